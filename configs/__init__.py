@@ -1,0 +1,1 @@
+"""Robots, controllers, servers and experiments that ship with the project: data only."""

@@ -1,0 +1,122 @@
+"""Contacts: from geometry (foot spheres against a terrain) or from measured points; always a validated `ContactSet`."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.errors import InputError
+from idyn.robot import Robot
+from idyn.terrain import Terrain
+from idyn.types import Array, ContactSet
+
+UNIT_TOLERANCE = 1e-6
+"""A direction counts as a unit vector when its length is within this of 1; it is then renormalised."""
+
+
+def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: float, mu: Array | None = None) -> ContactSet:
+    """The robot's contact spheres that are within `margin` [m] of the terrain.
+
+    The contact point is the point of the sphere nearest to the terrain.
+    mu: overrides the robot's friction coefficients (one per contact place).
+    """
+    rotations, origins = robot.place(q)
+    centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+    distances, normals = terrain.query(centres)
+    gaps = distances - robot.contact_radii
+    points = centres - robot.contact_radii[:, None] * normals
+    mu = robot.contact_mu if mu is None else mu
+    near = gaps <= margin
+    if near.all():
+        return _contact_set(robot.contact_joints, points, normals, mu, gaps, robot.contact_keys)
+    keys = tuple(key for key, kept in zip(robot.contact_keys, near, strict=True) if kept)
+    return _contact_set(robot.contact_joints[near], points[near], normals[near], mu[near], gaps[near], keys)
+
+
+def contacts_from_points(
+    robot: Robot,
+    keys: Sequence[str],
+    points: Array,
+    normals: Array,
+    mu: Array,
+    gaps: Array,
+    tangents: Array | None = None,
+) -> ContactSet:
+    """Contacts of named contact places (`robot.contact_keys`) or frames with the environment, given in the world frame.
+
+    Shapes as in `ContactSet`. Raises InputError naming `contacts[i].field` for anything malformed.
+    """
+    n = len(keys)
+    for field, value, shape in (("p", points, (n, 3)), ("n", normals, (n, 3)), ("mu", mu, (n,)), ("dist", gaps, (n,))):
+        if value.shape != shape:
+            raise InputError(f"contacts.{field}", f"expected shape {shape}, got {value.shape}")
+    for i in range(n):
+        _check_contact(i, points[i], normals[i], mu[i], gaps[i], None if tangents is None else tangents[i])
+    if len(set(keys)) != n:
+        repeated = next(key for key in keys if list(keys).count(key) > 1)
+        raise InputError("contacts.frame", f"'{repeated}' appears twice")
+    joints = np.array([_joint_of(robot, i, key) for i, key in enumerate(keys)], dtype=np.int64)
+    unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
+    return _contact_set(joints, points, unit, mu, gaps, tuple(keys), tangents)
+
+
+def _check_contact(i: int, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
+    if not np.isfinite(point).all():
+        raise InputError(f"contacts[{i}].p", "expected finite coordinates")
+    if not np.isfinite(gap):
+        raise InputError(f"contacts[{i}].dist", f"expected a finite gap, got {gap}")
+    if not mu >= 0:
+        raise InputError(f"contacts[{i}].mu", f"expected ≥ 0, got {mu}")
+    length = float(np.linalg.norm(normal))
+    if not abs(length - 1) <= UNIT_TOLERANCE:
+        raise InputError(f"contacts[{i}].n", f"expected a unit vector, got length {length:.6g}")
+    if tangent is None:
+        return
+    if not abs(float(np.linalg.norm(tangent)) - 1) <= UNIT_TOLERANCE or not abs(float(tangent @ normal)) <= UNIT_TOLERANCE:
+        raise InputError(f"contacts[{i}].t1", "expected a unit vector at right angles to the normal")
+
+
+def _joint_of(robot: Robot, i: int, key: str) -> int:
+    if key in robot.contact_keys:
+        return int(robot.contact_joints[robot.contact_keys.index(key)])
+    try:
+        return robot.joint_of_frame(key)
+    except Exception as error:
+        raise InputError(f"contacts[{i}].frame", str(error)) from error
+
+
+def _contact_set(
+    bodies: Array, points: Array, normals: Array, mu: Array, gaps: Array, keys: tuple[str, ...], tangents: Array | None = None
+) -> ContactSet:
+    if tangents is None:
+        tangents = first_tangents(normals)
+    others = np.zeros(len(keys), dtype=np.int64)
+    return ContactSet(
+        bodies=bodies, others=others, points=points, normals=normals, tangents=tangents, mu=mu, gaps=gaps, keys=keys
+    )
+
+
+@compiled
+def sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array) -> Array:
+    """World positions of points fixed to joints: origins[j] + rotations[j] @ offset (n, 3)."""
+    centres = np.empty((len(joints), 3))
+    for i in range(len(joints)):
+        j = joints[i]
+        for r in range(3):
+            centres[i, r] = origins[j, r]
+            for c in range(3):
+                centres[i, r] += rotations[j, r, c] * offsets[i, c]
+    return centres
+
+
+@compiled
+def first_tangents(normals: Array) -> Array:
+    """A unit tangent for each unit normal (n, 3): world x made orthogonal to n, or world y when n is near the x axis."""
+    tangents = np.empty_like(normals)
+    for i in range(len(normals)):
+        axis = 0 if abs(normals[i, 0]) < 0.9 else 1
+        along = normals[i, axis]
+        length = np.sqrt(1.0 - along * along)
+        for c in range(3):
+            tangents[i, c] = ((1.0 if c == axis else 0.0) - along * normals[i, c]) / length
+    return tangents

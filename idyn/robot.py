@@ -1,0 +1,248 @@
+"""The robot: names, indices, limits, and the dynamics terms. The only door to Pinocchio at run time."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+from idyn.errors import FrameNotFound, InputError, ModelError, nearest
+from idyn.sanity import Finding, inspect_urdf
+from idyn.types import Array, DynamicsTerms, Record
+
+DUMMY_EFFORT = 1e3
+"""Effort limits of at least this many N·m (or N) are taken for placeholders: no robot joint of a URDF in use has more."""
+
+
+class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A place of the robot that may touch: a sphere (radius 0: a point) fixed to a named frame.
+
+    frame: a frame of the URDF
+    offset: centre of the sphere in that frame [m]
+    radius: [m], ≥ 0
+    mu: friction coefficient when nobody says otherwise, ≥ 0, may be inf
+    """
+
+    frame: str
+    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    radius: float = 0.0
+    mu: float = 1.0
+
+
+class Limits(Record):
+    """Actuated joints in model order: tau_max [N·m], v_max [rad/s], q_min and q_max [rad], all (na), inf when unknown."""
+
+    tau_max: Array
+    v_max: Array
+    q_min: Array
+    q_max: Array
+
+
+class Robot:
+    """A URDF model with its actuated and unactuated parts, contact places and limits.
+
+    It owns one `pin.Data` as scratch, so one robot belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        urdf: str,
+        *,
+        base: str = "free_flyer",
+        contact_points: Sequence[ContactPoint] = (),
+        unactuated: Sequence[str] = (),
+        tau_max: Mapping[str, float] | None = None,
+        source: str = "urdf text",
+    ) -> None:
+        """Build from URDF text. `unactuated` names joints without a motor, besides a floating base.
+
+        Raises ModelError for a text that is no robot, FrameNotFound and InputError for names that the model lacks.
+        """
+        if base not in ("free_flyer", "fixed"):
+            raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
+        try:
+            self._model = (
+                pin.buildModelFromXML(urdf, pin.JointModelFreeFlyer()) if base == "free_flyer" else pin.buildModelFromXML(urdf)
+            )
+        except (ValueError, RuntimeError) as error:
+            raise ModelError(f"{source}: not a URDF that Pinocchio can read ({error})") from error
+        if self._model.nv == 0:
+            raise ModelError(f"{source}: the model has no moving joint")
+        self.urdf = urdf
+        self.urdf_sha256 = hashlib.sha256(urdf.encode()).hexdigest()
+        self.source = source
+        self.base = base
+        self.name: str = self._model.name
+        self.nq: int = self._model.nq
+        self.nv: int = self._model.nv
+        self.total_mass = float(pin.computeTotalMass(self._model))
+        self._index_joints(unactuated)
+        self.limits = self._read_limits(tau_max or {})
+        self._open_scratch()
+        self._place_contacts(contact_points)
+
+    @classmethod
+    def from_urdf(cls, path: str | Path, **settings: object) -> "Robot":
+        """Read a URDF file; settings as in the constructor. Raises ModelError when there is no such file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{path}: cannot be read ({error})") from error
+        return cls(text, source=str(path), **settings)  # type: ignore[arg-type]
+
+    # -- what the model consists of -------------------------------------------------------------------------------
+
+    def _index_joints(self, unactuated: Sequence[str]) -> None:
+        model = self._model
+        names = list(model.names)
+        for name in unactuated:
+            if name not in names:
+                raise InputError("unactuated", f"no joint named '{name}'{nearest(name, names)}")
+        passive = set(unactuated)
+        u: list[int] = []
+        a: list[int] = []
+        actuated: list[str] = []
+        q_index: list[int] = []
+        for i in range(1, model.njoints):
+            joint = model.joints[i]
+            columns = range(joint.idx_v, joint.idx_v + joint.nv)
+            if joint.nv > 1 or names[i] in passive:
+                u.extend(columns)
+            else:
+                a.extend(columns)
+                actuated.append(names[i])
+                q_index.append(joint.idx_q if joint.nq == 1 else -1)  # a continuous joint has no position limit
+        self.joint_names = tuple(actuated)
+        self.a = np.array(a, dtype=np.int64)
+        self.u = np.array(u, dtype=np.int64)
+        self.na, self.nu = len(a), len(u)
+        self.parents = np.array([model.parents[i] for i in range(model.njoints)], dtype=np.int64)
+        self.dof_joint = np.zeros(model.nv, dtype=np.int64)
+        self.support = np.zeros((model.njoints, model.nv), dtype=np.bool_)
+        for i in range(1, model.njoints):
+            joint = model.joints[i]
+            self.dof_joint[joint.idx_v : joint.idx_v + joint.nv] = i
+            for k in model.supports[i].tolist():
+                ancestor = model.joints[k]
+                if k:
+                    self.support[i, ancestor.idx_v : ancestor.idx_v + ancestor.nv] = True
+        self.q_index = np.array(q_index, dtype=np.int64)
+
+    def _read_limits(self, tau_max: Mapping[str, float]) -> Limits:
+        unknown = [name for name in tau_max if name not in self.joint_names]
+        if unknown:
+            raise InputError("tau_max", f"no actuated joint named '{unknown[0]}'{nearest(unknown[0], self.joint_names)}")
+        effort = np.array(self._model.upperEffortLimit)[self.a]
+        effort = np.where((effort <= 0) | (effort >= DUMMY_EFFORT), np.inf, effort)
+        for name, value in tau_max.items():
+            effort[self.joint_names.index(name)] = value
+        speed = np.array(self._model.upperVelocityLimit)[self.a]
+        lower, upper = np.array(self._model.lowerPositionLimit), np.array(self._model.upperPositionLimit)
+        q_min, q_max = lower[self.q_index], upper[self.q_index]
+        free = (self.q_index < 0) | ~(q_min < q_max)
+        return Limits(
+            tau_max=effort,
+            v_max=np.where(speed <= 0, np.inf, speed),
+            q_min=np.where(free, -np.inf, q_min),
+            q_max=np.where(free, np.inf, q_max),
+        )
+
+    def _open_scratch(self) -> None:
+        """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
+        self._data = data = self._model.createData()
+        self._M, self._h, self._axes = data.M, data.nle, data.J.T
+        first, stride = data.oMi[0], 0
+        if self._model.njoints > 1:
+            stride = _address(data.oMi[1].translation) - _address(first.translation)
+        n = self._model.njoints
+        self._translations = np.lib.stride_tricks.as_strided(first.translation, (n, 3), (stride, 8))
+        self._rotations = np.lib.stride_tricks.as_strided(first.rotation, (n, 3, 3), (stride, *first.rotation.strides))
+        assert all(_address(data.oMi[i].translation) == _address(self._translations[i]) for i in range(n))
+
+    def _place_contacts(self, points: Sequence[ContactPoint]) -> None:
+        frames = {frame.name: frame for frame in self._model.frames}
+        keys: list[str] = []
+        joints, offsets = [], []
+        for point in points:
+            frame = frames.get(point.frame)
+            if frame is None:
+                raise FrameNotFound(point.frame, frames)
+            if point.radius < 0 or not point.mu >= 0:
+                field = "radius" if point.radius < 0 else "mu"
+                raise InputError(f"contact.{point.frame}.{field}", f"expected ≥ 0, got {getattr(point, field)}")
+            same = sum(key.split(".")[0] == point.frame for key in keys)
+            keys.append(f"{point.frame}.{same}" if same else point.frame)
+            joints.append(frame.parentJoint)
+            offsets.append(frame.placement.act(np.array(point.offset)))
+        self.contact_points = tuple(points)
+        self.contact_keys = tuple(keys)
+        self.contact_joints = np.array(joints, dtype=np.int64)
+        self.contact_offsets = np.array(offsets, dtype=np.float64).reshape(-1, 3)
+        self.contact_radii = np.array([p.radius for p in points], dtype=np.float64)
+        self.contact_mu = np.array([p.mu for p in points], dtype=np.float64)
+
+    def joint_of_frame(self, name: str) -> int:
+        """Index of the joint that carries a frame. Raises FrameNotFound."""
+        if not self._model.existFrame(name):
+            raise FrameNotFound(name, [frame.name for frame in self._model.frames])
+        return int(self._model.frames[self._model.getFrameId(name)].parentJoint)
+
+    def inspect(self) -> list[Finding]:
+        """Everything about the model that a user should know before trusting it."""
+        return inspect_urdf(self.urdf, self.limits, self.joint_names, DUMMY_EFFORT)
+
+    # -- what depends on the state --------------------------------------------------------------------------------
+
+    def terms(self, q: Array, v: Array) -> DynamicsTerms:
+        """M, h and the joint axes at (q, v); also places the bodies for `placements`."""
+        pin.crba(self._model, self._data, q, pin.Convention.WORLD)
+        pin.nonLinearEffects(self._model, self._data, q, v)
+        return DynamicsTerms(M=self._M, h=self._h, axes=self._axes)
+
+    def place(self, q: Array) -> tuple[Array, Array]:
+        """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of the scratch."""
+        pin.forwardKinematics(self._model, self._data, q)
+        return self._rotations, self._translations
+
+    def neutral(self) -> Array:
+        return np.array(pin.neutral(self._model))
+
+    def integrate(self, q: Array, step: Array) -> Array:
+        """q ⊕ step: the configuration reached from q by the tangent vector step = v·dt (nv)."""
+        return np.array(pin.integrate(self._model, q, step))
+
+    def difference(self, q0: Array, q1: Array) -> Array:
+        """q1 ⊖ q0: the tangent vector that leads from q0 to q1 (nv)."""
+        return np.array(pin.difference(self._model, q0, q1))
+
+    def joint_angles(self, q: Array) -> Array:
+        """Positions of the actuated joints [rad or m] (na); a continuous joint gives its angle in (−π, π]."""
+        return self.difference(self.neutral(), q)[self.a]
+
+    def with_joint_angles(self, q: Array, angles: Array) -> Array:
+        """q with the actuated joints moved to `angles` (na)."""
+        step = np.zeros(self.nv)
+        step[self.a] = angles - self.joint_angles(q)
+        return self.integrate(q, step)
+
+    def compute_all_terms(self, q: Array, v: Array) -> None:
+        """`pin.computeAllTerms`: the yardstick in which this project measures speed."""
+        pin.computeAllTerms(self._model, self._data, q, v)
+
+    def inverse_dynamics(self, q: Array, v: Array, acceleration: Array) -> Array:
+        """`pin.rnea`: generalised force for an acceleration, no contacts (nv)."""
+        return np.array(pin.rnea(self._model, self._data, q, v, acceleration))
+
+    def energy(self, q: Array, v: Array) -> float:
+        """Kinetic plus potential energy [J]."""
+        return float(pin.computeKineticEnergy(self._model, self._data, q, v) + pin.computePotentialEnergy(self._model, self._data, q))
+
+    def center_of_mass(self, q: Array) -> Array:
+        """[m] (3)"""
+        return np.array(pin.centerOfMass(self._model, self._data, q))
+
+
+def _address(view: Array) -> int:
+    return int(view.__array_interface__["data"][0])

@@ -1,0 +1,52 @@
+"""What is wrong with a robot description, said before anything runs."""
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from idyn.robot import Limits
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One remark: `where` names the link or joint, severity is 'error' (physics is wrong) or 'note' (worth knowing)."""
+
+    severity: str
+    where: str
+    message: str
+
+
+def inspect_urdf(urdf: str, limits: "Limits", joint_names: tuple[str, ...], dummy_effort: float) -> list[Finding]:
+    """Inertias link by link (as written, before fixed joints merge them), masses, and the actuated joints' limits."""
+    findings = [finding for link in ElementTree.fromstring(urdf).iter("link") for finding in _inspect_link(link)]
+    for i, name in enumerate(joint_names):
+        if not np.isfinite(limits.tau_max[i]):
+            message = f"no usable effort limit (absent, 0, or a placeholder of {dummy_effort:g} or more): torques are not limited"
+            findings.append(Finding(severity="note", where=name, message=message))
+        if not np.isfinite(limits.v_max[i]):
+            findings.append(Finding(severity="note", where=name, message="no velocity limit"))
+    return findings
+
+
+def _inspect_link(link: ElementTree.Element) -> list[Finding]:
+    name = link.get("name", "?")
+    inertial = link.find("inertial")
+    if inertial is None:
+        return []
+    mass_element, inertia = inertial.find("mass"), inertial.find("inertia")
+    mass = float(mass_element.get("value", "0")) if mass_element is not None else 0.0
+    if mass <= 0 or inertia is None:
+        return [Finding(severity="error", where=name, message=f"inertial with mass {mass:g} kg or without inertia")]
+    xx, yy, zz, xy, xz, yz = (float(inertia.get(key, "0")) for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz"))
+    moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    if moments[0] < 0:
+        return [Finding(severity="error", where=name, message=f"negative principal moment of inertia {moments[0]:.3g} kg·m²")]
+    if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
+        message = (
+            f"principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} kg·m² break the triangle inequality: "
+            "no body has this inertia"
+        )
+        return [Finding(severity="error", where=name, message=message)]
+    return []

@@ -1,0 +1,36 @@
+"""How a solve ended: never an exception on data, always a sentence an operator can act on."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """Outcome of a solver or of a whole prediction. The integer is what compiled kernels return."""
+
+    SOLVED = 0
+    RAY = 1
+    PIVOT_LIMIT = 2
+    CYCLE = 3
+    SINGULAR = 4
+    NOT_CERTIFIED = 5
+    BACKEND_FAILED = 6
+    NON_FINITE = 7
+
+    @property
+    def ok(self) -> bool:
+        return self is Status.SOLVED
+
+    @property
+    def sentence(self) -> str:
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Status.SOLVED: "solved and certified",
+    Status.RAY: "no contact impulse realises this demand: it forces bodies into one another; let the consistency step change it",
+    Status.PIVOT_LIMIT: "the pivoting used up its allowance; look for a badly scaled model or a wrong time step",
+    Status.CYCLE: "the pivoting came back to an earlier basis; the next rung uses another rule",
+    Status.SINGULAR: "a basis matrix is singular; look for duplicated contact points",
+    Status.NOT_CERTIFIED: "a solution came back but its residual is too large to be trusted; look at units and gaps",
+    Status.BACKEND_FAILED: "the QP back end gave up; choose another one",
+    Status.NON_FINITE: "the result is not finite; look for a singular mass matrix or a non-finite state",
+}

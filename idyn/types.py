@@ -1,0 +1,160 @@
+"""The records that pass between the stages. Frozen; float64; validated where they enter and trusted afterwards.
+
+Symbols: nq, nv configuration and velocity dimensions; na actuated, nu unactuated velocities (na + nu = nv);
+n contacts. World frame unless a name says otherwise. `p` are impulses over one period [N·s], force = p/dt.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idyn.status import Status
+
+Array = np.ndarray
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """Base of all records: immutable, built by keyword, about 0.1 µs each."""
+
+
+class State(Record):
+    """What the robot measured at one instant.
+
+    q: configuration, free flyer as position then quaternion xyzw (nq)
+    v: velocity, free flyer linear then angular in the body frame [m/s, rad/s] (nv)
+    """
+
+    q: Array
+    v: Array
+
+
+class ContactSet(Record):
+    """Contacts at one instant, one row each.
+
+    bodies: joint index of the body that is pushed by a positive normal impulse (n)
+    others: joint index of the second body, 0 for the environment (n)
+    points: contact point [m] (n, 3)
+    normals: unit normal, from the second body into the first (n, 3)
+    tangents: unit first tangent s; the second is t = n × s, so that s × t = n (n, 3)
+    mu: friction coefficient, may be inf (n)
+    gaps: signed distance φ, negative when penetrating [m] (n)
+    keys: a name for each contact that stays the same from tick to tick (n)
+    """
+
+    bodies: Array
+    others: Array
+    points: Array
+    normals: Array
+    tangents: Array
+    mu: Array
+    gaps: Array
+    keys: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class DynamicsTerms(Record):
+    """M, h and the joint axes at one state: views of the robot's scratch, valid until its next `terms` call.
+
+    M: joint-space inertia, symmetric (nv, nv)
+    h: Coriolis, centrifugal and gravity forces [N, N·m] (nv)
+    axes: unit velocity of each degree of freedom as a spatial velocity (linear at the world origin, angular) (nv, 6)
+    """
+
+    M: Array
+    h: Array
+    axes: Array
+
+
+class Selection(StrEnum):
+    """Which of the equivalent impulses to take (mathematics §3.4)."""
+
+    OFF = "off"  # the law's own, basic for the pivoting laws
+    TORQUE = "torque"  # min ‖τ‖²
+    TORQUE_CHANGE = "torque-change"  # min ‖τ − τ_prev‖²
+    IMPULSE_CHANGE = "impulse-change"  # min ‖p − p_prev‖²
+
+
+class Consistency(StrEnum):
+    """What happens to a demand that no contact impulse can realise (mathematics §4)."""
+
+    OFF = "off"  # the paper's literal path
+    PROJECT = "project"  # the nearest demand that can be realised
+
+
+class Guess(Record):
+    """What one tick leaves to the next: warm start, and the previous answer for the selection.
+
+    keys: contacts of the previous tick
+    basis: the law's own encoding of its complementary basis, one row per contact (n, ·)
+    tau: previous torque [N·m] (na)
+    impulse: previous contact impulses in world coordinates [N·s] (n, 3)
+    """
+
+    keys: tuple[str, ...]
+    basis: Array
+    tau: Array
+    impulse: Array
+
+
+class Residuals(Record):
+    """The certificate, computed from the problem data by code no solver shares (mathematics §5.4).
+
+    dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
+    complementarity: max |min(z, w)| over the law's own pairs [N·s or m/s]
+    cone: how far an impulse is outside its friction cone or pulls [N·s]
+    penetration: how fast a contact still closes beyond its allowance [m/s]
+    slip: largest tangential speed that the law promised to be zero [m/s]
+    """
+
+    dynamics: float
+    complementarity: float
+    cone: float
+    penetration: float
+    slip: float
+
+    @property
+    def worst(self) -> float:
+        return max(self.dynamics, self.complementarity, self.cone, self.penetration, self.slip)
+
+
+class Prediction(Record):
+    """What `predict` answers.
+
+    tau: joint torques [N·m] (na)
+    impulse: contact impulses on the first bodies, world coordinates [N·s] (n, 3)
+    force: impulse / dt [N] (n, 3)
+    normal_force: force along the contact normals [N] (n)
+    v_plus: predicted velocity at the end of the period (nv)
+    status, rung: how it ended and which rung of the ladder answered
+    iterations: pivots or QP iterations of that rung
+    residuals: the certificate
+    demand_change: how far the consistency step moved the demanded joint velocities, max norm [rad/s]
+    torque_excess: by how much the limits had to be exceeded inside the selection [N·m]
+    null_dim: dimension of the contact impulses that move nothing
+    guess: pass to the next call
+    """
+
+    tau: Array
+    impulse: Array
+    force: Array
+    normal_force: Array
+    v_plus: Array
+    status: Status
+    rung: str
+    iterations: int
+    residuals: Residuals
+    demand_change: float
+    torque_excess: float
+    null_dim: int
+    guess: Guess
+
+
+def readonly(a: Any) -> Array:
+    """A float64 copy nobody can write to."""
+    b = np.array(a, dtype=np.float64)
+    b.flags.writeable = False
+    return b
