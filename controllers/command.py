@@ -1,0 +1,69 @@
+"""What goes into a controller step besides state and contacts, and what comes out."""
+
+from enum import IntFlag, StrEnum
+
+from idyn.types import Array, Prediction, Record
+
+
+class Mode(StrEnum):
+    """What the torque is: the answer, a certified substitute, or a safe stop."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    HOLD = "hold"
+    DAMPING = "damping"
+    FAULT = "fault"
+
+
+class LimitedBy(IntFlag):
+    """Why a joint's torque is not what the law asked for."""
+
+    TORQUE = 1
+    RATE = 2
+    SPEED_TORQUE = 4
+    POSITION = 8
+    VELOCITY = 16
+    TEMPERATURE = 32
+
+
+class Reference(Record):
+    """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na)."""
+
+    q: Array
+    v: Array
+    a: Array
+
+
+class Inputs(Record):
+    """What a tick brings besides state and contacts.
+
+    dt: measured period [s]; 0 on the first tick: nothing is known of the time before
+    tau_applied: what the motors really got last, from where the rate limit counts [N·m] (na), None when unknown
+    reference: replaces the controller's own trajectory when given
+    estop: damp at once
+    """
+
+    dt: float
+    tau_applied: Array | None = None
+    reference: Reference | None = None
+    estop: bool = False
+
+
+class Command(Record):
+    """What the motors are to do.
+
+    tau: torque after all limits [N·m] (na)
+    tau_ff, tau_fb: its inverse-dynamics part and its direct feedback part, before limits [N·m] (na)
+    limited_by: `LimitedBy` bits (na)
+    mode: what kind of answer this is
+    prediction: the contact prediction behind it, None when there is none
+    message: why the mode is not OK, else ''
+    """
+
+    tau: Array
+    tau_ff: Array
+    tau_fb: Array
+    limited_by: Array
+    mode: Mode
+    prediction: Prediction | None
+    message: str = ""

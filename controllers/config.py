@@ -1,0 +1,106 @@
+"""TOML files into typed settings: found by name or path, validated whole, wrong ones refused with the path of the fault."""
+
+import importlib.resources
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from idyn.errors import ConfigError, nearest
+from idyn.robot import ContactPoint
+
+T = TypeVar("T")
+
+ROBOT_DATA = "example-robot-data:"
+"""Prefix of URDF paths inside the `example-robot-data` package (extra `[robots]`)."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of everything that is read from TOML: unknown keys are errors."""
+
+
+class RobotSettings(Settings):
+    """A robot: `configs/robots/*.toml`.
+
+    urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
+    base: 'free_flyer' or 'fixed'
+    unactuated: joints without a motor, besides a floating base
+    contact: places that may touch
+    tau_max: effort limits that replace the URDF's [N·m]
+    standing: joint angles of the nominal stance [rad]; joints left out stand at 0
+    """
+
+    urdf: str
+    base: str = "free_flyer"
+    unactuated: tuple[str, ...] = ()
+    contact: tuple[ContactPoint, ...] = ()
+    tau_max: dict[str, float] = {}
+    standing: dict[str, float] = {}
+
+
+def find(kind: str, name_or_path: str) -> Path:
+    """The file of a shipped configuration (`kind` is a folder of `configs`) or of a path. Raises ConfigError."""
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise ConfigError(name_or_path, "no such file")
+        return path
+    folder = Path(str(importlib.resources.files("configs"))) / kind
+    path = folder / f"{name_or_path}.toml"
+    if not path.is_file():
+        names = [p.stem for p in folder.glob("*.toml")]
+        raise ConfigError(f"{kind}.{name_or_path}", f"no such configuration{nearest(name_or_path, names)}")
+    return path
+
+
+def load(kind: str, name_or_path: str, settings: type[T]) -> T:
+    """Read and validate one TOML file. Raises ConfigError with the path of the first thing that is wrong."""
+    path = find(kind, name_or_path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"not valid TOML: {error}") from error
+    return parse(data, settings, f"{kind}.{path.stem}")
+
+
+def parse(data: dict[str, Any], settings: type[T], where: str) -> T:
+    """Validate a parsed TOML table. `where` heads the path in errors."""
+    try:
+        return msgspec.convert(data, settings)
+    except msgspec.ValidationError as error:
+        message, _, at = str(error).partition(" - at `$")
+        raise ConfigError(where + at.rstrip("`"), message + _suggestion(message, settings)) from error
+
+
+def _suggestion(message: str, settings: Any) -> str:
+    if "unknown field" not in message:
+        return ""
+    fields = {name for struct in _structs(settings) for name in struct.__struct_fields__}
+    return nearest(message.split("`")[1], fields)
+
+
+def _structs(settings: Any) -> list[Any]:
+    """The struct and all structs nested in its fields."""
+    if not (isinstance(settings, type) and issubclass(settings, msgspec.Struct)):
+        return [struct for part in getattr(settings, "__args__", ()) for struct in _structs(part)]
+    found = [settings]
+    for field in msgspec.structs.fields(settings):
+        found += _structs(field.type)
+    return found
+
+
+def urdf_path(urdf: str, base: Path) -> Path:
+    """Where a robot's URDF lies. Raises ConfigError when it, or the package that carries it, is missing."""
+    if not urdf.startswith(ROBOT_DATA):
+        path = base / urdf
+    else:
+        try:
+            share = distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data/robots")
+        except PackageNotFoundError as error:
+            raise ConfigError("robot.urdf", f"'{urdf}' needs the robot collection: pip install 'idyn[robots]'") from error
+        path = Path(str(share)) / urdf.removeprefix(ROBOT_DATA)
+    if not path.is_file():
+        raise ConfigError("robot.urdf", f"no such file: {path}")
+    return path

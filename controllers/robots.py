@@ -1,0 +1,38 @@
+"""Robots from their configurations, and the stance they start in."""
+
+import numpy as np
+
+from controllers.config import RobotSettings, find, load, urdf_path
+from idyn.contacts import sphere_centres
+from idyn.errors import ConfigError, nearest
+from idyn.robot import Robot
+from idyn.types import Array
+
+
+def load_robot(name_or_path: str) -> tuple[Robot, Array]:
+    """The robot of a configuration and its standing configuration (nq). Raises ConfigError or ModelError."""
+    settings = load("robots", name_or_path, RobotSettings)
+    path = urdf_path(settings.urdf, find("robots", name_or_path).parent)
+    robot = Robot.from_urdf(
+        path,
+        base=settings.base,
+        contact_points=settings.contact,
+        unactuated=settings.unactuated,
+        tau_max=settings.tau_max,
+    )
+    return robot, standing(robot, settings.standing)
+
+
+def standing(robot: Robot, angles: dict[str, float]) -> Array:
+    """The stance with the given joint angles [rad], base level, its lowest contact sphere on the plane z = 0 (nq)."""
+    target = np.zeros(robot.na)
+    for name, angle in angles.items():
+        if name not in robot.joint_names:
+            raise ConfigError(f"standing.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
+        target[robot.joint_names.index(name)] = angle
+    q = robot.with_joint_angles(robot.neutral(), target)
+    if robot.base == "free_flyer" and robot.contact_keys:
+        rotations, origins = robot.place(q)
+        centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+        q[2] -= float((centres[:, 2] - robot.contact_radii).min())
+    return q

@@ -1,0 +1,1 @@
+"""Complementarity and quadratic programs: plain data in, plain data and a status out."""

@@ -1,0 +1,1 @@
+"""A simulated robot side of the protocol: world, contact engines, experiments and their reports."""

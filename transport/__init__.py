@@ -1,0 +1,1 @@
+"""The robot-facing service: messages, session, sockets, logs and replay."""
