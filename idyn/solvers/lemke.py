@@ -1,0 +1,188 @@
+"""Lemke's method with the lexicographic rule, for any LCP whose matrix is copositive(-plus)  [Cottle, Pang & Stone §4.4].
+
+    find z ≥ 0 with w = M z + q ≥ 0 and zᵀw = 0
+
+Different from the textbook:
+- The tableau is condensed (n rows, n + 1 non-basic columns); the columns of B⁻¹ that the lexicographic comparison needs
+  are read from it, those of basic slacks being unit vectors.
+- Ratios are compared with a tolerance relative to the data, and the artificial variable leaves as soon as it may.
+- The answer is not read off the tableau but solved anew from (M, q) in the final basis, so rounding errors of the
+  pivots do not accumulate in it.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.types import Array
+
+SOLVED, RAY, PIVOT_LIMIT, SINGULAR = 0, 1, 2, 4  # values of idyn.status.Status
+
+PIVOT_TOLERANCE = 1e-11
+"""Column entries below this share of the column's largest are rounding noise. 1e-13 accepts noise as pivots and 1e-8 refuses
+honest ones on random quadruped states (both then fail); anything between works."""
+
+TIE_TOLERANCE = 1e-12
+"""Ratios nearer than this, relative to the scale of q, count as equal and go to the lexicographic comparison."""
+
+
+@compiled
+def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool]:
+    """z and w of a complementary basis (`basis[i]`: z_i is basic), with one step of iterative refinement.
+
+    False when the basis matrix is singular. Signs are not checked.
+    """
+    n = len(q)
+    z, w = np.zeros(n), q.copy()
+    index = np.flatnonzero(basis)
+    m = len(index)
+    if m == 0:
+        return z, w, True
+    A, b = np.empty((m, m)), np.empty(m)
+    for i in range(m):
+        b[i] = -q[index[i]]
+        for j in range(m):
+            A[i, j] = M[index[i], index[j]]
+    LU, order, regular = lu_factor(A)
+    if not regular:
+        return z, w, False
+    x = lu_solve(LU, order, b)
+    for i in range(m):
+        for j in range(m):
+            b[i] -= A[i, j] * x[j]
+    x += lu_solve(LU, order, b)
+    for i in range(m):
+        z[index[i]] = x[i]
+    for i in range(n):
+        if basis[i]:
+            w[i] = 0.0
+        else:
+            for j in range(m):
+                w[i] += M[i, index[j]] * x[j]
+    return z, w, True
+
+
+@compiled
+def lemke(M: Array, q: Array, max_pivots: int) -> tuple[Array, int, int, Array]:
+    """Solve the LCP (q, M): z (n), status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
+
+    Ray termination means: no solution, when M is copositive-plus.
+    """
+    n = len(q)
+    basis = np.zeros(n, dtype=np.bool_)
+    zero = np.zeros(n)
+    scale = 0.0
+    for i in range(n):
+        scale = max(scale, abs(q[i]))
+    r = 0  # leaving row of the artificial variable z0: the lexicographically most negative, so the last of equals
+    for i in range(n):
+        if q[i] <= q[r] + TIE_TOLERANCE * scale:
+            r = i
+    smallest = 0.0
+    for i in range(n):
+        smallest = min(smallest, q[i])
+    if smallest >= 0.0:
+        return zero, SOLVED, 0, basis
+
+    # Variables: w_i is i, z_i is n + i, z0 is 2n.  Row equation: basic + Σ T[i, c] · nonbasic_c = T[i, n + 1].
+    T = np.empty((n, n + 2))
+    for i in range(n):
+        for j in range(n):
+            T[i, j] = -M[i, j]
+        T[i, n] = -1.0
+        T[i, n + 1] = q[i]
+    basic = np.arange(n)
+    nonbasic = np.arange(n + 1) + n
+    column = np.full(2 * n + 1, -1)  # of a non-basic variable
+    row = np.full(2 * n + 1, -1)  # of a basic one
+    for i in range(n):
+        row[i] = i
+        column[n + i] = i
+    column[2 * n] = n
+
+    c = n
+    pivots = 0
+    while True:
+        leaving = basic[r]
+        _exchange(T, r, c)
+        basic[r], nonbasic[c] = nonbasic[c], leaving
+        row[basic[r]], column[basic[r]] = r, -1
+        column[leaving], row[leaving] = c, -1
+        pivots += 1
+        if leaving == 2 * n:
+            for i in range(n):
+                basis[i] = row[n + i] >= 0
+            z, _, regular = basis_solution(M, q, basis)
+            return z, SOLVED if regular else SINGULAR, pivots, basis
+        if pivots >= max_pivots:
+            return zero, PIVOT_LIMIT, pivots, basis
+        entering = leaving + n if leaving < n else leaving - n
+        c = column[entering]
+        r = _leaving_row(T, c, row, column, TIE_TOLERANCE * scale)
+        if r < 0:
+            return zero, RAY, pivots, basis
+
+
+@compiled
+def _exchange(T: Array, r: int, c: int) -> None:
+    """Swap the basic variable of row r with the non-basic one of column c."""
+    n, width = T.shape
+    pivot = T[r, c]
+    for j in range(width):
+        T[r, j] /= pivot
+    T[r, c] = 1.0 / pivot
+    for i in range(n):
+        f = T[i, c]
+        if i != r and f != 0.0:
+            T[i, c] = 0.0
+            for j in range(width):
+                T[i, j] -= f * T[r, j]
+
+
+@compiled
+def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int:
+    """Lexicographic ratio test: the row that first blocks the entering column, −1 when none does (a ray)."""
+    n = T.shape[0]
+    largest = 0.0
+    for i in range(n):
+        largest = max(largest, abs(T[i, c]))
+    threshold = PIVOT_TOLERANCE * max(largest, 1.0)
+    best = np.inf
+    for i in range(n):
+        if T[i, c] > threshold:
+            best = min(best, T[i, n + 1] / T[i, c])
+    if best == np.inf:
+        return -1
+    candidates = np.zeros(n, dtype=np.bool_)
+    count, last = 0, -1
+    for i in range(n):
+        if T[i, c] > threshold and T[i, n + 1] / T[i, c] <= best + tie:
+            candidates[i] = True
+            count += 1
+            last = i
+    artificial = row[2 * n]
+    if artificial >= 0 and candidates[artificial]:
+        return artificial
+    for w in range(n):  # compare the rows of [B⁻¹] column by column until one is smallest
+        if count == 1:
+            break
+        best = np.inf
+        for i in range(n):
+            if candidates[i]:
+                best = min(best, _inverse_entry(T, i, w, row, column) / T[i, c])
+        for i in range(n):
+            if candidates[i]:
+                if _inverse_entry(T, i, w, row, column) / T[i, c] > best + TIE_TOLERANCE * max(1.0, abs(best)):
+                    candidates[i] = False
+                    count -= 1
+                else:
+                    last = i
+    return last
+
+
+@compiled
+def _inverse_entry(T: Array, i: int, w: int, row: Array, column: Array) -> float:
+    """Entry (i, w) of B⁻¹, the tableau column of slack w."""
+    if column[w] >= 0:
+        return T[i, column[w]]
+    return 1.0 if row[w] == i else 0.0

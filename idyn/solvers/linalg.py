@@ -1,0 +1,95 @@
+"""Small dense factorisations for the compiled kernels: at these sizes the call into LAPACK costs more than the work."""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.types import Array
+
+
+@compiled
+def cholesky(A: Array) -> tuple[Array, bool]:
+    """Lower L with L Lᵀ = A, and whether A is positive definite to working precision."""
+    n = A.shape[0]
+    L = np.zeros((n, n))
+    for j in range(n):
+        d = A[j, j]
+        for k in range(j):
+            d -= L[j, k] * L[j, k]
+        if not d > 1e-14 * abs(A[j, j]):
+            return L, False
+        root = np.sqrt(d)
+        L[j, j] = root
+        for i in range(j + 1, n):
+            s = A[i, j]
+            for k in range(j):
+                s -= L[i, k] * L[j, k]
+            L[i, j] = s / root
+    return L, True
+
+
+@compiled
+def forward(L: Array, x: Array) -> None:
+    """x ← L⁻¹ x, in place."""
+    for i in range(len(x)):
+        s = x[i]
+        for k in range(i):
+            s -= L[i, k] * x[k]
+        x[i] = s / L[i, i]
+
+
+@compiled
+def backward(L: Array, x: Array) -> None:
+    """x ← L⁻ᵀ x, in place."""
+    for i in range(len(x) - 1, -1, -1):
+        s = x[i]
+        for k in range(i + 1, len(x)):
+            s -= L[k, i] * x[k]
+        x[i] = s / L[i, i]
+
+
+@compiled
+def lu_factor(A: Array) -> tuple[Array, Array, bool]:
+    """LU with partial pivoting of a copy of A: packed factors, row order, and whether A is regular (pivots > 1e-13 of A)."""
+    n = A.shape[0]
+    LU = A.copy()
+    order = np.arange(n)
+    largest = 0.0
+    for i in range(n):
+        for j in range(n):
+            largest = max(largest, abs(A[i, j]))
+    for j in range(n):
+        p = j
+        for i in range(j + 1, n):
+            if abs(LU[i, j]) > abs(LU[p, j]):
+                p = i
+        if not abs(LU[p, j]) > 1e-13 * largest:
+            return LU, order, False
+        if p != j:
+            for k in range(n):
+                LU[p, k], LU[j, k] = LU[j, k], LU[p, k]
+            order[p], order[j] = order[j], order[p]
+        for i in range(j + 1, n):
+            f = LU[i, j] / LU[j, j]
+            LU[i, j] = f
+            if f != 0.0:
+                for k in range(j + 1, n):
+                    LU[i, k] -= f * LU[j, k]
+    return LU, order, True
+
+
+@compiled
+def lu_solve(LU: Array, order: Array, b: Array) -> Array:
+    """Solve A x = b from `lu_factor`."""
+    n = len(b)
+    x = np.empty(n)
+    for i in range(n):
+        s = b[order[i]]
+        for k in range(i):
+            s -= LU[i, k] * x[k]
+        x[i] = s
+    for i in range(n - 1, -1, -1):
+        s = x[i]
+        for k in range(i + 1, n):
+            s -= LU[i, k] * x[k]
+        x[i] = s / LU[i, i]
+    return x
