@@ -1,0 +1,57 @@
+"""What every forward engine is given and what it answers: one velocity step in the full space, no inverse dynamics.
+
+    M (v⁺ − v) = Jᵀ p + dt (f − h)
+The engines differ in which impulses p they allow. They know nothing of the laws whose predictions are tested with them.
+"""
+
+from typing import Protocol
+
+from idyn.status import Status
+from idyn.types import Array, Record
+
+
+class ForwardProblem(Record):
+    """One step of the simulated world; n contacts, nv velocities.
+
+    M, h: joint-space inertia (nv, nv) and Coriolis, centrifugal and gravity forces (nv)
+    v: velocity before the step (nv)
+    J: contact Jacobian, rows S, T, N of each contact (3n, nv)
+    force: generalised force of motors and pushes [N, N·m] (nv)
+    mu: friction coefficients, may be 0 or inf (n)
+    gaps: signed distances φ, negative when penetrating [m] (n)
+    dt: step [s]
+    """
+
+    M: Array
+    h: Array
+    v: Array
+    J: Array
+    force: Array
+    mu: Array
+    gaps: Array
+    dt: float
+
+
+class ForwardSolution(Record):
+    """Where the step ends.
+
+    v_plus: velocity after the step (nv)
+    p: impulses on the first bodies in contact coordinates (s, t, n) [N·s] (n, 3)
+    status: how the solve ended; v_plus and p are usable but doubtful unless `status.ok`
+    iterations: pivots or iterations, of all attempts together
+    dynamics: ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞ [N·s, N·m·s]
+    contact: how far p and v⁺ are from the engine's own contact law, its largest violation [N·s or m/s]
+    """
+
+    v_plus: Array
+    p: Array
+    status: Status
+    iterations: int
+    dynamics: float
+    contact: float
+
+
+class Engine(Protocol):
+    """A contact model with its solver. Holds settings only: two calls with equal problems give equal bits."""
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution: ...

@@ -1,0 +1,153 @@
+"""`lcp`: rigid contact and polygonal Coulomb friction as one LCP per step  [ZD §2.3, §5].
+
+    0 ≤ p_N ⟂ N v⁺ + c ≥ 0        0 ≤ p_F ⟂ F v⁺ + E λ ≥ 0        0 ≤ λ ⟂ μ p_N − Eᵀ p_F ≥ 0
+F holds `edges` tangent directions per contact and c the gap speed φ/dt:
+the time stepping of Stewart & Trinkle and of Anitescu & Potra.
+
+Different from the textbook: a contact with μ = ∞ has no λ (its tangents stick), one with μ = 0 no tangents at all; the
+gap speed of a penetrating contact is at least −recovery, so that a penetration is worked off and not thrown off.
+
+Modelling error: the polygon lies inside the friction circle, so the largest friction is between μ cos(π/edges) and μ
+times the normal force, depending on direction, and a sliding friction need not point exactly against the slip. Contact
+is inelastic, and what happens inside a step is not resolved: velocities are first order in dt.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.solvers.lemke import lemke
+from idyn.status import Status
+from idyn.types import Array
+from sim_harness.engines.contact_space import contact_space, velocity_after
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+
+TOLERANCE = 1e-8
+"""Largest |min(z, w)| of a step that counts as solved, relative to max(1, ‖r‖∞) [N·s or m/s]. Usual: 1e-15."""
+
+SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
+"""Shares of the mean diagonal of D that are added to it, one after the other, until a step is solved."""
+
+
+class PolygonLcp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the engine.
+
+    edges: corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
+    recovery: largest speed at which a penetration is undone [m/s], ≥ 0; 0 leaves it, more than 1 makes feet hop
+    max_pivots: allowance of one Lemke run
+    """
+
+    edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
+    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        a = problem
+        L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
+        if not regular:
+            still = np.zeros((len(a.mu), 3))
+            return ForwardSolution(
+                v_plus=a.v, p=still, status=Status.SINGULAR, iterations=0, dynamics=np.inf, contact=np.inf
+            )
+        p, status, pivots, error = solve_polygon(D, b, a.mu, a.gaps / a.dt, self.edges, self.recovery, self.max_pivots)
+        v_plus, residual = velocity_after(a.M, a.h, a.v, a.J, a.force, a.dt, L, v_free, p.ravel())
+        return ForwardSolution(
+            v_plus=v_plus, p=p, status=Status(status), iterations=pivots, dynamics=residual, contact=error
+        )
+
+
+@compiled
+def solve_polygon(
+    D: Array, b: Array, mu: Array, gap_speed: Array, edges: int, recovery: float, max_pivots: int
+) -> tuple[Array, int, int, float]:
+    """Impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| of the LCP without any shift of D."""
+    n = len(mu)
+    c = np.maximum(gap_speed, -recovery)
+    A, r, contact, direction = polygon_lcp(D, b, mu, c, edges)
+    scale = 1.0
+    for i in range(len(r)):
+        scale = max(scale, abs(r[i]))
+    best = np.inf
+    z_best = np.zeros(len(r))
+    status, pivots = 0, 0
+    mean = np.trace(D) / max(3 * n, 1)
+    for shift in SHIFTS:
+        shifted = A
+        if shift > 0.0:
+            shifted = polygon_lcp(D + shift * mean * np.eye(3 * n), b, mu, c, edges)[0]
+        z, status, used, _ = lemke(shifted, r, max_pivots)
+        pivots += used
+        error = _natural_residual(A, r, z)
+        if error < best:
+            best, z_best = error, z
+        if best <= TOLERANCE * scale:
+            status = 0
+            break
+        if status == 0:
+            status = 5  # not certified
+    p = np.zeros((n, 3))
+    for i in range(len(r)):
+        if direction[i, 2] > 0.0:
+            p[contact[i], 2] += z_best[i]
+        else:  # a tangent; zero for λ
+            p[contact[i], 0] += direction[i, 0] * z_best[i]
+            p[contact[i], 1] += direction[i, 1] * z_best[i]
+    return p, status, pivots, best
+
+
+@compiled
+def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Array, Array, Array]:
+    """Matrix A and vector r of w = A z + r, and for each z its contact and its direction (s, t, n), all 0 for a λ.
+
+    Order: the n normals, then of each contact its tangents and its λ.
+    """
+    n = len(mu)
+    size = n
+    for i in range(n):
+        size += (edges if mu[i] > 0.0 else 0) + (1 if 0.0 < mu[i] < np.inf else 0)
+    contact, direction = np.zeros(size, dtype=np.int64), np.zeros((size, 3))
+    A, r = np.zeros((size, size)), np.zeros(size)
+    row = n
+    for i in range(n):
+        contact[i], direction[i, 2] = i, 1.0
+        for j in range(edges if mu[i] > 0.0 else 0):
+            angle = 2.0 * np.pi * j / edges
+            contact[row] = i
+            direction[row, 0] = np.cos(angle) if abs(np.cos(angle)) > 1e-15 else 0.0
+            direction[row, 1] = np.sin(angle) if abs(np.sin(angle)) > 1e-15 else 0.0
+            row += 1
+        if 0.0 < mu[i] < np.inf:
+            contact[row] = i
+            A[row, i] = mu[i]
+            for j in range(row - edges, row):
+                A[j, row], A[row, j] = 1.0, -1.0
+            row += 1
+    for x in range(size):
+        for e in range(3):
+            r[x] += direction[x, e] * b[3 * contact[x] + e]
+        if x < n:
+            r[x] += c[x]
+        for y in range(x + 1):
+            s = 0.0
+            for e in range(3):
+                if direction[x, e] != 0.0:
+                    for g in range(3):
+                        s += direction[x, e] * direction[y, g] * D[3 * contact[x] + e, 3 * contact[y] + g]
+            A[x, y] += s
+            if x != y:
+                A[y, x] += s
+    return A, r, contact, direction
+
+
+@compiled
+def _natural_residual(A: Array, r: Array, z: Array) -> float:
+    """max |min(z, A z + r)|"""
+    worst = 0.0
+    for i in range(len(r)):
+        w = r[i]
+        for j in range(len(r)):
+            w += A[i, j] * z[j]
+        worst = max(worst, abs(min(z[i], w)))
+    return worst

@@ -1,0 +1,171 @@
+"""`penalty`: spring and damper along the normal, regularised Coulomb friction across it: compliant terrain  [ZD §7.5].
+
+    f_N = max(0, −kp φ⁺ − kv N v⁺)                       φ⁺ = φ + dt N v⁺
+    f_T = −μ f_N u_T / √(|u_T|² + slip_speed²)           u_T = (S, T) v⁺
+Everything on the right is taken at the end of the step, so stiffness and damping never make it unstable, at any dt.
+Solved by Newton's method in the 3n impulses, with a fixed-point pass (friction as viscous drag, its coefficient held)
+to begin with and wherever Newton's step does not bring law and impulses nearer. Usual: 1 to 5 passes.
+
+Modelling error: a loaded contact sinks in by f_N / kp; one that ought to stick creeps at slip_speed · r / √(1 − r²),
+where r is the share of the friction limit in use. μ above MU_CAP, so also μ = ∞, is taken for MU_CAP; with so much
+friction a leg can jam, the law then has no solution or several, and the step ends with NOT_CERTIFIED.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.status import Status
+from idyn.types import Array
+from sim_harness.engines.contact_space import contact_space, velocity_after
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+
+MU_CAP = 100.0
+"""The authors' stand-in for infinite friction."""
+
+AGREED = 1e-10
+"""The iteration stops when the impulses agree with the law to this share of the largest."""
+
+SHORTEST = 1 / 32
+"""Newton steps are halved down to this share before the fixed-point pass takes over."""
+
+TOLERANCE = 1e-5
+"""Share of the largest impulse by which a step that counts as solved may disagree with the law."""
+
+
+class Penalty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the engine.
+
+    kp: stiffness [N/m], > 0; the default lets the paper's robot sink in by 1 mm on its four feet
+    kv: damping [N·s/m], ≥ 0; the authors' value. Critical for the paper's robot: 240
+    slip_speed: speed at which friction reaches 71 % of its limit [m/s], > 0; less sticks better, takes more passes
+    max_passes: allowance of the iteration
+    """
+
+    kp: Annotated[float, msgspec.Meta(gt=0)] = 11772.0
+    kv: Annotated[float, msgspec.Meta(ge=0)] = 100.0
+    slip_speed: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    max_passes: Annotated[int, msgspec.Meta(ge=1)] = 100
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        a = problem
+        L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
+        if not regular:
+            still = np.zeros((len(a.mu), 3))
+            return ForwardSolution(
+                v_plus=a.v, p=still, status=Status.SINGULAR, iterations=0, dynamics=np.inf, contact=np.inf
+            )
+        stiffness, damping = a.dt * self.kp, a.dt * (self.kv + a.dt * self.kp)
+        p, passes, error = compliant_impulses(
+            D, b, a.J @ a.v, a.mu, a.gaps, stiffness, damping, self.slip_speed, self.max_passes
+        )
+        v_plus, residual = velocity_after(a.M, a.h, a.v, a.J, a.force, a.dt, L, v_free, p)
+        solved = error <= TOLERANCE * np.abs(p).max(initial=0.0)
+        return ForwardSolution(
+            v_plus=v_plus,
+            p=p.reshape(-1, 3),
+            status=Status.SOLVED if solved else Status.NOT_CERTIFIED,
+            iterations=passes,
+            dynamics=residual,
+            contact=error,
+        )
+
+
+@compiled
+def compliant_impulses(
+    D: Array,
+    b: Array,
+    u: Array,
+    mu: Array,
+    gaps: Array,
+    stiffness: float,
+    damping: float,
+    slip_speed: float,
+    max_passes: int,
+) -> tuple[Array, int, float]:
+    """Impulses p (3n) that obey the law at u = D p + b, passes, and the disagreement max |p − law(u)| left [N·s].
+
+    u: contact velocities from which to start (3n).
+    """
+    p = _fixed_point(D, b, _law(u, mu, gaps, stiffness, damping, slip_speed)[1])
+    best, least = p, np.inf
+    passes = 1
+    while True:
+        law, viscous, slope = _law(D @ p + b, mu, gaps, stiffness, damping, slip_speed)
+        error = _largest(p - law)
+        if error < least:
+            best, least = p, error
+        if error <= AGREED * _largest(p) or passes >= max_passes:
+            return best, passes, least
+        passes += 1
+        LU, order, _ = lu_factor(np.eye(len(p)) - _blocks(slope, D))
+        step = lu_solve(LU, order, law - p)
+        share = 1.0
+        while share >= SHORTEST:
+            trial = p + share * step
+            trial_error = _largest(trial - _law(D @ trial + b, mu, gaps, stiffness, damping, slip_speed)[0])
+            if trial_error <= (1.0 - 0.1 * share) * error:
+                break
+            share /= 2.0
+        p = trial if share >= SHORTEST else _fixed_point(D, b, viscous)
+
+
+@compiled
+def _fixed_point(D: Array, b: Array, viscous: Array) -> Array:
+    """The p with p = −(C (D p + b) + g): the law with its coefficients held. `viscous` is C and g (2, 3n)."""
+    A = np.eye(len(b))
+    for i in range(len(b)):
+        for j in range(len(b)):
+            A[i, j] += viscous[0, i] * D[i, j]
+    LU, order, _ = lu_factor(A)
+    return lu_solve(LU, order, -(viscous[0] * b + viscous[1]))
+
+
+@compiled
+def _law(
+    u: Array, mu: Array, gaps: Array, stiffness: float, damping: float, slip_speed: float
+) -> tuple[Array, Array, Array]:
+    """Impulses p(u) (3n); C and g with p = −(C u + g) (2, 3n); dp/du, one block per contact (n, 3, 3)."""
+    p, viscous, slope = np.zeros(len(u)), np.zeros((2, len(u))), np.zeros((len(mu), 3, 3))
+    for i in range(len(mu)):
+        s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
+        normal = -stiffness * gaps[i] - damping * u[n]
+        if normal <= 0.0:
+            continue
+        p[n] = normal
+        viscous[0, n], viscous[1, n] = damping, stiffness * gaps[i]
+        slope[i, 2, 2] = -damping
+        limit = min(mu[i], MU_CAP) * normal
+        speed = np.sqrt(u[s] * u[s] + u[t] * u[t] + slip_speed * slip_speed)
+        for a in range(2):
+            p[s + a] = -limit * u[s + a] / speed
+            viscous[0, s + a] = limit / speed
+            slope[i, a, 2] = min(mu[i], MU_CAP) * damping * u[s + a] / speed
+            for c in range(2):
+                slope[i, a, c] = limit * (u[s + a] * u[s + c] / speed**3 - (1.0 / speed if a == c else 0.0))
+    return p, viscous, slope
+
+
+@compiled
+def _blocks(slope: Array, D: Array) -> Array:
+    """Block diagonal of `slope` times D (3n, 3n)."""
+    m = D.shape[0]
+    out = np.zeros((m, m))
+    for i in range(m):
+        for c in range(3):
+            f = slope[i // 3, i % 3, c]
+            if f != 0.0:
+                for j in range(m):
+                    out[i, j] += f * D[3 * (i // 3) + c, j]
+    return out
+
+
+@compiled
+def _largest(x: Array) -> float:
+    worst = 0.0
+    for value in x:
+        worst = max(worst, abs(value))
+    return worst
