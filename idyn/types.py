@@ -88,12 +88,14 @@ class Consistency(StrEnum):
 class Guess(Record):
     """What one tick leaves to the next: warm start, and the previous answer for the selection.
 
+    law: the law whose basis it is
     keys: contacts of the previous tick
     basis: the law's own encoding of its complementary basis, one row per contact (n, ·)
     tau: previous torque [N·m] (na)
     impulse: previous contact impulses in world coordinates [N·s] (n, 3)
     """
 
+    law: str
     keys: tuple[str, ...]
     basis: Array
     tau: Array
@@ -129,7 +131,8 @@ class Prediction(Record):
     force: impulse / dt [N] (n, 3)
     normal_force: force along the contact normals [N] (n)
     v_plus: predicted velocity at the end of the period (nv)
-    status, rung: how it ended and which rung of the ladder answered
+    status: SOLVED when certified; otherwise why the law failed, and tau comes from the last forces
+    law, rung: which law answered, by which rung of the ladder
     iterations: pivots or QP iterations of that rung
     residuals: the certificate
     demand_change: how far the consistency step moved the demanded joint velocities, max norm [rad/s]
@@ -144,6 +147,7 @@ class Prediction(Record):
     normal_force: Array
     v_plus: Array
     status: Status
+    law: str
     rung: str
     iterations: int
     residuals: Residuals

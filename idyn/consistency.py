@@ -1,0 +1,73 @@
+"""Consistency: the nearest demand that some contact impulse can realise  [ZD §4.5; mathematics §4].
+
+    min ½‖P v − v_a‖² + ½ε‖v_u − v_u⁰‖²     s.t.  N v ≥ −φ/dt,   and S v = T v = 0 where contacts must not slip
+
+Purely kinematic, and feasible for φ ≥ 0 (v = 0). It is the no-slip problem of a body whose inertia is diag(1, ε) with every
+joint free, so the no-slip solver solves it: in the coordinates x = (P v − v_a, √ε (v_u − v_u⁰)) the rows are Y = (J_a, J_u/√ε).
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.laws.no_slip import solve_no_slip
+from idyn.reduction import contact_maps, contact_row
+from idyn.robot import Robot
+from idyn.status import Status
+from idyn.types import Array, ContactSet, DynamicsTerms, State
+
+EPSILON = 1e-4
+"""ε, with m/s and rad/s taken alike. The base pays for consistency first, the joints only for what it cannot; at 1 the base's
+ballistic velocity counts as much as the demand, below 1e-8 rounding errors show in the joints."""
+
+
+def project(
+    robot: Robot,
+    terms: DynamicsTerms,
+    state: State,
+    contacts: ContactSet,
+    joint_velocity: Array,
+    allowance: Array,
+    sticking: Array,
+    max_pivots: int = 1000,
+) -> tuple[Array, Status]:
+    """The consistent joint velocities nearest to `joint_velocity` [rad/s] (na).
+
+    sticking: contacts that must not slip (n, bool). Not SOLVED only when penetrations contradict one another.
+    """
+    nearest, status = _project(
+        terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
+        contacts.tangents, state.v, joint_velocity, allowance, sticking, max_pivots,
+    )  # fmt: skip
+    return nearest, Status(status)
+
+
+@compiled
+def _project(  # type: ignore[no-untyped-def]
+    axes, support, u, a, bodies, others, points, normals, tangents, v, joint_velocity, allowance, sticking, max_pivots
+):
+    n, nu, na = len(points), len(u), len(a)
+    maps = contact_maps(points, normals, tangents)
+    root = np.sqrt(EPSILON)
+    Y, b = np.empty((3 * n, na + nu)), np.zeros(3 * n)
+    mu = np.empty(n)
+    for i in range(n):
+        mu[i] = np.inf if sticking[i] else 0.0
+        for r in range(3):
+            row = 3 * i + r
+            for k in range(na):
+                J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
+                Y[row, k] = J
+                b[row] += J * joint_velocity[k]
+            for k in range(nu):
+                J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
+                Y[row, na + k] = J / root
+                b[row] += J * v[u[k]]
+    none = np.zeros((n, 1), dtype=np.bool_)
+    p, _, _, _, status, _, _, _ = solve_no_slip(Y, b, allowance, mu, none, 0, max_pivots)
+    if status != 0:
+        p, _, _, _, status, _, _, _ = solve_no_slip(Y, b, allowance, mu, none, 1, max_pivots)
+    nearest = joint_velocity.copy()
+    for row in range(3 * n):
+        for k in range(na):
+            nearest[k] += Y[row, k] * p[row]
+    return nearest, status

@@ -1,0 +1,148 @@
+"""The complementarity-free convex model: maximal dissipation of kinetic energy, as a QP  [ZD §2.3.4, §6].
+
+    min_p ½ pᵀ D p + pᵀ J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺)
+    s.t.  D_N p + b_N + φ/dt ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon          (no friction rows where μ = ∞)
+
+This is stage I. D is singular as soon as contacts are redundant; stage II of the paper, the smoothest torque among equals,
+is the selection step that follows every law. *One-stage* adds ε‖p‖² instead and leaves nothing to select.
+
+When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
+feet slide or lift; the energy it dissipates depends on the frame's own motion.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.errors import ConfigError
+from idyn.laws.law import Conditions, Face, LawSolution, polygon
+from idyn.reduction import Reduced
+from idyn.solvers.qp import check_backend, solve_qp
+from idyn.types import Array
+
+ONE_STAGE = 1e-8
+"""ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses stay within 1e-4 N of the
+least-norm ones; below, back ends differ from one another; at 1e-3 active contacts change."""
+
+
+class Convex:
+    """Settings: one_stage; infinite_friction (ID(t)_{QP,∞}, every μ taken for ∞); edges k of the polygon; QP back end."""
+
+    conditions = Conditions.CONVEX
+    basis_width = 0
+    needs_consistent_demand = False
+
+    def __init__(
+        self,
+        *,
+        one_stage: bool = False,
+        infinite_friction: bool = False,
+        edges: int = 4,
+        circumscribed: bool = False,
+        backend: str = "daqp",
+    ) -> None:
+        if edges < 4 or edges % 2:
+            raise ConfigError("law.edges", f"expected an even number ≥ 4, got {edges}")
+        check_backend(backend)
+        self.name = "convex-one-stage" if one_stage else "convex-infinite" if infinite_friction else "convex"
+        self.directions = polygon(edges, circumscribed)
+        self._regularisation = ONE_STAGE if one_stage else 0.0
+        self._one_stage = one_stage
+        self._infinite = infinite_friction
+        self._backend = backend
+
+    def friction(self, mu: Array) -> Array:
+        return np.full(len(mu), np.inf) if self._infinite else mu
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        yield self._backend, self._solve(problem, self._backend)
+        for other in ("daqp", "quadprog"):
+            if other != self._backend:
+                yield other, self._solve(problem, other)
+
+    def _solve(self, problem: Reduced, backend: str) -> LawSolution:
+        n, k = len(problem.mu), len(self.directions)
+        mu = self.friction(problem.mu)
+        H, f, A, lower, unit = assemble(
+            problem.Y, problem.b, problem.energy, problem.allowance, mu, self.directions, self._regularisation
+        )
+        solution = solve_qp(H, f, A, lower, backend=backend)
+        multipliers = None if solution.multipliers is None else unit * solution.multipliers[:n]
+        face = None
+        if not self._one_stage:
+            everywhere = np.ones(n, dtype=np.bool_)
+            face = Face(
+                normal=everywhere,
+                edges=np.ones((n, k), dtype=np.bool_),
+                saturated=~everywhere,
+                directions=self.directions,
+                mu=mu,
+            )
+        return LawSolution(
+            p=unit * solution.x,
+            face=face,
+            status=solution.status,
+            iterations=solution.iterations,
+            basis=np.zeros((n, 0), dtype=np.bool_),
+            multipliers=multipliers,
+        )
+
+
+@compiled
+def assemble(Y, b, energy, allowance, mu, directions, regularisation):  # type: ignore[no-untyped-def]
+    """H, f, A, lower of the stage-I program in units of order one, and the impulse unit.
+
+    Rows of A: non-penetration (n), p_N ≥ 0 (n), then k facets for each contact with finite friction.
+    """
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    d, speed = 0.0, 0.0
+    for i in range(n):
+        for c in range(m):
+            d += Y[3 * i + 2, c] ** 2 / n
+        speed = max(speed, abs(b[3 * i + 2] + allowance[i]))
+        for r in range(3):
+            speed = max(speed, abs(energy[3 * i + r]))
+    d = d if d > 0.0 else 1.0
+    speed = speed if speed > 0.0 else 1.0
+
+    H = np.empty((3 * n, 3 * n))
+    for i in range(3 * n):
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(m):
+                s += Y[i, c] * Y[j, c]
+            H[i, j] = s / d
+            H[j, i] = s / d
+    finite = 0
+    for i in range(n):
+        finite += mu[i] < np.inf
+    A, lower = np.zeros((2 * n + k * finite, 3 * n)), np.zeros(2 * n + k * finite)
+    row = 2 * n
+    for i in range(n):
+        for j in range(3 * n):
+            A[i, j] = H[3 * i + 2, j]
+        lower[i] = -(b[3 * i + 2] + allowance[i]) / speed
+        A[n + i, 3 * i + 2] = 1.0
+        if mu[i] < np.inf:
+            row = facets(A, row, 3 * i, mu[i], directions)
+    for i in range(3 * n):
+        H[i, i] += regularisation
+    return H, energy / speed, A, lower, speed / d
+
+
+@compiled
+def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int:
+    """Write the k rows `μ p_N·(apothem) − m_j · p_T ≥ 0` of one contact's friction cone; the next free row.
+
+    m_j is the outward normal of the polygon's edge between corners j and j + 1.
+    """
+    k = len(directions)
+    for j in range(k):
+        a, c = directions[j], directions[(j + 1) % k]
+        normal_s, normal_t = c[1] - a[1], a[0] - c[0]
+        A[row, column] = -normal_s
+        A[row, column + 1] = -normal_t
+        A[row, column + 2] = mu * (normal_s * a[0] + normal_t * a[1])
+        row += 1
+    return row

@@ -1,0 +1,156 @@
+"""Coulomb friction with a polygon, as an LCP  [ZD §5, after Anitescu–Potra].
+
+    [ D_NN  D_NF  0 ] [p_N]   [b_N + φ/dt]   [w_N]
+    [ D_FN  D_FF  E ] [p_F] + [b_F       ] = [w_F] ,   0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0
+    [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
+
+Warm: the last basis, solved directly and kept when it is still complementary. Cold: Lemke. A contact with μ = ∞ loses its
+λ: opposite directions then force S v⁺ = T v⁺ = 0.
+
+When it is wrong: the polygon has corners, so friction is up to 1 − cos(π/k) too weak (inscribed) between them; there may be
+several solutions with different v⁺; cost grows like n³.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.errors import ConfigError
+from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
+from idyn.reduction import Reduced
+from idyn.solvers.lemke import basis_solution, lemke
+from idyn.status import Status
+from idyn.types import Array
+
+NEGATIVE = 1e-10
+"""A basis is kept when no variable is below −NEGATIVE of the (normalised) problem."""
+
+REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+"""Shares of ‖D‖ that the regularised rungs add to the diagonal of D; the certificate then judges the unregularised problem."""
+
+
+class Coulomb:
+    """Settings: edges k of the polygon (even, ≥ 4), whether it encloses the cone, cap of pivots of one attempt."""
+
+    name = "coulomb"
+    conditions = Conditions.COULOMB
+    needs_consistent_demand = False
+
+    def __init__(self, edges: int = 4, circumscribed: bool = False, max_pivots: int = 5000) -> None:
+        if edges < 4 or edges % 2:
+            raise ConfigError("law.edges", f"expected an even number ≥ 4, got {edges}")
+        self.directions = polygon(edges, circumscribed)
+        self.max_pivots = max_pivots
+        self.basis_width = edges + 2
+
+    def friction(self, mu: Array) -> Array:
+        return mu
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        if basis is not None:
+            yield "warm", self._solve(problem, basis, True, 0.0)
+        cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
+        yield "cold", self._solve(problem, cold, False, 0.0)
+        for share in REGULARISATIONS:
+            yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)
+
+    def _solve(self, problem: Reduced, basis: Array, warm: bool, regularisation: float) -> LawSolution:
+        p, normal, edges, saturated, status, pivots, basis = solve_coulomb(
+            problem.Y, problem.b, problem.allowance, problem.mu, self.directions, basis, warm, regularisation, self.max_pivots
+        )
+        face = Face(normal=normal, edges=edges, saturated=saturated, directions=self.directions, mu=problem.mu)
+        return LawSolution(p=p, face=face, status=Status(status), iterations=pivots, basis=basis)
+
+
+@compiled
+def assemble(Y, b, allowance, mu, directions, regularisation):  # type: ignore[no-untyped-def]
+    """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed.
+
+    With d the mean diagonal of D_NN: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one.
+    """
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    size = (k + 2) * n
+    G = np.empty(((k + 1) * n, m))  # rows of D's factor: normals, then friction directions
+    q = np.empty(size)
+    for i in range(n):
+        q[i] = b[3 * i + 2] + allowance[i]
+        for c in range(m):
+            G[i, c] = Y[3 * i + 2, c]
+        for j in range(k):
+            row = n + k * i + j
+            q[row] = directions[j, 0] * b[3 * i] + directions[j, 1] * b[3 * i + 1]
+            for c in range(m):
+                G[row, c] = directions[j, 0] * Y[3 * i, c] + directions[j, 1] * Y[3 * i + 1, c]
+    d = 0.0
+    for i in range(n):
+        for c in range(m):
+            d += G[i, c] * G[i, c] / n
+    d = d if d > 0.0 else 1.0
+    speed = 0.0
+    for i in range((k + 1) * n):
+        speed = max(speed, abs(q[i]))
+    speed = speed if speed > 0.0 else 1.0
+
+    M = np.zeros((size, size))
+    for i in range((k + 1) * n):
+        q[i] /= speed
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(m):
+                s += G[i, c] * G[j, c]
+            M[i, j] = s / d
+            M[j, i] = s / d
+        M[i, i] += regularisation
+    for i in range(n):
+        row = (k + 1) * n + i
+        if mu[i] == np.inf:
+            q[row] = 1.0
+            continue
+        q[row] = 0.0
+        M[row, i] = mu[i]
+        for j in range(k):
+            M[row, n + k * i + j] = -1.0
+            M[n + k * i + j, row] = 1.0
+    return M, q, speed / d, speed
+
+
+@compiled
+def solve_coulomb(Y, b, allowance, mu, directions, guess, warm, regularisation, max_pivots):  # type: ignore[no-untyped-def]
+    """Returns p (3n), the face (normal, edges, saturated), status, pivots, basis (n, k + 2) in the order N, F, λ."""
+    n, k = len(mu), len(directions)
+    M, q, unit, speed = assemble(Y, b, allowance, mu, directions, regularisation)
+    size = len(q)
+    basis = np.zeros(size, dtype=np.bool_)
+    status, pivots = 0, 0
+    if warm:
+        for i in range(n):
+            basis[i] = guess[i, 0]
+            for j in range(k):
+                basis[n + k * i + j] = guess[i, 1 + j]
+            basis[(k + 1) * n + i] = guess[i, k + 1]
+        z, w, regular = basis_solution(M, q, basis)
+        status = 0 if regular else 4
+        for i in range(size):
+            if not (z[i] >= -NEGATIVE and w[i] >= -NEGATIVE):
+                status = 5
+    else:
+        z, status, pivots, basis = lemke(M, q, max_pivots)
+        w = M @ z + q
+
+    p = np.zeros(3 * n)
+    normal, saturated = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
+    edges, after = np.empty((n, k), dtype=np.bool_), np.empty((n, k + 2), dtype=np.bool_)
+    for i in range(n):
+        p[3 * i + 2] = unit * max(z[i], 0.0)
+        for j in range(k):
+            f = unit * max(z[n + k * i + j], 0.0)
+            p[3 * i] += directions[j, 0] * f
+            p[3 * i + 1] += directions[j, 1] * f
+            edges[i, j] = speed * w[n + k * i + j] <= 3 * FACE_ZERO
+            after[i, 1 + j] = basis[n + k * i + j]
+        normal[i] = speed * w[i] <= FACE_ZERO
+        saturated[i] = speed * z[(k + 1) * n + i] > FACE_ZERO
+        after[i, 0] = basis[i]
+        after[i, k + 1] = basis[(k + 1) * n + i]
+    return p, normal, edges, saturated, status, pivots, after

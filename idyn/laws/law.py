@@ -1,0 +1,90 @@
+"""What a law is: numbers in, impulses out, and the set of impulses that solve it equally well."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Protocol
+
+import numpy as np
+
+from idyn.reduction import Reduced
+from idyn.status import Status
+from idyn.types import Array, Record
+
+FACE_ZERO = 1e-9
+"""Slack velocities up to this [m/s] count as zero when the face is read off a solution; it bounds the complementarity
+error that choosing another point of the face can cause."""
+
+
+class Face(Record):
+    """The impulses that solve the law exactly as well as the one found (mathematics §3.4), all with the same J_uᵀ p.
+
+    normal: contacts that may carry a normal impulse: w_N = 0 (n)
+    edges: friction directions that may be loaded: w_F = 0 (n, k)
+    saturated: friction sum equals μ p_N, because the contact slides: λ > 0 (n)
+    directions: the friction polygon's corners in (s, t) coordinates, counter-clockwise (k, 2)
+    mu: as the law understood it; inf means free tangential impulses, not even p_N is asked to be positive for them (n)
+    """
+
+    normal: Array
+    edges: Array
+    saturated: Array
+    directions: Array
+    mu: Array
+
+
+class LawSolution(Record):
+    """p: contact impulses in S, T, N rows [N·s] (3n); face None when the law has one answer only; basis for the next call
+    (n, ·); multipliers of the non-penetration rows for laws that are programs (n)."""
+
+    p: Array
+    face: Face | None
+    status: Status
+    iterations: int
+    basis: Array
+    multipliers: Array | None = None
+
+
+class Conditions(IntEnum):
+    """What a certificate has to check besides dynamics: the law's own statement of complementarity."""
+
+    FREE = 0
+    NO_SLIP = 1
+    COULOMB = 2
+    CONVEX = 3
+
+
+class Law(Protocol):
+    """A contact law: settings only, no memory. A new law is one file and one row of `idyn.laws.LAWS`.
+
+    conditions, directions: what its answers are certified against
+    basis_width: columns of its warm start, one row per contact
+    needs_consistent_demand: whether it silently drops what a demand violates, so that the demand is projected beforehand
+    """
+
+    name: str
+    conditions: Conditions
+    directions: Array
+    basis_width: int
+    needs_consistent_demand: bool
+
+    def friction(self, mu: Array) -> Array:
+        """The friction coefficients as this law understands them (n)."""
+        ...
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        """The law's rungs of the ladder, from the quickest to the most robust, each solved when it is asked for.
+
+        basis: what an earlier solution of the same contacts left, None when there is none.
+        """
+        ...
+
+
+def polygon(edges: int, circumscribed: bool = False) -> Array:
+    """Corners of the friction polygon on the unit circle, starting at +s (k, 2); blown up to enclose it on request.
+
+    The inscribed polygon never asks for more friction than there is; the circumscribed one may, by 1/cos(π/k).
+    """
+    angles = 2 * np.pi * np.arange(edges) / edges
+    corners = np.column_stack([np.cos(angles), np.sin(angles)])
+    corners[np.abs(corners) < 1e-15] = 0.0
+    return corners / np.cos(np.pi / edges) if circumscribed else corners

@@ -1,0 +1,226 @@
+"""The certificate: how far an answer is from what it claims, in physical units.
+
+Computed from the problem data (M, h, joint axes, contact geometry) in the full space, by code that no law and no solver
+uses: body twists are summed along the tree, impulses are world vectors, friction is decomposed anew.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.laws.law import Conditions
+from idyn.robot import Robot
+from idyn.types import Array, ContactSet, DynamicsTerms, Residuals, State
+
+CERTIFIED = 1e-8
+"""Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
+
+
+def certify(
+    robot: Robot,
+    terms: DynamicsTerms,
+    state: State,
+    contacts: ContactSet,
+    conditions: Conditions,
+    directions: Array,
+    mu: Array,
+    allowance: Array,
+    multipliers: Array | None,
+    p: Array,
+    v_plus: Array,
+    tau: Array,
+    dt: float,
+) -> Residuals:
+    """Residuals of impulses p (3n; rows S, T, N), velocity v_plus (nv) and torque tau (na) against a law's `conditions`.
+
+    mu: friction coefficients as the law understood them (n). multipliers: of the non-penetration rows, which the convex law's
+    optimality needs (n); without them its answer cannot be certified and complementarity is inf.
+    """
+    y = np.full(len(mu), np.nan) if multipliers is None else multipliers
+    dynamics, complementarity, cone, penetration, slip = _residuals(
+        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
+        contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
+        int(conditions), directions, mu, allowance, y, state.v, p, v_plus, tau, dt,
+    )  # fmt: skip
+    return Residuals(dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip)
+
+
+@compiled
+def _residuals(
+    M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
+    conditions, directions, mu, allowance, y, v, p, v_plus, tau, dt,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    n, nv = len(bodies), len(v)
+    impulse = np.empty((n, 3))
+    for i in range(n):
+        t = _cross(normals[i], tangents[i])
+        for c in range(3):
+            impulse[i, c] = p[3 * i] * tangents[i, c] + p[3 * i + 1] * t[c] + p[3 * i + 2] * normals[i, c]
+
+    balance = np.empty(nv)
+    for j in range(nv):
+        balance[j] = dt * h[j]
+        for k in range(nv):
+            balance[j] += M[j, k] * (v_plus[k] - v[k])
+    for k in range(len(a)):
+        balance[a[k]] -= dt * tau[k]
+    for i in range(n):
+        for j in range(nv):
+            sign = int(support[bodies[i], j]) - int(support[others[i], j])
+            if sign != 0:
+                x = _point_velocity(axes[j], points[i])
+                balance[j] -= sign * (x[0] * impulse[i, 0] + x[1] * impulse[i, 1] + x[2] * impulse[i, 2])
+    dynamics = 0.0
+    for j in range(nv):
+        dynamics = max(dynamics, abs(balance[j])) if balance[j] == balance[j] else np.inf
+
+    velocity = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v_plus)
+    complementarity, cone, penetration, slip = 0.0, 0.0, 0.0, 0.0
+    if conditions == 3:
+        descent = _energy_descent(M, axes, parents, dof_joint, u, bodies, others, points, normals, tangents, v_plus, y)
+    for i in range(n):
+        w = velocity[i, 2] + allowance[i]
+        pn, ps, pt = p[3 * i + 2], p[3 * i], p[3 * i + 1]
+        if conditions == 0:
+            cone = max(cone, abs(pn), abs(ps), abs(pt))
+            continue
+        penetration = max(penetration, -w)
+        cone = max(cone, -pn)
+        if conditions == 1:
+            complementarity = max(complementarity, abs(min(pn, w)))
+            if mu[i] > 0.0:
+                slip = max(slip, abs(velocity[i, 0]), abs(velocity[i, 1]))
+            else:
+                cone = max(cone, abs(ps), abs(pt))
+        elif conditions == 2:
+            complementarity = max(complementarity, abs(min(pn, w)))
+            error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], directions)
+            complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
+        else:
+            complementarity = max(complementarity, abs(min(y[i], w)))
+            error, outside = _optimal(ps, pt, pn, descent[i], mu[i], directions)
+            complementarity, cone = max(complementarity, error), max(cone, outside)
+            if not complementarity == complementarity or not y[i] == y[i]:
+                complementarity = np.inf
+    return dynamics, complementarity, cone, penetration, slip
+
+
+@compiled
+def _cross(x, y):  # type: ignore[no-untyped-def]
+    return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
+
+
+@compiled
+def _point_velocity(twist, x):  # type: ignore[no-untyped-def]
+    """Velocity of the point x of a body with spatial velocity `twist` at the world origin: v_O + ω × x."""
+    return (
+        twist[0] + twist[4] * x[2] - twist[5] * x[1],
+        twist[1] + twist[5] * x[0] - twist[3] * x[2],
+        twist[2] + twist[3] * x[1] - twist[4] * x[0],
+    )
+
+
+@compiled
+def _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v):  # type: ignore[no-untyped-def]
+    """Relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
+    twists = np.zeros((len(parents), 6))
+    dof = 0
+    for j in range(1, len(parents)):
+        for c in range(6):
+            twists[j, c] = twists[parents[j], c]
+        while dof < len(v) and dof_joint[dof] == j:
+            for c in range(6):
+                twists[j, c] += axes[dof, c] * v[dof]
+            dof += 1
+    out = np.empty((len(bodies), 3))
+    for i in range(len(bodies)):
+        x = _point_velocity(twists[bodies[i]] - twists[others[i]], points[i])
+        s, n = tangents[i], normals[i]
+        t = _cross(n, s)
+        out[i, 0] = s[0] * x[0] + s[1] * x[1] + s[2] * x[2]
+        out[i, 1] = t[0] * x[0] + t[1] * x[1] + t[2] * x[2]
+        out[i, 2] = n[0] * x[0] + n[1] * x[1] + n[2] * x[2]
+    return out
+
+
+@compiled
+def _split(x: float, y: float, directions) -> tuple[float, float, int]:  # type: ignore[no-untyped-def]
+    """Non-negative shares of (x, y) along the two polygon corners next to it, and the first corner's index."""
+    k = len(directions)
+    best, share0, share1, corner = -np.inf, 0.0, 0.0, 0
+    for j in range(k):
+        a, c = directions[j], directions[(j + 1) % k]
+        det = a[0] * c[1] - a[1] * c[0]
+        s0, s1 = (x * c[1] - y * c[0]) / det, (a[0] * y - a[1] * x) / det
+        if min(s0, s1) > best:
+            best, share0, share1, corner = min(s0, s1), s0, s1, j
+    return share0, share1, corner
+
+
+@compiled
+def _coulomb(ps, pt, pn, vs, vt, mu, directions):  # type: ignore[no-untyped-def]
+    """Errors of one contact's friction: complementarity of (p_F, w_F) and (λ, w_λ), cone, and slip where none is allowed."""
+    k = len(directions)
+    if mu == np.inf:
+        return 0.0, 0.0, max(abs(vs), abs(vt))
+    speed = 0.0  # λ
+    for j in range(k):
+        speed = max(speed, -(directions[j, 0] * vs + directions[j, 1] * vt))
+    share0, share1, corner = _split(ps, pt, directions)
+    rest = mu * pn - share0 - share1
+    error = abs(min(speed, max(rest, 0.0)))
+    for j in range(k):
+        share = share0 if j == corner else share1 if j == (corner + 1) % k else 0.0
+        error = max(error, min(share, directions[j, 0] * vs + directions[j, 1] * vt + speed))
+    return error, max(-rest, 0.0), 0.0
+
+
+@compiled
+def _energy_descent(M, axes, parents, dof_joint, u, bodies, others, points, normals, tangents, v_plus, y):  # type: ignore[no-untyped-def]
+    """Gradient of the kinetic energy with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
+    the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
+    nu, nv = len(u), len(v_plus)
+    A, x = np.empty((nu, nu)), np.zeros(nu)
+    for i in range(nu):
+        for j in range(nu):
+            A[i, j] = M[u[i], u[j]]
+        for j in range(nv):
+            x[i] += M[u[i], j] * v_plus[j]
+    unit = np.zeros(nv)
+    for i in range(nu):
+        unit[u[i]] = 1.0
+        column = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, unit)
+        for k in range(len(y)):
+            x[i] -= column[k, 2] * y[k]
+        unit[u[i]] = 0.0
+    for j in range(nu):  # Gaussian elimination without pivoting: A is positive definite
+        for i in range(j + 1, nu):
+            f = A[i, j] / A[j, j]
+            for k in range(j, nu):
+                A[i, k] -= f * A[j, k]
+            x[i] -= f * x[j]
+    for i in range(nu - 1, -1, -1):
+        for k in range(i + 1, nu):
+            x[i] -= A[i, k] * x[k]
+        x[i] /= A[i, i]
+    full = np.zeros(nv)
+    for i in range(nu):
+        full[u[i]] = x[i]
+    return _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, full)
+
+
+@compiled
+def _optimal(ps, pt, pn, descent, mu, directions):  # type: ignore[no-untyped-def]
+    """Errors of one contact of the convex law: impulses and descent direction must be complementary over the cone's rays."""
+    if mu == np.inf:
+        return max(abs(descent[0]), abs(descent[1]), abs(min(pn, descent[2]))), 0.0
+    share0, share1, corner = _split(ps, pt, directions)
+    k = len(directions)
+    rest = mu * pn - share0 - share1
+    error = 0.0
+    for j in range(k):
+        # an interior impulse loads every ray of its cone, so every ray must then be flat
+        share = share0 if j == corner else share1 if j == (corner + 1) % k else 0.0
+        loaded = (share + max(rest, 0.0) / k) / mu if mu > 0.0 else max(pn, 0.0) / k
+        slope = descent[2] + mu * (directions[j, 0] * descent[0] + directions[j, 1] * descent[1])
+        error = max(error, abs(min(loaded, slope)))
+    return error, max(-rest, 0.0)

@@ -1,0 +1,283 @@
+"""Pivoting on LCPs whose matrix is Q = Y Yᵀ with few columns: contact without a matrix that grows with the contacts.
+
+    0 ≤ z ⟂ w = Y (Yᵀ z) + r ≥ 0          Y is n×m, m small
+
+`ppm` is the modified Principal Pivoting Method I [ZD Alg. 2; D15 Alg. 1], `dual_active_set` the monotone rule for the
+problems on which PPM cycles. Both keep the Cholesky factor of the active block, change it by one row and column per
+pivot, and evaluate w in O(n·m); neither ever forms Q. Expected cost O(m³ + m²n).
+
+Different from the papers:
+- A row that depends on the active ones would make its block singular: it is exchanged for the active row that blocks,
+  and when none does, nothing can hold it: RAY, the problem has no solution.
+- `ppm` looks for a negative impulse after the new row has been taken in, the paper before.
+- Ties go to the lowest index, never to chance. A basis seen before ends `ppm` with CYCLE.
+- The final z is refined once with the residual of the active rows.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.solvers.linalg import backward, forward
+from idyn.types import Array
+
+SOLVED, RAY, PIVOT_LIMIT, CYCLE = 0, 1, 2, 3  # values of idyn.status.Status
+
+DEPENDENT = 1e-13
+"""A row is dependent when less than this share of its squared length is new (3e-7 of its length). The factor is that of a
+Gram matrix, so below 1e-14 the new part is rounding noise."""
+
+ZERO = 1e-11
+"""w and z at −ZERO times their scale count as zero. The scales are max |r| and the largest |z|."""
+
+
+@compiled
+def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: float) -> bool:
+    """Add row j of Y to the active block's factor F. False, and nothing is changed, when it depends on the active rows.
+
+    length2: squared length against which dependence is judged.
+    """
+    m = Y.shape[1]
+    if count >= F.shape[0]:
+        return False
+    own = 0.0
+    for c in range(m):
+        own += Y[j, c] * Y[j, c]
+    rest = own
+    for i in range(count):
+        s = 0.0
+        for c in range(m):
+            s += Y[active[i], c] * Y[j, c]
+        for k in range(i):
+            s -= F[i, k] * F[count, k]
+        s /= F[i, i]
+        F[count, i] = s
+        rest -= s * s
+    if not rest > DEPENDENT * length2:
+        return False
+    F[count, count] = np.sqrt(rest)
+    active[count] = j
+    return True
+
+
+@compiled
+def delete_row(F: Array, active: Array, count: int, position: int) -> None:
+    """Take the row at `position` out of the factor: shift up and restore the triangle with Givens rotations."""
+    for i in range(position, count - 1):
+        active[i] = active[i + 1]
+        for k in range(i + 2):
+            F[i, k] = F[i + 1, k]
+    for j in range(position, count - 1):
+        a, b = F[j, j], F[j, j + 1]
+        h = np.hypot(a, b)
+        c, s = a / h, b / h
+        for i in range(j, count - 1):
+            x, y = F[i, j], F[i, j + 1]
+            F[i, j] = c * x + s * y
+            F[i, j + 1] = c * y - s * x
+
+
+@compiled
+def _solve_active(F: Array, active: Array, count: int, rhs: Array) -> Array:
+    """(Y_B Y_Bᵀ)⁻¹ rhs for the active rows B."""
+    x = rhs[:count].copy()
+    block = F[:count, :count]
+    forward(block, x)
+    backward(block, x)
+    return x
+
+
+@compiled
+def _slack(Y: Array, r: Array, active: Array, count: int, z: Array) -> tuple[Array, Array]:
+    """w = Y (Y_Bᵀ z_B) + r, and the inner vector x = Y_Bᵀ z_B."""
+    n, m = Y.shape
+    x = np.zeros(m)
+    for i in range(count):
+        for c in range(m):
+            x[c] += Y[active[i], c] * z[i]
+    w = r.copy()
+    for i in range(n):
+        for c in range(m):
+            w[i] += Y[i, c] * x[c]
+    return w, x
+
+
+@compiled
+def _refined(Y: Array, r: Array, F: Array, active: Array, count: int) -> Array:
+    """z_B of the active rows with one step of iterative refinement."""
+    rhs = np.empty(count)
+    for i in range(count):
+        rhs[i] = -r[active[i]]
+    z = _solve_active(F, active, count, rhs)
+    w, _ = _slack(Y, r, active, count, z)
+    for i in range(count):
+        rhs[i] = -w[active[i]]
+    return z + _solve_active(F, active, count, rhs)
+
+
+@compiled
+def _finish(Y: Array, r: Array, active: Array, count: int, z_active: Array) -> tuple[Array, Array]:
+    n = len(r)
+    z, basis = np.zeros(n), np.zeros(n, dtype=np.bool_)
+    for i in range(count):
+        z[active[i]] = max(z_active[i], 0.0)
+        basis[active[i]] = True
+    return z, basis
+
+
+@compiled
+def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max_pivots: int) -> tuple[Array, int, int, Array]:
+    """Modified PPM I from the active set `guess` (n, bool): z (n), status, pivots, active set (n, bool).
+
+    lengths2: squared length of each row against which dependence is judged (n)
+    tolerance: w ≥ −tolerance counts as satisfied
+    """
+    n, m = Y.shape
+    F, active, count = np.zeros((m, m)), np.empty(m, dtype=np.int64), 0
+    for j in range(n):
+        if guess[j] and append_row(F, Y, active, count, j, lengths2[j]):
+            count += 1
+    largest = 0.0
+    for i in range(n):
+        largest = max(largest, abs(r[i]))
+    tolerance = max(tolerance, ZERO * largest)
+    anchor, anchor_count, horizon = active.copy(), -1, 1
+    pivots = 0
+    while True:
+        z = _refined(Y, r, F, active, count)
+        w, _ = _slack(Y, r, active, count, z)
+        for i in range(count):
+            w[active[i]] = 0.0
+        i = -1  # the slack that is most negative enters
+        for j in range(n):
+            if w[j] < -tolerance and (i < 0 or w[j] < w[i]):
+                i = j
+        if i >= 0:
+            if not append_row(F, Y, active, count, i, lengths2[i]):
+                blocking = _blocking(F, Y, active, count, z, i)
+                if blocking < 0:
+                    return z_full(n, active, 0, z), RAY, pivots, guess
+                delete_row(F, active, count, blocking)
+                count -= 1
+                append_row(F, Y, active, count, i, lengths2[i])
+            count += 1
+            pivots += 1
+            z = _refined(Y, r, F, active, count)
+        k, big = -1, 0.0  # the active impulse that is most negative leaves
+        for j in range(len(z)):
+            big = max(big, abs(z[j]))
+        for j in range(len(z)):
+            if z[j] < -ZERO * big and (k < 0 or z[j] < z[k]):
+                k = j
+        if k >= 0:
+            delete_row(F, active, count, k)
+            count -= 1
+            pivots += 1
+        if i < 0 and k < 0:
+            z_all, basis = _finish(Y, r, active, count, z)
+            return z_all, SOLVED, pivots, basis
+        if count == anchor_count and _same_set(active, anchor, count):
+            return z_full(n, active, 0, z), CYCLE, pivots, guess
+        if pivots >= horizon:  # Brent: compare with an anchor that moves on at powers of two
+            anchor[:] = active
+            anchor_count = count
+            horizon = 2 * pivots
+        if pivots >= max_pivots:
+            return z_full(n, active, 0, z), PIVOT_LIMIT, pivots, guess
+
+
+@compiled
+def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -> int:
+    """The active impulse that reaches zero first when row j, dependent on the active rows, is pushed; −1 when none does."""
+    rhs = np.zeros(count)
+    for i in range(count):
+        for c in range(Y.shape[1]):
+            rhs[i] += Y[active[i], c] * Y[j, c]
+    fall = _solve_active(F, active, count, rhs)
+    blocking, step = -1, np.inf
+    for i in range(count):
+        if fall[i] > ZERO and max(z[i], 0.0) / fall[i] < step:
+            step, blocking = max(z[i], 0.0) / fall[i], i
+    return blocking
+
+
+@compiled
+def _same_set(a: Array, b: Array, count: int) -> bool:
+    for i in range(count):
+        found = False
+        for j in range(count):
+            found = found or a[i] == b[j]
+        if not found:
+            return False
+    return True
+
+
+@compiled
+def z_full(n: int, active: Array, count: int, z_active: Array) -> Array:
+    z = np.zeros(n)
+    for i in range(min(count, len(z_active))):
+        z[active[i]] = z_active[i]
+    return z
+
+
+@compiled
+def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_pivots: int) -> tuple[Array, int, int, Array]:
+    """The monotone rule (Goldfarb–Idnani): z stays ≥ 0, the objective grows at every step, so no basis comes back.
+
+    Returns z (n), status, pivots, active set (n, bool). RAY proves that no z solves the problem.
+    """
+    n, m = Y.shape
+    F, active, count = np.zeros((m, m)), np.empty(m, dtype=np.int64), 0
+    z = np.zeros(m)
+    largest = 0.0
+    for i in range(n):
+        largest = max(largest, abs(r[i]))
+    tolerance = max(tolerance, ZERO * largest)
+    rhs = np.empty(m)
+    pivots = 0
+    while True:
+        if count > 0:
+            refined = _refined(Y, r, F, active, count)
+            for i in range(count):
+                z[i] = max(refined[i], 0.0)
+        w, _ = _slack(Y, r, active, count, z)
+        for i in range(count):
+            w[active[i]] = 0.0
+        j = int(np.argmin(w)) if n > 0 else -1
+        if j < 0 or w[j] >= -tolerance:
+            z_all, basis = _finish(Y, r, active, count, z)
+            return z_all, SOLVED, pivots, basis
+        gain = 0.0  # impulse of the entering row so far
+        while True:
+            pivots += 1
+            if pivots >= max_pivots:
+                return z_full(n, active, 0, z), PIVOT_LIMIT, pivots, np.zeros(n, dtype=np.bool_)
+            own = 0.0
+            for c in range(m):
+                own += Y[j, c] * Y[j, c]
+            for i in range(count):
+                rhs[i] = 0.0
+                for c in range(m):
+                    rhs[i] += Y[active[i], c] * Y[j, c]
+            fall = _solve_active(F, active, count, rhs)  # z_B falls by this for each unit of z_j
+            independent = append_row(F, Y, active, count, j, lengths2[j])
+            curvature = F[count, count] ** 2 if independent else 0.0
+            w_j = r[j] + own * gain
+            for i in range(count):
+                w_j += rhs[i] * z[i]
+            step, blocking = -w_j / curvature if independent else np.inf, -1
+            for i in range(count):
+                if fall[i] > ZERO and z[i] / fall[i] < step:
+                    step, blocking = z[i] / fall[i], i
+            if step == np.inf:
+                return z_full(n, active, 0, z), RAY, pivots, np.zeros(n, dtype=np.bool_)
+            for i in range(count):
+                z[i] -= step * fall[i]
+            gain += step
+            if blocking < 0:
+                z[count] = gain
+                count += 1
+                break
+            delete_row(F, active, count, blocking)
+            for i in range(blocking, count - 1):
+                z[i] = z[i + 1]
+            count -= 1

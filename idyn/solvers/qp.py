@@ -1,0 +1,73 @@
+"""Convex quadratic programs through a back end of the user's choice; the only door to `daqp` and `qpsolvers`.
+
+    min ½ xᵀ H x + fᵀ x     s.t.   lower ≤ A x ≤ upper,   x ≥ bound
+
+DAQP is called directly: inside a tick the general wrapper costs as much as the solve. Every other name goes to `qpsolvers`.
+"""
+
+import numpy as np
+import qpsolvers
+from daqp import solve as daqp_solve
+
+from idyn.errors import ConfigError, nearest
+from idyn.status import Status
+from idyn.types import Array, Record
+
+TOLERANCE = 1e-10
+"""Primal and dual tolerance asked of DAQP. At 1e-6, its default, residuals are 1e-6; at 1e-12 it cycles on some problems."""
+
+LOOSE_TOLERANCE = 1e-7
+"""Second attempt, when the first cycles."""
+
+_INFINITE = 1e30
+
+
+class QpSolution(Record):
+    """x (n); multipliers of the rows of A, positive where `lower` holds x back (m), None when the back end gives none."""
+
+    x: Array
+    multipliers: Array | None
+    status: Status
+    iterations: int
+
+
+def backends() -> tuple[str, ...]:
+    """Names that `solve_qp` takes on this machine."""
+    return tuple(dict.fromkeys(("daqp", *qpsolvers.available_solvers)))
+
+
+def check_backend(name: str) -> None:
+    """Raises ConfigError for a back end that is not installed."""
+    if name not in backends():
+        raise ConfigError("qp_backend", f"'{name}' is not installed; available: {', '.join(backends())}{nearest(name, backends())}")
+
+
+def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = None, backend: str = "daqp") -> QpSolution:
+    """Solve min ½xᵀHx + fᵀx with lower ≤ A x ≤ upper; H may be singular for back ends that accept that (DAQP does)."""
+    if backend != "daqp":
+        return _solve_by_name(H, f, A, lower, upper, backend)
+    m = len(lower)
+    bound = np.full(m, _INFINITE) if upper is None else upper
+    sense = np.zeros(m, dtype=np.int32)
+    for tolerance in (TOLERANCE, LOOSE_TOLERANCE):
+        x, _, flag, info = daqp_solve(H, f, A, bound, lower, sense, primal_tol=tolerance, dual_tol=tolerance)
+        if flag in (1, 2) and np.isfinite(x).all():
+            return QpSolution(x=x, multipliers=-info["lam"], status=Status.SOLVED, iterations=info["iterations"])
+    return QpSolution(x=x, multipliers=None, status=Status.RAY if flag == -1 else Status.BACKEND_FAILED, iterations=0)
+
+
+def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | None, backend: str) -> QpSolution:
+    G, h = -A, -lower
+    if upper is not None:
+        finite = upper < _INFINITE
+        G, h = np.vstack([G, A[finite]]), np.concatenate([h, upper[finite]])
+    problem = qpsolvers.Problem(H, f, G, h)
+    try:
+        solution = qpsolvers.solve_problem(problem, solver=backend)
+    except (ValueError, qpsolvers.SolverError):
+        return QpSolution(x=np.zeros(len(f)), multipliers=None, status=Status.BACKEND_FAILED, iterations=0)
+    if not solution.found or solution.x is None:
+        return QpSolution(x=np.zeros(len(f)), multipliers=None, status=Status.BACKEND_FAILED, iterations=0)
+    z = solution.z
+    multipliers = None if z is None else np.asarray(z)[: len(lower)]
+    return QpSolution(x=np.asarray(solution.x), multipliers=multipliers, status=Status.SOLVED, iterations=0)
