@@ -1,0 +1,69 @@
+"""What the tests of the simulated world share: a block that slides, and the torque that holds a robot up."""
+
+import numpy as np
+import pytest
+
+from controllers.robots import load_robot
+from idyn.robot import ContactPoint, Robot
+from idyn.terrain import Flat
+from sim_harness.engines.registry import build_engine
+from sim_harness.jacobian import contact_jacobian
+from sim_harness.world import World
+
+BLOCK = """
+<robot name="block"><link name="block"><inertial><mass value="2"/>
+<inertia ixx="0.02" ixy="0" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial></link></robot>
+"""
+CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
+
+
+def block_world(engine, mu=0.5, **settings):
+    """A 2 kg block, 0.4 × 0.3 × 0.1 m, at rest on the plane."""
+    points = [ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS]
+    robot = Robot(BLOCK, contact_points=points)
+    q = robot.neutral()
+    q[2] = 0.05
+    return World(robot, Flat(), build_engine(engine, settings), q)
+
+
+def robot_world(engine="lcp", name="quadruped", **settings):
+    robot, q = load_robot(name)
+    return World(robot, Flat(), build_engine(engine, settings), q)
+
+
+def holding_torque(world):
+    """Static torque with the weight on equal normal forces; for a symmetric stance it is in balance."""
+    robot = world.robot
+    terms = robot.terms(world.q, np.zeros(robot.nv))
+    h = terms.h.copy()
+    J = contact_jacobian(terms.axes, robot.support, world.contacts)
+    n = len(world.contacts)
+    return (h - J[2::3].T @ np.full(n, robot.total_mass * 9.81 / n))[robot.a]
+
+
+class Stand:
+    """Feed-forward torque and a soft joint PD about the configuration the world is in."""
+
+    def __init__(self, world, kp=20.0, kd=0.1):
+        self.world, self.kp, self.kd = world, kp, kd
+        self.angles = world.robot.joint_angles(world.q)
+        self.tau = holding_torque(world)
+
+    def torque(self):
+        error = self.world.robot.joint_angles(self.world.q) - self.angles
+        return self.tau - self.kp * error - self.kd * self.world.v[self.world.robot.a]
+
+
+@pytest.fixture
+def make_block():
+    return block_world
+
+
+@pytest.fixture
+def make_world():
+    return robot_world
+
+
+@pytest.fixture
+def make_stand():
+    return Stand
