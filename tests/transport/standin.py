@@ -1,0 +1,120 @@
+"""A small real controller, and a client's messages, for the tests of the transport."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controllers.command import Command, Inputs, Mode
+from controllers.config import urdf_path
+from idyn.contacts import contacts_from_geometry
+from idyn.robot import ContactPoint, Limits, Robot
+from idyn.status import Status
+from idyn.terrain import Flat
+from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
+from transport.messages import Base, Client, Hello, Model, StateMessage
+
+MS = 1_000_000
+FEET = ("FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT")
+URDF = "example-robot-data:solo_description/robots/solo12.urdf"
+
+
+def solo(text: str | None = None) -> Robot:
+    text = text or urdf_path(URDF, Path("/")).read_text(encoding="utf-8")
+    return Robot(text, contact_points=[ContactPoint(frame=foot, radius=0.016) for foot in FEET])
+
+
+def standing(robot: Robot) -> Array:
+    q = robot.neutral()
+    q[2] = 0.3
+    return q
+
+
+class SpringDamper:
+    """Joint springs and dampers with a memory, so that a replay has something to get wrong; a quarter weight per foot."""
+
+    def __init__(self, robot: Robot, *, kp: float = 3.0, law: str = "springs") -> None:
+        self.robot = robot
+        self.kp = kp
+        self.law = law
+        self.fail = False
+        self.steps = 0
+        self.last: Inputs | None = None
+        self.seen: State | None = None
+        self.reset()
+
+    @property
+    def limits(self) -> Limits:
+        return self.robot.limits
+
+    def contacts(self, q: Array) -> ContactSet:
+        return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
+
+    def reset(self) -> None:
+        self.integral = np.zeros(self.robot.na)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"urdf": self.robot.urdf, "law": self.law, "feedback": {"kp": self.kp}}
+
+    def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+        if self.fail:
+            raise RuntimeError("a wire came loose")
+        self.steps += 1
+        self.last, self.seen = inputs, state
+        angles, v = state.q[7:], state.v[self.robot.a]
+        self.integral = self.integral + inputs.dt * angles
+        tau_fb = -self.kp * angles - 0.1 * v - self.integral
+        tau_ff = np.full(self.robot.na, 0.01)
+        n = len(contacts)
+        weight = np.full(n, self.robot.total_mass * 9.81 / max(1, n))
+        force = weight[:, None] * contacts.normals
+        guess = Guess(keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, impulse=force * 1e-3)
+        prediction = Prediction(
+            tau=tau_ff,
+            impulse=force * 1e-3,
+            force=force,
+            normal_force=weight,
+            v_plus=state.v,
+            status=Status.SOLVED,
+            rung=self.law,
+            iterations=1,
+            residuals=Residuals(dynamics=0.0, complementarity=0.0, cone=0.0, penetration=0.0, slip=0.0),
+            demand_change=0.0,
+            torque_excess=0.0,
+            null_dim=0,
+            guess=guess,
+        )
+        mode = Mode.DAMPING if inputs.estop else Mode.OK
+        limited_by = np.zeros(self.robot.na, dtype=np.int64)
+        return Command(
+            tau=tau_ff + tau_fb, tau_ff=tau_ff, tau_fb=tau_fb, limited_by=limited_by, mode=mode, prediction=prediction
+        )
+
+
+def from_snapshot(snapshot: dict[str, Any]) -> SpringDamper:
+    return SpringDamper(solo(snapshot["urdf"]), kp=snapshot["feedback"]["kp"], law=snapshot["law"])
+
+
+def hello(robot: Robot, kind: str = "robot", **changes: Any) -> Hello:
+    fields: dict[str, Any] = {
+        "client": Client(name="test", kind=kind),  # type: ignore[arg-type]
+        "model": Model(nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256),
+        "joint_names": list(robot.joint_names),
+        "actuated": list(robot.joint_names),
+        "base": Base(type="free_flyer", quat_order="xyzw", vel_frame="local"),
+        "dt_nominal": 1e-3,
+    }
+    return Hello(**(fields | changes))
+
+
+def state(robot: Robot, session: int, seq: int, **changes: Any) -> StateMessage:
+    fields: dict[str, Any] = {
+        "session": session,
+        "seq": seq,
+        "t_robot": seq * MS,
+        "t_send": seq * MS,
+        "q": standing(robot).tobytes(),
+        "vel": np.zeros(robot.nv).tobytes(),
+        "tau_applied": np.zeros(robot.na).tobytes(),
+    }
+    return StateMessage(**(fields | changes))

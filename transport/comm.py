@@ -1,0 +1,101 @@
+"""How well the states reach the server: counters, age and watchdog level of one session."""
+
+from transport.messages import Comm, Watchdog, WatchdogLevel
+
+WINDOW = 100
+"""`success_100` looks back over so many expected states, as libfranka's control_command_success_rate."""
+
+_MASK = (1 << WINDOW) - 1
+
+AGE_WINDOW = 1024
+"""The smallest delay of one to two windows of so many states is taken for the offset between the clocks.
+
+Two clocks drift by some 50 ppm, far below a tick in a window. A delay that lasts longer than two windows is taken for
+normal.
+"""
+
+RTT_WINDOW = 128
+"""Round trips reported by the client are kept, and their percentiles renewed, so many at a time."""
+
+DEGRADED_MISSES = 5
+"""So many missing ticks in a row are called `degraded`."""
+
+
+class CommStats:
+    """Statistics over the states of one session."""
+
+    def __init__(self) -> None:
+        self.late = self.dup = self.out_of_order = 0
+        self._missing = 0
+        self._answered, self._expected = 0, 0
+        self._offset: int | None = None
+        self._window_offset: int | None = None
+        self._window_states = 0
+        self._rtts: list[float] = []
+        self._rtt_p50: float | None = None
+        self._rtt_p99: float | None = None
+        self._age_ns = 0
+
+    def age_ns(self, t_send: int | None, t_recv: int) -> int:
+        """How much longer this state was under way than the quickest one of late [ns]; changes nothing."""
+        if t_send is None:
+            return 0
+        delay = t_recv - t_send
+        offset = delay if self._offset is None else min(self._offset, delay)
+        return delay - (offset if self._window_offset is None else min(offset, self._window_offset))
+
+    def accepted(self, gap: int, t_send: int | None, t_recv: int, rtt_us: float | None) -> None:
+        """A state was accepted whose seq is `gap` after the last one."""
+        self._missing += gap - 1
+        self._answered = ((self._answered << min(gap, WINDOW)) | 1) & _MASK
+        self._expected = min(self._expected + gap, WINDOW)
+        if t_send is not None:
+            self._note_delay(t_send, t_recv)
+        if rtt_us is not None:
+            self._note_rtt(rtt_us)
+
+    def _note_delay(self, t_send: int, t_recv: int) -> None:
+        self._age_ns = self.age_ns(t_send, t_recv)
+        delay = t_recv - t_send
+        if self._window_offset is None or delay < self._window_offset:
+            self._window_offset = delay
+        self._window_states += 1
+        if self._window_states == AGE_WINDOW:
+            self._offset, self._window_offset, self._window_states = self._window_offset, None, 0
+
+    def dropped(self, count: int) -> None:
+        """`count` states were overtaken by newer ones before anyone looked at them."""
+        self.late += count
+
+    def _note_rtt(self, rtt_us: float) -> None:
+        self._rtts.append(rtt_us)
+        if len(self._rtts) == RTT_WINDOW:
+            ordered = sorted(self._rtts)
+            self._rtt_p50, self._rtt_p99 = ordered[RTT_WINDOW // 2], ordered[RTT_WINDOW * 99 // 100]
+            self._rtts.clear()
+
+    def report(self) -> Comm:
+        return Comm(
+            success_100=self._answered.bit_count() / self._expected if self._expected else 1.0,
+            lost=max(0, self._missing - self.late),
+            late=self.late,
+            dup=self.dup,
+            out_of_order=self.out_of_order,
+            age_ms=self._age_ns * 1e-6,
+            rtt_p50_us=self._rtt_p50,
+            rtt_p99_us=self._rtt_p99,
+        )
+
+
+def watchdog(silence_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
+    """The level after `silence_ns` between two states of a robot that should send one every `dt_ns`."""
+    misses = max(0, (silence_ns + dt_ns // 2) // dt_ns - 1)
+    if silence_ns >= latch_ns:
+        level = WatchdogLevel.LATCHED
+    elif silence_ns >= hold_ns:
+        level = WatchdogLevel.HOLD
+    elif misses >= DEGRADED_MISSES:
+        level = WatchdogLevel.DEGRADED
+    else:
+        level = WatchdogLevel.WARN if misses else WatchdogLevel.OK
+    return Watchdog(state=level, misses=misses)

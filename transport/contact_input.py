@@ -1,0 +1,75 @@
+"""The contact list of a state message into a `ContactSet`."""
+
+import re
+
+import numpy as np
+
+from idyn.contacts import contacts_from_points, first_tangents
+from idyn.errors import InputError
+from idyn.types import Array, ContactSet
+from transport.codec import vector, vectors
+from transport.errors import ProtocolError
+from transport.handshake import Agreement, check_contact_frame
+from transport.messages import Code, Contact
+
+RIGHT_HANDED_TOLERANCE = 1e-6
+"""How far a given t2 may be from n × t1."""
+
+
+def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet:
+    """The active contacts. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
+    active = [(f"contacts[{i}]", contact) for i, contact in enumerate(contacts) if contact.active]
+    for where, contact in active:
+        _check_frame(contact.frame, agreement, f"{where}.frame")
+    parts = [part for where, c in active for part in ((c.p, 3, f"{where}.p"), (c.n, 3, f"{where}.n"))]
+    table = vectors(*parts).reshape(-1, 2, 3)
+    points, normals = table[:, 0].copy(), table[:, 1].copy()
+    mu = np.array([_friction(contact, agreement, where) for where, contact in active])
+    gaps = np.array([contact.dist for _, contact in active])
+    keys = [contact.frame for _, contact in active]
+    try:
+        return contacts_from_points(agreement.robot, keys, points, normals, mu, gaps, _tangents(active, normals))
+    except InputError as error:
+        raise _as_sent(error, [where for where, _ in active]) from None
+
+
+def _check_frame(frame: str, agreement: Agreement, field: str) -> None:
+    announced = agreement.contact_frames
+    if announced is None:
+        check_contact_frame(agreement.robot, frame, field)
+    elif frame not in announced:
+        raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"'{frame}' was not among the contact_frames of the hello")
+
+
+def _friction(contact: Contact, agreement: Agreement, where: str) -> float:
+    if contact.mu is not None:
+        return contact.mu
+    if agreement.mu is not None:
+        return agreement.mu
+    robot = agreement.robot
+    if contact.frame not in robot.contact_keys:
+        raise ProtocolError(Code.BAD_SCHEMA, f"{where}.mu", f"missing, and the robot has none for '{contact.frame}'")
+    return float(robot.contact_mu[robot.contact_keys.index(contact.frame)])
+
+
+def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None:
+    """First tangents (n, 3) when any contact gives one, else None."""
+    if all(contact.t1 is None and contact.t2 is None for _, contact in active):
+        return None
+    tangents = first_tangents(normals)
+    for i, (where, contact) in enumerate(active):
+        if contact.t1 is not None:
+            tangents[i] = vector(contact.t1, 3, f"{where}.t1")
+        if contact.t2 is not None:
+            second = vector(contact.t2, 3, f"{where}.t2")
+            if contact.t1 is None or np.abs(np.cross(normals[i], tangents[i]) - second).max() > RIGHT_HANDED_TOLERANCE:
+                raise ProtocolError(Code.BAD_SCHEMA, f"{where}.t2", "expected n × t1")
+    return tangents
+
+
+def _as_sent(error: InputError, places: list[str]) -> ProtocolError:
+    """The error of the active contacts, its index turned into that of the list as it was sent."""
+    message = str(error).removeprefix(f"{error.field}: ")
+    indexed = re.fullmatch(r"contacts\[(\d+)\](.*)", error.field)
+    field = places[int(indexed[1])] + indexed[2] if indexed else error.field
+    return ProtocolError(Code.BAD_SCHEMA, field, message)

@@ -1,0 +1,156 @@
+"""What a hello must agree on with the server before a session begins."""
+
+import hashlib
+from typing import Any
+
+from idyn.errors import FrameNotFound, nearest
+from idyn.robot import Limits, Robot
+from idyn.types import Record
+from transport.client_limits import StricterLimits, build_stricter_limits, effective_limits
+from transport.errors import ProtocolError
+from transport.joint_map import JointMap, build_joint_map
+from transport.messages import Code, Hello, Welcome
+from transport.port import ControllerPort
+from transport.settings import ServerSettings
+
+SERVER = "idyn 0.1.0"
+
+MASS_TOLERANCE = 1e-3
+"""Total masses that differ by more than this share belong to different robots."""
+
+DT_RANGE = (1e-5, 0.1)
+"""Nominal periods outside this range [s] are taken for a mistake in units."""
+
+
+class Host(Record, frozen=True):
+    """The serving side of a handshake.
+
+    limits: the controller's effective limits
+    controller: its settings, as they go into `welcome`
+    law: the law asked for
+    """
+
+    robot: Robot
+    limits: Limits
+    settings: ServerSettings
+    controller: dict[str, Any]
+    law: str
+
+
+class Agreement(Record, frozen=True):
+    """What server and client agreed on; fixed for the session.
+
+    id: the session's number
+    dt_ns: nominal period [ns]
+    mu: friction coefficient of contacts that give none, None: the robot's own
+    contact_frames: frames that contacts may name, None: all of the model's
+    dry_run: the client is a shadow
+    robot_clock: the watchdog counts the client's own time, because that is simulated or replayed
+    """
+
+    id: int
+    robot: Robot
+    joints: JointMap
+    limits: StricterLimits | None
+    dt_ns: int
+    mu: float | None
+    contact_frames: frozenset[str] | None
+    dry_run: bool
+    robot_clock: bool
+
+
+def build_host(controller: ControllerPort, settings: ServerSettings) -> Host:
+    snapshot = controller.snapshot()
+    return Host(
+        robot=controller.robot,
+        limits=controller.limits,
+        settings=settings,
+        controller={key: value for key, value in snapshot.items() if key != "urdf"},
+        law=str(snapshot["law"]),
+    )
+
+
+def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
+    """Check a hello against the host. Raises ProtocolError naming the first field that does not agree.
+
+    data: the bytes of the hello; with the time they make the session's number, so that a replay has the same.
+    """
+    _check_model(hello, host.robot)
+    joints = build_joint_map(host.robot, hello.joint_names, hello.actuated, hello.base)
+    if not DT_RANGE[0] <= hello.dt_nominal <= DT_RANGE[1]:
+        low, high = DT_RANGE
+        raise ProtocolError(Code.BAD_SCHEMA, "dt_nominal", f"expected {low} to {high} s, got {hello.dt_nominal}")
+    if hello.mu is not None and not hello.mu >= 0:
+        raise ProtocolError(Code.BAD_SCHEMA, "mu", f"expected ≥ 0, got {hello.mu}")
+    return Agreement(
+        id=_session_id(data, now_ns),
+        robot=host.robot,
+        joints=joints,
+        limits=build_stricter_limits(host.robot, host.limits, hello.limits, joints),
+        dt_ns=round(hello.dt_nominal * 1e9),
+        mu=hello.mu,
+        contact_frames=_contact_frames(hello, host.robot),
+        dry_run=hello.client.kind == "shadow",
+        robot_clock=hello.client.kind in ("sim", "replay"),
+    )
+
+
+def welcome(agreement: Agreement, host: Host) -> Welcome:
+    settings, robot = host.settings, host.robot
+    return Welcome(
+        session=agreement.id,
+        server=SERVER,
+        dry_run=agreement.dry_run,
+        limits=effective_limits(host.limits, agreement.limits, agreement.joints),
+        watchdog_ms=settings.watchdog.hold_ms,
+        latch_ms=settings.watchdog.latch_ms,
+        deadline_us=settings.deadline_us,
+        max_state_age_ms=settings.max_state_age_ms,
+        mode="ok",
+        model_name=robot.name,
+        urdf_sha256=robot.urdf_sha256,
+        joint_names=list(robot.joint_names),
+        contact_frames=list(robot.contact_keys),
+        controller=host.controller,
+    )
+
+
+def _check_model(hello: Hello, robot: Robot) -> None:
+    theirs = hello.model
+    if theirs.urdf_sha256 is not None and theirs.urdf_sha256.lower() != robot.urdf_sha256:
+        _refuse_model("urdf_sha256", robot.urdf_sha256, theirs.urdf_sha256)
+    if theirs.name is not None and theirs.name != robot.name:
+        _refuse_model("name", robot.name, theirs.name)
+    for field in ("nq", "nv", "na"):
+        if getattr(theirs, field) != getattr(robot, field):
+            _refuse_model(field, getattr(robot, field), getattr(theirs, field))
+    if not abs(theirs.total_mass - robot.total_mass) <= MASS_TOLERANCE * robot.total_mass:
+        _refuse_model("total_mass", f"{robot.total_mass:.4f} kg", f"{theirs.total_mass:.4f} kg")
+
+
+def _refuse_model(field: str, expected: object, got: object) -> None:
+    raise ProtocolError(Code.MODEL_MISMATCH, f"model.{field}", f"expected {expected}, got {got}")
+
+
+def _contact_frames(hello: Hello, robot: Robot) -> frozenset[str] | None:
+    if hello.contact_frames is None:
+        return None
+    for i, frame in enumerate(hello.contact_frames):
+        check_contact_frame(robot, frame, f"contact_frames[{i}]")
+    return frozenset(hello.contact_frames)
+
+
+def check_contact_frame(robot: Robot, frame: str, field: str) -> None:
+    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place or a frame of the robot."""
+    if frame in robot.contact_keys:
+        return
+    try:
+        robot.joint_of_frame(frame)
+    except FrameNotFound as error:
+        hint = nearest(frame, robot.contact_keys) or f" ({error})"
+        raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"the robot has no frame '{frame}'{hint}") from None
+
+
+def _session_id(data: bytes, now_ns: int) -> int:
+    digest = hashlib.blake2b(data + str(now_ns).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1

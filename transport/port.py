@@ -1,0 +1,30 @@
+"""What the service needs of a controller."""
+
+from typing import Any, Protocol
+
+from controllers.command import Command, Inputs
+from idyn.robot import Limits, Robot
+from idyn.types import Array, ContactSet, State
+
+
+class ControllerPort(Protocol):
+    """The side of a controller that faces the service; `controllers.controller.Controller` has it."""
+
+    @property
+    def robot(self) -> Robot: ...
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force."""
+
+    def contacts(self, q: Array) -> ContactSet:
+        """The contacts at q, from geometry."""
+
+    def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+        """The torques of this tick."""
+
+    def reset(self) -> None:
+        """Forget all ticks before."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything a controller is built from, JSON-able: `urdf` (text) and settings."""

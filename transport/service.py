@@ -1,0 +1,224 @@
+"""The service: bytes of a state in, bytes of a torque out. Composition root of session, controller and recorder.
+
+The same bytes, handed in at the same times, get the same torques, bit for bit; a log is replayed through it.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any
+
+import msgspec
+
+from controllers.command import Command, Mode
+from idyn.errors import IdynError, nearest
+from idyn.types import Array, ContactSet
+from transport.answer import Timing, torque_message
+from transport.codec import encode
+from transport.errors import ProtocolError
+from transport.handshake import build_host, welcome
+from transport.messages import Code, Config, ConfigGet, ConfigSet, FromServer, Stats, StatsGet
+from transport.port import ControllerPort
+from transport.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
+from transport.recorder import Entry, Recorder
+from transport.session import Accepted, Fault, Session
+from transport.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+Rebuild = Callable[[dict[str, Any]], ControllerPort]
+"""Builds a controller from a changed snapshot; raises IdynError."""
+
+
+class Seat:
+    """A controller and what its client saw of it last."""
+
+    def __init__(self, controller: ControllerPort) -> None:
+        self.controller = controller
+        self.last_tau: Array | None = None
+
+    def clear(self) -> None:
+        self.controller.reset()
+        self.last_tau = None
+
+
+class Timings:
+    """How long the controller takes."""
+
+    def __init__(self) -> None:
+        self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
+
+    def note(self, step_ns: int, deadline_met: bool) -> None:
+        self.steps += 1
+        self.total_ns += step_ns
+        self.max_ns = max(self.max_ns, step_ns)
+        self.deadline_misses += not deadline_met
+
+
+class Service:
+    """Answers every message of every client."""
+
+    def __init__(
+        self,
+        controller: ControllerPort,
+        settings: ServerSettings,
+        *,
+        shadow: ControllerPort | None = None,
+        clock: Callable[[], int] = monotonic_ns,
+        recorder: Recorder | None = None,
+        rebuild: Rebuild | None = None,
+    ) -> None:
+        """
+        shadow: a second controller, for a client that watches
+        clock: the server's clock [ns], only for times in replies
+        rebuild: allows `config_set`
+        """
+        self._settings = settings
+        self._clock = clock
+        self._recorder = recorder
+        self._rebuild = rebuild
+        self._deadline_ns = round(settings.deadline_us * 1e3)
+        self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
+        self._timings = Timings()
+        self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
+        self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
+
+    def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> bytes:
+        """The reply to one message of one client that arrived at `t_recv_ns` on the server's clock."""
+        outcome = self._reception.receive(identity, data, t_recv_ns)
+        if isinstance(outcome, Tick):
+            reply, answered = self._tick(outcome.session, outcome.accepted, data, t_recv_ns)
+            about_state = True
+        elif isinstance(outcome, Reply):
+            about_state, answered = outcome.about_state, False
+            reply = encode(outcome.message)
+        elif isinstance(outcome, Known):
+            about_state, answered, reply = True, True, outcome.reply
+        else:
+            about_state = answered = False
+            reply = encode(self._perform(outcome, t_recv_ns))
+        if self._recorder is not None:
+            self._recorder.put(Entry(identity, t_recv_ns, data, reply, about_state, answered))
+        return reply
+
+    def dropped(self, identity: bytes, count: int) -> None:
+        """`count` states of a client were overtaken by newer ones and never handled."""
+        session = self._reception.sessions.get(identity)
+        if session is not None:
+            session.comm.dropped(count)
+
+    def take_faults(self) -> list[Fault]:
+        """Faults since the last call, to be written down."""
+        faults, self._reception.faults[:] = self._reception.faults.copy(), []
+        return faults
+
+    # -- the tick -----------------------------------------------------------------------------------------------------
+
+    def _tick(self, session: Session, accepted: Accepted, data: bytes, t_recv_ns: int) -> tuple[bytes, bool]:
+        """The encoded answer to a state, and whether it is a torque."""
+        seat = self._seats[session.agreement.dry_run]
+        warm = seat.last_tau is not None
+        begin = self._clock()
+        try:
+            contacts, command = self._step(seat, session, accepted)
+        except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
+            log.exception("session %d: the controller failed", session.id)
+            return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
+        t_send = self._clock()
+        if not math.isfinite(command.tau.dot(command.tau)):
+            return encode(self._broken(session, accepted, "the torque is not finite", t_recv_ns)), False
+        seat.last_tau = command.tau
+        timing = Timing(
+            t_recv=t_recv_ns,
+            t_send=t_send,
+            step_ns=t_send - begin,
+            deadline_ns=self._deadline_ns,
+            hold_ns=self._hold_ns,
+        )
+        law = self._reception.host.law
+        message = torque_message(session, accepted, contacts, command, timing, law=law, warm=warm)
+        self._timings.note(timing.step_ns, message.deadline_met)
+        reply = encode(message)
+        session.answered(message.seq, data, reply)
+        if command.mode is Mode.FAULT and session.fault is None:
+            session.note_fault(command.message, t_recv_ns)
+        return reply, True
+
+    def _step(self, seat: Seat, session: Session, accepted: Accepted) -> tuple[ContactSet, Command]:
+        controller, state, inputs = seat.controller, accepted.state, accepted.inputs
+        contacts = accepted.contacts
+        if contacts is None:
+            contacts = controller.contacts(state.q)
+        command = controller.step(state, contacts, inputs)
+        stricter = session.agreement.limits
+        if stricter is not None:
+            before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
+            v = state.v[controller.robot.a]
+            tau, reasons = stricter.apply(command.tau, state.q, v, before, inputs.dt)
+            command = msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons)
+        return contacts, command
+
+    def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> FromServer:
+        """Something failed on this side: latch the session and say so."""
+        session.latch(reason, now_ns)
+        return self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, accepted.message)
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    def _perform(self, outcome: Begin | Cleared | Ask, now_ns: int) -> FromServer:
+        if isinstance(outcome, Begin):
+            self._seats[outcome.session.agreement.dry_run].clear()
+            return welcome(outcome.session.agreement, self._reception.host)
+        if isinstance(outcome, Cleared):
+            self._seats[outcome.session.agreement.dry_run].clear()
+            return outcome.message
+        if isinstance(outcome.message, StatsGet):
+            return self._stats(outcome.session)
+        try:
+            return self._configure(outcome.message, now_ns)
+        except ProtocolError as error:
+            return self._reception.refuse(error, outcome.session, outcome.message)
+
+    def _stats(self, session: Session | None) -> Stats:
+        timings = self._timings
+        return Stats(
+            received=self._reception.received,
+            torques=timings.steps,
+            refused=dict(self._reception.refused),
+            deadline_misses=timings.deadline_misses,
+            step_us_mean=timings.total_ns * 1e-3 / max(1, timings.steps),
+            step_us_max=timings.max_ns * 1e-3,
+            comm=session.comm.report() if session else None,
+            fault=session.fault.reason if session and session.fault else None,
+        )
+
+    def _configure(self, message: ConfigGet | ConfigSet, now_ns: int) -> Config:
+        """Tell the controller's settings, or change them while nobody is controlled."""
+        if isinstance(message, ConfigSet):
+            self._change(message.settings, now_ns)
+        return Config(settings=self._reception.host.controller)
+
+    def _change(self, changes: dict[str, Any], now_ns: int) -> None:
+        if self._rebuild is None:
+            raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
+        if self._reception.controlling(now_ns):
+            raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
+        try:
+            controller = self._rebuild(_merged(self._seats[False].controller.snapshot(), changes, "settings"))
+        except IdynError as error:
+            raise ProtocolError(Code.BAD_SCHEMA, "settings", str(error)) from error
+        self._seats[False] = Seat(controller)
+        self._reception.host = build_host(controller, self._settings)
+
+
+def _merged(settings: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
+    """`settings` with `changes` put in, key by key. Raises ProtocolError for a key that is not there."""
+    merged = dict(settings)
+    for key, value in changes.items():
+        if key not in settings:
+            raise ProtocolError(Code.BAD_SCHEMA, f"{where}.{key}", f"no such setting{nearest(key, settings)}")
+        inner = settings[key]
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        merged[key] = _merged(inner, value, f"{where}.{key}") if both else value
+    return merged

@@ -1,0 +1,197 @@
+"""One client's session: order, age and period of its states, watchdog, faults. No socket, no clock, no controller.
+
+A state is checked completely before anything of it is noted, so a refused message leaves no trace but a counter.
+"""
+
+import msgspec
+import numpy as np
+
+from controllers.command import Inputs
+from idyn.types import Array, ContactSet, State
+from transport.comm import CommStats, watchdog
+from transport.contact_input import read_contacts
+from transport.errors import ProtocolError
+from transport.handshake import Agreement
+from transport.joint_map import rotation
+from transport.messages import Code, Reset, StateMessage, Watchdog, WatchdogLevel
+from transport.phases import Phase
+from transport.settings import ServerSettings
+from transport.state_input import read_configuration, read_reference, read_state
+
+DT_FACTORS = (0.5, 5.0)
+"""The measured period is clamped to these multiples of the nominal one."""
+
+RING = 50
+"""So many of the last exchanges are kept: to answer duplicates, and to explain a fault."""
+
+RESET_TILT = 1.0
+"""`reset` is refused while the base tilts more than this [rad]."""
+
+RESET_BASE_SPEED = 6.0
+"""… or turns faster than this [rad/s]."""
+
+RESET_JOINT_SPEED = 10.0
+"""… or a motor turns faster than this [rad/s]."""
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry."""
+
+    message: StateMessage
+    state: State
+    contacts: ContactSet | None
+    inputs: Inputs
+    watchdog: Watchdog
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A state and its answer, as bytes."""
+
+    seq: int
+    state: bytes
+    torque: bytes
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a session was latched, when, and the exchanges just before."""
+
+    session: int
+    reason: str
+    t_ns: int
+    exchanges: list[Exchange]
+
+
+class Session:
+    """One client after its hello."""
+
+    def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, faults: list[Fault]) -> None:
+        """faults: every fault is appended here"""
+        self.agreement = agreement
+        self.id = agreement.id
+        self.comm = CommStats()
+        self.phase = Phase.RUNNING
+        self.fault: Fault | None = None
+        self.heard_ns = now_ns
+        self._faults = faults
+        self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
+        self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
+        self._max_age_ns = round(settings.max_state_age_ms * 1e6)
+        self._dt = agreement.dt_ns * 1e-9
+        self._ring: list[Exchange | None] = [None] * RING
+        self._estop = False
+        self._forget_time()
+        self._seq = 0
+
+    def _forget_time(self) -> None:
+        """The next state is a first one: dt = 0, no silence before it."""
+        self._t_robot: int | None = None
+        self._clock_ns: int | None = None
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def known_answer(self, message: StateMessage, data: bytes) -> bytes | None:
+        """The answer to a state that was answered before. Raises ProtocolError for another state of the same seq."""
+        kept = self._ring[message.seq % RING]
+        if kept is None or kept.seq != message.seq:
+            return None
+        self.comm.dup += 1
+        if kept.state != data:
+            raise ProtocolError(Code.DUPLICATE, "seq", f"{message.seq} was another state before", message.seq)
+        return kept.torque
+
+    def accept(self, message: StateMessage, now_ns: int) -> Accepted:
+        """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence latches."""
+        self._check_order(message)
+        level = self._watch(message, now_ns)
+        q, v, tau_applied = read_state(message, self.agreement)
+        contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
+        reference = None if message.ref is None else read_reference(message.ref, self.agreement)
+        dt = self._period(message.t_robot)
+        # everything is in order: from here on it is noted
+        self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
+        self._seq, self._t_robot = message.seq, message.t_robot
+        self._clock_ns = message.t_robot if self.agreement.robot_clock else now_ns
+        if message.flags is not None and message.flags.estop:
+            self._estop = True
+        inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, estop=self._estop)
+        return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
+
+    def answered(self, seq: int, state: bytes, torque: bytes) -> None:
+        """Keep an exchange in the ring."""
+        self._ring[seq % RING] = Exchange(seq, state, torque)
+
+    def _check_order(self, message: StateMessage) -> None:
+        if message.seq <= self._seq:
+            self.comm.out_of_order += 1
+            raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected > {self._seq}, got {message.seq}")
+        if self._t_robot is not None and message.t_robot <= self._t_robot:
+            self.comm.out_of_order += 1
+            raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
+
+    def _watch(self, message: StateMessage, now_ns: int) -> Watchdog:
+        """The watchdog's level at this state. Raises `latched_fault` and `stale_state`."""
+        clock = message.t_robot if self.agreement.robot_clock else now_ns
+        silence = 0 if self._clock_ns is None else clock - self._clock_ns
+        level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
+        if level.state is WatchdogLevel.LATCHED:
+            self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns)
+            raise self.refusal()
+        age = self.comm.age_ns(message.t_send, now_ns)
+        if age > self._max_age_ns:
+            raise ProtocolError(
+                Code.STALE_STATE,
+                "t_send",
+                f"expected at most {self._max_age_ns * 1e-6:g} ms old, got {age * 1e-6:.1f} ms",
+            )
+        return level
+
+    def _period(self, t_robot: int) -> float:
+        """Measured period [s], clamped; 0 for the first state."""
+        if self._t_robot is None:
+            return 0.0
+        low, high = DT_FACTORS
+        return min(max((t_robot - self._t_robot) * 1e-9, low * self._dt), high * self._dt)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def latch(self, reason: str, now_ns: int) -> None:
+        """Refuse states from now on; remember why and what went before."""
+        self.phase = Phase.LATCHED
+        self.note_fault(reason, now_ns)
+
+    def note_fault(self, reason: str, now_ns: int) -> None:
+        """Remember a fault and what went before it, once until `reset`."""
+        if self.fault is None:
+            exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
+            self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
+            self._faults.append(self.fault)
+
+    def refusal(self) -> ProtocolError:
+        """What a latched session answers to a state."""
+        reason = self.fault.reason if self.fault else "unknown"
+        return ProtocolError(Code.LATCHED_FAULT, None, f"latched ({reason}); send reset when the robot is at rest")
+
+    def reset(self, message: Reset) -> None:
+        """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
+        robot = self.agreement.robot
+        q, v = read_configuration(message.q, message.vel, self.agreement)
+        if robot.base == "free_flyer":
+            tilt = float(np.arccos(np.clip(rotation(q[3:7])[2, 2], -1.0, 1.0)))
+            if tilt > RESET_TILT:
+                raise ProtocolError(
+                    Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}"
+                )
+            _check_speed(v[3:6], RESET_BASE_SPEED, "base")
+        _check_speed(v[robot.a], RESET_JOINT_SPEED, "joint")
+        self.phase = Phase.RUNNING
+        self.fault = None
+        self._estop = False
+        self._forget_time()
+
+
+def _check_speed(v: Array, allowed: float, what: str) -> None:
+    fastest = float(np.abs(v).max(initial=0.0))
+    if fastest > allowed:
+        raise ProtocolError(
+            Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed} rad/s, got {fastest:.2f}"
+        )

@@ -1,0 +1,93 @@
+"""Settings of the server: `configs/server/*.toml`."""
+
+import os
+import tempfile
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from controllers.config import Settings
+from idyn.errors import ConfigError
+
+
+class WatchdogSettings(Settings, frozen=True):
+    """hold_ms, latch_ms: no state for so long, and the session is marked hold, then latched until `reset`."""
+
+    hold_ms: float = 20.0
+    latch_ms: float = 100.0
+
+
+class ServerSettings(Settings, frozen=True):
+    """What `idyn serve` needs to know.
+
+    controller: name of a file in `configs/controllers`, or a path to one
+    law, selection: replace the controller's own
+    endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
+    insecure: allow a tcp address that other machines can reach; anybody there may then command the robot
+    deadline_us: the answer's time budget, from the state's arrival [µs]
+    max_state_age_ms: a state that was under way for longer is refused [ms]
+    release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
+    shadow: serve one shadow client beside the controlling one, with a controller of its own
+    log_directory: where logs and fault records go; none: nothing is recorded
+    """
+
+    controller: str
+    law: str | None = None
+    selection: str | None = None
+    endpoint: str | None = None
+    insecure: bool = False
+    deadline_us: float = 600.0
+    watchdog: WatchdogSettings = WatchdogSettings()
+    max_state_age_ms: float = 10.0
+    release_ms: float = 1000.0
+    shadow: bool = False
+    log_directory: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("deadline_us", self.deadline_us),
+            ("max_state_age_ms", self.max_state_age_ms),
+            ("watchdog.hold_ms", self.watchdog.hold_ms),
+        ):
+            if not value > 0:
+                raise ConfigError(f"server.{name}", f"expected > 0, got {value}")
+        if not self.watchdog.hold_ms < self.watchdog.latch_ms <= self.release_ms:
+            raise ConfigError(
+                "server.watchdog.latch_ms",
+                f"expected hold_ms {self.watchdog.hold_ms} < latch_ms ≤ release_ms {self.release_ms}, "
+                f"got {self.watchdog.latch_ms}",
+            )
+
+
+def runtime_directory() -> Path:
+    """A folder only this user can enter (mode 0700), for sockets. Raises ConfigError when somebody else made it."""
+    root = os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(root) / "idyn" if root else Path(tempfile.gettempdir()) / f"idyn-{os.getuid()}"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
+        raise ConfigError("server.endpoint", f"{path} is not a folder of mode 0700 of this user")
+    return path
+
+
+def endpoint(settings: ServerSettings) -> str:
+    """Where to bind. Raises ConfigError for an address that is unusable, or open to other machines without consent."""
+    if settings.endpoint is None:
+        return f"ipc://{runtime_directory() / 'idyn.sock'}"
+    address = urlsplit(settings.endpoint)
+    if address.scheme == "tcp":
+        if not settings.insecure and not _is_loopback(address.hostname or ""):
+            raise ConfigError(
+                "server.endpoint",
+                f"{settings.endpoint} can be reached from other machines; set insecure = true if that is meant",
+            )
+    elif address.scheme != "ipc":
+        raise ConfigError("server.endpoint", f"expected ipc://… or tcp://…, got '{settings.endpoint}'")
+    return settings.endpoint
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

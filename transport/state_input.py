@@ -1,0 +1,73 @@
+"""The vectors of a state message, checked and brought into the robot's own order."""
+
+import math
+
+from controllers.command import Reference
+from idyn.types import Array
+from transport import messages
+from transport.codec import vector, vectors
+from transport.errors import ProtocolError
+from transport.handshake import Agreement
+from transport.messages import Code, StateMessage, Vector
+
+QUATERNION_TOLERANCE = 1e-3
+"""A base quaternion whose length is within this of 1 is renormalised, another one refused."""
+
+
+def read_state(message: StateMessage, agreement: Agreement) -> tuple[Array, Array, Array | None]:
+    """q (nq), v (nv) and tau_applied (na) in the robot's order; base velocity in body axes."""
+    robot = agreement.robot
+    nq, nv = robot.nq, robot.nv
+    _check_recorded(message, nv, robot.na)
+    if message.tau_applied is None:
+        return *read_configuration(message.q, message.vel, agreement), None
+    joined = vectors((message.q, nq, "q"), (message.vel, nv, "vel"), (message.tau_applied, robot.na, "tau_applied"))
+    q, v = _in_robot_order(joined[:nq], joined[nq : nq + nv], agreement)
+    return q, v, agreement.joints.torques_to_robot(joined[nq + nv :])
+
+
+def read_configuration(q: Vector, vel: Vector, agreement: Agreement) -> tuple[Array, Array]:
+    """q (nq) and v (nv) in the robot's order; base velocity in body axes."""
+    nq = agreement.robot.nq
+    joined = vectors((q, nq, "q"), (vel, agreement.robot.nv, "vel"))
+    return _in_robot_order(joined[:nq], joined[nq:], agreement)
+
+
+def read_reference(ref: messages.Reference, agreement: Agreement) -> Reference:
+    """Where the motors should be, in the robot's order, each (na)."""
+    na = agreement.robot.na
+    rows = vectors((ref.q, na, "ref.q"), (ref.v, na, "ref.v"), (ref.a, na, "ref.a")).reshape(3, na)
+    q, v, a = (agreement.joints.torques_to_robot(row) for row in rows)
+    return Reference(q=q, v=v, a=a)
+
+
+def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
+    if agreement.robot.base == "free_flyer":
+        _normalise(q[3:7])
+    return agreement.joints.to_robot(q, v)
+
+
+def _normalise(quaternion: Array) -> None:
+    """Make a quaternion (4) a unit one, in place. Raises ProtocolError `quaternion_not_unit`."""
+    x, y, z, w = quaternion.tolist()
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    if not abs(length - 1.0) <= QUATERNION_TOLERANCE:
+        raise ProtocolError(Code.QUATERNION_NOT_UNIT, "q[3:7]", f"expected length 1 (xyzw), got {length:.6g}")
+    quaternion /= length
+
+
+def _check_recorded(message: StateMessage, nv: int, na: int) -> None:
+    """What is only recorded or counted must be well-formed, too."""
+    if message.rtt_us is not None and not math.isfinite(message.rtt_us):
+        raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")
+    if message.tau_meas is not None:
+        vector(message.tau_meas, na, "tau_meas")
+    if message.a_meas is not None:
+        vector(message.a_meas, nv, "a_meas")
+    if message.temp is not None:
+        vector(message.temp, na, "temp")
+    if message.imu is not None:
+        imu = message.imu
+        vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
+    if message.f_ext is not None:
+        vector(message.f_ext.wrench, 6, "f_ext.wrench")
