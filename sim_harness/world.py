@@ -22,7 +22,7 @@ MARGIN = 0.01
 """Contacts nearer than this to the terrain are handed to the engine [m]: what a foot of 10 m/s passes in 1 ms."""
 
 
-class Push(Record):
+class Push(Record, frozen=True):
     """A force from outside, constant over an interval.
 
     frame: any frame of the body that is pushed
@@ -38,7 +38,7 @@ class Push(Record):
     duration: float = np.inf
 
 
-class StepResult(Record):
+class StepResult(Record, frozen=True):
     """What happened in one step.
 
     contacts: the contacts the engine was given, at the beginning of the step

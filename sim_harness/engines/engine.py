@@ -10,7 +10,7 @@ from idyn.status import Status
 from idyn.types import Array, Record
 
 
-class ForwardProblem(Record):
+class ForwardProblem(Record, frozen=True):
     """One step of the simulated world; n contacts, nv velocities.
 
     M, h: joint-space inertia (nv, nv) and Coriolis, centrifugal and gravity forces (nv)
@@ -32,7 +32,7 @@ class ForwardProblem(Record):
     dt: float
 
 
-class ForwardSolution(Record):
+class ForwardSolution(Record, frozen=True):
     """Where the step ends.
 
     v_plus: velocity after the step (nv)

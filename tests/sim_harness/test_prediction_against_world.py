@@ -1,0 +1,53 @@
+"""The right inverse [mathematics §7]: the torque that a law predicts, applied in the world, gives the motion it promised.
+
+The world assembles and solves its own problem in all degrees of freedom; it shares the Lemke kernel and nothing else.
+"""
+
+import numpy as np
+import pytest
+
+from controllers.robots import load_robot
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.reduction import GapPolicy
+from sim_harness.engines.lcp import PolygonLcp
+
+DT = 1e-3
+RECOVERY = PolygonLcp().recovery
+OPTIONS = Options(gaps=GapPolicy(noise=0.0, recovery_speed=RECOVERY))
+
+
+def knock(world, rng, k):
+    robot = world.robot
+    world.reset(world.q, np.zeros(robot.nv))
+    q = robot.integrate(world.q, 0.1 * (k % 3 > 0) * rng.normal(size=robot.nv))
+    world.reset(q)
+    q[2] -= min(world.contacts.gaps, default=0.0) + 0.001 * (k % 2)
+    world.reset(q, 0.3 * (k % 4) * rng.normal(size=robot.nv))
+
+
+@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+def test_coulomb_predictions_come_true(make_world, name):
+    """Where the law itself answered, joint velocities and the sum of the normal forces agree."""
+    law = make_law("coulomb")
+    robot, _ = load_robot(name)
+    rng = np.random.default_rng(8)
+    worst_velocity = worst_force = 0.0
+    tested = 0
+    for k in range(120):
+        world = make_world(name=name)
+        knock(world, rng, k)
+        demand = 20 * rng.normal(size=robot.na)
+        prediction = predict(robot, world.state, world.contacts, demand, law=law, dt=DT, options=OPTIONS)
+        if prediction.law != "coulomb" or prediction.demand_change > 0:
+            continue
+        tested += 1
+        result = world.step(prediction.tau, DT)
+        assert result.status.ok
+        worst_velocity = max(worst_velocity, np.abs(world.v - prediction.v_plus).max())
+        total = max(prediction.normal_force.sum(), 1.0)
+        worst_force = max(worst_force, abs(result.normal_force.sum() - prediction.normal_force.sum()) / total)
+    assert tested > 60
+    assert worst_velocity < 1e-7
+    assert worst_force < 1e-7
