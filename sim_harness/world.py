@@ -43,7 +43,7 @@ class StepResult(Record, frozen=True):
 
     contacts: the contacts the engine was given, at the beginning of the step
     impulse: on the robot, world frame [N·s] (n, 3)
-    normal_force: mean over the step [N] (n)
+    force: on the robot along n, s and t = n × s of each contact, mean over the step [N] (n, 3)
     status: how the engine ended
     iterations: of the engine
     dynamics, contact: residuals, see `ForwardSolution`
@@ -51,11 +51,16 @@ class StepResult(Record, frozen=True):
 
     contacts: ContactSet
     impulse: Array
-    normal_force: Array
+    force: Array
     status: Status
     iterations: int
     dynamics: float
     contact: float
+
+    @property
+    def normal_force(self) -> Array:
+        """[N] (n)"""
+        return self.force[:, 0]
 
 
 class World:
@@ -138,7 +143,7 @@ def _result(contacts: ContactSet, solution: ForwardSolution, dt: float) -> StepR
     return StepResult(
         contacts=contacts,
         impulse=world_impulses(solution.p, contacts.tangents, contacts.normals),
-        normal_force=solution.p[:, 2] / dt,
+        force=solution.p[:, [2, 0, 1]] / dt,
         status=solution.status,
         iterations=solution.iterations,
         dynamics=solution.dynamics,

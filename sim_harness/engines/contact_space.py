@@ -4,7 +4,9 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.status import Status
 from idyn.types import Array
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
 
 @compiled
@@ -41,7 +43,7 @@ def contact_space(
 def velocity_after(
     M: Array, h: Array, v: Array, J: Array, force: Array, dt: float, L: Array, v_free: Array, p: Array
 ) -> tuple[Array, float]:
-    """v⁺ = v_free + M⁻¹ Jᵀ p for impulses p (3n), and its residual ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞."""
+    """v⁺ = v_free + M⁻¹ Jᵀ p for impulses p (3n), and ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞, inf when v⁺ is not finite."""
     m, nv = J.shape
     push = np.zeros(nv)
     for i in range(m):
@@ -57,4 +59,32 @@ def velocity_after(
         for d in range(nv):
             s += M[r, d] * (v_plus[d] - v[d])
         residual = max(residual, abs(s))
-    return v_plus, residual
+    return v_plus, residual if np.isfinite(np.sum(v_plus)) else np.inf
+
+
+def solution(
+    problem: ForwardProblem, space: tuple[Array, Array], p: Array, status: Status, iterations: int, contact: float
+) -> ForwardSolution:
+    """The engine's answer from its impulses p (3n); space: L and v_free of `contact_space`."""
+    a = problem
+    v_plus, dynamics = velocity_after(a.M, a.h, a.v, a.J, a.force, a.dt, *space, p)
+    return ForwardSolution(
+        v_plus=v_plus,
+        p=p.reshape(-1, 3),
+        status=status if np.isfinite(dynamics) else Status.NON_FINITE,
+        iterations=iterations,
+        dynamics=dynamics,
+        contact=contact,
+    )
+
+
+def no_solution(problem: ForwardProblem) -> ForwardSolution:
+    """For an inertia that is not positive definite: the velocity stays."""
+    return ForwardSolution(
+        v_plus=problem.v,
+        p=np.zeros((len(problem.mu), 3)),
+        status=Status.SINGULAR,
+        iterations=0,
+        dynamics=np.inf,
+        contact=np.inf,
+    )

@@ -21,7 +21,7 @@ from idyn.compiled import compiled
 from idyn.solvers.lemke import lemke
 from idyn.status import Status
 from idyn.types import Array
-from sim_harness.engines.contact_space import contact_space, velocity_after
+from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
 TOLERANCE = 1e-8
@@ -48,15 +48,9 @@ class PolygonLcp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         a = problem
         L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
         if not regular:
-            still = np.zeros((len(a.mu), 3))
-            return ForwardSolution(
-                v_plus=a.v, p=still, status=Status.SINGULAR, iterations=0, dynamics=np.inf, contact=np.inf
-            )
+            return no_solution(problem)
         p, status, pivots, error = solve_polygon(D, b, a.mu, a.gaps / a.dt, self.edges, self.recovery, self.max_pivots)
-        v_plus, residual = velocity_after(a.M, a.h, a.v, a.J, a.force, a.dt, L, v_free, p.ravel())
-        return ForwardSolution(
-            v_plus=v_plus, p=p, status=Status(status), iterations=pivots, dynamics=residual, contact=error
-        )
+        return solution(problem, (L, v_free), p.ravel(), Status(status), pivots, error)
 
 
 @compiled

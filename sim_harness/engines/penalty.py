@@ -20,7 +20,7 @@ from idyn.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.status import Status
 from idyn.types import Array
-from sim_harness.engines.contact_space import contact_space, velocity_after
+from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
 MU_CAP = 100.0
@@ -54,24 +54,13 @@ class Penalty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         a = problem
         L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
         if not regular:
-            still = np.zeros((len(a.mu), 3))
-            return ForwardSolution(
-                v_plus=a.v, p=still, status=Status.SINGULAR, iterations=0, dynamics=np.inf, contact=np.inf
-            )
+            return no_solution(problem)
         stiffness, damping = a.dt * self.kp, a.dt * (self.kv + a.dt * self.kp)
         p, passes, error = compliant_impulses(
             D, b, a.J @ a.v, a.mu, a.gaps, stiffness, damping, self.slip_speed, self.max_passes
         )
-        v_plus, residual = velocity_after(a.M, a.h, a.v, a.J, a.force, a.dt, L, v_free, p)
         solved = error <= TOLERANCE * np.abs(p).max(initial=0.0)
-        return ForwardSolution(
-            v_plus=v_plus,
-            p=p.reshape(-1, 3),
-            status=Status.SOLVED if solved else Status.NOT_CERTIFIED,
-            iterations=passes,
-            dynamics=residual,
-            contact=error,
-        )
+        return solution(problem, (L, v_free), p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
 
 
 @compiled

@@ -199,6 +199,12 @@ def test_a_singular_inertia_is_reported(engine):
     assert ENGINES[engine]().solve(broken).status is Status.SINGULAR
 
 
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+def test_a_torque_that_is_no_number_is_reported(make_world, engine):
+    world = make_world(engine)
+    assert world.step(np.full(12, np.nan), DT).status is Status.NON_FINITE
+
+
 def test_contact_jacobian_and_point_force_are_transposes():
     """Jᵀ p of a contact equals the generalised force of the same impulse at the same point."""
     robot, q = load_robot("quadruped")

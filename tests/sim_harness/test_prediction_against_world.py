@@ -1,4 +1,4 @@
-"""The right inverse [mathematics §7]: the torque that a law predicts, applied in the world, gives the motion it promised.
+"""The right inverse: the torque that a law predicts, applied in the world, gives the motion it promised.
 
 The world assembles and solves its own problem in all degrees of freedom; it shares the Lemke kernel and nothing else.
 """

@@ -1,0 +1,107 @@
+"""What a run leaves behind: one row per tick, written into arrays that exist before the run begins."""
+
+from pathlib import Path
+
+import numpy as np
+
+from idyn.robot import Robot
+from idyn.types import Array, Record
+
+
+class Trace(Record, frozen=True):
+    """A run of n ticks; c contact places of the robot. NaN marks what was not there: a contact, a prediction, a reply.
+
+    t: time at the beginning of the tick [s] (n)
+    q, v: state then (n, nq), (n, nv)
+    tau: torque applied during the tick [N·m] (n, na)
+    predicted: force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
+    simulated: the same as the world had it, mean over the tick [N] (n, c, 3)
+    mode: what kind of torque it was, an index into `modes` (n)
+    status: how the engine ended, `idyn.status.Status` (n)
+    round_trip: from sending the state to having its torque [s] (n)
+    places: names of the contact places (c)
+    modes: names of the modes
+    """
+
+    t: Array
+    q: Array
+    v: Array
+    tau: Array
+    predicted: Array
+    simulated: Array
+    mode: Array
+    status: Array
+    round_trip: Array
+    places: tuple[str, ...]
+    modes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def share(self, mode: str) -> float:
+        """Share of the ticks in a mode; 0 for one that never occurred."""
+        if mode not in self.modes or not len(self):
+            return 0.0
+        return float(np.mean(self.mode == self.modes.index(mode)))
+
+    def save_npz(self, path: str | Path) -> None:
+        """One array per field, to be read with `numpy.load` (no pickles)."""
+        arrays = {name: np.asarray(getattr(self, name)) for name in self.__struct_fields__}
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+class TraceWriter:
+    """Room for a run of known length; `trace` hands out what was filled."""
+
+    def __init__(self, robot: Robot, ticks: int) -> None:
+        places = len(robot.contact_keys)
+        self._places = robot.contact_keys
+        self._column = {key: i for i, key in enumerate(robot.contact_keys)}
+        self._modes: dict[str, int] = {}
+        self._row = 0
+        self._t = np.full(ticks, np.nan)
+        self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
+        self._tau = np.full((ticks, robot.na), np.nan)
+        self._predicted, self._simulated = np.full((2, ticks, places, 3), np.nan)
+        self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
+        self._round_trip = np.full(ticks, np.nan)
+
+    def state(self, t: float, q: Array, v: Array) -> None:
+        """Begin a row with the state the tick starts from."""
+        self._t[self._row], self._q[self._row], self._v[self._row] = t, q, v
+
+    def command(self, tau: Array, mode: str, round_trip: float) -> None:
+        """The torque that is applied, what it is, and how long its reply took [s], NaN without one."""
+        self._tau[self._row] = tau
+        self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
+        self._round_trip[self._row] = round_trip
+
+    def predicted(self, place: str, force: tuple[float, float, float]) -> None:
+        """A predicted contact force along n, t1, t2 [N]; a frame that is no contact place has no column."""
+        column = self._column.get(place)
+        if column is not None:
+            self._predicted[self._row, column] = force
+
+    def simulated(self, keys: tuple[str, ...], forces: Array, status: int) -> None:
+        """The world's contact forces along n, t1, t2 [N] (len(keys), 3); ends the row."""
+        for key, force in zip(keys, forces, strict=True):
+            self._simulated[self._row, self._column[key]] = force
+        self._status[self._row] = status
+        self._row += 1
+
+    def trace(self) -> Trace:
+        """The rows that were ended."""
+        n = self._row
+        return Trace(
+            t=self._t[:n],
+            q=self._q[:n],
+            v=self._v[:n],
+            tau=self._tau[:n],
+            predicted=self._predicted[:n],
+            simulated=self._simulated[:n],
+            mode=self._mode[:n],
+            status=self._status[:n],
+            round_trip=self._round_trip[:n],
+            places=self._places,
+            modes=tuple(self._modes),
+        )
