@@ -27,12 +27,11 @@ def torque_message(
     command: Command,
     timing: Timing,
     *,
-    law: str,
     warm: bool,
 ) -> TorqueMessage:
     """The reply to an accepted state.
 
-    law: the law asked for; warm: whether the previous answer was at hand
+    warm: whether the previous answer was at hand
     """
     out = session.agreement.joints.torques_to_client
     request = accepted.message
@@ -53,7 +52,7 @@ def torque_message(
         status=command.mode.value,
         message=command.message,
         contact_force=[] if prediction is None else _contact_forces(prediction, contacts),
-        solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, law, warm),
+        solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
     )
@@ -67,10 +66,10 @@ def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[Contac
     ]
 
 
-def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, law: str, warm: bool) -> Solver:
+def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bool) -> Solver:
     residuals = prediction.residuals
     return Solver(
-        path=law,
+        path=prediction.law,
         rung=prediction.rung,
         iters=prediction.iterations,
         warm=warm,

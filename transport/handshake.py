@@ -1,6 +1,7 @@
 """What a hello must agree on with the server before a session begins."""
 
 import hashlib
+from importlib.metadata import version
 from typing import Any
 
 from idyn.errors import FrameNotFound, nearest
@@ -13,7 +14,7 @@ from transport.messages import Code, Hello, Welcome
 from transport.port import ControllerPort
 from transport.settings import ServerSettings
 
-SERVER = "idyn 0.1.0"
+SERVER = f"idyn {version('idyn')}"
 
 MASS_TOLERANCE = 1e-3
 """Total masses that differ by more than this share belong to different robots."""
@@ -27,14 +28,12 @@ class Host(Record, frozen=True):
 
     limits: the controller's effective limits
     controller: its settings, as they go into `welcome`
-    law: the law asked for
     """
 
     robot: Robot
     limits: Limits
     settings: ServerSettings
     controller: dict[str, Any]
-    law: str
 
 
 class Agreement(Record, frozen=True):
@@ -66,7 +65,6 @@ def build_host(controller: ControllerPort, settings: ServerSettings) -> Host:
         limits=controller.limits,
         settings=settings,
         controller={key: value for key, value in snapshot.items() if key != "urdf"},
-        law=str(snapshot["law"]),
     )
 
 

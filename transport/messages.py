@@ -18,7 +18,7 @@ SCHEMA = "1.0"
 """major.minor: another major is refused, another minor of the same major is read."""
 
 Vector = bytes | list[float]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**64 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 """An unsigned 64-bit integer."""
 
 Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
@@ -247,8 +247,8 @@ class ContactForce(ServerPart):
 
 
 class Solver(ServerPart):
-    path: str  # the law asked for
-    rung: str  # who answered
+    path: str  # the law that answered
+    rung: str  # by which rung of the ladder
     iters: int  # pivots or QP iterations
     warm: bool  # the previous answer was at hand
     time_us: float  # the whole controller step

@@ -18,8 +18,9 @@ from transport.answer import Timing, torque_message
 from transport.codec import encode
 from transport.errors import ProtocolError
 from transport.handshake import build_host, welcome
-from transport.messages import Code, Config, ConfigGet, ConfigSet, FromServer, Stats, StatsGet
+from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
 from transport.port import ControllerPort
+from transport.rate_limit import RateLimit
 from transport.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
 from transport.recorder import Entry, Recorder
 from transport.session import Accepted, Fault, Session
@@ -81,6 +82,7 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
+        self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
 
@@ -93,6 +95,7 @@ class Service:
         elif isinstance(outcome, Reply):
             about_state, answered = outcome.about_state, False
             reply = encode(outcome.message)
+            self._blame(outcome, t_recv_ns)
         elif isinstance(outcome, Known):
             about_state, answered, reply = True, True, outcome.reply
         else:
@@ -113,6 +116,12 @@ class Service:
         faults, self._reception.faults[:] = self._reception.faults.copy(), []
         return faults
 
+    def _blame(self, reply: Reply, now_ns: int) -> None:
+        """A log line for a refusal, at most one a second of each kind."""
+        error = reply.message
+        if isinstance(error, ErrorMessage) and (silent := self._lines.admit(error.code, now_ns)) is not None:
+            log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
+
     # -- the tick -----------------------------------------------------------------------------------------------------
 
     def _tick(self, session: Session, accepted: Accepted, data: bytes, t_recv_ns: int) -> tuple[bytes, bool]:
@@ -123,7 +132,7 @@ class Service:
         try:
             contacts, command = self._step(seat, session, accepted)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
-            log.exception("session %d: the controller failed", session.id)
+            log.exception("session %d: the controller failed; latched", session.id)
             return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
         t_send = self._clock()
         if not math.isfinite(command.tau.dot(command.tau)):
@@ -136,8 +145,7 @@ class Service:
             deadline_ns=self._deadline_ns,
             hold_ns=self._hold_ns,
         )
-        law = self._reception.host.law
-        message = torque_message(session, accepted, contacts, command, timing, law=law, warm=warm)
+        message = torque_message(session, accepted, contacts, command, timing, warm=warm)
         self._timings.note(timing.step_ns, message.deadline_met)
         reply = encode(message)
         session.answered(message.seq, data, reply)

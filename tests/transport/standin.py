@@ -68,7 +68,7 @@ class SpringDamper:
         n = len(contacts)
         weight = np.full(n, self.robot.total_mass * 9.81 / max(1, n))
         force = weight[:, None] * contacts.normals
-        guess = Guess(keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, impulse=force * 1e-3)
+        guess = Guess(law=self.law, keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, impulse=force * 1e-3)
         prediction = Prediction(
             tau=tau_ff,
             impulse=force * 1e-3,
@@ -76,7 +76,8 @@ class SpringDamper:
             normal_force=weight,
             v_plus=state.v,
             status=Status.SOLVED,
-            rung=self.law,
+            law=self.law,
+            rung="first",
             iterations=1,
             residuals=Residuals(dynamics=0.0, complementarity=0.0, cone=0.0, penetration=0.0, slip=0.0),
             demand_change=0.0,
@@ -98,7 +99,9 @@ def from_snapshot(snapshot: dict[str, Any]) -> SpringDamper:
 def hello(robot: Robot, kind: str = "robot", **changes: Any) -> Hello:
     fields: dict[str, Any] = {
         "client": Client(name="test", kind=kind),  # type: ignore[arg-type]
-        "model": Model(nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256),
+        "model": Model(
+            nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256
+        ),
         "joint_names": list(robot.joint_names),
         "actuated": list(robot.joint_names),
         "base": Base(type="free_flyer", quat_order="xyzw", vel_frame="local"),

@@ -1,0 +1,119 @@
+"""The robot's side of the socket: a DEALER that never blocks longer than its deadline and never queues old states."""
+
+from time import monotonic_ns
+
+import zmq
+
+from transport.codec import decode, encode
+from transport.conversation import Conversation
+from transport.errors import ConnectionFailed
+from transport.messages import ErrorMessage, FromClient, FromServer, Hello, StateMessage, TorqueMessage, Welcome
+
+HIGH_WATER = 4
+"""Messages that may wait in a socket; more would only be older."""
+
+RECONNECT_MS = 10
+"""How soon a lost connection is tried again [ms]."""
+
+
+class RobotClient:
+    """A connection to a torque server.
+
+    with RobotClient(endpoint, hello) as client:
+        welcome = client.hello()
+        torque = client.exchange(state)
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        hello: Hello,
+        *,
+        deadline_ms: int = 5,
+        connect_ms: int = 5000,
+        identity: bytes | None = None,
+    ) -> None:
+        """
+        deadline_ms: `exchange` waits so long for a torque [ms]
+        connect_ms: `hello` and `ask` wait so long for an answer [ms]
+        identity: lets a restarted client take its old place at once
+        """
+        self._endpoint = endpoint
+        self._hello = hello
+        self._deadline_ns = deadline_ms * 1_000_000
+        self._connect_ms = connect_ms
+        self._conversation = Conversation()
+        self.error: ErrorMessage | None = None
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # an absent server: EAGAIN at once instead of a queue of old states
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
+        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        if identity is not None:
+            self._socket.setsockopt(zmq.IDENTITY, identity)
+        self._socket.connect(endpoint)
+
+    def __enter__(self) -> "RobotClient":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def hello(self) -> Welcome:
+        """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
+        return self._conversation.begin(self._await(encode(self._hello)))
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        """The torque for a state, or None: nothing came in time, or the server refused and `error` says why."""
+        self.error = None
+        sent_ns = monotonic_ns()
+        try:
+            self._socket.send(self._conversation.ask(state, sent_ns), zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        while (reply := self._receive(sent_ns + self._deadline_ns)) is not None:
+            answer = self._conversation.hear(reply, monotonic_ns())
+            if isinstance(answer, TorqueMessage):
+                return answer
+            if answer is not None:
+                self.error = answer
+                return None
+        return None
+
+    def ask(self, message: FromClient) -> FromServer:
+        """The answer to any message but a state. Raises ConnectionFailed when none comes."""
+        return decode(self._await(encode(message)))  # type: ignore[return-value]
+
+    @property
+    def session(self) -> int:
+        return self._conversation.session
+
+    def _await(self, request: bytes) -> bytes:
+        """Send when connected and wait for the answer; late answers to states are passed over."""
+        limit_ns = monotonic_ns() + self._connect_ms * 1_000_000
+        self._socket.setsockopt(zmq.SNDTIMEO, self._connect_ms)
+        try:
+            self._socket.send(request)
+        except zmq.Again:
+            raise ConnectionFailed(f"no server at {self._endpoint} within {self._connect_ms} ms") from None
+        while (reply := self._receive(limit_ns)) is not None:
+            message = decode(reply)
+            about_state = isinstance(message, TorqueMessage | ErrorMessage) and message.seq is not None
+            if not about_state:
+                return reply
+        raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
+
+    def _receive(self, limit_ns: int) -> bytes | None:
+        """The next message before `limit_ns`, to a millisecond, or None."""
+        left_ms = (limit_ns - monotonic_ns()) // 1_000_000
+        if left_ms < 0:
+            return None
+        self._socket.setsockopt(zmq.RCVTIMEO, left_ms + 1)
+        try:
+            return self._socket.recv()
+        except zmq.Again:
+            return None

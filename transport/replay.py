@@ -1,0 +1,226 @@
+"""Replays a log through a fresh service: the same law gives the same torques bit for bit, another law is compared."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idyn.types import Array
+from transport.codec import decode
+from transport.errors import LogError
+from transport.logfile import LogReader
+from transport.messages import TorqueMessage, Vector
+from transport.port import ControllerPort
+from transport.provenance import CONTROLLER, SERVER
+from transport.recorder import Entry
+from transport.service import Service
+from transport.settings import ServerSettings
+
+Build = Callable[[dict[str, Any]], ControllerPort]
+
+
+class Differences(msgspec.Struct, frozen=True, kw_only=True):
+    """How the replayed torques differ from the recorded ones, over all ticks that both answered."""
+
+    tau_mean: float  # mean |Δτ| [N·m]
+    tau_max: float  # max |Δτ| [N·m]
+    recorded_rate: float  # mean |dτ/dt| of the recorded torques [N·m/s]
+    replayed_rate: float  # mean |dτ/dt| of the replayed ones [N·m/s]
+    normal_force: float  # mean |Σ f_N − Σ f_N recorded| [N]
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay found.
+
+    complete: whether the log was whole; messages: how many were recovered of it
+    ticks: states answered with a torque in the log; identical: those answered with the same bits now
+    first_difference: seq of the first other one
+    recorded_s, replayed_s: duration of the log, and of its replay
+    differences: None when everything is identical
+    """
+
+    path: str
+    complete: bool
+    messages: int
+    ticks: int
+    identical: int
+    first_difference: int | None
+    recorded_s: float
+    replayed_s: float
+    differences: Differences | None
+
+    @property
+    def exact(self) -> bool:
+        return self.identical == self.ticks
+
+    def table(self) -> str:
+        """The report for a terminal."""
+        whole = "complete" if self.complete else f"cut off; {self.messages} messages recovered"
+        speed = self.recorded_s / self.replayed_s if self.replayed_s > 0 else float("inf")
+        lines = [
+            f"{self.path}: {whole}",
+            f"{self.ticks} ticks, {self.identical} with the same torques bit for bit",
+            f"{self.recorded_s:.2f} s recorded, {self.replayed_s:.2f} s replayed ({speed:.1f} times real time)",
+        ]
+        if self.differences is not None:
+            d = self.differences
+            lines += [
+                f"first difference at seq {self.first_difference}",
+                f"mean |Δτ|              {d.tau_mean:12.5g} N·m",
+                f"max |Δτ|               {d.tau_max:12.5g} N·m",
+                f"mean |dτ/dt| recorded  {d.recorded_rate:12.5g} N·m/s",
+                f"mean |dτ/dt| replayed  {d.replayed_rate:12.5g} N·m/s",
+                f"mean |ΔΣ f_N|          {d.normal_force:12.5g} N",
+            ]
+        return "\n".join(lines)
+
+
+def replay(
+    path: Path,
+    *,
+    law: str | None = None,
+    selection: str | None = None,
+    build: Build | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ReplayReport:
+    """Feed a log's requests to a service built from the log itself, and compare the torques.
+
+    law, selection: replace the recorded ones
+    build: makes a controller of a snapshot; left out: the product's own
+    progress: called with the number of ticks after each of them
+    Raises LogError when the log cannot be read or lacks what a replay needs.
+    """
+    if build is None:
+        from controllers.controller import controller_from_snapshot as build
+
+    with LogReader(path) as reader:
+        now = _Clock()
+        service = _service(reader, build, now, law=law, selection=selection)
+        tally = _Tally()
+        begin = time.perf_counter()
+        for entry in reader.exchanges():
+            now.t_ns = entry.t_recv_ns
+            reply = service.handle(entry.identity, entry.request, entry.t_recv_ns)
+            tally.note(entry, reply)
+            if progress is not None:
+                progress(tally.ticks)
+        replayed_s = time.perf_counter() - begin
+        return ReplayReport(
+            path=str(path),
+            complete=reader.complete,
+            messages=reader.messages,
+            ticks=tally.ticks,
+            identical=tally.identical,
+            first_difference=tally.first_difference,
+            recorded_s=tally.span_ns * 1e-9,
+            replayed_s=replayed_s,
+            differences=tally.differences(),
+        )
+
+
+class _Clock:
+    """Stands still at the recorded time of arrival."""
+
+    t_ns = 0
+
+    def __call__(self) -> int:
+        return self.t_ns
+
+
+def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, selection: str | None) -> Service:
+    try:
+        snapshot: dict[str, Any] = json.loads(reader.attachments[CONTROLLER])
+        settings = msgspec.json.decode(reader.attachments[SERVER], type=ServerSettings)
+    except KeyError as error:
+        raise LogError(f"{reader.path}: carries no {error}, which a replay needs") from error
+    except ValueError as error:
+        raise LogError(f"{reader.path}: its configuration cannot be read ({error})") from error
+    if law is not None:
+        snapshot["law"] = law
+    if selection is not None:
+        snapshot["selection"] = selection
+    shadow = build(snapshot) if settings.shadow else None
+    return Service(build(snapshot), settings, shadow=shadow, clock=now, rebuild=build)
+
+
+class _Tally:
+    """Counts and sums over the exchanges of a log."""
+
+    def __init__(self) -> None:
+        self.ticks = self.identical = self.span_ns = 0
+        self.first_difference: int | None = None
+        self._begin_ns: int | None = None
+        self._both = 0
+        self._tau_sum = self._tau_max = self._force_sum = 0.0
+        self._rates = [_Rate(), _Rate()]
+
+    def note(self, entry: Entry, reply: bytes) -> None:
+        if self._begin_ns is None:
+            self._begin_ns = entry.t_recv_ns
+        self.span_ns = entry.t_recv_ns - self._begin_ns
+        if not entry.answered:
+            return
+        self.ticks += 1
+        recorded, replayed = decode(entry.reply), decode(reply)
+        if not isinstance(recorded, TorqueMessage):
+            raise LogError(f"tick {self.ticks}: the recorded answer is no torque")
+        same = isinstance(replayed, TorqueMessage) and replayed.tau == recorded.tau
+        self.identical += same
+        if not same and self.first_difference is None:
+            self.first_difference = recorded.seq
+        if isinstance(replayed, TorqueMessage):
+            self._compare(recorded, replayed)
+
+    def _compare(self, recorded: TorqueMessage, replayed: TorqueMessage) -> None:
+        before, after = _numbers(recorded.tau), _numbers(replayed.tau)
+        change = np.abs(after - before)
+        self._both += 1
+        self._tau_sum += float(change.mean())
+        self._tau_max = max(self._tau_max, float(change.max()))
+        self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
+        self._rates[0].note(before, recorded)
+        self._rates[1].note(after, replayed)
+
+    def differences(self) -> Differences | None:
+        if self.first_difference is None:
+            return None
+        n = max(1, self._both)
+        return Differences(
+            tau_mean=self._tau_sum / n,
+            tau_max=self._tau_max,
+            recorded_rate=self._rates[0].mean,
+            replayed_rate=self._rates[1].mean,
+            normal_force=self._force_sum / n,
+        )
+
+
+class _Rate:
+    """Mean |dτ/dt| of one series, not across the bounds of sessions."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+        self._tau: Array | None = None
+        self._session, self._t = 0, 0
+
+    def note(self, tau: Array, message: TorqueMessage) -> None:
+        dt = (message.t_robot - self._t) * 1e-9
+        if self._tau is not None and message.session == self._session and dt > 0:
+            self._sum += float(np.abs(tau - self._tau).mean()) / dt
+            self._count += 1
+        self._tau, self._session, self._t = tau, message.session, message.t_robot
+
+    @property
+    def mean(self) -> float:
+        return self._sum / max(1, self._count)
+
+
+def _numbers(value: Vector) -> Array:
+    return np.frombuffer(value, dtype="<f8") if isinstance(value, bytes) else np.array(value)
+
+
+def _normal_force(message: TorqueMessage) -> float:
+    return sum(contact.fn for contact in message.contact_force)

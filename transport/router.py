@@ -1,0 +1,138 @@
+"""The ROUTER socket in front of the service. It answers states; it never runs on a clock of its own."""
+
+import logging
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+from urllib.parse import urlsplit
+
+import zmq
+
+from idyn.errors import ConfigError
+from transport.codec import MAX_BYTES, message_type
+from transport.rate_limit import RateLimit
+from transport.service import Service
+from transport.session import Fault
+
+log = logging.getLogger(__name__)
+
+HIGH_WATER = 4
+"""Messages that may wait per client; more would only be older."""
+
+IDLE_MS = 10
+"""A silent socket is left so often to look at the stop sign [ms]."""
+
+DRAIN_MAX = 64
+"""At most so many waiting messages are looked at before the newest are answered."""
+
+SOCKET_MAX_BYTES = 4 * MAX_BYTES
+"""Up to here an oversize message is refused with a reason; beyond, the connection is cut."""
+
+Message = tuple[bytes, bytes, int]
+"""Identity, bytes, time of arrival [ns]."""
+
+
+class Router:
+    """Owns the socket; everything else is the service's."""
+
+    def __init__(self, service: Service, address: str, on_faults: Callable[[list[Fault]], None]) -> None:
+        """Bind. Raises ConfigError when that is impossible, or somebody serves there already."""
+        _refuse_second_server(address)
+        self._service = service
+        self._on_faults = on_faults
+        self._lines = RateLimit()
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.SNDHWM, HIGH_WATER),
+            (zmq.RCVHWM, HIGH_WATER),
+            (zmq.MAXMSGSIZE, SOCKET_MAX_BYTES),
+            (zmq.HANDSHAKE_IVL, 1000),
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.ROUTER_HANDOVER, 1),
+            (zmq.RCVTIMEO, IDLE_MS),
+        ):
+            self._socket.setsockopt(option, value)
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            self._socket.close()
+            raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
+        self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def __enter__(self) -> "Router":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set."""
+        while not stop.is_set():
+            first = self._receive(0)
+            if first is not None:
+                batch, dropped = newest(self._drain(first))
+                for identity, count in dropped.items():
+                    self._service.dropped(identity, count)
+                for identity, data, t_recv_ns in batch:
+                    self._send(identity, self._service.handle(identity, data, t_recv_ns))
+            if faults := self._service.take_faults():
+                self._on_faults(faults)
+
+    def _receive(self, flags: int) -> Message | None:
+        """The next message, or None when there is none (yet)."""
+        try:
+            frames = self._socket.recv_multipart(flags)
+        except zmq.Again:
+            return None
+        # more than one body frame is no message of ours: what the codec makes of the joined frames is refused
+        return frames[0], frames[1] if len(frames) == 2 else b"".join(frames[1:]), monotonic_ns()
+
+    def _drain(self, first: Message) -> list[Message]:
+        batch = [first]
+        while len(batch) < DRAIN_MAX and (message := self._receive(zmq.NOBLOCK)) is not None:
+            batch.append(message)
+        return batch
+
+    def _send(self, identity: bytes, reply: bytes) -> None:
+        try:
+            self._socket.send_multipart((identity, reply), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            if (silent := self._lines.admit("unsent", monotonic_ns())) is not None:
+                log.warning("a client is gone or does not read its answers; %d like it before, not logged", silent)
+
+
+def newest(batch: list[Message]) -> tuple[list[Message], Counter[bytes]]:
+    """The batch without states that a newer one of the same client overtook, and how many those were per client.
+
+    Everything that is not a state is kept, in its place.
+    """
+    if len(batch) == 1:
+        return batch, Counter()
+    kept: list[Message] = []
+    dropped: Counter[bytes] = Counter()
+    newer: set[bytes] = set()
+    for message in reversed(batch):
+        identity, data, _ = message
+        if message_type(data) == "state":
+            if identity in newer:
+                dropped[identity] += 1
+                continue
+            newer.add(identity)
+        kept.append(message)
+    return kept[::-1], dropped
+
+
+def _refuse_second_server(address: str) -> None:
+    """Binding an ipc path silently takes it away from a server that is still there."""
+    path = address.removeprefix("ipc://")
+    if urlsplit(address).scheme != "ipc" or path.startswith("@") or not Path(path).exists():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        if probe.connect_ex(path) == 0:
+            raise ConfigError("server.endpoint", f"another server is serving at {address}")

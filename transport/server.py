@@ -1,0 +1,108 @@
+"""`serve`: from settings to a running server."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+
+import numpy as np
+
+from controllers.robots import standing
+from transport.conversation import hello_for
+from transport.loopback import Loopback
+from transport.messages import StateMessage
+from transport.port import ControllerPort
+from transport.provenance import attachments, fault_metadata, metadata
+from transport.realtime import steady
+from transport.recorder import Entry, Recorder
+from transport.router import Router
+from transport.service import Service
+from transport.session import Fault
+from transport.settings import ServerSettings, endpoint
+
+log = logging.getLogger(__name__)
+
+WARM_UP_TICKS = 20
+
+
+def serve(
+    settings: ServerSettings,
+    *,
+    log_path: Path | None = None,
+    seed: int | None = None,
+    ready: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Load the controller, warm it up, bind, and serve until SIGTERM, SIGINT or `stop`.
+
+    log_path: where to record; none: a new file in the settings' log directory, if there is one
+    seed: of whoever runs this, kept in the log
+    ready: called with the endpoint once clients may connect
+    """
+    from controllers.controller import controller_from_snapshot, load_controller
+
+    stop = stop or threading.Event()
+    _stop_on_signals(stop)
+    controller = load_controller(settings.controller, law=settings.law, selection=settings.selection)
+    shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
+    for each in (controller, shadow):
+        if each is not None:
+            warm_up(each, settings)
+    recorder = _open_recorder(controller, settings, log_path, seed)
+    service = Service(controller, settings, shadow=shadow, recorder=recorder, rebuild=controller_from_snapshot)
+
+    def on_faults(faults: list[Fault]) -> None:
+        for fault in faults:
+            log.error("session %d: fault: %s", fault.session, fault.reason)
+            if settings.log_directory is not None:
+                write_fault(fault, Path(settings.log_directory), controller, settings)
+
+    try:
+        with Router(service, endpoint(settings), on_faults) as router, steady():
+            log.info("serving at %s", router.endpoint)
+            if ready is not None:
+                ready(router.endpoint)
+            router.run(stop)
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+def warm_up(controller: ControllerPort, settings: ServerSettings) -> None:
+    """Some ticks at rest through real bytes, so that every kernel is compiled and every cache full; then forgotten."""
+    robot = controller.robot
+    clock = iter(range(0, 10**12, 1_000_000))
+    loopback = Loopback(Service(controller, settings), hello_for(robot, 1e-3, kind="sim"), clock=clock.__next__)
+    loopback.hello()
+    q, v, tau = standing(robot, {}).tobytes(), np.zeros(robot.nv).tobytes(), np.zeros(robot.na).tobytes()
+    for tick in range(WARM_UP_TICKS):
+        loopback.exchange(StateMessage(q=q, vel=v, tau_applied=tau, t_robot=tick * 1_000_000))
+    controller.reset()
+
+
+def write_fault(fault: Fault, directory: Path, controller: ControllerPort, settings: ServerSettings) -> None:
+    """The exchanges before a fault as a log of its own."""
+    path = directory / f"fault-{fault.session:016x}-{fault.t_ns}.mcap"
+    recorder = Recorder(path, attachments(controller, settings), metadata(controller, None) | fault_metadata(fault))
+    for exchange in fault.exchanges:
+        recorder.put(Entry(b"", fault.t_ns, exchange.state, exchange.torque, about_state=True, answered=True))
+    recorder.close()
+
+
+def _open_recorder(
+    controller: ControllerPort, settings: ServerSettings, log_path: Path | None, seed: int | None
+) -> Recorder | None:
+    if log_path is None:
+        if settings.log_directory is None:
+            return None
+        log_path = Path(settings.log_directory) / f"{controller.robot.name}-{monotonic_ns()}.mcap"
+    return Recorder(log_path, attachments(controller, settings), metadata(controller, seed))
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    """SIGTERM and SIGINT end the loop; only the main thread may ask for that."""
+    if threading.current_thread() is threading.main_thread():
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: stop.set())
