@@ -1,17 +1,6 @@
 """A loop's clock: absolute deadlines, sleeping and never spinning."""
 
-import ctypes
-import sys
 import time
-
-_PR_SET_TIMERSLACK = 29
-
-
-def reduce_timer_slack() -> bool:
-    """Let this thread's sleeps end on time: Linux adds up to 50 µs by default. False where this is not possible."""
-    if not sys.platform.startswith("linux"):
-        return False
-    return ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0) == 0
 
 
 class Pacer:

@@ -66,6 +66,10 @@ class TraceWriter:
         self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
         self._round_trip = np.full(ticks, np.nan)
 
+    def __len__(self) -> int:
+        """Rows that were ended."""
+        return self._row
+
     def state(self, t: float, q: Array, v: Array) -> None:
         """Begin a row with the state the tick starts from."""
         self._t[self._row], self._q[self._row], self._v[self._row] = t, q, v
