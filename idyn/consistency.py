@@ -10,9 +10,9 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.laws.no_slip import solve_no_slip
-from idyn.reduction import contact_maps, contact_row
+from idyn.reduction import GapPolicy, allowance, contact_maps, contact_row
 from idyn.robot import Robot
-from idyn.status import Status
+from idyn.status import STATUSES, Status
 from idyn.types import Array, ContactSet, DynamicsTerms, State
 
 EPSILON = 1e-4
@@ -25,49 +25,58 @@ def project(
     terms: DynamicsTerms,
     state: State,
     contacts: ContactSet,
-    joint_velocity: Array,
-    allowance: Array,
+    q_ddot: Array,
     sticking: Array,
+    dt: float,
+    gaps: GapPolicy,
     max_pivots: int = 1000,
-) -> tuple[Array, Status]:
-    """The consistent joint velocities nearest to `joint_velocity` [rad/s] (na).
+) -> tuple[Array, float, Status]:
+    """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
+    velocities, max norm [rad/s].
 
     sticking: contacts that must not slip (n, bool). Not SOLVED only when penetrations contradict one another.
     """
-    nearest, status = _project(
+    nearest, change, status = _project(
         terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
-        contacts.tangents, state.v, joint_velocity, allowance, sticking, max_pivots,
+        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, dt, gaps.noise, gaps.recovery_speed, max_pivots,
     )  # fmt: skip
-    return nearest, Status(status)
+    return nearest, change, STATUSES[status]
 
 
 @compiled
 def _project(  # type: ignore[no-untyped-def]
-    axes, support, u, a, bodies, others, points, normals, tangents, v, joint_velocity, allowance, sticking, max_pivots
-):
+    axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, dt, noise, recovery_speed,
+    max_pivots,
+):  # fmt: skip
     n, nu, na = len(points), len(u), len(a)
-    maps = contact_maps(points, normals, tangents)
+    maps = np.empty((n, 3, 6))
+    contact_maps(points, normals, tangents, maps)
     root = np.sqrt(EPSILON)
-    Y, b = np.empty((3 * n, na + nu)), np.zeros(3 * n)
+    Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
     mu = np.empty(n)
     for i in range(n):
         mu[i] = np.inf if sticking[i] else 0.0
         for r in range(3):
             row = 3 * i + r
+            b[row] = allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
             for k in range(na):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
                 Y[row, k] = J
-                b[row] += J * joint_velocity[k]
+                b[row] += J * (v[a[k]] + dt * q_ddot[k])
             for k in range(nu):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
                 Y[row, na + k] = J / root
                 b[row] += J * v[u[k]]
     none = np.zeros((n, 1), dtype=np.bool_)
-    p, _, _, _, status, _, _, _ = solve_no_slip(Y, b, allowance, mu, none, 0, max_pivots)
+    p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, 0, max_pivots)
     if status != 0:
-        p, _, _, _, status, _, _, _ = solve_no_slip(Y, b, allowance, mu, none, 1, max_pivots)
-    nearest = joint_velocity.copy()
-    for row in range(3 * n):
-        for k in range(na):
-            nearest[k] += Y[row, k] * p[row]
-    return nearest, status
+        p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, 1, max_pivots)
+    nearest = q_ddot.copy()
+    largest = 0.0
+    for k in range(na):
+        change = 0.0
+        for row in range(3 * n):
+            change += Y[row, k] * p[row]
+        nearest[k] += change / dt
+        largest = max(largest, abs(change))
+    return nearest, largest, status

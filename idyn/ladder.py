@@ -1,6 +1,6 @@
 """The fallback ladder: rungs from the quickest to the most modest, each certified before it is used, each with a name.
 
-    the law's own attempts  →  the same with the nearest consistent demand  →  the convex law  →  the last forces
+    the law's own attempts  →  the same for the nearest consistent demand  →  the convex law  →  the last forces
 
 What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
 """
@@ -10,16 +10,33 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from idyn.compiled import compiled
 from idyn.consistency import project
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.law import Law, LawSolution
 from idyn.reduction import GapPolicy, Motion, Reduced, recover, reduce
-from idyn.residuals import CERTIFIED, certify
+from idyn.residuals import certify
 from idyn.robot import Robot
 from idyn.selection import Selected, previous_impulses, select
 from idyn.status import Status
-from idyn.types import Array, Consistency, ContactSet, DynamicsTerms, Guess, Record, Residuals, Selection, State
+from idyn.types import (
+    Array,
+    Consistency,
+    ContactSet,
+    DynamicsTerms,
+    Guess,
+    Prediction,
+    Record,
+    Residuals,
+    Selection,
+    State,
+)
+
+CERTIFIED = 1e-8
+"""Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
+
+_NO_MULTIPLIERS = np.zeros(0)
 
 
 class Options(Record):
@@ -33,70 +50,50 @@ class Options(Record):
 
 
 class Problem(Record):
-    """One tick's data: the same for every rung."""
+    """One tick's data, the same for every rung. q_ddot: demanded joint accelerations [rad/s²] (na)."""
 
     robot: Robot
     terms: DynamicsTerms
     state: State
     contacts: ContactSet
-    allowance: Array
-    joint_velocity: Array
+    q_ddot: Array
     dt: float
     options: Options
     guess: Guess | None
 
 
-class Answer(Record):
-    """What one rung came to; the fields are those of `idyn.types.Prediction`."""
-
-    law: str
-    rung: str
-    status: Status
-    p: Array
-    tau: Array
-    v_plus: Array
-    basis: Array
-    iterations: int
-    residuals: Residuals
-    null_dim: int
-    torque_excess: float
-    demand_change: float
-
-
-def descend(problem: Problem, law: Law) -> Answer:
+def descend(problem: Problem, law: Law) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
-    status = Status.SOLVED
-    for granted in _demands(problem, law):
-        answer, status = _attempt(problem, law, granted)
+    failure = Status.SOLVED
+    for q_ddot, change in _demands(problem, law):
+        answer, failure = _attempt(problem, law, q_ddot, change)
         if answer is not None:
             return answer
-    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), problem.joint_velocity)
-    return answer if answer is not None else _last_forces(problem, status)
+    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), problem.q_ddot, 0.0)
+    return answer if answer is not None else _last_forces(problem, failure)
 
 
-def _demands(problem: Problem, law: Law) -> Iterator[Array]:
-    """Joint velocities to try: as wanted, then the nearest consistent ones; these alone for a law that drops what it violates."""
-    project_demand = problem.options.consistency is Consistency.PROJECT
-    if not (project_demand and law.needs_consistent_demand):
-        yield problem.joint_velocity
-    if not project_demand:
+def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
+    """The demand as it was made, then the nearest consistent one with its distance [rad/s]."""
+    yield problem.q_ddot, 0.0
+    if problem.options.consistency is Consistency.OFF:
         return
-    mu = law.friction(problem.contacts.mu)
-    sticking = mu > 0 if law.needs_consistent_demand else np.isinf(mu)
-    granted, status = project(
-        problem.robot, problem.terms, problem.state, problem.contacts, problem.joint_velocity, problem.allowance, sticking
-    )
+    nearest, change, status = project(
+        problem.robot, problem.terms, problem.state, problem.contacts, problem.q_ddot,
+        law.sticking(problem.contacts.mu), problem.dt, problem.options.gaps,
+    )  # fmt: skip
     if status.ok:
-        yield granted
+        yield nearest, change
 
 
-def _attempt(problem: Problem, law: Law, joint_velocity: Array) -> tuple[Answer | None, Status]:
+def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[Prediction | None, Status]:
     """The law's own rungs for one demand: the first certified answer, or None and why the last one failed.
 
-    A ray proves that this demand is impossible, so the remaining rungs, which only fight rounding errors, are not tried.
+    A ray proves that the demand is impossible, and slip of rows that the law had to drop that it is inconsistent: the
+    remaining rungs, which only fight rounding errors, are not tried then.
     """
     reduced, motion = reduce(
-        problem.robot, problem.terms, problem.state, problem.contacts, joint_velocity, problem.allowance, problem.dt
+        problem.robot, problem.terms, problem.state, problem.contacts, q_ddot, problem.dt, problem.options.gaps
     )
     status = Status.SOLVED
     for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
@@ -105,10 +102,12 @@ def _attempt(problem: Problem, law: Law, joint_velocity: Array) -> tuple[Answer 
             break
         if not status.ok:
             continue
-        answer = _answer(problem, law, rung, solution, reduced, motion)
+        answer = _answer(problem, law, rung, solution, reduced, motion, change)
         if answer.residuals.worst <= CERTIFIED:
-            return answer, Status.SOLVED
+            return answer, status
         status = Status.NOT_CERTIFIED
+        if answer.residuals.slip > CERTIFIED and change == 0.0:
+            break
     return None, status
 
 
@@ -126,56 +125,84 @@ def _warm_basis(problem: Problem, law: Law) -> Array | None:
     return basis
 
 
-def _answer(problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion) -> Answer:
-    """Selection, torque and certificate. A selection that costs the certificate is undone."""
-    v_plus, tau = recover(
-        problem.robot, problem.terms, problem.state, problem.contacts, motion, solution.p, problem.dt
-    )
-    plain = Selected(p=solution.p, tau=tau, null_dim=0, excess=0.0)
+def _answer(
+    problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion, change: float
+) -> Prediction:
+    """Selection, torque and certificate. A selection that costs the certificate is undone, and the rung says so."""
+    plain = Selected(p=solution.p, null_dim=0, excess=0.0)
     if solution.face is None or problem.options.selection is Selection.OFF:
-        return _certified(problem, law, rung, solution, motion, plain, v_plus)
-    chosen = select(problem.robot, problem.terms, problem.contacts, motion, reduced, solution.face, solution.p, tau, problem.dt,
-                    objective=problem.options.selection, guess=problem.guess, backend=problem.options.backend)  # fmt: skip
-    answer = _certified(problem, law, rung, solution, motion, chosen, v_plus)
+        return _conclude(problem, law, rung, solution, motion, plain, change)
+    chosen = select(
+        problem.robot, problem.terms, problem.state, problem.contacts, reduced, motion, solution.face, solution.p, problem.dt,
+        objective=problem.options.selection, guess=problem.guess, backend=problem.options.backend,
+    )  # fmt: skip
+    answer = _conclude(problem, law, rung, solution, motion, chosen, change)
     if answer.residuals.worst <= CERTIFIED:
         return answer
-    return _certified(problem, law, rung + ", unselected", solution, motion, plain, v_plus)
+    return _conclude(problem, law, rung + ", unselected", solution, motion, plain, change)
 
 
-def _certified(
-    problem: Problem, law: Law, rung: str, solution: LawSolution, motion: Motion, chosen: Selected, v_plus: Array
-) -> Answer:
-    residuals = certify(
-        problem.robot, problem.terms, problem.state, problem.contacts, law.conditions, law.directions,
-        law.friction(problem.contacts.mu), problem.allowance, solution.multipliers, chosen.p, v_plus, chosen.tau, problem.dt,
+def _conclude(
+    problem: Problem,
+    law: Law,
+    rung: str,
+    solution: LawSolution,
+    motion: Motion,
+    chosen: Selected,
+    change: float,
+) -> Prediction:
+    """Velocity, torque and certificate of the chosen impulses."""
+    robot, terms, contacts, dt, gaps = problem.robot, problem.terms, problem.contacts, problem.dt, problem.options.gaps
+    multipliers = _NO_MULTIPLIERS if solution.multipliers is None else solution.multipliers
+    v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip = _recover_and_certify(
+        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
+        contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
+        motion.maps, motion.L, motion.v_free, law.conditions.value, law.directions, contacts.mu, law.unlimited_friction,
+        contacts.gaps, gaps.noise, gaps.recovery_speed, multipliers, problem.state.v, chosen.p, dt,
     )  # fmt: skip
-    granted = motion.v_free[problem.robot.a]
-    return Answer(
+    residuals = Residuals(
+        dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip
+    )
+    return Prediction(
+        tau=tau,
+        impulse=impulse,
+        p=chosen.p,
+        dt=dt,
+        v_plus=v_plus,
+        status=solution.status,
         law=law.name,
         rung=rung,
-        status=Status.SOLVED,
-        p=chosen.p,
-        tau=chosen.tau,
-        v_plus=v_plus,
-        basis=solution.basis,
         iterations=solution.iterations,
         residuals=residuals,
-        null_dim=chosen.null_dim,
+        demand_change=change,
         torque_excess=chosen.excess,
-        demand_change=float(np.abs(granted - problem.joint_velocity).max(initial=0.0)),
+        null_dim=chosen.null_dim,
+        guess=Guess(law=law.name, keys=contacts.keys, basis=solution.basis, tau=tau, impulse=impulse),
     )
 
 
-def _last_forces(problem: Problem, status: Status) -> Answer:
+@compiled
+def _recover_and_certify(
+    M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents, maps, L, v_free,
+    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, v, p, dt,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    v_plus, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
+    dynamics, complementarity, cone, penetration, slip, impulse = certify(
+        M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
+        conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, v, p, v_plus, tau, dt,
+    )  # fmt: skip
+    return v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip
+
+
+def _last_forces(problem: Problem, failure: Status) -> Prediction:
     """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
     law = ContactFree()
     reduced, motion = reduce(
-        problem.robot, problem.terms, problem.state, problem.contacts, problem.joint_velocity, problem.allowance, problem.dt
+        problem.robot, problem.terms, problem.state, problem.contacts, problem.q_ddot, problem.dt, problem.options.gaps
     )
     _, solution = next(law.attempts(reduced, None))
     p = previous_impulses(problem.contacts, motion, problem.guess)
-    v_plus, tau = recover(problem.robot, problem.terms, problem.state, problem.contacts, motion, p, problem.dt)
-    answer = _certified(
-        problem, law, "last forces", solution, motion, Selected(p=p, tau=tau, null_dim=0, excess=0.0), v_plus
-    )
-    return msgspec.structs.replace(answer, status=status if np.isfinite(tau).all() else Status.NON_FINITE)
+    chosen = Selected(p=p, null_dim=0, excess=0.0)
+    answer = _conclude(problem, law, "last forces", solution, motion, chosen, 0.0)
+    status = failure if np.isfinite(answer.tau).all() else Status.NON_FINITE
+    return msgspec.structs.replace(answer, status=status)

@@ -35,16 +35,14 @@ class Reduced(Record):
     """The contact problem in the unactuated space: all that a law may see. Rows come in S, T, N order for each contact.
 
     Y: J_u L⁻ᵀ, so that D = Y Yᵀ (3n, nu)
-    b: contact velocity without contact impulses [m/s] (3n)
+    b: contact velocity without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient of the kinetic energy at p = 0, J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺) [m/s] (3n)
-    allowance: φ/dt [m/s] (n)
     mu: friction coefficients (n)
     """
 
     Y: Array
     b: Array
     energy: Array
-    allowance: Array
     mu: Array
 
 
@@ -62,42 +60,30 @@ class Motion(Record):
 
 
 def reduce(
-    robot: Robot, terms: DynamicsTerms, state: State, contacts: ContactSet, joint_velocity: Array, allowance: Array, dt: float
+    robot: Robot, terms: DynamicsTerms, state: State, contacts: ContactSet, q_ddot: Array, dt: float, gaps: GapPolicy
 ) -> tuple[Reduced, Motion]:
-    """Assemble the reduced problem for prescribed joint velocities v_a⁺ [rad/s] (na) at the end of the period."""
-    maps, Y, b, energy, L, v_free = _reduce(
+    """Assemble the reduced problem for demanded joint accelerations [rad/s²] (na)."""
+    n, nu = len(contacts.keys), robot.nu
+    maps, Y, b, energy = np.empty((n, 3, 6)), np.empty((3 * n, nu)), np.empty(3 * n), np.empty(3 * n)
+    L, v_free = np.empty((nu, nu)), np.empty(robot.nv)
+    _reduce(
         terms.M, terms.h, terms.axes, robot.support, robot.u, robot.a,
-        contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
-        state.v, joint_velocity, dt,
+        contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents, contacts.gaps,
+        state.v, q_ddot, dt, gaps.noise, gaps.recovery_speed, maps, Y, b, energy, L, v_free,
     )  # fmt: skip
-    return Reduced(Y=Y, b=b, energy=energy, allowance=allowance, mu=contacts.mu), Motion(maps=maps, L=L, v_free=v_free)
-
-
-def recover(
-    robot: Robot, terms: DynamicsTerms, state: State, contacts: ContactSet, motion: Motion, p: Array, dt: float
-) -> tuple[Array, Array]:
-    """v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N coordinates."""
-    return _recover(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.u, robot.a,
-        contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, p, dt,
-    )  # fmt: skip
+    return Reduced(Y=Y, b=b, energy=energy, mu=contacts.mu), Motion(maps=maps, L=L, v_free=v_free)
 
 
 @compiled
-def allowance(gaps: Array, dt: float, noise: float, recovery_speed: float) -> Array:
-    rates = np.empty(len(gaps))
-    for i in range(len(gaps)):
-        gap = gaps[i] if abs(gaps[i]) > noise else 0.0
-        rates[i] = max(gap / dt, -recovery_speed)
-    return rates
+def allowance(gap: float, dt: float, noise: float, recovery_speed: float) -> float:
+    """φ/dt after the noise floor and the recovery limit [m/s]."""
+    return max(gap / dt, -recovery_speed) if abs(gap) > noise else 0.0
 
 
 @compiled
-def contact_maps(points: Array, normals: Array, tangents: Array) -> Array:
-    """Rows S, T, N of each contact: d · (v_O + ω × x) = [d, x × d] · (v_O, ω) for direction d at point x (n, 3, 6)."""
-    n = len(points)
-    maps = np.empty((n, 3, 6))
-    for i in range(n):
+def contact_maps(points: Array, normals: Array, tangents: Array, maps: Array) -> None:
+    """Rows S, T, N of each contact: d · (v_O + ω × x) = [d, x × d] · (v_O, ω) for direction d at point x, into maps (n, 3, 6)."""
+    for i in range(len(points)):
         s, x, m = tangents[i], points[i], normals[i]
         t0, t1, t2 = m[1] * s[2] - m[2] * s[1], m[2] * s[0] - m[0] * s[2], m[0] * s[1] - m[1] * s[0]
         for r in range(3):
@@ -111,7 +97,6 @@ def contact_maps(points: Array, normals: Array, tangents: Array) -> Array:
             maps[i, r, 3] = x[1] * d2 - x[2] * d1
             maps[i, r, 4] = x[2] * d0 - x[0] * d2
             maps[i, r, 5] = x[0] * d1 - x[1] * d0
-    return maps
 
 
 @compiled
@@ -127,24 +112,26 @@ def contact_row(maps: Array, i: int, r: int, axes: Array, support: Array, body: 
 
 
 @compiled
-def _reduce(M, h, axes, support, u, a, bodies, others, points, normals, tangents, v, joint_velocity, dt):  # type: ignore[no-untyped-def]
+def _reduce(  # type: ignore[no-untyped-def]
+    M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, noise, recovery_speed,
+    maps, Y, b, energy, L, v_free,
+):  # fmt: skip
+    """Fills maps, Y, b, energy, L and v_free: to hand arrays in costs half of what handing them out does."""
     n, nu, na = len(points), len(u), len(a)
-    maps = contact_maps(points, normals, tangents)
-
-    M_uu, inertial, free = np.empty((nu, nu)), np.zeros(nu), np.empty(nu)
-    v_free = np.empty(len(v))
+    contact_maps(points, normals, tangents, maps)
+    inertial, free = np.zeros(nu), np.empty(nu)
     for k in range(na):
-        v_free[a[k]] = joint_velocity[k]
+        v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
     for i in range(nu):
         for j in range(nu):
-            M_uu[i, j] = M[u[i], u[j]]
+            L[i, j] = M[u[i], u[j]]
         change = 0.0
         for k in range(na):
             m = M[u[i], a[k]]
-            change += m * (joint_velocity[k] - v[a[k]])
-            inertial[i] += m * joint_velocity[k]
-        free[i] = change + dt * h[u[i]]
-    L, _ = cholesky(M_uu)
+            change += m * q_ddot[k]
+            inertial[i] += m * v_free[a[k]]
+        free[i] = dt * (change + h[u[i]])
+    cholesky(L)
     forward(L, free)
     backward(L, free)
     forward(L, inertial)
@@ -153,19 +140,19 @@ def _reduce(M, h, axes, support, u, a, bodies, others, points, normals, tangents
         v_free[u[i]] = v[u[i]] - free[i]
         inertial[i] += v_free[u[i]]
 
-    Y, b, energy = np.empty((3 * n, nu)), np.zeros(3 * n), np.zeros(3 * n)
     for i in range(n):
         for r in range(3):
             row = 3 * i + r
+            b[row] = allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
+            energy[row] = 0.0
             for k in range(nu):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
                 Y[row, k] = J
                 b[row] += J * v_free[u[k]]
                 energy[row] += J * inertial[k]
             for k in range(na):
-                b[row] += contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k]) * joint_velocity[k]
+                b[row] += contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k]) * v_free[a[k]]
             forward(L, Y[row])
-    return maps, Y, b, energy, L, v_free
 
 
 @compiled
@@ -189,7 +176,8 @@ def generalized_force(maps, axes, parents, dof_joint, bodies, others, p):  # typ
 
 
 @compiled
-def _recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt):  # type: ignore[no-untyped-def]
+def recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt):  # type: ignore[no-untyped-def]
+    """v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows."""
     nu, na, nv = len(u), len(a), len(v)
     force = generalized_force(maps, axes, parents, dof_joint, bodies, others, p)
     change = np.empty(nu)

@@ -7,48 +7,23 @@ uses: body twists are summed along the tree, impulses are world vectors, frictio
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.law import Conditions
-from idyn.robot import Robot
-from idyn.types import Array, ContactSet, DynamicsTerms, Residuals, State
 
 CERTIFIED = 1e-8
 """Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
 
 
-def certify(
-    robot: Robot,
-    terms: DynamicsTerms,
-    state: State,
-    contacts: ContactSet,
-    conditions: Conditions,
-    directions: Array,
-    mu: Array,
-    allowance: Array,
-    multipliers: Array | None,
-    p: Array,
-    v_plus: Array,
-    tau: Array,
-    dt: float,
-) -> Residuals:
-    """Residuals of impulses p (3n; rows S, T, N), velocity v_plus (nv) and torque tau (na) against a law's `conditions`.
-
-    mu: friction coefficients as the law understood them (n). multipliers: of the non-penetration rows, which the convex law's
-    optimality needs (n); without them its answer cannot be certified and complementarity is inf.
-    """
-    y = np.full(len(mu), np.nan) if multipliers is None else multipliers
-    dynamics, complementarity, cone, penetration, slip = _residuals(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
-        contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
-        int(conditions), directions, mu, allowance, y, state.v, p, v_plus, tau, dt,
-    )  # fmt: skip
-    return Residuals(dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip)
-
-
 @compiled
-def _residuals(
+def certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-    conditions, directions, mu, allowance, y, v, p, v_plus, tau, dt,
+    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, y, v, p, v_plus, tau, dt,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Residuals (dynamics, complementarity, cone, penetration, slip) of impulses p (3n; rows S, T, N), velocity v_plus (nv)
+    and torque tau (na) against a law's `conditions`, in the order and units of `idyn.types.Residuals`; and the impulses as
+    world vectors (n, 3).
+
+    mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞. y: multipliers of the non-penetration rows, by which the convex
+    law's optimality is judged (n); without them (0) its complementarity is inf.
+    """
     n, nv = len(bodies), len(v)
     impulse = np.empty((n, 3))
     for i in range(n):
@@ -75,10 +50,15 @@ def _residuals(
 
     velocity = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v_plus)
     complementarity, cone, penetration, slip = 0.0, 0.0, 0.0, 0.0
+    descent = velocity
+    if conditions == 3 and not (len(y) == n and np.isfinite(y).all()):
+        return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
     if conditions == 3:
-        descent = _energy_descent(M, axes, parents, dof_joint, u, bodies, others, points, normals, tangents, v_plus, y)
+        descent = _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, points, normals, tangents, v_plus, y)
     for i in range(n):
-        w = velocity[i, 2] + allowance[i]
+        allowance = 0.0 if abs(gaps[i]) <= noise else max(gaps[i] / dt, -recovery_speed)
+        w = velocity[i, 2] + allowance
+        free = mu[i] == np.inf or (unlimited and mu[i] > 0.0)
         pn, ps, pt = p[3 * i + 2], p[3 * i], p[3 * i + 1]
         if conditions == 0:
             cone = max(cone, abs(pn), abs(ps), abs(pt))
@@ -93,15 +73,13 @@ def _residuals(
                 cone = max(cone, abs(ps), abs(pt))
         elif conditions == 2:
             complementarity = max(complementarity, abs(min(pn, w)))
-            error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], directions)
+            error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], free, directions)
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
         else:
             complementarity = max(complementarity, abs(min(y[i], w)))
-            error, outside = _optimal(ps, pt, pn, descent[i], mu[i], directions)
+            error, outside = _optimal(ps, pt, pn, descent[i], mu[i], free, directions)
             complementarity, cone = max(complementarity, error), max(cone, outside)
-            if not complementarity == complementarity or not y[i] == y[i]:
-                complementarity = np.inf
-    return dynamics, complementarity, cone, penetration, slip
+    return dynamics, complementarity, cone, penetration, slip, impulse
 
 
 @compiled
@@ -157,10 +135,10 @@ def _split(x: float, y: float, directions) -> tuple[float, float, int]:  # type:
 
 
 @compiled
-def _coulomb(ps, pt, pn, vs, vt, mu, directions):  # type: ignore[no-untyped-def]
+def _coulomb(ps, pt, pn, vs, vt, mu, free, directions):  # type: ignore[no-untyped-def]
     """Errors of one contact's friction: complementarity of (p_F, w_F) and (λ, w_λ), cone, and slip where none is allowed."""
     k = len(directions)
-    if mu == np.inf:
+    if free:
         return 0.0, 0.0, max(abs(vs), abs(vt))
     speed = 0.0  # λ
     for j in range(k):
@@ -175,7 +153,7 @@ def _coulomb(ps, pt, pn, vs, vt, mu, directions):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _energy_descent(M, axes, parents, dof_joint, u, bodies, others, points, normals, tangents, v_plus, y):  # type: ignore[no-untyped-def]
+def _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, points, normals, tangents, v_plus, y):  # type: ignore[no-untyped-def]
     """Gradient of the kinetic energy with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
     the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(u), len(v_plus)
@@ -185,13 +163,12 @@ def _energy_descent(M, axes, parents, dof_joint, u, bodies, others, points, norm
             A[i, j] = M[u[i], u[j]]
         for j in range(nv):
             x[i] += M[u[i], j] * v_plus[j]
-    unit = np.zeros(nv)
-    for i in range(nu):
-        unit[u[i]] = 1.0
-        column = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, unit)
-        for k in range(len(y)):
-            x[i] -= column[k, 2] * y[k]
-        unit[u[i]] = 0.0
+    for k in range(len(y)):
+        for i in range(nu):
+            sign = int(support[bodies[k], u[i]]) - int(support[others[k], u[i]])
+            if sign != 0 and y[k] != 0.0:
+                at = _point_velocity(axes[u[i]], points[k])
+                x[i] -= sign * y[k] * (at[0] * normals[k, 0] + at[1] * normals[k, 1] + at[2] * normals[k, 2])
     for j in range(nu):  # Gaussian elimination without pivoting: A is positive definite
         for i in range(j + 1, nu):
             f = A[i, j] / A[j, j]
@@ -209,9 +186,9 @@ def _energy_descent(M, axes, parents, dof_joint, u, bodies, others, points, norm
 
 
 @compiled
-def _optimal(ps, pt, pn, descent, mu, directions):  # type: ignore[no-untyped-def]
+def _optimal(ps, pt, pn, descent, mu, free, directions):  # type: ignore[no-untyped-def]
     """Errors of one contact of the convex law: impulses and descent direction must be complementary over the cone's rays."""
-    if mu == np.inf:
+    if free:
         return max(abs(descent[0]), abs(descent[1]), abs(min(pn, descent[2]))), 0.0
     share0, share1, corner = _split(ps, pt, directions)
     k = len(directions)

@@ -19,11 +19,11 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.laws.convex import facets
-from idyn.laws.law import Face
+from idyn.laws.law import Face, is_free
+from idyn.reduction import Motion, Reduced, contact_row, recover
 from idyn.robot import Robot
-from idyn.reduction import Motion, Reduced, contact_row
 from idyn.solvers.qp import solve_qp
-from idyn.types import Array, ContactSet, DynamicsTerms, Guess, Record, Selection
+from idyn.types import Array, ContactSet, DynamicsTerms, Guess, Record, Selection, State
 
 TIE_BREAK = 1e-10
 """Weight of ‖f‖² relative to the largest diagonal of the torque objective. At 1e-6 it starts to cost torque."""
@@ -33,11 +33,10 @@ RANK = 1e-9
 
 
 class Selected(Record):
-    """p: chosen impulses (3n); tau: the torque that goes with them [N·m] (na); null_dim: free dimensions of the face;
-    excess: by how much torque limits had to be exceeded [N·m]."""
+    """p: chosen impulses (3n); null_dim: free dimensions of the face; excess: by how much the torque limits had to be
+    exceeded [N·m]."""
 
     p: Array
-    tau: Array
     null_dim: int
     excess: float
 
@@ -45,49 +44,48 @@ class Selected(Record):
 def select(
     robot: Robot,
     terms: DynamicsTerms,
+    state: State,
     contacts: ContactSet,
+    reduced: Reduced,
     motion: Motion,
-    problem: Reduced,
     face: Face,
     p: Array,
-    tau: Array,
     dt: float,
     *,
     objective: Selection,
     guess: Guess | None,
     backend: str = "daqp",
 ) -> Selected:
-    """Choose inside `face`, starting from the law's own p (3n) and its torque tau (na).
+    """Choose inside `face`, starting from the law's own impulses p (3n).
 
     Torque limits of the robot are kept when the face allows it; otherwise the largest excess is made as small as it can be.
     When the QP fails the law's own impulses are kept: they are as right as any.
     """
-    Z, B, rows, slack = _null_space(
-        terms.axes, robot.support, robot.a, contacts.bodies, contacts.others, motion.maps, problem.Y,
-        face.normal, face.edges, face.saturated, face.directions, face.mu, p, dt,
+    of_forces = objective is Selection.IMPULSE_CHANGE
+    if of_forces:
+        target = previous_impulses(contacts, motion, guess) / dt
+    else:
+        target = np.zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
+    matrices, vectors, d, r = _program(
+        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
+        contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, reduced.Y,
+        face.flags, face.directions, face.mu, face.unlimited, p, dt, target, of_forces,
     )  # fmt: skip
-    null_dim = Z.shape[1]
-    unchanged = Selected(p=p, tau=tau, null_dim=null_dim, excess=0.0)
-    if null_dim == 0:
-        return unchanged
-    H, g = _objective(Z, B, tau, p / dt, _target(objective, contacts, guess, tau, motion, dt), objective is Selection.IMPULSE_CHANGE)
+    if d == 0:
+        return Selected(p=p, null_dim=0, excess=0.0)
+    H, rows, g, slack = matrices[:d], matrices[d : d + r], vectors[:d], vectors[d : d + r]
+    limits = robot.limits.tau_max
     solution = solve_qp(H, g, rows, slack, backend=backend)
     if not solution.status.ok:
-        return unchanged
-    chosen, excess = solution.x, 0.0
-    limits = robot.limits.tau_max
-    if np.any(np.abs(tau - B @ chosen) > limits):
-        chosen, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, chosen)
-    return Selected(p=p + dt * (Z @ chosen), tau=tau - B @ chosen, null_dim=null_dim, excess=excess)
-
-
-def _target(
-    objective: Selection, contacts: ContactSet, guess: Guess | None, tau: Array, motion: Motion, dt: float
-) -> Array:
-    """What to be near to: τ_prev, or the previous forces in S, T, N rows; zeros for min ‖τ‖²."""
-    if objective is Selection.IMPULSE_CHANGE:
-        return previous_impulses(contacts, motion, guess) / dt
-    return np.zeros(len(tau)) if guess is None or objective is Selection.TORQUE else guess.tau
+        return Selected(p=p, null_dim=d, excess=0.0)
+    chosen, over = _step(p, dt, matrices, vectors, d + r, solution.x, limits)
+    if not over:
+        return Selected(p=chosen, null_dim=d, excess=0.0)
+    n3 = len(p)
+    B, tau = matrices[d + r + n3 :], vectors[d + r :]
+    y, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, solution.x)
+    chosen, _ = _step(p, dt, matrices, vectors, d + r, y, limits)
+    return Selected(p=chosen, null_dim=d, excess=excess)
 
 
 def previous_impulses(contacts: ContactSet, motion: Motion, guess: Guess | None) -> Array:
@@ -129,35 +127,51 @@ def _within_limits(
 
 
 @compiled
-def _coordinates(normal, edges, saturated, directions, mu):  # type: ignore[no-untyped-def]
+def _step(p, dt, matrices, vectors, first, y, limits):  # type: ignore[no-untyped-def]
+    """p + dt Z y, and whether τ* − B y exceeds the limits; Z, B and τ* as `_program` packs them."""
+    n3, d = len(p), len(y)
+    chosen, over = p.copy(), False
+    for i in range(n3):
+        for j in range(d):
+            chosen[i] += dt * matrices[first + i, j] * y[j]
+    for k in range(len(limits)):
+        t = vectors[first + k]
+        for j in range(d):
+            t -= matrices[first + n3 + k, j] * y[j]
+        over = over or abs(t) > limits[k]
+    return chosen, over
+
+
+@compiled
+def _coordinates(flags, directions, mu, unlimited):  # type: ignore[no-untyped-def]
     """The face's coordinates: for each its contact and its direction in (s, t, n), whether it must stay ≥ 0, and for each
     contact the first of its three coordinates when it may stick inside a cone (−1 otherwise)."""
-    n, k = edges.shape
+    n, k = len(flags), len(directions)
     contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
     positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
     count = 0
     for i in range(n):
-        if mu[i] == np.inf:
-            if edges[i, 0]:
+        if is_free(mu[i], unlimited):
+            if flags[i, 2]:
                 for r in range(2):
                     contact[count], axis[count, r] = i, 1.0
                     count += 1
-            if normal[i]:
+            if flags[i, 0]:
                 contact[count], axis[count, 2], positive[count] = i, 1.0, True
                 count += 1
-        elif not normal[i]:
+        elif not flags[i, 0]:
             continue
         elif mu[i] == 0.0:
             contact[count], axis[count, 2], positive[count] = i, 1.0, True
             count += 1
-        elif not saturated[i]:
+        elif not flags[i, 1]:
             cone[i] = count
             for r in range(3):
                 contact[count], axis[count, r] = i, 1.0
                 count += 1
         else:
             for j in range(k):
-                if edges[i, j]:
+                if flags[i, 2 + j]:
                     contact[count], positive[count] = i, True
                     axis[count, 0], axis[count, 1], axis[count, 2] = mu[i] * directions[j, 0], mu[i] * directions[j, 1], 1.0
                     count += 1
@@ -233,47 +247,52 @@ def null_space(E: Array) -> Array:
 
 
 @compiled
-def _null_space(axes, support, a, bodies, others, maps, Y, normal, edges, saturated, directions, mu, p, dt):  # type: ignore[no-untyped-def]
-    """The face around p in null-space coordinates y [N]: f = p/dt + Z y, τ = τ* − B y, and rows · y ≥ slack.
+def _program(  # type: ignore[no-untyped-def]
+    M, h, axes, parents, dof_joint, support, u, a, bodies, others, maps, L, v_free, v, Y, flags, directions, mu, unlimited,
+    p, dt, target, of_forces,
+):  # fmt: skip
+    """The choice as a QP in null-space coordinates y [N]: f = p/dt + Z y, τ = τ* − B y, and rows · y ≥ slack.
 
-    Z (3n, d), B (na, d), rows (r, d), slack (r).
+    Returns the matrices H (d), rows (r), Z (3n) and B (na) one below the other, all d wide, the vectors g (d), slack (r) and
+    τ* (na) one after the other, d and r: every array handed to Python costs a third of a microsecond.
     """
-    n, k, nu, na = len(normal), len(directions), Y.shape[1], len(a)
-    contact, axis, positive, cone = _coordinates(normal, edges, saturated, directions, mu)
+    n, k, nu, na = len(flags), len(directions), Y.shape[1], len(a)
+    _, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
+    contact, axis, positive, cone = _coordinates(flags, directions, mu, unlimited)
     m = len(contact)
     E = np.zeros((nu, m))
-    for v in range(m):
+    for w in range(m):
         for c in range(nu):
             for r in range(3):
-                E[c, v] += axis[v, r] * Y[3 * contact[v] + r, c]
+                E[c, w] += axis[w, r] * Y[3 * contact[w] + r, c]
     local = null_space(E)
     d = local.shape[1]
     start = _start(contact, axis, positive, p)
 
-    Z = np.zeros((3 * n, d))
-    for v in range(m):
-        for r in range(3):
-            if axis[v, r] != 0.0:
+    r = np.count_nonzero(positive) + k * np.count_nonzero(cone >= 0)
+    matrices, vectors = np.zeros((d + r + 3 * n + na, d)), np.empty(d + r + na)
+    rows, Z, B = matrices[d : d + r], matrices[d + r : d + r + 3 * n], matrices[d + r + 3 * n :]
+    slack = vectors[d : d + r]
+    vectors[d + r :] = tau
+    for w in range(m):
+        for c in range(3):
+            if axis[w, c] != 0.0:
                 for j in range(d):
-                    Z[3 * contact[v] + r, j] += axis[v, r] * local[v, j]
-    B = np.zeros((na, d))
+                    Z[3 * contact[w] + c, j] += axis[w, c] * local[w, j]
     for i in range(n):
         for q in range(na):
-            for r in range(3):
-                J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[q])
+            for c in range(3):
+                J = contact_row(maps, i, c, axes, support, bodies[i], others[i], a[q])
                 if J != 0.0:
                     for j in range(d):
-                        B[q, j] += J * Z[3 * i + r, j]
+                        B[q, j] += J * Z[3 * i + c, j]
 
-    cones = np.count_nonzero(cone >= 0)
-    bounds = np.count_nonzero(positive)
-    rows, slack = np.empty((bounds + k * cones, d)), np.empty(bounds + k * cones)
     count = 0
-    for v in range(m):
-        if positive[v]:
+    for w in range(m):
+        if positive[w]:
             for j in range(d):
-                rows[count, j] = local[v, j]
-            slack[count] = min(-start[v] / dt, 0.0)
+                rows[count, j] = local[w, j]
+            slack[count] = min(-start[w] / dt, 0.0)
             count += 1
     facet = np.zeros((k, 3))
     for i in range(n):
@@ -281,25 +300,24 @@ def _null_space(axes, support, a, bodies, others, maps, Y, normal, edges, satura
             facets(facet, 0, 0, mu[i], directions)
             for e in range(k):
                 distance = 0.0
-                for r in range(3):
-                    distance += facet[e, r] * p[3 * i + r]
+                for c in range(3):
+                    distance += facet[e, c] * p[3 * i + c]
                 for j in range(d):
-                    s = 0.0
-                    for r in range(3):
-                        s += facet[e, r] * local[cone[i] + r, j]
-                    rows[count, j] = s
+                    for c in range(3):
+                        rows[count, j] += facet[e, c] * local[cone[i] + c, j]
                 slack[count] = min(-distance / dt, 0.0)
                 count += 1
-    return Z, B, rows, slack
+    _objective(Z, B, tau, p / dt, target, of_forces, matrices[:d], vectors[:d])
+    return matrices, vectors, d, r
 
 
 @compiled
-def _objective(Z, B, tau, force, target, of_forces):  # type: ignore[no-untyped-def]
-    """H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break added."""
+def _objective(Z, B, tau, force, target, of_forces, H, g):  # type: ignore[no-untyped-def]
+    """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break added."""
     d = Z.shape[1]
     K = Z if of_forces else -B
     error = (force if of_forces else tau) - target
-    H, g = np.zeros((d, d)), np.zeros(d)
+    g[:] = 0.0
     for i in range(K.shape[0]):
         for j in range(d):
             g[j] += K[i, j] * error[i]
@@ -315,4 +333,3 @@ def _objective(Z, B, tau, force, target, of_forces):  # type: ignore[no-untyped-
         H[j, j] += weight
         for i in range(len(force)):
             g[j] += weight * Z[i, j] * force[i]
-    return H, g

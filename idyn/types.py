@@ -120,6 +120,7 @@ class Residuals(Record):
 
     @property
     def worst(self) -> float:
+        """The largest of them."""
         return max(self.dynamics, self.complementarity, self.cone, self.penetration, self.slip)
 
 
@@ -128,8 +129,8 @@ class Prediction(Record):
 
     tau: joint torques [N·m] (na)
     impulse: contact impulses on the first bodies, world coordinates [N·s] (n, 3)
-    force: impulse / dt [N] (n, 3)
-    normal_force: force along the contact normals [N] (n)
+    p: the same impulses, S, T, N for each contact [N·s] (3n)
+    dt: the period they act in [s]
     v_plus: predicted velocity at the end of the period (nv)
     status: SOLVED when certified; otherwise why the law failed, and tau comes from the last forces
     law, rung: which law answered, by which rung of the ladder
@@ -143,8 +144,8 @@ class Prediction(Record):
 
     tau: Array
     impulse: Array
-    force: Array
-    normal_force: Array
+    p: Array
+    dt: float
     v_plus: Array
     status: Status
     law: str
@@ -155,6 +156,16 @@ class Prediction(Record):
     torque_excess: float
     null_dim: int
     guess: Guess
+
+    @property
+    def force(self) -> Array:
+        """Contact forces in world coordinates [N] (n, 3)."""
+        return self.impulse / self.dt
+
+    @property
+    def normal_force(self) -> Array:
+        """Contact forces along the normals [N] (n)."""
+        return self.p[2::3] / self.dt
 
 
 def readonly(a: Any) -> Array:

@@ -15,12 +15,12 @@ class ContactFree:
 
     name = "contact-free"
     conditions = Conditions.FREE
+    unlimited_friction = False
     directions = polygon(4)
     basis_width = 0
-    needs_consistent_demand = False
 
-    def friction(self, mu: Array) -> Array:
-        return mu
+    def sticking(self, mu: Array) -> Array:
+        return np.zeros(len(mu), dtype=np.bool_)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         n = len(problem.mu)

@@ -16,7 +16,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
-from idyn.laws.law import Conditions, Face, LawSolution, polygon
+from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.types import Array
@@ -27,11 +27,10 @@ least-norm ones; below, back ends differ from one another; at 1e-3 active contac
 
 
 class Convex:
-    """Settings: one_stage; infinite_friction (ID(t)_{QP,∞}, every μ taken for ∞); edges k of the polygon; QP back end."""
+    """Settings: one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞); edges k of the polygon; QP back end."""
 
     conditions = Conditions.CONVEX
     basis_width = 0
-    needs_consistent_demand = False
 
     def __init__(
         self,
@@ -49,11 +48,11 @@ class Convex:
         self.directions = polygon(edges, circumscribed)
         self._regularisation = ONE_STAGE if one_stage else 0.0
         self._one_stage = one_stage
-        self._infinite = infinite_friction
+        self.unlimited_friction = infinite_friction
         self._backend = backend
 
-    def friction(self, mu: Array) -> Array:
-        return np.full(len(mu), np.inf) if self._infinite else mu
+    def sticking(self, mu: Array) -> Array:
+        return np.zeros(len(mu), dtype=np.bool_)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         yield self._backend, self._solve(problem, self._backend)
@@ -63,22 +62,16 @@ class Convex:
 
     def _solve(self, problem: Reduced, backend: str) -> LawSolution:
         n, k = len(problem.mu), len(self.directions)
-        mu = self.friction(problem.mu)
         H, f, A, lower, unit = assemble(
-            problem.Y, problem.b, problem.energy, problem.allowance, mu, self.directions, self._regularisation
+            problem.Y, problem.b, problem.energy, problem.mu, self.unlimited_friction, self.directions, self._regularisation
         )
         solution = solve_qp(H, f, A, lower, backend=backend)
         multipliers = None if solution.multipliers is None else unit * solution.multipliers[:n]
         face = None
         if not self._one_stage:
-            everywhere = np.ones(n, dtype=np.bool_)
-            face = Face(
-                normal=everywhere,
-                edges=np.ones((n, k), dtype=np.bool_),
-                saturated=~everywhere,
-                directions=self.directions,
-                mu=mu,
-            )
+            flags = np.ones((n, 2 + k), dtype=np.bool_)
+            flags[:, 1] = False
+            face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
         return LawSolution(
             p=unit * solution.x,
             face=face,
@@ -90,7 +83,7 @@ class Convex:
 
 
 @compiled
-def assemble(Y, b, energy, allowance, mu, directions, regularisation):  # type: ignore[no-untyped-def]
+def assemble(Y, b, energy, mu, unlimited, directions, regularisation):  # type: ignore[no-untyped-def]
     """H, f, A, lower of the stage-I program in units of order one, and the impulse unit.
 
     Rows of A: non-penetration (n), p_N ≥ 0 (n), then k facets for each contact with finite friction.
@@ -100,7 +93,7 @@ def assemble(Y, b, energy, allowance, mu, directions, regularisation):  # type: 
     for i in range(n):
         for c in range(m):
             d += Y[3 * i + 2, c] ** 2 / n
-        speed = max(speed, abs(b[3 * i + 2] + allowance[i]))
+        speed = max(speed, abs(b[3 * i + 2]))
         for r in range(3):
             speed = max(speed, abs(energy[3 * i + r]))
     d = d if d > 0.0 else 1.0
@@ -116,15 +109,15 @@ def assemble(Y, b, energy, allowance, mu, directions, regularisation):  # type: 
             H[j, i] = s / d
     finite = 0
     for i in range(n):
-        finite += mu[i] < np.inf
+        finite += not is_free(mu[i], unlimited)
     A, lower = np.zeros((2 * n + k * finite, 3 * n)), np.zeros(2 * n + k * finite)
     row = 2 * n
     for i in range(n):
         for j in range(3 * n):
             A[i, j] = H[3 * i + 2, j]
-        lower[i] = -(b[3 * i + 2] + allowance[i]) / speed
+        lower[i] = -(b[3 * i + 2]) / speed
         A[n + i, 3 * i + 2] = 1.0
-        if mu[i] < np.inf:
+        if not is_free(mu[i], unlimited):
             row = facets(A, row, 3 * i, mu[i], directions)
     for i in range(3 * n):
         H[i, i] += regularisation

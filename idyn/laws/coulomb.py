@@ -20,7 +20,7 @@ from idyn.errors import ConfigError
 from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, lemke
-from idyn.status import Status
+from idyn.status import STATUSES
 from idyn.types import Array
 
 NEGATIVE = 1e-10
@@ -35,7 +35,7 @@ class Coulomb:
 
     name = "coulomb"
     conditions = Conditions.COULOMB
-    needs_consistent_demand = False
+    unlimited_friction = False
 
     def __init__(self, edges: int = 4, circumscribed: bool = False, max_pivots: int = 5000) -> None:
         if edges < 4 or edges % 2:
@@ -44,8 +44,8 @@ class Coulomb:
         self.max_pivots = max_pivots
         self.basis_width = edges + 2
 
-    def friction(self, mu: Array) -> Array:
-        return mu
+    def sticking(self, mu: Array) -> Array:
+        return np.isinf(mu)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None:
@@ -56,15 +56,15 @@ class Coulomb:
             yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)
 
     def _solve(self, problem: Reduced, basis: Array, warm: bool, regularisation: float) -> LawSolution:
-        p, normal, edges, saturated, status, pivots, basis = solve_coulomb(
-            problem.Y, problem.b, problem.allowance, problem.mu, self.directions, basis, warm, regularisation, self.max_pivots
+        p, flags, status, pivots, basis = solve_coulomb(
+            problem.Y, problem.b, problem.mu, self.directions, basis, warm, regularisation, self.max_pivots
         )
-        face = Face(normal=normal, edges=edges, saturated=saturated, directions=self.directions, mu=problem.mu)
-        return LawSolution(p=p, face=face, status=Status(status), iterations=pivots, basis=basis)
+        face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=False)
+        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
 
 
 @compiled
-def assemble(Y, b, allowance, mu, directions, regularisation):  # type: ignore[no-untyped-def]
+def assemble(Y, b, mu, directions, regularisation):  # type: ignore[no-untyped-def]
     """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed.
 
     With d the mean diagonal of D_NN: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one.
@@ -74,7 +74,7 @@ def assemble(Y, b, allowance, mu, directions, regularisation):  # type: ignore[n
     G = np.empty(((k + 1) * n, m))  # rows of D's factor: normals, then friction directions
     q = np.empty(size)
     for i in range(n):
-        q[i] = b[3 * i + 2] + allowance[i]
+        q[i] = b[3 * i + 2]
         for c in range(m):
             G[i, c] = Y[3 * i + 2, c]
         for j in range(k):
@@ -116,10 +116,10 @@ def assemble(Y, b, allowance, mu, directions, regularisation):  # type: ignore[n
 
 
 @compiled
-def solve_coulomb(Y, b, allowance, mu, directions, guess, warm, regularisation, max_pivots):  # type: ignore[no-untyped-def]
-    """Returns p (3n), the face (normal, edges, saturated), status, pivots, basis (n, k + 2) in the order N, F, λ."""
+def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots):  # type: ignore[no-untyped-def]
+    """Returns p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
     n, k = len(mu), len(directions)
-    M, q, unit, speed = assemble(Y, b, allowance, mu, directions, regularisation)
+    M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
     size = len(q)
     basis = np.zeros(size, dtype=np.bool_)
     status, pivots = 0, 0
@@ -138,19 +138,17 @@ def solve_coulomb(Y, b, allowance, mu, directions, guess, warm, regularisation, 
         z, status, pivots, basis = lemke(M, q, max_pivots)
         w = M @ z + q
 
-    p = np.zeros(3 * n)
-    normal, saturated = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
-    edges, after = np.empty((n, k), dtype=np.bool_), np.empty((n, k + 2), dtype=np.bool_)
+    p, flags, after = np.zeros(3 * n), np.empty((n, k + 2), dtype=np.bool_), np.empty((n, k + 2), dtype=np.bool_)
     for i in range(n):
         p[3 * i + 2] = unit * max(z[i], 0.0)
+        flags[i, 0] = speed * w[i] <= FACE_ZERO
+        flags[i, 1] = speed * z[(k + 1) * n + i] > FACE_ZERO
+        after[i, 0] = basis[i]
+        after[i, k + 1] = basis[(k + 1) * n + i]
         for j in range(k):
             f = unit * max(z[n + k * i + j], 0.0)
             p[3 * i] += directions[j, 0] * f
             p[3 * i + 1] += directions[j, 1] * f
-            edges[i, j] = speed * w[n + k * i + j] <= 3 * FACE_ZERO
+            flags[i, 2 + j] = speed * w[n + k * i + j] <= 3 * FACE_ZERO
             after[i, 1 + j] = basis[n + k * i + j]
-        normal[i] = speed * w[i] <= FACE_ZERO
-        saturated[i] = speed * z[(k + 1) * n + i] > FACE_ZERO
-        after[i, 0] = basis[i]
-        after[i, k + 1] = basis[(k + 1) * n + i]
-    return p, normal, edges, saturated, status, pivots, after
+    return p, flags, status, pivots, after

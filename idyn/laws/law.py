@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from idyn.compiled import compiled
 from idyn.reduction import Reduced
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -18,18 +19,18 @@ error that choosing another point of the face can cause."""
 class Face(Record):
     """The impulses that solve the law exactly as well as the one found (mathematics §3.4), all with the same J_uᵀ p.
 
-    normal: contacts that may carry a normal impulse: w_N = 0 (n)
-    edges: friction directions that may be loaded: w_F = 0 (n, k)
-    saturated: friction sum equals μ p_N, because the contact slides: λ > 0 (n)
+    flags: for each contact (n, 2 + k, bool)
+        0: it may carry a normal impulse, w_N = 0
+        1: it slides, λ > 0, so its friction sum equals μ p_N
+        2…: friction direction j may be loaded, w_F = 0
     directions: the friction polygon's corners in (s, t) coordinates, counter-clockwise (k, 2)
-    mu: as the law understood it; inf means free tangential impulses, not even p_N is asked to be positive for them (n)
+    mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞; tangential impulses are free then
     """
 
-    normal: Array
-    edges: Array
-    saturated: Array
+    flags: Array
     directions: Array
     mu: Array
+    unlimited: bool
 
 
 class LawSolution(Record):
@@ -57,18 +58,19 @@ class Law(Protocol):
     """A contact law: settings only, no memory. A new law is one file and one row of `idyn.laws.LAWS`.
 
     conditions, directions: what its answers are certified against
+    unlimited_friction: it takes every μ > 0 for ∞
     basis_width: columns of its warm start, one row per contact
-    needs_consistent_demand: whether it silently drops what a demand violates, so that the demand is projected beforehand
     """
 
     name: str
     conditions: Conditions
     directions: Array
+    unlimited_friction: bool
     basis_width: int
-    needs_consistent_demand: bool
 
-    def friction(self, mu: Array) -> Array:
-        """The friction coefficients as this law understands them (n)."""
+    def sticking(self, mu: Array) -> Array:
+        """Contacts whose tangential velocity this law wants to vanish whatever it takes (n, bool): what a consistent demand
+        must allow for."""
         ...
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
@@ -77,6 +79,12 @@ class Law(Protocol):
         basis: what an earlier solution of the same contacts left, None when there is none.
         """
         ...
+
+
+@compiled
+def is_free(mu: float, unlimited: bool) -> bool:
+    """Whether a contact's tangential impulse has no limit."""
+    return mu == np.inf or (unlimited and mu > 0.0)
 
 
 def polygon(edges: int, circumscribed: bool = False) -> Array:

@@ -24,7 +24,7 @@ from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
-from idyn.status import Status
+from idyn.status import STATUSES
 from idyn.types import Array
 
 RANK = 1e-9
@@ -41,15 +41,15 @@ class NoSlip:
 
     name = "no-slip"
     conditions = Conditions.NO_SLIP
+    unlimited_friction = True
     directions = polygon(4)
     basis_width = 1
-    needs_consistent_demand = True
 
     def __init__(self, max_pivots: int = 1000) -> None:
         self.max_pivots = max_pivots
 
-    def friction(self, mu: Array) -> Array:
-        return mu
+    def sticking(self, mu: Array) -> Array:
+        return mu > 0
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None:
@@ -59,12 +59,9 @@ class NoSlip:
         yield "dual-active-set", self._solve(problem, cold, ROBUST)
 
     def _solve(self, problem: Reduced, basis: Array, rule: int) -> LawSolution:
-        p, normal, edges, free_mu, status, pivots, basis, _ = solve_no_slip(
-            problem.Y, problem.b, problem.allowance, problem.mu, basis, rule, self.max_pivots
-        )
-        saturated = np.zeros(len(problem.mu), dtype=np.bool_)
-        face = Face(normal=normal, edges=edges, saturated=saturated, directions=self.directions, mu=free_mu)
-        return LawSolution(p=p, face=face, status=Status(status), iterations=pivots, basis=basis)
+        p, flags, status, pivots, basis, _ = solve_no_slip(problem.Y, problem.b, problem.mu, basis, rule, self.max_pivots)
+        face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=True)
+        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
 
 
 @compiled
@@ -130,8 +127,8 @@ def select_rows(Y: Array, mu: Array) -> tuple[Array, int, Array, Array]:
 
 
 @compiled
-def solve_no_slip(Y, b, allowance, mu, guess, rule, max_pivots):  # type: ignore[no-untyped-def]
-    """The four steps. Returns p (3n), the face (normal, edges, mu), status, pivots, basis (n, 1), rank of the rows kept."""
+def solve_no_slip(Y, b, mu, guess, rule, max_pivots):  # type: ignore[no-untyped-def]
+    """The four steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1), rank of the rows kept."""
     n, m = len(mu), Y.shape[1]
     X, k, U, R = select_rows(Y, mu)
     triangle = R[:k, :k]
@@ -146,7 +143,7 @@ def solve_no_slip(Y, b, allowance, mu, guess, rule, max_pivots):  # type: ignore
 
     normal_rows, r, lengths2 = np.empty((n, m)), np.empty(n), np.zeros(n)
     for i in range(n):
-        r[i] = b[3 * i + 2] + allowance[i]
+        r[i] = b[3 * i + 2]
         for c in range(m):
             y = Y[3 * i + 2, c]
             normal_rows[i, c] = y
@@ -176,14 +173,12 @@ def solve_no_slip(Y, b, allowance, mu, guess, rule, max_pivots):  # type: ignore
     for i in range(k):
         p[X[i]] = g[i]
 
-    normal, edges = np.empty(n, dtype=np.bool_), np.empty((n, 4), dtype=np.bool_)
-    free_mu, basis = np.empty(n), np.empty((n, 1), dtype=np.bool_)
+    flags, basis = np.zeros((n, 6), dtype=np.bool_), np.empty((n, 1), dtype=np.bool_)
     for i in range(n):
-        w = b[3 * i + 2] + allowance[i]
+        w = b[3 * i + 2]
         for c in range(m):
             w += Y[3 * i + 2, c] * x[c]
-        normal[i] = w <= FACE_ZERO
-        edges[i, :] = mu[i] > 0
-        free_mu[i] = np.inf if mu[i] > 0 else 0.0
+        flags[i, 0] = w <= FACE_ZERO
+        flags[i, 2:] = mu[i] > 0
         basis[i, 0] = active[i]
-    return p, normal, edges, free_mu, status, pivots, basis, k
+    return p, flags, status, pivots, basis, k

@@ -7,24 +7,21 @@ from idyn.types import Array
 
 
 @compiled
-def cholesky(A: Array) -> tuple[Array, bool]:
-    """Lower L with L Lᵀ = A, and whether A is positive definite to working precision."""
+def cholesky(A: Array) -> None:
+    """A ← L with L Lᵀ = A in its lower triangle, in place. A matrix that is not positive definite leaves NaN behind."""
     n = A.shape[0]
-    L = np.zeros((n, n))
     for j in range(n):
         d = A[j, j]
         for k in range(j):
-            d -= L[j, k] * L[j, k]
-        if not d > 1e-14 * abs(A[j, j]):
-            return L, False
+            d -= A[j, k] * A[j, k]
         root = np.sqrt(d)
-        L[j, j] = root
+        A[j, j] = root
         for i in range(j + 1, n):
             s = A[i, j]
             for k in range(j):
-                s -= L[i, k] * L[j, k]
-            L[i, j] = s / root
-    return L, True
+                s -= A[i, k] * A[j, k]
+            A[i, j] = s / root
+            A[j, i] = 0.0
 
 
 @compiled

@@ -5,6 +5,9 @@
 DAQP is called directly: inside a tick the general wrapper costs as much as the solve. Every other name goes to `qpsolvers`.
 """
 
+from functools import lru_cache
+from math import isfinite
+
 import numpy as np
 import qpsolvers
 from daqp import solve as daqp_solve
@@ -46,14 +49,19 @@ def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = N
     """Solve min ½xᵀHx + fᵀx with lower ≤ A x ≤ upper; H may be singular for back ends that accept that (DAQP does)."""
     if backend != "daqp":
         return _solve_by_name(H, f, A, lower, upper, backend)
-    m = len(lower)
-    bound = np.full(m, _INFINITE) if upper is None else upper
-    sense = np.zeros(m, dtype=np.int32)
+    unbounded, sense = _inequalities(len(lower))
+    bound = unbounded if upper is None else upper
     for tolerance in (TOLERANCE, LOOSE_TOLERANCE):
-        x, _, flag, info = daqp_solve(H, f, A, bound, lower, sense, primal_tol=tolerance, dual_tol=tolerance)
-        if flag in (1, 2) and np.isfinite(x).all():
+        x, cost, flag, info = daqp_solve(H, f, A, bound, lower, sense, primal_tol=tolerance, dual_tol=tolerance)
+        if flag in (1, 2) and isfinite(cost):
             return QpSolution(x=x, multipliers=-info["lam"], status=Status.SOLVED, iterations=info["iterations"])
     return QpSolution(x=x, multipliers=None, status=Status.RAY if flag == -1 else Status.BACKEND_FAILED, iterations=0)
+
+
+@lru_cache(maxsize=256)
+def _inequalities(m: int) -> tuple[Array, Array]:
+    """No upper bounds, and DAQP's code for m plain inequalities. DAQP writes to neither."""
+    return np.full(m, _INFINITE), np.zeros(m, dtype=np.int32)
 
 
 def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | None, backend: str) -> QpSolution:
