@@ -1,11 +1,9 @@
 """The torque message: what the controller decided, in the client's order, with all one may want to know about it."""
 
 import msgspec
-import numpy as np
 
 from controllers.command import Command
-from idyn.compiled import compiled
-from idyn.types import Array, ContactSet, Prediction
+from idyn.types import ContactSet, Prediction
 from transport.messages import ContactForce, Solver, TorqueMessage
 from transport.session import Accepted, Session
 
@@ -59,10 +57,10 @@ def torque_message(
 
 
 def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[ContactForce]:
-    rows = components(prediction.force, contacts.normals, contacts.tangents).tolist()
+    rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
     return [
         ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2)
-        for key, (fn, ft1, ft2) in zip(contacts.keys, rows, strict=True)
+        for key, (ft1, ft2, fn) in zip(contacts.keys, rows, strict=True)
     ]
 
 
@@ -80,17 +78,3 @@ def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bo
         n_contacts=len(contacts),
         null_dim=prediction.null_dim,
     )
-
-
-@compiled
-def components(forces: Array, normals: Array, tangents: Array) -> Array:
-    """World forces along n, s and n × s (n, 3); all arguments (n, 3)."""
-    out = np.zeros((len(forces), 3))
-    for i in range(len(forces)):
-        n, s, f = normals[i], tangents[i], forces[i]
-        out[i, 0] = f[0] * n[0] + f[1] * n[1] + f[2] * n[2]
-        out[i, 1] = f[0] * s[0] + f[1] * s[1] + f[2] * s[2]
-        out[i, 2] = (
-            f[0] * (n[1] * s[2] - n[2] * s[1]) + f[1] * (n[2] * s[0] - n[0] * s[2]) + f[2] * (n[0] * s[1] - n[1] * s[0])
-        )
-    return out

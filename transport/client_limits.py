@@ -75,7 +75,7 @@ def build_stricter_limits(
     for field, value in (("tau_max", tau_max), ("dtau_max", dtau_max), ("v_max", v_max), ("q_max", q_max - q_min)):
         if not (value > 0).all():
             raise ProtocolError(Code.BAD_SCHEMA, f"limits.{field}", "expected > 0 (q_max: > q_min) for every joint")
-    tau0, v0 = none, np.ones(robot.na)
+    tau0, v0 = none, none
     if theirs.speed_torque is not None:
         tau0, v0 = (
             joints.torques_to_robot(vector(getattr(theirs.speed_torque, name), robot.na, f"limits.speed_torque.{name}"))

@@ -96,7 +96,7 @@ def vectors(*parts: tuple[Vector, int, str]) -> Array:
     """Several wire vectors, each (value, n, field), one behind the other in one writable array; checked at one go."""
     data = bytearray().join([_numbers(*part) for part in parts])
     joined = np.frombuffer(data, dtype=_FLOAT64)
-    if not math.isfinite(joined.dot(joined)):  # rarely an overflow of large finite numbers: the slow way decides
+    if not math.isfinite(sum(joined.tolist())):  # or a sum of huge finite numbers: the slow way decides
         _refuse_non_finite(joined, parts)
     return joined
 

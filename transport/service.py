@@ -135,7 +135,7 @@ class Service:
             log.exception("session %d: the controller failed; latched", session.id)
             return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
         t_send = self._clock()
-        if not math.isfinite(command.tau.dot(command.tau)):
+        if not math.isfinite(sum(command.tau.tolist())):
             return encode(self._broken(session, accepted, "the torque is not finite", t_recv_ns)), False
         seat.last_tau = command.tau
         timing = Timing(

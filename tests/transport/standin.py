@@ -31,7 +31,7 @@ def standing(robot: Robot) -> Array:
 
 
 class SpringDamper:
-    """Joint springs and dampers with a memory, so that a replay has something to get wrong; a quarter weight per foot."""
+    """Joint springs and dampers with a memory, so that a replay can go wrong; each foot carries its share."""
 
     def __init__(self, robot: Robot, *, kp: float = 3.0, law: str = "springs") -> None:
         self.robot = robot
@@ -72,8 +72,8 @@ class SpringDamper:
         prediction = Prediction(
             tau=tau_ff,
             impulse=force * 1e-3,
-            force=force,
-            normal_force=weight,
+            p=np.column_stack([np.zeros(n), np.zeros(n), weight * 1e-3]).ravel(),
+            dt=1e-3,
             v_plus=state.v,
             status=Status.SOLVED,
             law=self.law,
