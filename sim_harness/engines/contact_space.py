@@ -20,9 +20,11 @@ def contact_space(
     m, nv = J.shape
     D, b = np.zeros((m, m)), np.zeros(m)
     v_free = dt * (force - h)
-    L, regular = cholesky(M)
-    if not regular:
-        return L, v_free, D, b, False
+    L = M.copy()
+    cholesky(L)
+    for d in range(nv):
+        if not 0.0 < L[d, d] < np.inf:
+            return L, v_free, D, b, False
     forward(L, v_free)
     backward(L, v_free)
     v_free += v

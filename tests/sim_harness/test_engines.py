@@ -196,7 +196,8 @@ def test_a_singular_inertia_is_reported(engine):
         gaps=problem.gaps,
         dt=DT,
     )
-    assert ENGINES[engine]().solve(broken).status is Status.SINGULAR
+    with np.errstate(all="ignore"):  # the kernels warn when they run interpreted
+        assert ENGINES[engine]().solve(broken).status is Status.SINGULAR
 
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
