@@ -118,6 +118,7 @@ class Robot:
         self.a = np.array(a, dtype=np.int64)
         self.u = np.array(u, dtype=np.int64)
         self.na, self.nu = len(a), len(u)
+        self.unactuated_joints = tuple(unactuated)
         self.parents = np.array([model.parents[i] for i in range(model.njoints)], dtype=np.int64)
         self.dof_joint = np.zeros(model.nv, dtype=np.int64)
         self.support = np.zeros((model.njoints, model.nv), dtype=np.bool_)

@@ -38,7 +38,7 @@ def _inspect_link(link: ElementTree.Element) -> list[Finding]:
     mass_element, inertia = inertial.find("mass"), inertial.find("inertia")
     mass = float(mass_element.get("value", "0")) if mass_element is not None else 0.0
     if mass <= 0 or inertia is None:
-        return [Finding(severity="error", where=name, message=f"inertial with mass {mass:g} kg or without inertia")]
+        return [Finding(severity="note", where=name, message=f"inertial with mass {mass:g} kg or without inertia: weightless")]
     xx, yy, zz, xy, xz, yz = (float(inertia.get(key, "0")) for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz"))
     moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     if moments[0] < 0:

@@ -1,0 +1,220 @@
+"""A controller: state and contacts in, a torque command out, once per tick."""
+
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from controllers.command import Command, Inputs, Mode
+from controllers.config import Settings, load, parse
+from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.robots import load_robot
+from controllers.safety import Safety, SafetySettings
+from controllers.trajectory import TrajectorySettings, make_trajectory
+from idyn.contacts import contacts_from_geometry
+from idyn.errors import ConfigError
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.reduction import GapPolicy
+from idyn.robot import ContactPoint, Limits, Robot
+from idyn.solvers.qp import check_backend
+from idyn.terrain import Flat
+from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
+
+
+class ContactSettings(Settings):
+    """Where contacts come from.
+
+    source: 'geometry' (contact spheres against flat ground at `ground` [m]) or 'message' (the robot says)
+    margin: contacts nearer than this take part [m]
+    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
+    """
+
+    source: Literal["geometry", "message"] = "geometry"
+    ground: float = 0.0
+    margin: float = 0.002
+    gap_noise: float = 1e-5
+    recovery_speed: float = 0.05
+
+
+class ControllerSettings(Settings):
+    """A controller: `configs/controllers/*.toml`.
+
+    robot: name or path of its configuration
+    law: a row of `idyn.laws.LAWS`; edges: of the friction polygon; qp_backend: of selection and the convex laws
+    selection, consistency: see `idyn.types`
+    period: nominal control period [s]
+    """
+
+    robot: str
+    law: str = "coulomb"
+    selection: Selection = Selection.TORQUE
+    consistency: Consistency = Consistency.PROJECT
+    edges: int = 4
+    qp_backend: str = "daqp"
+    period: float = 0.001
+    contact: ContactSettings = ContactSettings()
+    feedback: FeedbackSettings = FeedbackSettings()
+    reference: TrajectorySettings = TrajectorySettings()
+    safety: SafetySettings = SafetySettings()
+
+
+class Controller:
+    """Joint feedback → demand → `idyn.predict` → safety. Owns all memory between ticks."""
+
+    def __init__(self, settings: ControllerSettings, robot: Robot, stance: Array) -> None:
+        """`stance`: the configuration that trajectories start from (nq). Raises ConfigError for unknown names and values."""
+        if not settings.period > 0:
+            raise ConfigError("period", f"expected > 0, got {settings.period}")
+        check_backend(settings.qp_backend)
+        self.settings = settings
+        self.robot = robot
+        self.stance = stance
+        self.law = make_law(settings.law, settings.edges, settings.qp_backend)
+        contact = settings.contact
+        self._options = Options(
+            selection=settings.selection,
+            consistency=settings.consistency,
+            gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
+            backend=settings.qp_backend,
+        )
+        self._terrain = Flat(contact.ground)
+        self._trajectory = make_trajectory(settings.reference, robot, stance)
+        self._feedback = JointFeedback(settings.feedback, robot.na)
+        self._safety = Safety(settings.safety, robot, robot.limits)
+        self._plain_angles = bool((robot.q_index >= 0).all())
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the next step is the first."""
+        self._guess: Guess | None = None
+        self._time = 0.0
+        self._feedback.reset()
+        self._safety.reset()
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force."""
+        return self.robot.limits
+
+    def contacts(self, q: Array) -> ContactSet:
+        """Contacts from geometry at configuration q."""
+        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin)
+
+    def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+        """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
+        fault = "emergency stop" if inputs.estop else self._safety.fault(state)
+        if fault:
+            return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
+        self._time += inputs.dt
+        reference = inputs.reference or self._trajectory.at(self._time)
+        demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
+        prediction = predict(
+            self.robot,
+            state,
+            contacts,
+            demand,
+            law=self.law,
+            dt=self.settings.period,
+            options=self._options,
+            guess=self._guess,
+        )
+        self._guess = prediction.guess
+        if not np.isfinite(prediction.tau).all():
+            self._guess = None
+            return self._without_answer(state, prediction)
+        mode, message = self._judge(prediction)
+        tau, limited_by = self._safety.limit(prediction.tau, inputs.dt, inputs.tau_applied)
+        return Command(
+            tau=tau,
+            tau_ff=prediction.tau,
+            tau_fb=np.zeros(self.robot.na),
+            limited_by=limited_by,
+            mode=mode,
+            prediction=prediction,
+            message=message,
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, stance."""
+        robot = self.robot
+        return {
+            "settings": msgspec.to_builtins(self.settings),
+            "urdf": robot.urdf,
+            "base": robot.base,
+            "contact": msgspec.to_builtins(robot.contact_points),
+            "unactuated": list(robot.unactuated_joints),
+            "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
+            "stance": list(map(float, self.stance)),
+        }
+
+    def _angles(self, q: Array) -> Array:
+        return q[self.robot.q_index] if self._plain_angles else self.robot.joint_angles(q)
+
+    def _judge(self, prediction: Prediction) -> tuple[Mode, str]:
+        if not prediction.status.ok:
+            return Mode.DEGRADED, f"{prediction.rung}: {prediction.status.sentence}"
+        if prediction.law != self.law.name:
+            return Mode.DEGRADED, f"the {prediction.law} law answered for {self.law.name}"
+        if prediction.torque_excess > 0.0:
+            return Mode.DEGRADED, f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
+        return Mode.OK, ""
+
+    def _stopped(self, state: State, mode: Mode, message: str) -> Command:
+        zero = np.zeros(self.robot.na)
+        return Command(
+            tau=self._safety.damping(state), tau_ff=zero, tau_fb=zero, limited_by=zero.astype(np.int64), mode=mode,
+            prediction=None, message=message,
+        )  # fmt: skip
+
+    def _without_answer(self, state: State, prediction: Prediction) -> Command:
+        last = self._safety.last
+        if self.settings.safety.fallback == "hold" and last is not None:
+            command = self._stopped(state, Mode.HOLD, prediction.status.sentence)
+            return msgspec.structs.replace(command, tau=last)
+        return self._stopped(state, Mode.DAMPING, prediction.status.sentence)
+
+
+def load_controller(
+    name_or_path: str, law: str | None = None, selection: str | None = None, reference: str | None = None
+) -> Controller:
+    """The controller of a configuration, with law, selection or kind of reference replaced on request."""
+    settings = load("controllers", name_or_path, ControllerSettings)
+    return build_controller(override(settings, law, selection, reference))
+
+
+def override(
+    settings: ControllerSettings, law: str | None, selection: str | None, reference: str | None = None
+) -> ControllerSettings:
+    """Settings with some fields replaced. Raises ConfigError for names that do not exist."""
+    changes: dict[str, Any] = {}
+    if law is not None:
+        changes["law"] = make_law(law).name
+    if selection is not None:
+        if selection not in set(Selection):
+            raise ConfigError("selection", f"expected one of {', '.join(Selection)}, got '{selection}'")
+        changes["selection"] = Selection(selection)
+    if reference is not None:
+        changes["reference"] = msgspec.structs.replace(settings.reference, kind=reference)
+    return msgspec.structs.replace(settings, **changes)
+
+
+def build_controller(settings: ControllerSettings) -> Controller:
+    """The controller with the robot that its settings name."""
+    robot, stance = load_robot(settings.robot)
+    return Controller(settings, robot, stance)
+
+
+def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
+    """The inverse of `Controller.snapshot`."""
+    settings = parse(snapshot["settings"], ControllerSettings, "snapshot")
+    robot = Robot(
+        snapshot["urdf"],
+        base=snapshot["base"],
+        contact_points=msgspec.convert(snapshot["contact"], list[ContactPoint]),
+        unactuated=snapshot["unactuated"],
+        tau_max=snapshot["tau_max"],
+        source="snapshot",
+    )
+    return Controller(settings, robot, np.array(snapshot["stance"]))

@@ -1,0 +1,48 @@
+"""Joint feedback: from tracking errors to a demanded acceleration  [ZD §7.2; mathematics §8].
+
+    q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
+"""
+
+import numpy as np
+
+from controllers.command import Reference
+from controllers.config import Settings
+from idyn.types import Array
+
+
+class FeedbackSettings(Settings):
+    """Gains on acceleration, the same for every joint.
+
+    kp: [1/s²]; √kp is the stiffness' angular frequency, which must stay well below 1/dt
+    kd: [1/s]; 2√kp is critical damping
+    ki: [1/s³]
+    integral_limit: largest integral acceleration, where the integral stops growing [rad/s²]
+    """
+
+    kp: float = 900.0
+    kd: float = 60.0
+    ki: float = 0.0
+    integral_limit: float = 20.0
+
+
+class JointFeedback:
+    """PID on joint positions; owns the integral."""
+
+    def __init__(self, settings: FeedbackSettings, na: int) -> None:
+        self._settings = settings
+        self._integral = np.zeros(na)
+
+    def reset(self) -> None:
+        """Forget the integral."""
+        self._integral[:] = 0.0
+
+    def acceleration(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
+        """q̈_des [rad/s²] (na) for measured joint angles [rad] and speeds [rad/s] (na)."""
+        s = self._settings
+        error = reference.q - angles
+        demand = reference.a + s.kp * error + s.kd * (reference.v - speeds)
+        if s.ki > 0.0:
+            self._integral += s.ki * dt * error
+            np.clip(self._integral, -s.integral_limit, s.integral_limit, out=self._integral)
+            demand += self._integral
+        return demand

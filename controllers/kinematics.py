@@ -1,0 +1,46 @@
+"""Inverse kinematics: joint angles that carry the base elsewhere while the contact places stay where they are."""
+
+import numpy as np
+
+from idyn.contacts import sphere_centres
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from idyn.types import Array
+
+TOLERANCE = 1e-11
+"""Largest error of a contact place that counts as solved [m]."""
+
+
+def contact_places(robot: Robot, q: Array) -> Array:
+    """Centres of all contact spheres [m] (n, 3)."""
+    rotations, origins = robot.place(q)
+    return sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+
+
+def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "reference") -> Array:
+    """Joint angles (na) that hold the contact places of q while the base moves by `shift` [m] (3) without turning.
+
+    Gauss–Newton with the contact Jacobian. Raises ConfigError, naming `where`, when the legs do not reach.
+    """
+    targets = contact_places(robot, q)
+    moved = np.array(q)
+    moved[:3] += shift
+    still = np.zeros(robot.nv)
+    for _ in range(50):
+        error = (targets - contact_places(robot, moved)).ravel()
+        if np.abs(error).max() < TOLERANCE:
+            return robot.joint_angles(moved)
+        axes = robot.terms(moved, still).axes
+        step = np.zeros(robot.nv)
+        step[robot.a] = np.linalg.lstsq(_jacobian(robot, axes, targets)[:, robot.a], error, rcond=None)[0]
+        moved = robot.integrate(moved, np.clip(step, -0.2, 0.2))
+    raise ConfigError(where, f"the contact places cannot be held when the base moves by {np.array(shift)} m")
+
+
+def _jacobian(robot: Robot, axes: Array, points: Array) -> Array:
+    """World velocities of body points per joint velocity (3n, nv)."""
+    rows = []
+    for joint, point in zip(robot.contact_joints, points, strict=True):
+        velocity = axes[:, :3] + np.cross(axes[:, 3:], point)
+        rows.append(np.where(robot.support[joint][:, None], velocity, 0.0).T)
+    return np.vstack(rows)

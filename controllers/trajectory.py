@@ -1,0 +1,88 @@
+"""Reference trajectories of the joints: hold, sway, squat."""
+
+from typing import Literal
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from controllers.command import Reference
+from controllers.config import Settings
+from controllers.kinematics import angles_for_base_shift
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from idyn.types import Array
+
+KNOTS = 41
+"""Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
+
+
+class TrajectorySettings(Settings):
+    """What the joints are to do.
+
+    kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay
+    amplitude: of the base [m]; frequency [Hz]; ramp: time in which the motion grows from nothing [s]
+    """
+
+    kind: Literal["hold", "sway", "squat"] = "hold"
+    amplitude: float = 0.01
+    frequency: float = 1.0
+    ramp: float = 0.5
+
+
+class Hold:
+    """Stay at the given joint angles."""
+
+    def __init__(self, angles: Array) -> None:
+        zero = np.zeros(len(angles))
+        self._reference = Reference(q=angles, v=zero, a=zero)
+
+    def at(self, t: float) -> Reference:
+        return self._reference
+
+
+class BaseStroke:
+    """The base goes to and fro along a line, s(t) = A r(t) sin 2πft, while the contact places stay.
+
+    The joint angles along the stroke are solved once and joined by a spline θ(s), so that
+    θ̇ = θ' ṡ and θ̈ = θ'' ṡ² + θ' s̈ are exact derivatives of what is asked. r(t) is the quintic smooth step over the ramp.
+    """
+
+    def __init__(self, robot: Robot, stance: Array, direction: Array, settings: TrajectorySettings) -> None:
+        stroke = np.linspace(-settings.amplitude, settings.amplitude, KNOTS)
+        angles = [angles_for_base_shift(robot, stance, s * direction, "reference.amplitude") for s in stroke]
+        self._angles = CubicSpline(stroke, np.array(angles))
+        self._amplitude = settings.amplitude
+        self._omega = 2 * np.pi * settings.frequency
+        self._ramp = settings.ramp
+
+    def at(self, t: float) -> Reference:
+        """The reference at time t [s] since the start."""
+        s, ds, dds = self._stroke(t)
+        first = self._angles(s, 1)
+        return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
+
+    def _stroke(self, t: float) -> tuple[float, float, float]:
+        x = min(t / self._ramp, 1.0)
+        r = x**3 * (10 - 15 * x + 6 * x * x)
+        dr = 30 * x * x * (1 - x) ** 2 / self._ramp
+        ddr = 60 * x * (1 - x) * (1 - 2 * x) / self._ramp**2
+        sine, cosine = np.sin(self._omega * t), self._omega * np.cos(self._omega * t)
+        return (
+            self._amplitude * r * sine,
+            self._amplitude * (dr * sine + r * cosine),
+            self._amplitude * (ddr * sine + 2 * dr * cosine - r * self._omega**2 * sine),
+        )
+
+
+def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array) -> Hold | BaseStroke:
+    """The trajectory from a stance (nq). Raises ConfigError for values that make no motion."""
+    for field in ("amplitude", "frequency", "ramp"):
+        value = getattr(settings, field)
+        if not value > 0:
+            raise ConfigError(f"reference.{field}", f"expected > 0, got {value}")
+    if settings.kind == "hold":
+        return Hold(robot.joint_angles(stance))
+    if robot.base != "free_flyer":
+        raise ConfigError("reference.kind", f"'{settings.kind}' moves a floating base; this robot's base is fixed")
+    direction = np.array([0.0, 1.0, 0.0]) if settings.kind == "sway" else np.array([0.0, 0.0, 1.0])
+    return BaseStroke(robot, stance, direction, settings)
