@@ -44,7 +44,7 @@ class Agreement(Record, frozen=True):
     mu: friction coefficient of contacts that give none, None: the robot's own
     contact_frames: frames that contacts may name, None: all of the model's
     dry_run: the client is a shadow
-    robot_clock: the watchdog counts the client's own time, because that is simulated or replayed
+    robot_clock: only the client's own time counts, for watchdog and age, because it is simulated or replayed
     """
 
     id: int

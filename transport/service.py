@@ -212,8 +212,9 @@ class Service:
             raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
         if self._reception.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
+        snapshot = _merged(self._seats[False].controller.snapshot(), changes, "settings")
         try:
-            controller = self._rebuild(_merged(self._seats[False].controller.snapshot(), changes, "settings"))
+            controller = self._rebuild(snapshot)
         except IdynError as error:
             raise ProtocolError(Code.BAD_SCHEMA, "settings", str(error)) from error
         self._seats[False] = Seat(controller)

@@ -136,7 +136,7 @@ class Session:
         if level.state is WatchdogLevel.LATCHED:
             self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns)
             raise self.refusal()
-        age = self.comm.age_ns(message.t_send, now_ns)
+        age = 0 if self.agreement.robot_clock else self.comm.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
             raise ProtocolError(
                 Code.STALE_STATE,

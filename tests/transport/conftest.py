@@ -1,4 +1,5 @@
 import pytest
+from hypothesis import settings
 from standin import MS, SpringDamper, hello, solo, state
 
 from idyn.robot import Robot
@@ -7,17 +8,20 @@ from transport.messages import Message, StateMessage, Welcome
 from transport.service import Service
 from transport.settings import ServerSettings
 
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
+
 
 class Rig:
     """A service with one client `a`, everything through bytes; the server's clock stands where `now` says."""
 
-    def __init__(self, robot: Robot, **settings: object) -> None:
+    def __init__(self, robot: Robot, **changes: object) -> None:
         self.robot = robot
         self.controller = SpringDamper(robot)
         self.now = 0
         self.service = Service(
             self.controller,
-            ServerSettings(controller="standin", **settings),  # type: ignore[arg-type]
+            ServerSettings(controller="standin", **changes),  # type: ignore[arg-type]
             shadow=SpringDamper(robot),
             clock=lambda: self.now,
         )

@@ -1,0 +1,461 @@
+"""Sessions, through bytes: order, age, period, watchdog, faults, and every kind of bad state."""
+
+import msgpack
+import numpy as np
+import pytest
+from conftest import Rig
+from standin import MS, SpringDamper, from_snapshot, hello, standing
+
+from idyn.robot import Robot
+from transport.codec import encode
+from transport.messages import (
+    Client,
+    Code,
+    Config,
+    ConfigGet,
+    ConfigSet,
+    Contact,
+    ErrorMessage,
+    Flags,
+    FromClient,
+    Heartbeat,
+    HeartbeatAck,
+    Imu,
+    Message,
+    Reference,
+    Reset,
+    ResetAck,
+    Stats,
+    StatsGet,
+    Stop,
+    StopAck,
+    TorqueMessage,
+    WatchdogLevel,
+)
+from transport.phases import TABLE, Phase
+from transport.service import Service
+from transport.session import DT_FACTORS, RING
+from transport.settings import ServerSettings
+
+NAN, INF = float("nan"), float("inf")
+
+
+def torque(reply: Message) -> TorqueMessage:
+    assert isinstance(reply, TorqueMessage), reply
+    return reply
+
+
+def error(reply: Message) -> ErrorMessage:
+    assert isinstance(reply, ErrorMessage), reply
+    return reply
+
+
+def at_rest(rig: Rig) -> Reset:
+    return Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes())
+
+
+# -- the state table --------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_total() -> None:
+    assert set(TABLE) == set(Phase)
+    for phase in Phase:
+        assert set(TABLE[phase]) == set(FromClient.__args__)
+
+
+ABSENT, LATCHED = "not_controlling", "latched_fault"
+ANSWERS = {
+    Phase.ABSENT: ("welcome", ABSENT, ABSENT, ABSENT, "stop_ack", "stats", "config"),
+    Phase.RUNNING: ("welcome", "torque", "reset_ack", "heartbeat_ack", "stop_ack", "stats", "config"),
+    Phase.LATCHED: ("welcome", LATCHED, "reset_ack", "heartbeat_ack", "stop_ack", "stats", "config"),
+    Phase.ENDED: ("welcome", ABSENT, ABSENT, ABSENT, "stop_ack", "stats", "config"),
+}
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("kind", range(7), ids=["hello", "state", "reset", "heartbeat", "stop", "stats", "config"])
+def test_every_message_in_every_phase(rig: Rig, robot: Robot, phase: Phase, kind: int) -> None:
+    if phase is not Phase.ABSENT:
+        rig.greet()
+        torque(rig.tick(1))
+    if phase is Phase.LATCHED:
+        rig.now += 150 * MS
+        error(rig.send(rig.state(2)))
+    if phase is Phase.ENDED:
+        rig.send(Stop(session=rig.session))
+    message = (
+        hello(robot),
+        rig.state(3),
+        at_rest(rig),
+        Heartbeat(session=rig.session),
+        Stop(session=rig.session),
+        StatsGet(),
+        ConfigGet(),
+    )[kind]
+    reply = rig.send(message)
+    got = reply.code.value if isinstance(reply, ErrorMessage) else reply.__struct_config__.tag
+    assert got == ANSWERS[phase][kind]
+
+
+def test_a_server_message_is_refused(rig: Rig) -> None:
+    assert error(rig.send(StopAck(session=1))).field == "t"
+
+
+def test_another_session_number_is_refused(rig: Rig) -> None:
+    rig.greet()
+    rig.session += 1
+    reply = error(rig.tick(1))
+    assert (reply.code, reply.field, reply.seq) == (Code.NOT_CONTROLLING, "session", 1)
+
+
+# -- the torque -------------------------------------------------------------------------------------------------------
+
+
+def test_the_torque_answers_its_state(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    reply = torque(rig.tick(1, t_robot=123 * MS))
+    assert (reply.session, reply.seq, reply.t_robot) == (rig.session, 1, 123 * MS)
+    assert reply.valid_until == 143 * MS
+    assert reply.deadline_met
+    assert not reply.dry_run
+    assert (reply.status, reply.message) == ("ok", "")
+    assert len(reply.limited_by) == robot.na
+    assert [contact.frame for contact in reply.contact_force] == list(robot.contact_keys)
+    weight = sum(contact.fn for contact in reply.contact_force)
+    assert weight == pytest.approx(robot.total_mass * 9.81)
+    assert reply.solver is not None
+    assert (reply.solver.path, reply.solver.n_contacts, reply.solver.warm) == ("springs", 4, False)
+    second = torque(rig.tick(2, t_robot=124 * MS))
+    assert second.solver is not None
+    assert second.solver.warm
+
+
+def test_a_slow_answer_says_so(robot: Robot) -> None:
+    rig = Rig(robot, deadline_us=500.0)
+    rig.greet()
+    times = iter((0, MS))
+    rig.service._clock = lambda: next(times)
+    reply = torque(rig.send(rig.state(1)))
+    assert not reply.deadline_met
+    assert reply.solver is not None
+    assert reply.solver.time_us == 1000.0
+    stats = rig.send(StatsGet())
+    assert isinstance(stats, Stats)
+    assert (stats.torques, stats.deadline_misses, stats.step_us_max) == (1, 1, 1000.0)
+
+
+def test_dry_run_is_echoed(rig: Rig) -> None:
+    rig.greet()
+    assert torque(rig.tick(1, flags=Flags(dry_run=True))).dry_run
+
+
+def test_the_period_is_measured_and_clamped(rig: Rig) -> None:
+    rig.greet()
+    periods = []
+    for seq, t in enumerate((0.0, 1.0, 1.2, 3.2, 13.2), start=1):
+        torque(rig.tick(seq, t_robot=round(t * MS)))
+        assert rig.controller.last is not None
+        periods.append(rig.controller.last.dt)
+    low, high = DT_FACTORS
+    np.testing.assert_allclose(periods, [0.0, 1e-3, low * 1e-3, 2e-3, high * 1e-3])
+
+
+def test_the_applied_torque_and_the_reference_reach_the_controller(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    rows = np.arange(36.0).reshape(3, 12)
+    ref = Reference(q=rows[0].tobytes(), v=rows[1].tolist(), a=rows[2].tobytes())
+    torque(rig.tick(1, tau_applied=rows[1].tobytes(), ref=ref))
+    seen = rig.controller.last
+    assert seen is not None
+    assert seen.reference is not None
+    np.testing.assert_array_equal(seen.tau_applied, rows[1])
+    np.testing.assert_array_equal([seen.reference.q, seen.reference.v, seen.reference.a], rows)
+    torque(rig.tick(2, tau_applied=None))
+    assert rig.controller.last is not None
+    assert rig.controller.last.tau_applied is None
+
+
+def test_a_nearly_unit_quaternion_is_renormalised(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    q = standing(robot)
+    q[3:7] = np.array([0.0, 0.6, 0.0, 0.8]) * 1.0009
+    torque(rig.tick(1, q=q.tobytes()))
+    assert rig.controller.seen is not None
+    np.testing.assert_allclose(rig.controller.seen.q[3:7], [0.0, 0.6, 0.0, 0.8], atol=1e-15)
+
+
+# -- bad states -------------------------------------------------------------------------------------------------------
+
+
+def foot(**changes: object) -> Contact:
+    fields: dict[str, object] = {"frame": "FL_FOOT", "p": [0.1, 0.1, 0.0], "n": [0.0, 0.0, 1.0]}
+    return Contact(**(fields | changes))  # type: ignore[arg-type]
+
+
+def quaternion(robot: Robot, scale: float) -> bytes:
+    q = standing(robot)
+    q[3:7] *= scale
+    return q.tobytes()
+
+
+def with_number(n: int, i: int, value: float) -> list[float]:
+    numbers = [0.0] * n
+    numbers[i] = value
+    return numbers
+
+
+BAD_STATES = [
+    (lambda r: {"q": [0.0] * 18}, Code.WRONG_LENGTH, "q"),
+    (lambda r: {"vel": np.zeros(19).tobytes()}, Code.WRONG_LENGTH, "vel"),
+    (lambda r: {"tau_applied": [0.0] * 11}, Code.WRONG_LENGTH, "tau_applied"),
+    (lambda r: {"tau_meas": [0.0] * 11}, Code.WRONG_LENGTH, "tau_meas"),
+    (lambda r: {"vel": with_number(18, 4, NAN)}, Code.NON_FINITE, "vel[4]"),
+    (lambda r: {"q": with_number(19, 2, INF)}, Code.NON_FINITE, "q[2]"),
+    (lambda r: {"tau_applied": with_number(12, 11, -INF)}, Code.NON_FINITE, "tau_applied[11]"),
+    (lambda r: {"temp": with_number(12, 0, NAN)}, Code.NON_FINITE, "temp[0]"),
+    (lambda r: {"rtt_us": NAN}, Code.NON_FINITE, "rtt_us"),
+    (lambda r: {"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
+    (lambda r: {"q": quaternion(r, 1.01)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
+    (lambda r: {"q": quaternion(r, 0.0)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
+    (lambda r: {"ref": Reference(q=[0.0], v=[0.0] * 12, a=[0.0] * 12)}, Code.WRONG_LENGTH, "ref.q"),
+    (lambda r: {"contacts": [foot(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
+    (lambda r: {"contacts": [foot(active=False), foot(mu=-0.1)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
+    (lambda r: {"contacts": [foot(mu=NAN)]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    (lambda r: {"contacts": [foot(n=[0.0, 0.0, 2.0])]}, Code.BAD_SCHEMA, "contacts[0].n"),
+    (lambda r: {"contacts": [foot(p=[0.0, NAN, 0.0])]}, Code.NON_FINITE, "contacts[0].p[1]"),
+    (lambda r: {"contacts": [foot(p=[0.0, 0.0])]}, Code.WRONG_LENGTH, "contacts[0].p"),
+    (lambda r: {"contacts": [foot(dist=INF)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
+    (lambda r: {"contacts": [foot(t1=[0.0, 0.0, 1.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
+    (lambda r: {"contacts": [foot(t1=[1.0, 0, 0], t2=[0.0, -1, 0])]}, Code.BAD_SCHEMA, "contacts[0].t2"),
+    (lambda r: {"contacts": [foot(), foot()]}, Code.BAD_SCHEMA, "contacts.frame"),
+    (lambda r: {"contacts": [foot(frame="base_link")]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    (lambda r: {"seq": 1}, Code.DUPLICATE, "seq"),
+    (lambda r: {"t_robot": MS}, Code.OUT_OF_ORDER, "t_robot"),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "field"), BAD_STATES)
+def test_a_bad_state_is_blamed_and_leaves_no_trace(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
+    rig.greet()
+    torque(rig.tick(1))
+    memory, steps = rig.controller.integral.copy(), rig.controller.steps
+    rig.now += MS
+    reply = error(rig.send(rig.state(2, **change(robot)) if "seq" not in change(robot) else rig.state(1, t_robot=7)))
+    assert (reply.code, reply.field, reply.recoverable) == (code, field, True)
+    assert reply.session == rig.session
+    np.testing.assert_array_equal(rig.controller.integral, memory)
+    assert rig.controller.steps == steps
+    assert torque(rig.tick(2)).comm.lost == 0  # its seq was not used up
+
+
+def test_an_unknown_contact_frame_is_told_the_nearest(rig: Rig) -> None:
+    rig.greet()
+    assert "FL_FOOT" in error(rig.tick(1, contacts=[foot(frame="FL_FOT")])).message
+
+
+def test_a_frame_that_was_not_announced_is_refused(rig: Rig) -> None:
+    rig.greet(contact_frames=["FR_FOOT"])
+    assert error(rig.tick(1, contacts=[foot()])).field == "contacts[0].frame"
+
+
+def test_given_contacts_replace_the_geometry(rig: Rig) -> None:
+    rig.greet(mu=0.3)
+    t1 = [0.0, 1.0, 0.0]
+    reply = torque(rig.tick(1, contacts=[foot(t1=t1, t2=[-1.0, 0, 0]), foot(frame="FR_FOOT", active=False)]))
+    assert [contact.frame for contact in reply.contact_force] == ["FL_FOOT"]
+    assert torque(rig.tick(2, contacts=[])).contact_force == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])
+def test_rubbish_is_refused_and_the_session_goes_on(rig: Rig, data: bytes) -> None:
+    rig.greet()
+    assert error(rig.raw(data)).code is Code.BAD_SCHEMA
+    torque(rig.tick(1))
+
+
+def test_another_major_version_is_refused(rig: Rig) -> None:
+    rig.greet()
+    reply = error(rig.raw(msgpack.packb(msgpack.unpackb(encode(rig.state(1))) | {"v": "2.0"})))
+    assert (reply.code, reply.field, reply.seq, reply.recoverable) == (Code.VERSION_MISMATCH, "v", 1, False)
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_gets_the_same_bytes_and_no_second_step(rig: Rig) -> None:
+    rig.greet()
+    data = encode(rig.state(1))
+    first = rig.service.handle(b"a", data, MS)
+    assert rig.service.handle(b"a", data, 2 * MS) == first
+    assert rig.controller.steps == 1
+    assert torque(rig.tick(2)).comm.dup == 1
+
+
+def test_an_older_state_is_refused(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(5))
+    reply = error(rig.send(rig.state(3)))
+    assert (reply.code, reply.field, reply.seq) == (Code.OUT_OF_ORDER, "seq", 3)
+    after = torque(rig.tick(6))
+    assert (after.comm.out_of_order, after.comm.lost) == (1, 4)
+
+
+def test_seq_starts_at_one(rig: Rig) -> None:
+    rig.greet()
+    assert error(rig.send(rig.state(0))).field == "seq"
+
+
+def test_the_answers_of_the_ring_are_kept_and_no_more(rig: Rig) -> None:
+    rig.greet()
+    for seq in range(1, RING + 2):
+        torque(rig.tick(seq))
+    assert torque(rig.send(rig.state(2))).seq == 2
+    assert error(rig.send(rig.state(1))).code is Code.OUT_OF_ORDER
+
+
+def test_overtaken_states_are_late_not_lost(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    rig.service.dropped(b"a", 2)
+    comm = torque(rig.tick(5)).comm
+    assert (comm.late, comm.lost) == (2, 1)
+    assert comm.success_100 == pytest.approx(2 / 5)
+
+
+def test_a_state_that_was_long_under_way_is_refused(rig: Rig) -> None:
+    rig.greet()
+    for seq in range(1, 6):
+        torque(rig.tick(seq))
+    rig.now = 6 * MS + 11 * MS
+    reply = error(rig.send(rig.state(6)))
+    assert (reply.code, reply.field) == (Code.STALE_STATE, "t_send")
+    assert torque(rig.tick(18)).comm.age_ms == 0.0
+
+
+# -- watchdog and faults ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("silence_ms", "level"),
+    [
+        (1, WatchdogLevel.OK),
+        (2, WatchdogLevel.WARN),
+        (6, WatchdogLevel.DEGRADED),
+        (20, WatchdogLevel.HOLD),
+        (99, WatchdogLevel.HOLD),
+    ],
+)
+def test_the_watchdog_tells_how_long_it_waited(rig: Rig, silence_ms: int, level: WatchdogLevel) -> None:
+    rig.greet()
+    rig.now = 10_000 * MS  # the time between hello and the first state does not count
+    torque(rig.send(rig.state(1, t_send=None)))
+    rig.now += silence_ms * MS
+    watchdog = torque(rig.send(rig.state(2, t_send=None))).watchdog
+    assert (watchdog.state, watchdog.misses) == (level, silence_ms - 1)
+
+
+def test_a_long_silence_latches_until_reset(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    for seq in (1, 2, 3):
+        torque(rig.tick(seq))
+    for seq in (104, 105):
+        reply = error(rig.tick(seq))
+        assert (reply.code, reply.recoverable) == (Code.LATCHED_FAULT, False)
+        assert "no state for 101 ms" in reply.message
+    (fault,) = rig.service.take_faults()
+    assert [exchange.seq for exchange in fault.exchanges] == [1, 2, 3]
+    assert rig.service.take_faults() == []
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+    torque(rig.tick(106))
+    assert rig.controller.last is not None
+    assert rig.controller.last.dt == 0.0  # begins anew
+
+
+def test_a_simulators_own_time_counts(rig: Rig) -> None:
+    rig.greet(client=Client(name="slow", kind="sim"))
+    torque(rig.send(rig.state(1)))
+    rig.now += 10_000 * MS
+    assert torque(rig.send(rig.state(2))).watchdog.state is WatchdogLevel.OK
+    assert error(rig.send(rig.state(200))).code is Code.LATCHED_FAULT
+
+
+def test_reset_is_refused_while_the_robot_tilts_or_moves(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    error(rig.tick(150))
+    q, v = standing(robot), np.zeros(robot.nv)
+    q[3:7] = [np.sin(0.6), 0, 0, np.cos(0.6)]  # 1.2 rad
+    tilted = error(rig.send(Reset(session=rig.session, q=q.tobytes(), vel=v.tobytes())))
+    assert (tilted.code, tilted.field) == (Code.LATCHED_FAULT, "q")
+    for i, speed in ((4, 7.0), (10, -11.0)):
+        v[:] = 0.0
+        v[i] = speed
+        moving = error(rig.send(Reset(session=rig.session, q=standing(robot).tobytes(), vel=v.tobytes())))
+        assert (moving.code, moving.field) == (Code.LATCHED_FAULT, "vel")
+    assert error(rig.tick(151)).code is Code.LATCHED_FAULT
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+
+
+def test_an_emergency_stop_damps_until_reset(rig: Rig) -> None:
+    rig.greet()
+    assert torque(rig.tick(1, flags=Flags(estop=True))).status == "damping"
+    assert torque(rig.tick(2)).status == "damping"
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+    assert torque(rig.tick(3)).status == "ok"
+
+
+def test_a_failing_controller_is_our_fault_and_latches(rig: Rig) -> None:
+    rig.greet()
+    rig.controller.fail = True
+    reply = error(rig.tick(1))
+    assert (reply.code, reply.seq) == (Code.INTERNAL, 1)
+    assert "a wire came loose" in reply.message
+    rig.controller.fail = False
+    assert error(rig.tick(2)).code is Code.LATCHED_FAULT
+    rig.send(at_rest(rig))
+    torque(rig.tick(3))
+
+
+def test_a_torque_that_is_not_finite_never_leaves(rig: Rig) -> None:
+    rig.greet()
+    rig.controller.kp = INF
+    with np.errstate(invalid="ignore"):
+        assert error(rig.tick(1)).code is Code.INTERNAL
+
+
+def test_stop_works_whatever_the_session_number(rig: Rig) -> None:
+    rig.greet()
+    assert isinstance(rig.send(Stop()), StopAck)
+    assert error(rig.tick(1)).code is Code.NOT_CONTROLLING
+
+
+def test_a_heartbeat_is_echoed_and_tells_the_mode(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    ack = rig.send(Heartbeat(session=rig.session, t_send=5))
+    assert isinstance(ack, HeartbeatAck)
+    assert (ack.t_send, ack.t_recv, ack.mode) == (5, MS, "ok")
+    error(rig.tick(150))
+    ack = rig.send(Heartbeat(session=rig.session))
+    assert isinstance(ack, HeartbeatAck)
+    assert ack.mode == "latched"
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Robot) -> None:
+    rig = Rig(robot)
+    rig.service = Service(SpringDamper(robot), ServerSettings(controller="standin"), rebuild=from_snapshot)
+    change = ConfigSet(settings={"feedback": {"kp": 5.0}})
+    reply = rig.send(change)
+    assert isinstance(reply, Config)
+    assert reply.settings["feedback"] == {"kp": 5.0}
+    assert "urdf" not in reply.settings
+    assert error(rig.send(ConfigSet(settings={"feedback": {"kq": 5.0}}))).field == "settings.feedback.kq"
+    rig.greet()
+    assert error(rig.send(change)).code is Code.NOT_CONTROLLING
+
+
+def test_settings_are_fixed_without_a_way_to_rebuild(rig: Rig) -> None:
+    assert error(rig.send(ConfigSet(settings={"law": "x"}))).field == "settings"
