@@ -59,12 +59,11 @@ class Agreement(Record, frozen=True):
 
 
 def build_host(controller: ControllerPort, settings: ServerSettings) -> Host:
-    snapshot = controller.snapshot()
     return Host(
         robot=controller.robot,
         limits=controller.limits,
         settings=settings,
-        controller={key: value for key, value in snapshot.items() if key != "urdf"},
+        controller=controller.snapshot()["settings"],
     )
 
 

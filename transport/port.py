@@ -27,4 +27,4 @@ class ControllerPort(Protocol):
         """Forget all ticks before."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything a controller is built from, JSON-able: `urdf` (text) and settings."""
+        """Everything the controller is built from, JSON-able: `settings`, `urdf` (text) and more."""

@@ -61,7 +61,7 @@ class Recorder:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("xb", buffering=0)
+            self._file = path.open("xb")
         except OSError as error:
             raise LogError(f"{path}: cannot be created ({error})") from error
         self._writer = Writer(
@@ -104,6 +104,7 @@ class Recorder:
     def _write(self, entry: Entry) -> None:
         self._add(entry, STATE if entry.about_state else SESSION, REQUEST, entry.request)
         self._add(entry, TORQUE if entry.answered else SESSION, REPLY, entry.reply)
+        self._file.flush()  # a finished chunk must not wait in this process
 
     def _add(self, entry: Entry, topic: str, direction: str, data: bytes) -> None:
         key = (entry.identity, topic, direction)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from controllers.controller import controller_from_snapshot
 from idyn.types import Array
 from transport.codec import decode
 from transport.errors import LogError
@@ -84,19 +85,16 @@ def replay(
     *,
     law: str | None = None,
     selection: str | None = None,
-    build: Build | None = None,
+    build: Build = controller_from_snapshot,
     progress: Callable[[int], None] | None = None,
 ) -> ReplayReport:
     """Feed a log's requests to a service built from the log itself, and compare the torques.
 
     law, selection: replace the recorded ones
-    build: makes a controller of a snapshot; left out: the product's own
+    build: makes a controller of a snapshot
     progress: called with the number of ticks after each of them
     Raises LogError when the log cannot be read or lacks what a replay needs.
     """
-    if build is None:
-        from controllers.controller import controller_from_snapshot as build
-
     with LogReader(path) as reader:
         now = _Clock()
         service = _service(reader, build, now, law=law, selection=selection)
@@ -139,10 +137,8 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
         raise LogError(f"{reader.path}: carries no {error}, which a replay needs") from error
     except ValueError as error:
         raise LogError(f"{reader.path}: its configuration cannot be read ({error})") from error
-    if law is not None:
-        snapshot["law"] = law
-    if selection is not None:
-        snapshot["selection"] = selection
+    changes = {"law": law, "selection": selection}
+    snapshot["settings"] |= {name: value for name, value in changes.items() if value is not None}
     shadow = build(snapshot) if settings.shadow else None
     return Service(build(snapshot), settings, shadow=shadow, clock=now, rebuild=build)
 

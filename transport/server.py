@@ -9,6 +9,7 @@ from time import monotonic_ns
 
 import numpy as np
 
+from controllers.controller import controller_from_snapshot, load_controller
 from controllers.robots import standing
 from transport.conversation import hello_for
 from transport.loopback import Loopback
@@ -41,8 +42,6 @@ def serve(
     seed: of whoever runs this, kept in the log
     ready: called with the endpoint once clients may connect
     """
-    from controllers.controller import controller_from_snapshot, load_controller
-
     stop = stop or threading.Event()
     _stop_on_signals(stop)
     controller = load_controller(settings.controller, law=settings.law, selection=settings.selection)

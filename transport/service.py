@@ -212,7 +212,8 @@ class Service:
             raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
         if self._reception.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
-        snapshot = _merged(self._seats[False].controller.snapshot(), changes, "settings")
+        snapshot = self._seats[False].controller.snapshot()
+        snapshot["settings"] = _merged(snapshot["settings"], changes, "settings")
         try:
             controller = self._rebuild(snapshot)
         except IdynError as error:

@@ -54,7 +54,7 @@ class SpringDamper:
         self.integral = np.zeros(self.robot.na)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"urdf": self.robot.urdf, "law": self.law, "feedback": {"kp": self.kp}}
+        return {"urdf": self.robot.urdf, "settings": {"law": self.law, "feedback": {"kp": self.kp}}}
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         if self.fail:
@@ -93,7 +93,8 @@ class SpringDamper:
 
 
 def from_snapshot(snapshot: dict[str, Any]) -> SpringDamper:
-    return SpringDamper(solo(snapshot["urdf"]), kp=snapshot["feedback"]["kp"], law=snapshot["law"])
+    settings = snapshot["settings"]
+    return SpringDamper(solo(snapshot["urdf"]), kp=settings["feedback"]["kp"], law=settings["law"])
 
 
 def hello(robot: Robot, kind: str = "robot", **changes: Any) -> Hello:

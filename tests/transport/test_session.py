@@ -451,7 +451,6 @@ def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Rob
     reply = rig.send(change)
     assert isinstance(reply, Config)
     assert reply.settings["feedback"] == {"kp": 5.0}
-    assert "urdf" not in reply.settings
     assert error(rig.send(ConfigSet(settings={"feedback": {"kq": 5.0}}))).field == "settings.feedback.kq"
     rig.greet()
     assert error(rig.send(change)).code is Code.NOT_CONTROLLING

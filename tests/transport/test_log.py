@@ -1,0 +1,251 @@
+"""Recorder, reader, replay."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+from conftest import Rig
+from mcap.reader import make_reader
+from standin import MS, SpringDamper, from_snapshot, hello, standing, state
+
+from idyn.robot import Robot
+from transport.codec import decode, encode
+from transport.errors import LogError
+from transport.logfile import LogReader
+from transport.messages import Code, ErrorMessage, TorqueMessage, Welcome
+from transport.provenance import attachments, metadata
+from transport.recorder import CHUNK_BYTES, Entry, Recorder
+from transport.replay import replay
+from transport.server import write_fault
+from transport.service import Service
+from transport.settings import ServerSettings
+
+SETTINGS = ServerSettings(controller="standin")
+TICKS = 300
+
+
+def open_recorder(path: Path, robot: Robot) -> Recorder:
+    controller = SpringDamper(robot)
+    return Recorder(path, attachments(controller, SETTINGS), metadata(controller, seed=7))
+
+
+def run(path: Path, robot: Robot, *, recorder: Recorder | None = None) -> list[tuple[bytes, bytes]]:
+    """A session with bad and repeated messages in it; all (request, reply) pairs."""
+    recorder = recorder or open_recorder(path, robot)
+    service = Service(SpringDamper(robot), SETTINGS, recorder=recorder)
+    rng = np.random.default_rng(1)
+    pairs = []
+
+    def send(data: bytes, t_ns: int, identity: bytes = b"a") -> bytes:
+        reply = service.handle(identity, data, t_ns)
+        pairs.append((data, reply))
+        return reply
+
+    send(b"rubbish", 1, b"other")
+    welcome = decode(send(encode(hello(robot)), 2))
+    assert isinstance(welcome, Welcome)
+    for seq in range(1, TICKS + 1):
+        q = standing(robot)
+        q[7:] += 0.1 * rng.normal(size=robot.na)
+        data = encode(state(robot, welcome.session, seq, q=q.tobytes()))
+        send(data, seq * MS)
+        if seq % 50 == 0:
+            send(data, seq * MS + 1)  # a duplicate
+            send(encode(state(robot, welcome.session, seq + 1, q=b"")), seq * MS + 2)
+    recorder.close()
+    return pairs
+
+
+def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    pairs = run(path, robot)
+    with LogReader(path) as log:
+        entries = list(log.exchanges())
+        assert [(entry.request, entry.reply) for entry in entries] == pairs
+        assert log.complete
+        assert log.messages == 2 * len(pairs)
+        assert (entries[0].identity, entries[1].identity) == (b"other", b"a")
+        assert (entries[0].t_recv_ns, entries[2].t_recv_ns) == (1, MS)
+        assert entries[2].answered
+        assert not entries[0].answered
+        assert log.attachments["robot.urdf"].decode() == robot.urdf
+        assert log.metadata["run"] == {"seed": "7"}
+        assert log.metadata["model"]["urdf_sha256"] == robot.urdf_sha256
+        assert "numba" in log.metadata["versions"]
+
+
+def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    with path.open("rb") as file:
+        reader = make_reader(file)
+        counts: dict[str, int] = {}
+        for schema, channel, message in reader.iter_messages():
+            assert schema is not None
+            assert channel.message_encoding == "msgpack"
+            counts[channel.topic] = counts.get(channel.topic, 0) + 1
+            if channel.topic == "/torque":
+                assert msgpack.unpackb(message.data)["t"] == "torque"
+    rejected, repeated = TICKS // 50, TICKS // 50
+    assert counts == {
+        "/state": TICKS + repeated + rejected,
+        "/torque": TICKS + repeated,
+        "/session": 2 + 2 + rejected,
+    }
+
+
+def test_a_replay_gives_the_same_bits(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    seen: list[int] = []
+    report = replay(path, build=from_snapshot, progress=seen.append)
+    assert report.exact
+    assert report.complete
+    assert report.ticks == TICKS + TICKS // 50
+    assert report.differences is None
+    assert report.first_difference is None
+    assert report.recorded_s == pytest.approx(TICKS * 1e-3, abs=1e-4)
+    assert seen[-1] == report.ticks
+    assert "bit for bit" in report.table()
+
+
+def test_another_controller_is_compared(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+
+    def stiffer(snapshot: dict) -> SpringDamper:  # type: ignore[type-arg]
+        assert snapshot["settings"]["law"] == "stiff"
+        return SpringDamper(robot, kp=6.0)
+
+    report = replay(path, law="stiff", build=stiffer)
+    assert not report.exact
+    assert report.first_difference == 1
+    assert report.differences is not None
+    assert 0 < report.differences.tau_mean < report.differences.tau_max
+    assert report.differences.replayed_rate == pytest.approx(2 * report.differences.recorded_rate, rel=1e-2)
+    assert report.differences.normal_force == 0.0
+    assert "first difference at seq 1" in report.table()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.55, 0.9, 0.999])
+def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path: Path, robot: Robot, share: float) -> None:
+    path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
+    pairs = run(path, robot)
+    whole = path.read_bytes()
+    cut.write_bytes(whole[: int(share * len(whole))])
+    with LogReader(cut) as log:
+        entries = list(log.exchanges())
+        assert not log.complete
+        assert [(entry.request, entry.reply) for entry in entries] == pairs[: len(entries)]
+        recorded = sum(len(entry.request) + len(entry.reply) for entry in entries)
+        total = sum(len(request) + len(reply) for request, reply in pairs)
+        assert recorded >= share * total - 2 * CHUNK_BYTES
+    report = replay(cut, build=from_snapshot)
+    assert report.exact
+    assert not report.complete
+    assert "messages recovered" in report.table()
+
+
+def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with LogReader(path) as log:
+        list(log.exchanges())
+        assert not log.complete
+
+
+@pytest.mark.parametrize("content", [b"", b"not a log", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 100])
+def test_a_file_that_is_no_log_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.mcap"
+    path.write_bytes(content)
+    with pytest.raises(LogError, match=r"x\.mcap: not a log"):
+        replay(path, build=from_snapshot)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"none\.mcap: cannot be read"):
+        replay(tmp_path / "none.mcap", build=from_snapshot)
+
+
+def test_a_log_without_its_configuration_is_named(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "bare.mcap"
+    Recorder(path, attachments(SpringDamper(robot), SETTINGS)[2:], {}).close()
+    with pytest.raises(LogError, match=r"controller\.json"):
+        replay(path, build=from_snapshot)
+
+
+def test_a_log_is_never_overwritten(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    open_recorder(path, robot).close()
+    with pytest.raises(LogError, match="cannot be created"):
+        open_recorder(path, robot)
+
+
+def test_a_disk_that_fails_comes_to_light_in_close(tmp_path: Path, robot: Robot) -> None:
+    recorder = open_recorder(tmp_path / "run.mcap", robot)
+    recorder._file.close()
+    recorder.put(Entry(b"a", 1, b"x", b"y", about_state=True, answered=True))
+    with pytest.raises(LogError, match="cannot be written"):
+        recorder.close()
+
+
+def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
+    rig = Rig(robot)
+    rig.greet()
+    for seq in (1, 2, 3):
+        assert isinstance(rig.tick(seq), TorqueMessage)
+    reply = rig.tick(200)
+    assert isinstance(reply, ErrorMessage)
+    assert reply.code is Code.LATCHED_FAULT
+    (fault,) = rig.service.take_faults()
+    write_fault(fault, tmp_path, rig.controller, SETTINGS)
+    (path,) = tmp_path.glob("fault-*.mcap")
+    with LogReader(path) as log:
+        assert len(list(log.exchanges())) == 3
+        assert "no state for 197 ms" in log.metadata["fault"]["reason"]
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from standin import solo
+from test_log import open_recorder, run
+robot = solo()
+path = Path(sys.argv[1])
+recorder = open_recorder(path, robot)
+close, recorder.close = recorder.close, lambda: None
+run(path, robot, recorder=recorder)
+print("recorded", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_process_loses_at_most_the_last_chunk(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "killed.mcap"
+    command = [sys.executable, "-c", CHILD, str(path), str(Path(__file__).parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "recorded\n"
+        written = path.stat().st_size
+        deadline = time.monotonic() + 10
+        while written < 6 * CHUNK_BYTES and time.monotonic() < deadline:  # the writer thread has its own pace
+            time.sleep(0.01)
+            written = path.stat().st_size
+        os.kill(child.pid, signal.SIGKILL)
+    pairs = run(tmp_path / "whole.mcap", robot)
+    with LogReader(path) as log:
+        entries = list(log.exchanges())
+        assert not log.complete
+    lost = pairs[len(entries) :]
+    assert sum(len(request) + len(reply) for request, reply in lost) < 2 * CHUNK_BYTES
+    assert replay(path, build=from_snapshot).exact
