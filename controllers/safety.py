@@ -14,7 +14,8 @@ class SafetySettings(Settings):
     """Limits on top of the robot's own.
 
     torque_rate: largest change of a torque [N·m/s], counted from the torque that was applied
-    first_command_guard: time in which the first torques are blended in from those applied before [s]
+    first_command_guard: time in which the first torques are blended in from those the motors had before, when the robot
+        says what they were [s]
     fallback: without any finite answer 'hold' the last torque or 'damping'
     damping: torque per joint speed while damping [N·m·s/rad]
     max_tilt: of the base from upright [rad]; max_base_speed: angular [rad/s]; max_joint_speed: [rad/s]; beyond: fault
@@ -77,11 +78,11 @@ class Safety:
         applied: the torque the motors really had; without it the last one sent counts.
         """
         before = self._last if applied is None else applied
-        if self._first is None:
-            self._first = np.array(tau if before is None else before)
+        if self._last is None:
+            self._first = applied
         self._age += dt
         guard = self._settings.first_command_guard
-        if self._age < guard:
+        if self._first is not None and self._age < guard:
             share = self._age / guard
             tau = (1 - share) * self._first + share * tau
         limited = np.clip(tau, -self._limits.tau_max, self._limits.tau_max)

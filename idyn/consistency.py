@@ -9,7 +9,7 @@ joint free, so the no-slip solver solves it: in the coordinates x = (P v − v_a
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.no_slip import solve_no_slip
+from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.reduction import GapPolicy, allowance, contact_maps, contact_row
 from idyn.robot import Robot
 from idyn.status import STATUSES, Status
@@ -68,9 +68,9 @@ def _project(  # type: ignore[no-untyped-def]
                 Y[row, na + k] = J / root
                 b[row] += J * v[u[k]]
     none = np.zeros((n, 1), dtype=np.bool_)
-    p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, 0, max_pivots)
+    p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, PRINCIPAL, ALL_ROWS, max_pivots)
     if status != 0:
-        p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, 1, max_pivots)
+        p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, DUAL, ALL_ROWS, max_pivots)
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):

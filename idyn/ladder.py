@@ -74,13 +74,20 @@ def descend(problem: Problem, law: Law) -> Prediction:
 
 
 def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
-    """The demand as it was made, then the nearest consistent one with its distance [rad/s]."""
+    """The demand as it was made and the nearest consistent one with its distance [rad/s]: the latter first, or only when the
+    former has no certified answer, or never."""
+    consistency, contacts = problem.options.consistency, problem.contacts
+    if consistency is Consistency.STICK:
+        yield from _nearest(problem, (contacts.mu > 0) & (contacts.gaps <= problem.options.gaps.touching))
     yield problem.q_ddot, 0.0
-    if problem.options.consistency is Consistency.OFF:
-        return
+    if consistency is Consistency.PROJECT:
+        yield from _nearest(problem, law.sticking(contacts.mu))
+
+
+def _nearest(problem: Problem, sticking: Array) -> Iterator[tuple[Array, float]]:
     nearest, change, status = project(
-        problem.robot, problem.terms, problem.state, problem.contacts, problem.q_ddot,
-        law.sticking(problem.contacts.mu), problem.dt, problem.options.gaps,
+        problem.robot, problem.terms, problem.state, problem.contacts, problem.q_ddot, sticking, problem.dt,
+        problem.options.gaps,
     )  # fmt: skip
     if status.ok:
         yield nearest, change
@@ -89,8 +96,7 @@ def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
 def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[Prediction | None, Status]:
     """The law's own rungs for one demand: the first certified answer, or None and why the last one failed.
 
-    A ray proves that the demand is impossible, and slip of rows that the law had to drop that it is inconsistent: the
-    remaining rungs, which only fight rounding errors, are not tried then.
+    A ray proves that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
     """
     reduced, motion = reduce(
         problem.robot, problem.terms, problem.state, problem.contacts, q_ddot, problem.dt, problem.options.gaps
@@ -106,8 +112,6 @@ def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[
         if answer.residuals.worst <= CERTIFIED:
             return answer, status
         status = Status.NOT_CERTIFIED
-        if answer.residuals.slip > CERTIFIED and change == 0.0:
-            break
     return None, status
 
 

@@ -24,10 +24,12 @@ class GapPolicy(Record):
         fraction of a millimetre off the ground are asked to close or open it within one period otherwise.
     recovery_speed: penetration is undone at this speed at most [m/s]; inf is the paper's literal form, in which 1 mm of
         penetration demands an escape of 1 m/s at 1 kHz.
+    touching: contacts with a gap up to this are meant to stick, for `Consistency.STICK` [m].
     """
 
     noise: float = 1e-5
     recovery_speed: float = 0.05
+    touching: float = 1e-4
 
 
 

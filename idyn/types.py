@@ -82,7 +82,8 @@ class Consistency(StrEnum):
     """What happens to a demand that no contact impulse can realise (mathematics §4)."""
 
     OFF = "off"  # the paper's literal path
-    PROJECT = "project"  # the nearest demand that can be realised
+    PROJECT = "project"  # when the law finds no solution: the nearest demand that has one
+    STICK = "stick"  # beforehand: the nearest demand under which no touching contact is dragged along
 
 
 class Guess(Record):

@@ -27,13 +27,17 @@ from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import STATUSES
 from idyn.types import Array
 
-RANK = 1e-9
-"""A tangential row is independent when more than this share of its length is new."""
+WELL_CONDITIONED = 1e-3
+"""First, a tangential row is kept when more than this share of its length is new. Feet that are not quite on one plane have
+rows that differ by less; where the demand is consistent the normals do their work, without forces of kilonewtons that cancel."""
+
+ALL_ROWS = 1e-9
+"""The next rung keeps every row that differs by more than rounding errors: the law to the letter."""
 
 HOLDS = 1e-10
 """A closing speed up to this [m/s] is none: round-off of the velocities that rank selection amplifies."""
 
-WARM, ROBUST = 0, 1
+PRINCIPAL, DUAL = 0, 1
 
 
 class NoSlip:
@@ -52,24 +56,28 @@ class NoSlip:
         return mu > 0
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        if basis is not None:
-            yield "warm", self._solve(problem, basis, WARM)
         cold = np.zeros((len(problem.mu), 1), dtype=np.bool_)
-        yield "cold", self._solve(problem, cold, WARM)
-        yield "dual-active-set", self._solve(problem, cold, ROBUST)
+        if basis is None:
+            yield "cold", self._solve(problem, cold, PRINCIPAL, WELL_CONDITIONED)
+        else:
+            yield "warm", self._solve(problem, basis, PRINCIPAL, WELL_CONDITIONED)
+        yield "all rows", self._solve(problem, cold, PRINCIPAL, ALL_ROWS)
+        yield "dual active set", self._solve(problem, cold, DUAL, ALL_ROWS)
 
-    def _solve(self, problem: Reduced, basis: Array, rule: int) -> LawSolution:
-        p, flags, status, pivots, basis, _ = solve_no_slip(problem.Y, problem.b, problem.mu, basis, rule, self.max_pivots)
+    def _solve(self, problem: Reduced, basis: Array, rule: int, rank: float) -> LawSolution:
+        p, flags, status, pivots, basis, _ = solve_no_slip(
+            problem.Y, problem.b, problem.mu, basis, rule, rank, self.max_pivots
+        )
         face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=True)
         return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
 
 
 @compiled
-def select_rows(Y: Array, mu: Array) -> tuple[Array, int, Array, Array]:
+def select_rows(Y: Array, mu: Array, rank: float) -> tuple[Array, int, Array, Array]:
     """Maximal independent set of the tangential rows of contacts with friction, the most independent first.
 
     Returns the row indices X, their number k, an orthonormal basis U (k rows) of their span, and the triangle R with
-    Y_X = R U.
+    Y_X = R U. `rank`: share of a row's length that must be new.
     """
     rows, m = Y.shape
     n = rows // 3
@@ -89,7 +97,7 @@ def select_rows(Y: Array, mu: Array) -> tuple[Array, int, Array, Array]:
         for i in range(2 * n):
             if own[i] > own[best]:
                 best = i
-        if n == 0 or not own[best] > RANK * RANK * start[best] or start[best] == 0.0:
+        if n == 0 or not own[best] > rank * rank * start[best] or start[best] == 0.0:
             break
         row = 3 * (best // 2) + best % 2
         u = rest[best].copy()
@@ -100,7 +108,7 @@ def select_rows(Y: Array, mu: Array) -> tuple[Array, int, Array, Array]:
             for c in range(m):
                 u[c] -= s * U[j, c]
         length = np.sqrt(np.sum(u * u))
-        if not length > RANK * np.sqrt(start[best]):
+        if not length > rank * np.sqrt(start[best]):
             own[best] = 0.0
             continue
         for c in range(m):
@@ -127,10 +135,10 @@ def select_rows(Y: Array, mu: Array) -> tuple[Array, int, Array, Array]:
 
 
 @compiled
-def solve_no_slip(Y, b, mu, guess, rule, max_pivots):  # type: ignore[no-untyped-def]
+def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):  # type: ignore[no-untyped-def]
     """The four steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1), rank of the rows kept."""
     n, m = len(mu), Y.shape[1]
-    X, k, U, R = select_rows(Y, mu)
+    X, k, U, R = select_rows(Y, mu, rank)
     triangle = R[:k, :k]
     g = np.empty(k)  # the part of x = Yᵀp that makes the rows of X vanish: U x = g
     for i in range(k):
@@ -156,7 +164,7 @@ def solve_no_slip(Y, b, mu, guess, rule, max_pivots):  # type: ignore[no-untyped
                     s += U[j, c] * normal_rows[i, c]
                 for c in range(m):
                     normal_rows[i, c] -= s * U[j, c]
-    if rule == WARM:
+    if rule == PRINCIPAL:
         z, status, pivots, active = ppm(normal_rows, r, lengths2, guess[:, 0], HOLDS, max_pivots)
     else:
         z, status, pivots, active = dual_active_set(normal_rows, r, lengths2, HOLDS, max_pivots)
