@@ -9,8 +9,12 @@ from transport.conversation import Conversation
 from transport.errors import ConnectionFailed
 from transport.messages import ErrorMessage, FromClient, FromServer, Hello, StateMessage, TorqueMessage, Welcome
 
-HIGH_WATER = 4
-"""Messages that may wait in a socket; more would only be older."""
+HIGH_WATER = 64
+"""Messages that may wait in a socket; more would only be older.
+
+libzmq tells the sender of read messages in lots of half of this and looks for that once a millisecond only: with a mark
+of 4, as little as one would wish, now and then a message is refused although nothing waits.
+"""
 
 RECONNECT_MS = 10
 """How soon a lost connection is tried again [ms]."""

@@ -40,7 +40,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     complete: whether the log was whole; messages: how many were recovered of it
     ticks: states answered with a torque in the log; identical: those answered with the same bits now
     first_difference: seq of the first other one
-    recorded_s, replayed_s: duration of the log, and of its replay
+    recorded_s: time on the robot's clock; replayed_s: how long the replay took
     differences: None when everything is identical
     """
 
@@ -114,7 +114,7 @@ def replay(
             ticks=tally.ticks,
             identical=tally.identical,
             first_difference=tally.first_difference,
-            recorded_s=tally.span_ns * 1e-9,
+            recorded_s=tally.robot_s,
             replayed_s=replayed_s,
             differences=tally.differences(),
         )
@@ -147,17 +147,13 @@ class _Tally:
     """Counts and sums over the exchanges of a log."""
 
     def __init__(self) -> None:
-        self.ticks = self.identical = self.span_ns = 0
+        self.ticks = self.identical = 0
         self.first_difference: int | None = None
-        self._begin_ns: int | None = None
         self._both = 0
         self._tau_sum = self._tau_max = self._force_sum = 0.0
         self._rates = [_Rate(), _Rate()]
 
     def note(self, entry: Entry, reply: bytes) -> None:
-        if self._begin_ns is None:
-            self._begin_ns = entry.t_recv_ns
-        self.span_ns = entry.t_recv_ns - self._begin_ns
         if not entry.answered:
             return
         self.ticks += 1
@@ -181,6 +177,11 @@ class _Tally:
         self._rates[0].note(before, recorded)
         self._rates[1].note(after, replayed)
 
+    @property
+    def robot_s(self) -> float:
+        """Time on the robot's clock, summed over the sessions."""
+        return self._rates[0].seconds
+
     def differences(self) -> Differences | None:
         if self.first_difference is None:
             return None
@@ -199,6 +200,7 @@ class _Rate:
 
     def __init__(self) -> None:
         self._sum, self._count = 0.0, 0
+        self.seconds = 0.0
         self._tau: Array | None = None
         self._session, self._t = 0, 0
 
@@ -207,6 +209,7 @@ class _Rate:
         if self._tau is not None and message.session == self._session and dt > 0:
             self._sum += float(np.abs(tau - self._tau).mean()) / dt
             self._count += 1
+            self.seconds += dt
         self._tau, self._session, self._t = tau, message.session, message.t_robot
 
     @property

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import zmq
 
 from idyn.errors import ConfigError
+from transport.client import HIGH_WATER
 from transport.codec import MAX_BYTES, message_type
 from transport.rate_limit import RateLimit
 from transport.service import Service
@@ -19,13 +20,10 @@ from transport.session import Fault
 
 log = logging.getLogger(__name__)
 
-HIGH_WATER = 4
-"""Messages that may wait per client; more would only be older."""
-
 IDLE_MS = 10
 """A silent socket is left so often to look at the stop sign [ms]."""
 
-DRAIN_MAX = 64
+DRAIN_MAX = 128
 """At most so many waiting messages are looked at before the newest are answered."""
 
 SOCKET_MAX_BYTES = 4 * MAX_BYTES

@@ -277,7 +277,7 @@ def test_a_signal_ends_the_server_with_a_whole_log(robot: Robot, tmp_path: Path)
     with process(address, tmp_path / "logs") as child, client_of(robot, address) as client:
         client.hello()
         for tick in range(20):
-            assert client.exchange(state(robot, tick)) is not None
+            assert client.exchange(state(robot, tick)) is not None, client.error
         assert client.exchange(state(robot, 500)) is None  # latches
         time.sleep(0.05)
         child.send_signal(signal.SIGTERM)
