@@ -26,7 +26,7 @@ class LimitedBy(IntFlag):
     TEMPERATURE = 32
 
 
-class Reference(Record):
+class Reference(Record, frozen=True):
     """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na)."""
 
     q: Array
@@ -34,7 +34,7 @@ class Reference(Record):
     a: Array
 
 
-class Inputs(Record):
+class Inputs(Record, frozen=True):
     """What a tick brings besides state and contacts.
 
     dt: measured period [s]; 0 on the first tick: nothing is known of the time before
@@ -49,7 +49,7 @@ class Inputs(Record):
     estop: bool = False
 
 
-class Command(Record):
+class Command(Record, frozen=True):
     """What the motors are to do.
 
     tau: torque after all limits [N·m] (na)

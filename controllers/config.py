@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of everything that is read from TOML: unknown keys are errors."""
 
 
-class RobotSettings(Settings):
+class RobotSettings(Settings, frozen=True):
     """A robot: `configs/robots/*.toml`.
 
     urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`

@@ -23,7 +23,7 @@ from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
 
-class ContactSettings(Settings):
+class ContactSettings(Settings, frozen=True):
     """Where contacts come from.
 
     source: 'geometry' (contact spheres against flat ground at `ground` [m]) or 'message' (the robot says)
@@ -38,7 +38,7 @@ class ContactSettings(Settings):
     recovery_speed: float = 0.05
 
 
-class ControllerSettings(Settings):
+class ControllerSettings(Settings, frozen=True):
     """A controller: `configs/controllers/*.toml`.
 
     robot: name or path of its configuration
@@ -158,7 +158,10 @@ class Controller:
         if prediction.law != self.law.name:
             return Mode.DEGRADED, f"the {prediction.law} law answered for {self.law.name}"
         if prediction.torque_excess > 0.0:
-            return Mode.DEGRADED, f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
+            return (
+                Mode.DEGRADED,
+                f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give",
+            )
         return Mode.OK, ""
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:

@@ -1,6 +1,6 @@
 """Joint feedback: from tracking errors to a demanded acceleration  [ZD §7.2; mathematics §8].
 
-    q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
+q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from controllers.config import Settings
 from idyn.types import Array
 
 
-class FeedbackSettings(Settings):
+class FeedbackSettings(Settings, frozen=True):
     """Gains on acceleration, the same for every joint.
 
     kp: [1/s²]; √kp is the stiffness' angular frequency, which must stay well below 1/dt

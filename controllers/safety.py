@@ -10,7 +10,7 @@ from idyn.robot import Limits, Robot
 from idyn.types import Array, State
 
 
-class SafetySettings(Settings):
+class SafetySettings(Settings, frozen=True):
     """Limits on top of the robot's own.
 
     torque_rate: largest change of a torque [N·m/s], counted from the torque that was applied

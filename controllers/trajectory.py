@@ -16,7 +16,7 @@ KNOTS = 41
 """Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
 
 
-class TrajectorySettings(Settings):
+class TrajectorySettings(Settings, frozen=True):
     """What the joints are to do.
 
     kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay

@@ -44,7 +44,7 @@ def project(
 
 
 @compiled
-def _project(  # type: ignore[no-untyped-def]
+def _project(
     axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, dt, noise, recovery_speed,
     max_pivots,
 ):  # fmt: skip

@@ -86,7 +86,13 @@ def _joint_of(robot: Robot, i: int, key: str) -> int:
 
 
 def _contact_set(
-    bodies: Array, points: Array, normals: Array, mu: Array, gaps: Array, keys: tuple[str, ...], tangents: Array | None = None
+    bodies: Array,
+    points: Array,
+    normals: Array,
+    mu: Array,
+    gaps: Array,
+    keys: tuple[str, ...],
+    tangents: Array | None = None,
 ) -> ContactSet:
     if tangents is None:
         tangents = first_tangents(normals)

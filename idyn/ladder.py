@@ -39,7 +39,7 @@ CERTIFIED = 1e-8
 _NO_MULTIPLIERS = np.zeros(0)
 
 
-class Options(Record):
+class Options(Record, frozen=True):
     """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, how far
     gaps are trusted, and the QP back end."""
 
@@ -49,7 +49,7 @@ class Options(Record):
     backend: str = "daqp"
 
 
-class Problem(Record):
+class Problem(Record, frozen=True):
     """One tick's data, the same for every rung. q_ddot: demanded joint accelerations [rad/s²] (na)."""
 
     robot: Robot
@@ -164,9 +164,7 @@ def _conclude(
         motion.maps, motion.L, motion.v_free, law.conditions.value, law.directions, contacts.mu, law.unlimited_friction,
         contacts.gaps, gaps.noise, gaps.recovery_speed, multipliers, problem.state.v, chosen.p, dt,
     )  # fmt: skip
-    residuals = Residuals(
-        dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip
-    )
+    residuals = Residuals(dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip)
     return Prediction(
         tau=tau,
         impulse=impulse,
@@ -189,7 +187,7 @@ def _conclude(
 def _recover_and_certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents, maps, L, v_free,
     conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, v, p, dt,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     v_plus, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
     dynamics, complementarity, cone, penetration, slip, impulse = certify(
         M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,

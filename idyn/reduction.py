@@ -17,7 +17,7 @@ from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
 
 
-class GapPolicy(Record):
+class GapPolicy(Record, frozen=True):
     """How a measured gap φ becomes an allowance φ/dt (mathematics §4).
 
     noise: gaps smaller than this count as zero [m]. 0 is the paper's literal form; feet that are measured to be a
@@ -32,8 +32,7 @@ class GapPolicy(Record):
     touching: float = 1e-4
 
 
-
-class Reduced(Record):
+class Reduced(Record, frozen=True):
     """The contact problem in the unactuated space: all that a law may see. Rows come in S, T, N order for each contact.
 
     Y: J_u L⁻ᵀ, so that D = Y Yᵀ (3n, nu)
@@ -48,7 +47,7 @@ class Reduced(Record):
     mu: Array
 
 
-class Motion(Record):
+class Motion(Record, frozen=True):
     """What is needed to go back from impulses to velocities and torques.
 
     maps: contact maps, rows S, T, N on the spatial velocity of the body (n, 3, 6)
@@ -84,7 +83,7 @@ def allowance(gap: float, dt: float, noise: float, recovery_speed: float) -> flo
 
 @compiled
 def contact_maps(points: Array, normals: Array, tangents: Array, maps: Array) -> None:
-    """Rows S, T, N of each contact: d · (v_O + ω × x) = [d, x × d] · (v_O, ω) for direction d at point x, into maps (n, 3, 6)."""
+    """Fills maps (n, 3, 6) with the rows S, T, N: d · (v_O + ω × x) = [d, x × d] · (v_O, ω) for direction d at point x."""
     for i in range(len(points)):
         s, x, m = tangents[i], points[i], normals[i]
         t0, t1, t2 = m[1] * s[2] - m[2] * s[1], m[2] * s[0] - m[0] * s[2], m[0] * s[1] - m[1] * s[0]
@@ -114,7 +113,7 @@ def contact_row(maps: Array, i: int, r: int, axes: Array, support: Array, body: 
 
 
 @compiled
-def _reduce(  # type: ignore[no-untyped-def]
+def _reduce(
     M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, noise, recovery_speed,
     maps, Y, b, energy, L, v_free,
 ):  # fmt: skip
@@ -158,7 +157,7 @@ def _reduce(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def generalized_force(maps, axes, parents, dof_joint, bodies, others, p):  # type: ignore[no-untyped-def]
+def generalized_force(maps, axes, parents, dof_joint, bodies, others, p):
     """Jᵀ p (nv): contact impulses gathered as wrenches on the bodies and handed down the tree."""
     wrench = np.zeros((len(parents), 6))
     for i in range(len(bodies)):
@@ -178,7 +177,7 @@ def generalized_force(maps, axes, parents, dof_joint, bodies, others, p):  # typ
 
 
 @compiled
-def recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt):  # type: ignore[no-untyped-def]
+def recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt):
     """v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows."""
     nu, na, nv = len(u), len(a), len(v)
     force = generalized_force(maps, axes, parents, dof_joint, bodies, others, p)

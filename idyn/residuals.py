@@ -7,6 +7,7 @@ uses: body twists are summed along the tree, impulses are world vectors, frictio
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.types import Array
 
 CERTIFIED = 1e-8
 """Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
@@ -16,13 +17,14 @@ CERTIFIED = 1e-8
 def certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
     conditions, directions, mu, unlimited, gaps, noise, recovery_speed, y, v, p, v_plus, tau, dt,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Residuals (dynamics, complementarity, cone, penetration, slip) of impulses p (3n; rows S, T, N), velocity v_plus (nv)
     and torque tau (na) against a law's `conditions`, in the order and units of `idyn.types.Residuals`; and the impulses as
     world vectors (n, 3).
 
-    mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞. y: multipliers of the non-penetration rows, by which the convex
-    law's optimality is judged (n); without them (0) its complementarity is inf.
+    mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞
+    y: multipliers of the non-penetration rows, by which the convex law's optimality is judged (n); without them (0) its
+        complementarity is inf
     """
     n, nv = len(bodies), len(v)
     impulse = np.empty((n, 3))
@@ -83,12 +85,12 @@ def certify(
 
 
 @compiled
-def _cross(x, y):  # type: ignore[no-untyped-def]
+def _cross(x, y):
     return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
 
 
 @compiled
-def _point_velocity(twist, x):  # type: ignore[no-untyped-def]
+def _point_velocity(twist, x):
     """Velocity of the point x of a body with spatial velocity `twist` at the world origin: v_O + ω × x."""
     return (
         twist[0] + twist[4] * x[2] - twist[5] * x[1],
@@ -98,7 +100,7 @@ def _point_velocity(twist, x):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v):  # type: ignore[no-untyped-def]
+def _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v):
     """Relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
     twists = np.zeros((len(parents), 6))
     dof = 0
@@ -121,7 +123,7 @@ def _contact_velocities(axes, parents, dof_joint, bodies, others, points, normal
 
 
 @compiled
-def _split(x: float, y: float, directions) -> tuple[float, float, int]:  # type: ignore[no-untyped-def]
+def _split(x: float, y: float, directions: Array) -> tuple[float, float, int]:
     """Non-negative shares of (x, y) along the two polygon corners next to it, and the first corner's index."""
     k = len(directions)
     best, share0, share1, corner = -np.inf, 0.0, 0.0, 0
@@ -135,7 +137,7 @@ def _split(x: float, y: float, directions) -> tuple[float, float, int]:  # type:
 
 
 @compiled
-def _coulomb(ps, pt, pn, vs, vt, mu, free, directions):  # type: ignore[no-untyped-def]
+def _coulomb(ps, pt, pn, vs, vt, mu, free, directions):
     """Errors of one contact's friction: complementarity of (p_F, w_F) and (λ, w_λ), cone, and slip where none is allowed."""
     k = len(directions)
     if free:
@@ -153,7 +155,7 @@ def _coulomb(ps, pt, pn, vs, vt, mu, free, directions):  # type: ignore[no-untyp
 
 
 @compiled
-def _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, points, normals, tangents, v_plus, y):  # type: ignore[no-untyped-def]
+def _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, points, normals, tangents, v_plus, y):
     """Gradient of the kinetic energy with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
     the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(u), len(v_plus)
@@ -186,7 +188,7 @@ def _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, poi
 
 
 @compiled
-def _optimal(ps, pt, pn, descent, mu, free, directions):  # type: ignore[no-untyped-def]
+def _optimal(ps, pt, pn, descent, mu, free, directions):
     """Errors of one contact of the convex law: impulses and descent direction must be complementary over the cone's rays."""
     if free:
         return max(abs(descent[0]), abs(descent[1]), abs(min(pn, descent[2]))), 0.0

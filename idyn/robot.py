@@ -31,7 +31,7 @@ class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     mu: float = 1.0
 
 
-class Limits(Record):
+class Limits(Record, frozen=True):
     """Actuated joints in model order: tau_max [N·m], v_max [rad/s], q_min and q_max [rad], all (na), inf when unknown."""
 
     tau_max: Array
@@ -238,7 +238,9 @@ class Robot:
 
     def energy(self, q: Array, v: Array) -> float:
         """Kinetic plus potential energy [J]."""
-        return float(pin.computeKineticEnergy(self._model, self._data, q, v) + pin.computePotentialEnergy(self._model, self._data, q))
+        return float(
+            pin.computeKineticEnergy(self._model, self._data, q, v) + pin.computePotentialEnergy(self._model, self._data, q)
+        )
 
     def center_of_mass(self, q: Array) -> Array:
         """[m] (3)"""

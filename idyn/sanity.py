@@ -23,7 +23,9 @@ def inspect_urdf(urdf: str, limits: "Limits", joint_names: tuple[str, ...], dumm
     findings = [finding for link in ElementTree.fromstring(urdf).iter("link") for finding in _inspect_link(link)]
     for i, name in enumerate(joint_names):
         if not np.isfinite(limits.tau_max[i]):
-            message = f"no usable effort limit (absent, 0, or a placeholder of {dummy_effort:g} or more): torques are not limited"
+            message = (
+                f"no usable effort limit (absent, 0, or a placeholder of {dummy_effort:g} or more): torques are not limited"
+            )
             findings.append(Finding(severity="note", where=name, message=message))
         if not np.isfinite(limits.v_max[i]):
             findings.append(Finding(severity="note", where=name, message="no velocity limit"))

@@ -32,7 +32,7 @@ RANK = 1e-9
 """A column of J_u on the face is dependent when less than this share of the largest is new."""
 
 
-class Selected(Record):
+class Selected(Record, frozen=True):
     """p: chosen impulses (3n); null_dim: free dimensions of the face; excess: by how much the torque limits had to be
     exceeded [N·m]."""
 
@@ -127,7 +127,7 @@ def _within_limits(
 
 
 @compiled
-def _step(p, dt, matrices, vectors, first, y, limits):  # type: ignore[no-untyped-def]
+def _step(p, dt, matrices, vectors, first, y, limits):
     """p + dt Z y, and whether τ* − B y exceeds the limits; Z, B and τ* as `_program` packs them."""
     n3, d = len(p), len(y)
     chosen, over = p.copy(), False
@@ -143,7 +143,7 @@ def _step(p, dt, matrices, vectors, first, y, limits):  # type: ignore[no-untype
 
 
 @compiled
-def _coordinates(flags, directions, mu, unlimited):  # type: ignore[no-untyped-def]
+def _coordinates(flags, directions, mu, unlimited):
     """The face's coordinates: for each its contact and its direction in (s, t, n), whether it must stay ≥ 0, and for each
     contact the first of its three coordinates when it may stick inside a cone (−1 otherwise)."""
     n, k = len(flags), len(directions)
@@ -173,13 +173,17 @@ def _coordinates(flags, directions, mu, unlimited):  # type: ignore[no-untyped-d
             for j in range(k):
                 if flags[i, 2 + j]:
                     contact[count], positive[count] = i, True
-                    axis[count, 0], axis[count, 1], axis[count, 2] = mu[i] * directions[j, 0], mu[i] * directions[j, 1], 1.0
+                    axis[count, 0], axis[count, 1], axis[count, 2] = (
+                        mu[i] * directions[j, 0],
+                        mu[i] * directions[j, 1],
+                        1.0,
+                    )
                     count += 1
     return contact[:count], axis[:count], positive[:count], cone
 
 
 @compiled
-def _start(contact, axis, positive, p):  # type: ignore[no-untyped-def]
+def _start(contact, axis, positive, p):
     """Coordinates of the law's own impulses p: read off, or for two loaded directions of one sliding contact solved for."""
     m = len(contact)
     start = np.empty(m)
@@ -247,7 +251,7 @@ def null_space(E: Array) -> Array:
 
 
 @compiled
-def _program(  # type: ignore[no-untyped-def]
+def _program(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, maps, L, v_free, v, Y, flags, directions, mu, unlimited,
     p, dt, target, of_forces,
 ):  # fmt: skip
@@ -269,7 +273,7 @@ def _program(  # type: ignore[no-untyped-def]
     d = local.shape[1]
     start = _start(contact, axis, positive, p)
 
-    r = np.count_nonzero(positive) + k * np.count_nonzero(cone >= 0)
+    r = int(np.count_nonzero(positive)) + k * int(np.count_nonzero(cone >= 0))
     matrices, vectors = np.zeros((d + r + 3 * n + na, d)), np.empty(d + r + na)
     rows, Z, B = matrices[d : d + r], matrices[d + r : d + r + 3 * n], matrices[d + r + 3 * n :]
     slack = vectors[d : d + r]
@@ -312,7 +316,7 @@ def _program(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _objective(Z, B, tau, force, target, of_forces, H, g):  # type: ignore[no-untyped-def]
+def _objective(Z, B, tau, force, target, of_forces, H, g):
     """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break added."""
     d = Z.shape[1]
     K = Z if of_forces else -B

@@ -29,7 +29,7 @@ STATUSES = tuple(Status)
 
 _SENTENCES = {
     Status.SOLVED: "solved and certified",
-    Status.RAY: "no contact impulse realises this demand: it forces bodies into one another; let the consistency step change it",
+    Status.RAY: "no contact impulse realises this demand: it forces bodies into one another; allow the consistency step",
     Status.PIVOT_LIMIT: "the pivoting used up its allowance; look for a badly scaled model or a wrong time step",
     Status.CYCLE: "the pivoting came back to an earlier basis; the next rung uses another rule",
     Status.SINGULAR: "a basis matrix is singular; look for duplicated contact points",

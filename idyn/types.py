@@ -19,7 +19,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Base of all records: immutable, built by keyword, about 0.1 µs each."""
 
 
-class State(Record):
+class State(Record, frozen=True):
     """What the robot measured at one instant.
 
     q: configuration, free flyer as position then quaternion xyzw (nq)
@@ -30,7 +30,7 @@ class State(Record):
     v: Array
 
 
-class ContactSet(Record):
+class ContactSet(Record, frozen=True):
     """Contacts at one instant, one row each.
 
     bodies: joint index of the body that is pushed by a positive normal impulse (n)
@@ -56,7 +56,7 @@ class ContactSet(Record):
         return len(self.keys)
 
 
-class DynamicsTerms(Record):
+class DynamicsTerms(Record, frozen=True):
     """M, h and the joint axes at one state: views of the robot's scratch, valid until its next `terms` call.
 
     M: joint-space inertia, symmetric (nv, nv)
@@ -86,7 +86,7 @@ class Consistency(StrEnum):
     STICK = "stick"  # beforehand: the nearest demand under which no touching contact is dragged along
 
 
-class Guess(Record):
+class Guess(Record, frozen=True):
     """What one tick leaves to the next: warm start, and the previous answer for the selection.
 
     law: the law whose basis it is
@@ -103,7 +103,7 @@ class Guess(Record):
     impulse: Array
 
 
-class Residuals(Record):
+class Residuals(Record, frozen=True):
     """The certificate, computed from the problem data by code no solver shares (mathematics §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
@@ -125,7 +125,7 @@ class Residuals(Record):
         return max(self.dynamics, self.complementarity, self.cone, self.penetration, self.slip)
 
 
-class Prediction(Record):
+class Prediction(Record, frozen=True):
     """What `predict` answers.
 
     tau: joint torques [N·m] (na)

@@ -63,7 +63,13 @@ class Convex:
     def _solve(self, problem: Reduced, backend: str) -> LawSolution:
         n, k = len(problem.mu), len(self.directions)
         H, f, A, lower, unit = assemble(
-            problem.Y, problem.b, problem.energy, problem.mu, self.unlimited_friction, self.directions, self._regularisation
+            problem.Y,
+            problem.b,
+            problem.energy,
+            problem.mu,
+            self.unlimited_friction,
+            self.directions,
+            self._regularisation,
         )
         solution = solve_qp(H, f, A, lower, backend=backend)
         multipliers = None if solution.multipliers is None else unit * solution.multipliers[:n]
@@ -83,7 +89,7 @@ class Convex:
 
 
 @compiled
-def assemble(Y, b, energy, mu, unlimited, directions, regularisation):  # type: ignore[no-untyped-def]
+def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
     """H, f, A, lower of the stage-I program in units of order one, and the impulse unit.
 
     Rows of A: non-penetration (n), p_N ≥ 0 (n), then k facets for each contact with finite friction.

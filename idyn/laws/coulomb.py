@@ -64,7 +64,7 @@ class Coulomb:
 
 
 @compiled
-def assemble(Y, b, mu, directions, regularisation):  # type: ignore[no-untyped-def]
+def assemble(Y, b, mu, directions, regularisation):
     """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed.
 
     With d the mean diagonal of D_NN: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one.
@@ -116,7 +116,7 @@ def assemble(Y, b, mu, directions, regularisation):  # type: ignore[no-untyped-d
 
 
 @compiled
-def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots):  # type: ignore[no-untyped-def]
+def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots):
     """Returns p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
     n, k = len(mu), len(directions)
     M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)

@@ -16,7 +16,7 @@ FACE_ZERO = 1e-9
 error that choosing another point of the face can cause."""
 
 
-class Face(Record):
+class Face(Record, frozen=True):
     """The impulses that solve the law exactly as well as the one found (mathematics §3.4), all with the same J_uᵀ p.
 
     flags: for each contact (n, 2 + k, bool)
@@ -33,7 +33,7 @@ class Face(Record):
     unlimited: bool
 
 
-class LawSolution(Record):
+class LawSolution(Record, frozen=True):
     """p: contact impulses in S, T, N rows [N·s] (3n); face None when the law has one answer only; basis for the next call
     (n, ·); multipliers of the non-penetration rows for laws that are programs (n)."""
 

@@ -29,7 +29,7 @@ from idyn.types import Array
 
 WELL_CONDITIONED = 1e-3
 """First, a tangential row is kept when more than this share of its length is new. Feet that are not quite on one plane have
-rows that differ by less; where the demand is consistent the normals do their work, without forces of kilonewtons that cancel."""
+rows that differ by less; where the demand is consistent the normals do their work, without kilonewtons that cancel."""
 
 ALL_ROWS = 1e-9
 """The next rung keeps every row that differs by more than rounding errors: the law to the letter."""
@@ -65,9 +65,7 @@ class NoSlip:
         yield "dual active set", self._solve(problem, cold, DUAL, ALL_ROWS)
 
     def _solve(self, problem: Reduced, basis: Array, rule: int, rank: float) -> LawSolution:
-        p, flags, status, pivots, basis, _ = solve_no_slip(
-            problem.Y, problem.b, problem.mu, basis, rule, rank, self.max_pivots
-        )
+        p, flags, status, pivots, basis, _ = solve_no_slip(problem.Y, problem.b, problem.mu, basis, rule, rank, self.max_pivots)
         face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=True)
         return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
 
@@ -135,7 +133,7 @@ def select_rows(Y: Array, mu: Array, rank: float) -> tuple[Array, int, Array, Ar
 
 
 @compiled
-def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):  # type: ignore[no-untyped-def]
+def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     """The four steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1), rank of the rows kept."""
     n, m = len(mu), Y.shape[1]
     X, k, U, R = select_rows(Y, mu, rank)

@@ -12,7 +12,7 @@ import numpy as np
 import qpsolvers
 from daqp import solve as daqp_solve
 
-from idyn.errors import ConfigError, nearest
+from idyn.errors import ConfigError
 from idyn.status import Status
 from idyn.types import Array, Record
 
@@ -25,7 +25,7 @@ LOOSE_TOLERANCE = 1e-7
 _INFINITE = 1e30
 
 
-class QpSolution(Record):
+class QpSolution(Record, frozen=True):
     """x (n); multipliers of the rows of A, positive where `lower` holds x back (m), None when the back end gives none."""
 
     x: Array
@@ -42,7 +42,7 @@ def backends() -> tuple[str, ...]:
 def check_backend(name: str) -> None:
     """Raises ConfigError for a back end that is not installed."""
     if name not in backends():
-        raise ConfigError("qp_backend", f"'{name}' is not installed; available: {', '.join(backends())}{nearest(name, backends())}")
+        raise ConfigError("qp_backend", f"'{name}' is not installed; available: {', '.join(backends())}")
 
 
 def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = None, backend: str = "daqp") -> QpSolution:
