@@ -58,10 +58,7 @@ def torque_message(
 
 def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[ContactForce]:
     rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
-    return [
-        ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2)
-        for key, (ft1, ft2, fn) in zip(contacts.keys, rows, strict=True)
-    ]
+    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(contacts.keys, rows, strict=True)]
 
 
 def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bool) -> Solver:

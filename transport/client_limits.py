@@ -55,9 +55,7 @@ class StricterLimits(Record, frozen=True):
         return tau, reasons
 
 
-def build_stricter_limits(
-    robot: Robot, own: Limits, theirs: ClientLimits | None, joints: JointMap
-) -> StricterLimits | None:
+def build_stricter_limits(robot: Robot, own: Limits, theirs: ClientLimits | None, joints: JointMap) -> StricterLimits | None:
     """What the client asks beyond the server's own limits, or None. Raises ProtocolError for malformed limits."""
     if theirs is None:
         return None

@@ -110,9 +110,7 @@ class Reception:
         """Whether a client controls the robot now."""
         return any(self._controls(session, now_ns) for session in self.sessions.values())
 
-    def _dispatch(
-        self, identity: bytes, session: Session | None, message: ClientMessage, data: bytes, now_ns: int
-    ) -> Outcome:
+    def _dispatch(self, identity: bytes, session: Session | None, message: ClientMessage, data: bytes, now_ns: int) -> Outcome:
         action = TABLE[Phase.ABSENT if session is None else session.phase][type(message)]
         if action is Action.REFUSE_ABSENT:
             raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
@@ -144,9 +142,7 @@ class Reception:
             session.reset(message)
             return Cleared(session, ResetAck(session=session.id))
         latched = session.phase is Phase.LATCHED
-        ack = HeartbeatAck(
-            session=session.id, t_send=message.t_send, t_recv=now_ns, mode="latched" if latched else "ok"
-        )
+        ack = HeartbeatAck(session=session.id, t_send=message.t_send, t_recv=now_ns, mode="latched" if latched else "ok")
         return Reply(ack)
 
     def _greet(self, identity: bytes, hello: Hello, data: bytes, now_ns: int) -> Begin:

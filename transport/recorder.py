@@ -64,9 +64,7 @@ class Recorder:
             self._file = path.open("xb")
         except OSError as error:
             raise LogError(f"{path}: cannot be created ({error})") from error
-        self._writer = Writer(
-            self._file, chunk_size=CHUNK_BYTES, compression=CompressionType.NONE, index_types=IndexType.ALL
-        )
+        self._writer = Writer(self._file, chunk_size=CHUNK_BYTES, compression=CompressionType.NONE, index_types=IndexType.ALL)
         self._writer.start(profile=PROFILE)
         self._schema = self._writer.register_schema("idyn.message", "text", _SCHEMA_TEXT.encode())
         now = time.time_ns()
@@ -97,7 +95,7 @@ class Recorder:
         try:
             while (entry := self._queue.get()) is not None:
                 self._write(entry)
-            self._writer.finish()  # type: ignore[no-untyped-call]
+            self._writer.finish()
         except Exception as error:  # it ends the thread; `close` raises it where the owner can see it
             self._failure = error
 

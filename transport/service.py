@@ -149,8 +149,8 @@ class Service:
         self._timings.note(timing.step_ns, message.deadline_met)
         reply = encode(message)
         session.answered(message.seq, data, reply)
-        if command.mode is Mode.FAULT and session.fault is None:
-            session.note_fault(command.message, t_recv_ns)
+        if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
+            session.latch(command.message, t_recv_ns)
         return reply, True
 
     def _step(self, seat: Seat, session: Session, accepted: Accepted) -> tuple[ContactSet, Command]:

@@ -155,21 +155,17 @@ class Session:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def latch(self, reason: str, now_ns: int) -> None:
-        """Refuse states from now on; remember why and what went before."""
+        """Refuse states until `reset`; remember why, and what went before."""
+        exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
         self.phase = Phase.LATCHED
-        self.note_fault(reason, now_ns)
-
-    def note_fault(self, reason: str, now_ns: int) -> None:
-        """Remember a fault and what went before it, once until `reset`."""
-        if self.fault is None:
-            exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
-            self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
-            self._faults.append(self.fault)
+        self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
+        self._faults.append(self.fault)
 
     def refusal(self) -> ProtocolError:
         """What a latched session answers to a state."""
-        reason = self.fault.reason if self.fault else "unknown"
-        return ProtocolError(Code.LATCHED_FAULT, None, f"latched ({reason}); send reset when the robot is at rest")
+        assert self.fault is not None  # by `latch`
+        message = f"latched ({self.fault.reason}); send reset when the robot is at rest"
+        return ProtocolError(Code.LATCHED_FAULT, None, message)
 
     def reset(self, message: Reset) -> None:
         """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
@@ -178,9 +174,7 @@ class Session:
         if robot.base == "free_flyer":
             tilt = float(np.arccos(np.clip(rotation(q[3:7])[2, 2], -1.0, 1.0)))
             if tilt > RESET_TILT:
-                raise ProtocolError(
-                    Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}"
-                )
+                raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}")
             _check_speed(v[3:6], RESET_BASE_SPEED, "base")
         _check_speed(v[robot.a], RESET_JOINT_SPEED, "joint")
         self.phase = Phase.RUNNING
@@ -192,6 +186,4 @@ class Session:
 def _check_speed(v: Array, allowed: float, what: str) -> None:
     fastest = float(np.abs(v).max(initial=0.0))
     if fastest > allowed:
-        raise ProtocolError(
-            Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed} rad/s, got {fastest:.2f}"
-        )
+        raise ProtocolError(Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed} rad/s, got {fastest:.2f}")

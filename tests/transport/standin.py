@@ -85,10 +85,16 @@ class SpringDamper:
             null_dim=0,
             guess=guess,
         )
-        mode = Mode.DAMPING if inputs.estop else Mode.OK
+        mode = Mode.DAMPING if inputs.estop else Mode.FAULT if state.q[2] > 1.0 else Mode.OK
         limited_by = np.zeros(self.robot.na, dtype=np.int64)
         return Command(
-            tau=tau_ff + tau_fb, tau_ff=tau_ff, tau_fb=tau_fb, limited_by=limited_by, mode=mode, prediction=prediction
+            tau=tau_ff + tau_fb,
+            tau_ff=tau_ff,
+            tau_fb=tau_fb,
+            limited_by=limited_by,
+            mode=mode,
+            prediction=prediction,
+            message="" if mode is Mode.OK else "the base flies",
         )
 
 
@@ -100,9 +106,7 @@ def from_snapshot(snapshot: dict[str, Any]) -> SpringDamper:
 def hello(robot: Robot, kind: str = "robot", **changes: Any) -> Hello:
     fields: dict[str, Any] = {
         "client": Client(name="test", kind=kind),  # type: ignore[arg-type]
-        "model": Model(
-            nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256
-        ),
+        "model": Model(nq=robot.nq, nv=robot.nv, na=robot.na, total_mass=robot.total_mass, urdf_sha256=robot.urdf_sha256),
         "joint_names": list(robot.joint_names),
         "actuated": list(robot.joint_names),
         "base": Base(type="free_flyer", quat_order="xyzw", vel_frame="local"),

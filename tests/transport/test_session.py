@@ -404,6 +404,19 @@ def test_an_emergency_stop_damps_until_reset(rig: Rig) -> None:
     assert torque(rig.tick(3)).status == "ok"
 
 
+def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    q = standing(robot)
+    q[2] = 2.0
+    assert torque(rig.tick(2, q=q.tobytes())).status == "fault"
+    reply = error(rig.tick(3))
+    assert reply.code is Code.LATCHED_FAULT
+    assert "the base flies" in reply.message
+    (fault,) = rig.service.take_faults()
+    assert [exchange.seq for exchange in fault.exchanges] == [1, 2]
+
+
 def test_a_failing_controller_is_our_fault_and_latches(rig: Rig) -> None:
     rig.greet()
     rig.controller.fail = True

@@ -1,0 +1,77 @@
+"""The shipped server configuration, with the product's own controller."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controllers.config import load
+from controllers.controller import Controller, controller_from_snapshot, load_controller
+from transport.conversation import hello_for
+from transport.loopback import Loopback
+from transport.messages import Config, ConfigGet, ConfigSet, ErrorMessage, StateMessage, TorqueMessage
+from transport.provenance import attachments, metadata
+from transport.recorder import Recorder
+from transport.replay import replay
+from transport.server import warm_up
+from transport.service import Service
+from transport.settings import ServerSettings
+
+TICKS = 60
+
+
+@pytest.fixture(scope="module")
+def controller() -> Controller:
+    return load_controller(load("server", "quadruped", ServerSettings).controller)
+
+
+@pytest.fixture
+def record(controller: Controller, tmp_path: Path) -> Path:
+    """A log of a robot that trembles on its feet."""
+    settings = load("server", "quadruped", ServerSettings)
+    warm_up(controller, settings)
+    path = tmp_path / "run.mcap"
+    recorder = Recorder(path, attachments(controller, settings), metadata(controller, seed=5))
+    clock = iter(range(0, 10**12, 250_000))
+    service = Service(controller, settings, recorder=recorder)
+    robot = controller.robot
+    client = Loopback(service, hello_for(robot, 1e-3, kind="sim"), clock=clock.__next__)
+    client.hello()
+    rng = np.random.default_rng(5)
+    tau = np.zeros(robot.na)
+    for tick in range(TICKS):
+        q, v = controller.stance.copy(), 0.05 * rng.normal(size=robot.nv)
+        q[7:] += 0.02 * rng.normal(size=robot.na)
+        message = StateMessage(q=q.tobytes(), vel=v.tobytes(), tau_applied=tau.tobytes(), t_robot=tick * 1_000_000)
+        reply = client.exchange(message)
+        assert isinstance(reply, TorqueMessage), client.error
+        assert reply.solver is not None
+        tau = np.frombuffer(reply.tau)  # type: ignore[arg-type]
+    recorder.close()
+    return path
+
+
+def test_the_same_law_repeats_itself_bit_for_bit(record: Path) -> None:
+    report = replay(record)
+    assert report.exact
+    assert report.ticks == TICKS
+
+
+def test_another_law_is_compared(record: Path) -> None:
+    report = replay(record, law="convex")
+    assert report.ticks == TICKS
+    assert report.differences is not None
+    assert report.differences.tau_max > 0
+
+
+def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Controller) -> None:
+    settings = ServerSettings(controller="quadruped")
+    service = Service(controller, settings, rebuild=controller_from_snapshot)
+    client = Loopback(service, hello_for(controller.robot, 1e-3), clock=lambda: 0)
+    reply = client.ask(ConfigSet(settings={"law": "convex"}))
+    assert isinstance(reply, Config), reply
+    assert reply.settings["law"] == "convex"
+    assert client.ask(ConfigGet()) == reply
+    refused = client.ask(ConfigSet(settings={"law": "konvex"}))
+    assert isinstance(refused, ErrorMessage)
+    assert "convex" in refused.message
