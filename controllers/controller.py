@@ -1,6 +1,6 @@
 """A controller: state and contacts in, a torque command out, once per tick."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,14 +24,13 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Select
 
 
 class ContactSettings(Settings, frozen=True):
-    """Where contacts come from.
+    """Which contacts there are and how far gaps are trusted.
 
-    source: 'geometry' (contact spheres against flat ground at `ground` [m]) or 'message' (the robot says)
+    ground: height of the flat ground [m], for contact spheres against it; contacts that come with a state replace these
     margin: contacts nearer than this take part [m]
     gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
     """
 
-    source: Literal["geometry", "message"] = "geometry"
     ground: float = 0.0
     margin: float = 0.002
     gap_noise: float = 1e-5
@@ -44,6 +43,7 @@ class ControllerSettings(Settings, frozen=True):
     robot: name or path of its configuration
     law: a row of `idyn.laws.LAWS`; edges: of the friction polygon; qp_backend: of selection and the convex laws
     selection, consistency: see `idyn.types`
+    warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     period: nominal control period [s]
     """
 
@@ -51,6 +51,7 @@ class ControllerSettings(Settings, frozen=True):
     law: str = "coulomb"
     selection: Selection = Selection.TORQUE
     consistency: Consistency = Consistency.PROJECT
+    warm_start: bool = True
     edges: int = 4
     qp_backend: str = "daqp"
     period: float = 0.001
@@ -76,6 +77,7 @@ class Controller:
         self._options = Options(
             selection=settings.selection,
             consistency=settings.consistency,
+            warm_start=settings.warm_start,
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )

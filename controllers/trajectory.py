@@ -20,10 +20,12 @@ class TrajectorySettings(Settings, frozen=True):
     """What the joints are to do.
 
     kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay
+    start: the stance is held so long first [s]
     amplitude: of the base [m]; frequency [Hz]; ramp: time in which the motion grows from nothing [s]
     """
 
     kind: Literal["hold", "sway", "squat"] = "hold"
+    start: float = 0.0
     amplitude: float = 0.01
     frequency: float = 1.0
     ramp: float = 0.5
@@ -53,11 +55,11 @@ class BaseStroke:
         self._angles = CubicSpline(stroke, np.array(angles))
         self._amplitude = settings.amplitude
         self._omega = 2 * np.pi * settings.frequency
-        self._ramp = settings.ramp
+        self._start, self._ramp = settings.start, settings.ramp
 
     def at(self, t: float) -> Reference:
-        """The reference at time t [s] since the start."""
-        s, ds, dds = self._stroke(t)
+        """The reference at time t [s]."""
+        s, ds, dds = self._stroke(max(t - self._start, 0.0))
         first = self._angles(s, 1)
         return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
 
@@ -76,6 +78,8 @@ class BaseStroke:
 
 def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array) -> Hold | BaseStroke:
     """The trajectory from a stance (nq). Raises ConfigError for values that make no motion."""
+    if not settings.start >= 0:
+        raise ConfigError("reference.start", f"expected ≥ 0, got {settings.start}")
     for field in ("amplitude", "frequency", "ramp"):
         value = getattr(settings, field)
         if not value > 0:

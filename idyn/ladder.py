@@ -41,10 +41,11 @@ _NO_MULTIPLIERS = np.zeros(0)
 
 class Options(Record, frozen=True):
     """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, how far
-    gaps are trusted, and the QP back end."""
+    gaps are trusted, whether the last tick's basis is tried first, and the QP back end."""
 
     selection: Selection = Selection.TORQUE
     consistency: Consistency = Consistency.PROJECT
+    warm_start: bool = True
     gaps: GapPolicy = GapPolicy()
     backend: str = "daqp"
 
@@ -118,7 +119,7 @@ def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[
 def _warm_basis(problem: Problem, law: Law) -> Array | None:
     """The last basis row by row for today's contacts; new contacts start open. None when nothing carries over."""
     guess, keys = problem.guess, problem.contacts.keys
-    if guess is None or guess.law != law.name:
+    if guess is None or guess.law != law.name or not problem.options.warm_start:
         return None
     if guess.keys == keys:
         return guess.basis
