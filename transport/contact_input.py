@@ -54,17 +54,16 @@ def _friction(contact: Contact, agreement: Agreement, where: str) -> float:
 
 def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None:
     """First tangents (n, 3) when any contact gives one, else None."""
-    if all(contact.t1 is None and contact.t2 is None for _, contact in active):
-        return None
-    tangents = first_tangents(normals)
+    rows = [i for i, (_, contact) in enumerate(active) if contact.t1 is not None]
+    parts = [(contact.t1, 3, f"{where}.t1") for where, contact in active if contact.t1 is not None]
+    tangents = first_tangents(normals) if len(rows) < len(active) else np.empty_like(normals)
+    tangents[rows] = vectors(*parts).reshape(-1, 3)
     for i, (where, contact) in enumerate(active):
-        if contact.t1 is not None:
-            tangents[i] = vector(contact.t1, 3, f"{where}.t1")
         if contact.t2 is not None:
             second = vector(contact.t2, 3, f"{where}.t2")
             if contact.t1 is None or np.abs(np.cross(normals[i], tangents[i]) - second).max() > RIGHT_HANDED_TOLERANCE:
                 raise ProtocolError(Code.BAD_SCHEMA, f"{where}.t2", "expected n × t1")
-    return tangents
+    return tangents if rows else None
 
 
 def _as_sent(error: InputError, places: list[str]) -> ProtocolError:
