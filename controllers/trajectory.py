@@ -1,6 +1,6 @@
 """Reference trajectories of the joints: hold, sway, squat."""
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -29,6 +29,14 @@ class TrajectorySettings(Settings, frozen=True):
     amplitude: float = 0.01
     frequency: float = 1.0
     ramp: float = 0.5
+
+
+class Trajectory(Protocol):
+    """Where the joints should be over time."""
+
+    def at(self, t: float) -> Reference:
+        """The reference at time t [s]."""
+        ...
 
 
 class Hold:
@@ -76,7 +84,7 @@ class BaseStroke:
         )
 
 
-def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array) -> Hold | BaseStroke:
+def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array) -> Trajectory:
     """The trajectory from a stance (nq). Raises ConfigError for values that make no motion."""
     if not settings.start >= 0:
         raise ConfigError("reference.start", f"expected ≥ 0, got {settings.start}")

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Protocol
 
@@ -20,6 +20,9 @@ from transport.messages import Contact, ErrorMessage, StateMessage, TorqueMessag
 from transport.realtime import steady
 
 log = logging.getLogger(__name__)
+
+PROGRESS_TICKS = 50
+"""Progress is told once in so many ticks."""
 
 
 class Exchanger(Protocol):
@@ -40,8 +43,21 @@ class RobotSide:
     refused: how often a state got no torque for a reason that was given, by error code
     """
 
-    def __init__(self, world: World, client: Exchanger, *, dt: float, kd: float) -> None:
-        """dt: step of the world and period of the loop [s]; kd: damping of the failsafe [N·m·s/rad], ≥ 0."""
+    def __init__(
+        self,
+        world: World,
+        client: Exchanger,
+        *,
+        dt: float,
+        kd: float,
+        report_contacts: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """
+        dt: step of the world and period of the loop [s]; kd: damping of the failsafe [N·m·s/rad], ≥ 0
+        report_contacts: send the contacts with each state; otherwise the server has to find them
+        progress: called with the ticks done since the last call
+        """
         robot = world.robot
         self.world = world
         self.refused: Counter[str] = Counter()
@@ -49,6 +65,8 @@ class RobotSide:
         self._dt = dt
         self._failsafe = Failsafe(dt=dt, kd=np.full(robot.na, kd), tau_max=robot.limits.tau_max)
         self._applied: Array | None = None
+        self._report_contacts = report_contacts
+        self._progress = progress
 
     def run(self, duration: float, pushes: Sequence[Push] = ()) -> Trace:
         """In lock-step: every tick waits for its reply, as fast as both sides can."""
@@ -84,6 +102,8 @@ class RobotSide:
         trace.command(tau, server_mode if tau is fresh else f"failsafe:{mode}", round_trip)
         result = world.step(tau, self._dt, pushes)
         trace.simulated(result.contacts.keys, result.force, result.status)
+        if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
+            self._progress(PROGRESS_TICKS)
         self._applied = tau
         return result.status is not Status.NON_FINITE
 
@@ -112,7 +132,7 @@ class RobotSide:
             vel=world.v.tobytes(),
             t_robot=self._now_ns(),
             tau_applied=None if self._applied is None else self._applied.tobytes(),
-            contacts=self._contacts(),
+            contacts=self._contacts() if self._report_contacts else None,
         )
 
     def _contacts(self) -> list[Contact]:

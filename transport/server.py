@@ -9,8 +9,14 @@ from time import monotonic_ns
 
 import numpy as np
 
-from controllers.controller import controller_from_snapshot, load_controller
-from controllers.robots import standing
+from controllers.controller import (
+    Controller,
+    ControllerSettings,
+    build_controller,
+    controller_from_snapshot,
+    load_controller,
+    override,
+)
 from transport.conversation import hello_for
 from transport.loopback import Loopback
 from transport.messages import StateMessage
@@ -31,6 +37,7 @@ WARM_UP_TICKS = 20
 def serve(
     settings: ServerSettings,
     *,
+    controller_settings: ControllerSettings | None = None,
     log_path: Path | None = None,
     seed: int | None = None,
     ready: Callable[[str], None] | None = None,
@@ -38,13 +45,17 @@ def serve(
 ) -> None:
     """Load the controller, warm it up, bind, and serve until SIGTERM, SIGINT or `stop`.
 
+    controller_settings: instead of those that `settings` name
     log_path: where to record; none: a new file in the settings' log directory, if there is one
     seed: of whoever runs this, kept in the log
     ready: called with the endpoint once clients may connect
     """
     stop = stop or threading.Event()
     _stop_on_signals(stop)
-    controller = load_controller(settings.controller, law=settings.law, selection=settings.selection)
+    if controller_settings is None:
+        controller = load_controller(settings.controller, law=settings.law, selection=settings.selection)
+    else:
+        controller = build_controller(override(controller_settings, settings.law, settings.selection))
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     for each in (controller, shadow):
         if each is not None:
@@ -69,13 +80,13 @@ def serve(
             recorder.close()
 
 
-def warm_up(controller: ControllerPort, settings: ServerSettings) -> None:
-    """Some ticks at rest through real bytes, so that every kernel is compiled and every cache full; then forgotten."""
+def warm_up(controller: Controller, settings: ServerSettings) -> None:
+    """Some ticks in the stance through real bytes, so that every kernel is compiled and every cache full; then forgotten."""
     robot = controller.robot
     clock = iter(range(0, 10**12, 1_000_000))
     loopback = Loopback(Service(controller, settings), hello_for(robot, 1e-3, kind="sim"), clock=clock.__next__)
     loopback.hello()
-    q, v, tau = standing(robot, {}).tobytes(), np.zeros(robot.nv).tobytes(), np.zeros(robot.na).tobytes()
+    q, v, tau = controller.stance.tobytes(), np.zeros(robot.nv).tobytes(), np.zeros(robot.na).tobytes()
     for tick in range(WARM_UP_TICKS):
         loopback.exchange(StateMessage(q=q, vel=v, tau_applied=tau, t_robot=tick * 1_000_000))
     controller.reset()

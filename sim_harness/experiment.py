@@ -1,0 +1,174 @@
+"""An experiment: a simulated robot against a torque server, once for each law, with everything kept."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from controllers.config import Settings, load
+from controllers.controller import ControllerSettings, build_controller
+from controllers.robots import load_robot
+from controllers.trajectory import make_trajectory
+from idyn.errors import ConfigError
+from idyn.laws import make_law
+from idyn.robot import Robot
+from idyn.terrain import Flat
+from sim_harness.engines.registry import build_engine
+from sim_harness.metrics import Summary, summarise
+from sim_harness.robot_side import Exchanger, RobotSide
+from sim_harness.server_process import ServerProcess
+from sim_harness.trace import Trace
+from sim_harness.world import Push, World
+from transport.client import RobotClient
+from transport.conversation import hello_for
+from transport.loopback import Loopback
+from transport.service import Service
+from transport.settings import ServerSettings
+
+Progress = Callable[[str, int], None]
+"""Called with the label of a run and the ticks done since the last call."""
+
+
+class PushSettings(Settings, frozen=True):
+    """A push: see `sim_harness.world.Push`."""
+
+    frame: str
+    force: tuple[float, float, float]
+    start: float
+    duration: float
+    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+class ExperimentSettings(Settings, frozen=True):
+    """`configs/experiments/*.toml`.
+
+    server: name or path of the server's configuration
+    laws: run once with each
+    controller: values that replace those of the server's controller, table by table
+    engine, engine_settings: a row of `sim_harness.engines.registry.ENGINES` and its own settings
+    duration: of one run [s]
+    paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
+    contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
+    push: pushes
+    """
+
+    server: str
+    laws: tuple[str, ...]
+    duration: float
+    controller: dict[str, Any] = {}
+    engine: str = "lcp"
+    engine_settings: dict[str, Any] = {}
+    paced: bool = True
+    contacts: Literal["geometry", "message"] = "geometry"
+    push: tuple[PushSettings, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One law's run."""
+
+    summary: Summary
+    trace: Trace
+    log: Path | None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment with everything loaded and checked."""
+
+    settings: ExperimentSettings
+    server: ServerSettings
+    controller: ControllerSettings
+
+    @property
+    def ticks(self) -> int:
+        """Of one run."""
+        return round(self.settings.duration / self.controller.period)
+
+
+def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
+    """Read an experiment and all it names. Raises ConfigError before anything runs."""
+    settings = load("experiments", name_or_path, ExperimentSettings)
+    if duration is not None:
+        settings = msgspec.structs.replace(settings, duration=duration)
+    if not settings.duration > 0:
+        raise ConfigError("experiment.duration", f"expected > 0, got {settings.duration}")
+    if not settings.laws:
+        raise ConfigError("experiment.laws", "expected at least one law")
+    for law in settings.laws:
+        make_law(law)
+    server = load("server", settings.server, ServerSettings)
+    controller = load("controllers", server.controller, ControllerSettings)
+    controller = msgspec.convert(_merged(msgspec.to_builtins(controller), settings.controller), ControllerSettings)
+    build_engine(settings.engine, settings.engine_settings)
+    return Plan(settings=settings, server=server, controller=controller)
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any], where: str = "experiment.controller") -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        if key not in base:
+            raise ConfigError(f"{where}.{key}", "no such setting")
+        merged[key] = _merged(base[key], value, f"{where}.{key}") if isinstance(value, dict) else value
+    return merged
+
+
+def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
+    """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log.mcap"
+    robot, _ = load_robot(plan.controller.robot)
+    with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
+        settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
+        hello = hello_for(robot, plan.controller.period, kind="sim")
+        with (
+            ServerProcess(settings, plan.controller, log) as server,
+            RobotClient(server.endpoint, hello) as client,
+        ):
+            client.hello()
+            trace = _drive(plan, client, robot, law, progress, paced=plan.settings.paced)
+    summary = _summary(plan, trace, law)
+    trace.save_npz(folder / "trace.npz")
+    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+    return Run(summary=summary, trace=trace, log=log)
+
+
+def run_in_process(
+    plan: Plan, label: str, changes: dict[str, Any], progress: Progress, duration: float | None = None
+) -> Run:
+    """Robot and service in one process, in lock-step through real bytes. `changes`: to the controller's settings."""
+    if duration is not None:
+        plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=duration))
+    settings = msgspec.convert(_merged(msgspec.to_builtins(plan.controller), changes, label), ControllerSettings)
+    controller = build_controller(settings)
+    service = Service(controller, plan.server)
+    client = Loopback(service, hello_for(controller.robot, settings.period, kind="sim"))
+    client.hello()
+    robot, _ = load_robot(settings.robot)
+    trace = _drive(plan, client, robot, label, progress, paced=False)
+    return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
+
+
+def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool) -> Trace:
+    """The robot side of one run; `robot` is the world's own."""
+    settings = plan.settings
+    _, stance = load_robot(plan.controller.robot)
+    world = World(robot, Flat(plan.controller.contact.ground), build_engine(settings.engine, settings.engine_settings), stance)
+    side = RobotSide(
+        world,
+        client,
+        dt=plan.controller.period,
+        kd=plan.controller.safety.damping,
+        report_contacts=settings.contacts == "message",
+        progress=lambda ticks: progress(label, ticks),
+    )
+    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
+    return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
+
+
+def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
+    robot, stance = load_robot(plan.controller.robot)
+    trajectory = make_trajectory(plan.controller.reference, robot, stance)
+    return summarise(
+        trace, robot, trajectory, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period
+    )
