@@ -72,7 +72,7 @@ def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | No
     problem = qpsolvers.Problem(H, f, G, h)
     try:
         solution = qpsolvers.solve_problem(problem, solver=backend)
-    except (ValueError, qpsolvers.SolverError):
+    except (ValueError, qpsolvers.QPError):
         return QpSolution(x=np.zeros(len(f)), multipliers=None, status=Status.BACKEND_FAILED, iterations=0)
     if not solution.found or solution.x is None:
         return QpSolution(x=np.zeros(len(f)), multipliers=None, status=Status.BACKEND_FAILED, iterations=0)
