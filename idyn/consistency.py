@@ -9,7 +9,7 @@ joint free, so the no-slip solver solves it: in the coordinates x = (P v − v_a
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
+from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.reduction import GapPolicy, allowance, contact_maps, contact_row
 from idyn.robot import Robot
 from idyn.status import STATUSES, Status
@@ -29,35 +29,36 @@ def project(
     sticking: Array,
     dt: float,
     gaps: GapPolicy,
+    closed: bool = False,
     max_pivots: int = 1000,
 ) -> tuple[Array, float, Status]:
     """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
     velocities, max norm [rad/s].
 
-    sticking: contacts that must not slip (n, bool). Not SOLVED only when penetrations contradict one another.
+    sticking: contacts that must not slip (n, bool); closed: nor may these part. Not SOLVED only when penetrations contradict one another.
     """
     nearest, change, status = _project(
         terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
-        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, dt, gaps.noise, gaps.recovery_speed, max_pivots,
+        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, closed, dt, gaps.noise, gaps.recovery_speed, max_pivots,
     )  # fmt: skip
     return nearest, change, STATUSES[status]
 
 
 @compiled
 def _project(
-    axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, dt, noise, recovery_speed,
-    max_pivots,
+    axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, closed, dt,
+    noise, recovery_speed, max_pivots,
 ):  # fmt: skip
     n, nu, na = len(points), len(u), len(a)
     maps = np.empty((n, 3, 6))
     contact_maps(points, normals, tangents, maps)
     root = np.sqrt(EPSILON)
     Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
-    mu = np.empty(n)
+    bilateral = np.zeros(3 * n, dtype=np.bool_)
     for i in range(n):
-        mu[i] = np.inf if sticking[i] else 0.0
         for r in range(3):
             row = 3 * i + r
+            bilateral[row] = sticking[i] and (r < 2 or closed)
             b[row] = allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
             for k in range(na):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
@@ -67,10 +68,10 @@ def _project(
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
                 Y[row, na + k] = J / root
                 b[row] += J * v[u[k]]
-    none = np.zeros((n, 1), dtype=np.bool_)
-    p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, PRINCIPAL, ALL_ROWS, max_pivots)
+    none = np.zeros(n, dtype=np.bool_)
+    p, _, status, _, _ = hold(Y, b, bilateral, none, PRINCIPAL, ALL_ROWS, max_pivots)
     if status != 0:
-        p, _, status, _, _, _ = solve_no_slip(Y, b, mu, none, DUAL, ALL_ROWS, max_pivots)
+        p, _, status, _, _ = hold(Y, b, bilateral, none, DUAL, ALL_ROWS, max_pivots)
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):

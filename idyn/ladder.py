@@ -79,17 +79,24 @@ def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
     former has no certified answer, or never."""
     consistency, contacts = problem.options.consistency, problem.contacts
     if consistency is Consistency.STICK:
-        yield from _nearest(problem, (contacts.mu > 0) & (contacts.gaps <= problem.options.gaps.touching))
+        yield from _nearest(problem, (contacts.mu > 0) & (contacts.gaps <= problem.options.gaps.touching), closed=True)
     yield problem.q_ddot, 0.0
     if consistency is Consistency.PROJECT:
         yield from _nearest(problem, law.sticking(contacts.mu))
 
 
-def _nearest(problem: Problem, sticking: Array) -> Iterator[tuple[Array, float]]:
+def _nearest(problem: Problem, sticking: Array, closed: bool = False) -> Iterator[tuple[Array, float]]:
     nearest, change, status = project(
-        problem.robot, problem.terms, problem.state, problem.contacts, problem.q_ddot, sticking, problem.dt,
+        problem.robot,
+        problem.terms,
+        problem.state,
+        problem.contacts,
+        problem.q_ddot,
+        sticking,
+        problem.dt,
         problem.options.gaps,
-    )  # fmt: skip
+        closed,
+    )
     if status.ok:
         yield nearest, change
 

@@ -13,6 +13,10 @@ CERTIFIED = 1e-8
 """Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
 
 
+PARTS = 1e-9
+"""A contact that opens faster than this without a normal impulse parts [m/s]."""
+
+
 @compiled
 def certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
@@ -69,10 +73,13 @@ def certify(
         cone = max(cone, -pn)
         if conditions == 1:
             complementarity = max(complementarity, abs(min(pn, w)))
-            if mu[i] > 0.0:
-                slip = max(slip, abs(velocity[i, 0]), abs(velocity[i, 1]))
+            sliding, pulling = max(abs(velocity[i, 0]), abs(velocity[i, 1])), max(abs(ps), abs(pt))
+            if mu[i] == 0.0:
+                cone = max(cone, pulling)
+            elif w > PARTS and pn == 0.0:
+                slip = max(slip, min(sliding, pulling))  # a contact that parts may slide when it carries nothing
             else:
-                cone = max(cone, abs(ps), abs(pt))
+                slip = max(slip, sliding)
         elif conditions == 2:
             complementarity = max(complementarity, abs(min(pn, w)))
             error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], free, directions)

@@ -66,24 +66,36 @@ def select(
         target = previous_impulses(contacts, motion, guess) / dt
     else:
         target = np.zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
-    matrices, vectors, d, r = _program(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
-        contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, reduced.Y,
-        face.flags, face.directions, face.mu, face.unlimited, p, dt, target, of_forces,
-    )  # fmt: skip
-    if d == 0:
-        return Selected(p=p, null_dim=0, excess=0.0)
-    H, rows, g, slack = matrices[:d], matrices[d : d + r], vectors[:d], vectors[d : d + r]
-    limits = robot.limits.tau_max
-    solution = solve_qp(H, g, rows, slack, backend=backend)
-    if not solution.status.ok:
-        return Selected(p=p, null_dim=d, excess=0.0)
-    chosen, over = _step(p, dt, matrices, vectors, d + r, solution.x, limits)
+    # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow
+    for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):
+        matrices, vectors, d, r = _program(
+            terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
+            contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, reduced.Y,
+            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces,
+        )  # fmt: skip
+        if d == 0:
+            return Selected(p=p, null_dim=0, excess=0.0)
+        solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
+        if solution.status.ok:
+            return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
+    return Selected(p=p, null_dim=d, excess=0.0)
+
+
+def _holds_only_pressed(face: Face) -> bool:
+    """Whether no contact that parts is held: those have impulses outside every cone."""
+    return bool((face.flags[:, 0] >= face.flags[:, 2]).all())
+
+
+def _chosen(
+    p: Array, dt: float, matrices: Array, vectors: Array, d: int, r: int, y: Array, limits: Array, backend: str
+) -> Selected:
+    """The impulses of the QP's answer y, moved on when a torque limit asks for it."""
+    chosen, over = _step(p, dt, matrices, vectors, d + r, y, limits)
     if not over:
         return Selected(p=chosen, null_dim=d, excess=0.0)
-    n3 = len(p)
-    B, tau = matrices[d + r + n3 :], vectors[d + r :]
-    y, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, solution.x)
+    H, rows, g, slack = matrices[:d], matrices[d : d + r], vectors[:d], vectors[d : d + r]
+    B, tau = matrices[d + r + len(p) :], vectors[d + r :]
+    y, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, y)
     chosen, _ = _step(p, dt, matrices, vectors, d + r, y, limits)
     return Selected(p=chosen, null_dim=d, excess=excess)
 
@@ -296,7 +308,7 @@ def _program(
         if positive[w]:
             for j in range(d):
                 rows[count, j] = local[w, j]
-            slack[count] = min(-start[w] / dt, 0.0)
+            slack[count] = -start[w] / dt
             count += 1
     facet = np.zeros((k, 3))
     for i in range(n):
@@ -309,7 +321,7 @@ def _program(
                 for j in range(d):
                     for c in range(3):
                         rows[count, j] += facet[e, c] * local[cone[i] + c, j]
-                slack[count] = min(-distance / dt, 0.0)
+                slack[count] = -distance / dt
                 count += 1
     _objective(Z, B, tau, p / dt, target, of_forces, matrices[:d], vectors[:d])
     return matrices, vectors, d, r

@@ -83,7 +83,7 @@ class Consistency(StrEnum):
 
     OFF = "off"  # the paper's literal path
     PROJECT = "project"  # when the law finds no solution: the nearest demand that has one
-    STICK = "stick"  # beforehand: the nearest demand under which no touching contact is dragged along
+    STICK = "stick"  # beforehand: the nearest demand under which every touching contact stays where it is
 
 
 class Guess(Record, frozen=True):

@@ -6,10 +6,13 @@
 2. Their elimination: Ŷ = Y_N without its part in the span of Y_X, so Q = Ŷ Ŷᵀ.
 3. LCP(r, Q) by principal pivoting on Ŷ.
 4. p_X so that the rows of X vanish; the other tangential impulses are zero.
+5. Contacts that part lose their tangential rows, contacts that do not get them back, and 1–4 are done again until nothing
+   changes; when that does not settle, all are held.
 
-Different from the papers: the most independent row is taken next, not the first that is independent enough, and the
-orthogonal basis itself is kept instead of the Gram matrix D_XX, which squares the condition number: rows that are
-almost dependent (feet almost on one plane) are the normal case here.
+Different from the papers: step 5; they hold a foot that lifts by a micron sideways with unlimited friction. The most
+independent row is taken next, not the first that is independent enough, and the orthogonal basis itself is kept instead of
+the Gram matrix D_XX, which squares the condition number: rows that are almost dependent (feet almost on one plane) are the
+normal case here.
 
 When it is wrong: friction is unlimited, so a foot that should slide holds; μ is used only to tell frictionless contacts
 (μ = 0) from the others. The rows it drops are violated unless the demand is consistent (mathematics §4).
@@ -65,78 +68,94 @@ class NoSlip:
         yield "dual active set", self._solve(problem, cold, DUAL, ALL_ROWS)
 
     def _solve(self, problem: Reduced, basis: Array, rule: int, rank: float) -> LawSolution:
-        p, flags, status, pivots, basis, _ = solve_no_slip(problem.Y, problem.b, problem.mu, basis, rule, rank, self.max_pivots)
+        p, flags, status, pivots, basis = solve_no_slip(problem.Y, problem.b, problem.mu, basis, rule, rank, self.max_pivots)
         face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=True)
         return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
 
 
 @compiled
-def select_rows(Y: Array, mu: Array, rank: float) -> tuple[Array, int, Array, Array]:
-    """Maximal independent set of the tangential rows of contacts with friction, the most independent first.
+def select_rows(Y: Array, bilateral: Array, rank: float) -> tuple[Array, int, Array, Array]:
+    """Maximal independent set of the `bilateral` rows (3n, bool), the most independent first.
 
-    Returns the row indices X, their number k, an orthonormal basis U (k rows) of their span, and the triangle R with
-    Y_X = R U. `rank`: share of a row's length that must be new.
+    A row is independent when more than the share `rank` of its length is new. Returns the row indices X, their number k,
+    an orthonormal basis U (k rows) of their span, and the triangle R with Y_X = R U.
     """
     rows, m = Y.shape
-    n = rows // 3
-    rest = np.empty((2 * n, m))
-    start, own = np.zeros(2 * n), np.zeros(2 * n)  # squared lengths: at first, and of what is still new
-    for i in range(n):
-        for t in range(2):
+    rest = Y.copy()
+    start = np.zeros(rows)  # squared lengths, at first
+    for i in range(rows):
+        if bilateral[i]:
             for c in range(m):
-                rest[2 * i + t, c] = Y[3 * i + t, c]
-                if mu[i] > 0:
-                    start[2 * i + t] += Y[3 * i + t, c] ** 2
-            own[2 * i + t] = start[2 * i + t]
+                start[i] += Y[i, c] * Y[i, c]
+    new = start.copy()  # and of what is still new; 0 when a row is out of the running
     X, U, R = np.empty(m, dtype=np.int64), np.zeros((m, m)), np.zeros((m, m))
     k = 0
-    while k < m:
-        best = 0
-        for i in range(2 * n):
-            if own[i] > own[best]:
-                best = i
-        if n == 0 or not own[best] > rank * rank * start[best] or start[best] == 0.0:
+    while k < m and rows > 0:
+        row = int(np.argmax(new))
+        if not new[row] > rank * rank * start[row]:
             break
-        row = 3 * (best // 2) + best % 2
-        u = rest[best].copy()
-        for j in range(k):  # once more against the basis: rounding errors of the first pass matter for nearly dependent rows
+        new[row] = 0.0
+        u = rest[row].copy()
+        for j in range(k):  # once more against the basis: the first pass leaves rounding errors in nearly dependent rows
             s = 0.0
             for c in range(m):
                 s += U[j, c] * u[c]
             for c in range(m):
                 u[c] -= s * U[j, c]
         length = np.sqrt(np.sum(u * u))
-        if not length > rank * np.sqrt(start[best]):
-            own[best] = 0.0
+        if not length > rank * np.sqrt(start[row]):
             continue
         for c in range(m):
             U[k, c] = u[c] / length
         for j in range(k + 1):
-            s = 0.0
             for c in range(m):
-                s += U[j, c] * Y[row, c]
-            R[k, j] = s
+                R[k, j] += U[j, c] * Y[row, c]
         X[k] = row
         k += 1
-        own[best] = 0.0
-        for i in range(2 * n):
-            if own[i] == 0.0:
-                continue
-            s = 0.0
-            for c in range(m):
-                s += U[k - 1, c] * rest[i, c]
-            own[i] = 0.0
-            for c in range(m):
-                rest[i, c] -= s * U[k - 1, c]
-                own[i] += rest[i, c] * rest[i, c]
+        for i in range(rows):
+            if new[i] > 0.0:
+                s = 0.0
+                for c in range(m):
+                    s += U[k - 1, c] * rest[i, c]
+                new[i] = 0.0
+                for c in range(m):
+                    rest[i, c] -= s * U[k - 1, c]
+                    new[i] += rest[i, c] * rest[i, c]
     return X, k, U, R
 
 
 @compiled
 def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
-    """The four steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1), rank of the rows kept."""
-    n, m = len(mu), Y.shape[1]
-    X, k, U, R = select_rows(Y, mu, rank)
+    """The five steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1)."""
+    n = len(mu)
+    held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
+    start = guess[:, 0].copy()
+    for attempt in range(n + 3):
+        if attempt == n + 2:
+            held = mu > 0.0
+        for i in range(n):
+            bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
+        p, w, status, more, active = hold(Y, b, bilateral, start, rule, rank, max_pivots)
+        pivots += more
+        presses = (mu > 0.0) & (w <= FACE_ZERO)
+        if status != 0 or (presses == held).all():
+            break
+        held = presses
+    flags = np.zeros((n, 6), dtype=np.bool_)
+    for i in range(n):
+        flags[i, 0] = w[i] <= FACE_ZERO
+        flags[i, 2:] = bilateral[3 * i]
+    return p, flags, status, pivots, active.reshape(n, 1)
+
+
+@compiled
+def hold(Y, b, bilateral, guess, rule, rank, max_pivots):
+    """Steps 1 to 4 with the `bilateral` rows (3n, bool) made to vanish, normals among them if so marked.
+
+    Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
+    """
+    n, m = len(b) // 3, Y.shape[1]
+    X, k, U, R = select_rows(Y, bilateral, rank)
     triangle = R[:k, :k]
     g = np.empty(k)  # the part of x = Yᵀp that makes the rows of X vanish: U x = g
     for i in range(k):
@@ -147,44 +166,38 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
         for c in range(m):
             x[c] += g[i] * U[i, c]
 
-    normal_rows, r, lengths2 = np.empty((n, m)), np.empty(n), np.zeros(n)
+    N, r, lengths2 = np.empty((n, m)), np.empty(n), np.zeros(n)
     for i in range(n):
         r[i] = b[3 * i + 2]
         for c in range(m):
             y = Y[3 * i + 2, c]
-            normal_rows[i, c] = y
+            N[i, c] = y
             r[i] += y * x[c]
             lengths2[i] += y * y
         for _ in range(2):
             for j in range(k):
                 s = 0.0
                 for c in range(m):
-                    s += U[j, c] * normal_rows[i, c]
+                    s += U[j, c] * N[i, c]
                 for c in range(m):
-                    normal_rows[i, c] -= s * U[j, c]
+                    N[i, c] -= s * U[j, c]
     if rule == PRINCIPAL:
-        z, status, pivots, active = ppm(normal_rows, r, lengths2, guess[:, 0], HOLDS, max_pivots)
+        z, status, pivots, active = ppm(N, r, lengths2, guess, HOLDS, max_pivots)
     else:
-        z, status, pivots, active = dual_active_set(normal_rows, r, lengths2, HOLDS, max_pivots)
+        z, status, pivots, active = dual_active_set(N, r, lengths2, HOLDS, max_pivots)
 
-    p = np.zeros(3 * n)
+    p, w = np.zeros(3 * n), np.empty(n)
     for i in range(n):
         p[3 * i + 2] = z[i]
-        for j in range(k):
-            for c in range(m):
-                g[j] -= U[j, c] * Y[3 * i + 2, c] * z[i]
         for c in range(m):
-            x[c] += normal_rows[i, c] * z[i]
+            x[c] += N[i, c] * z[i]
+            for j in range(k):
+                g[j] -= U[j, c] * Y[3 * i + 2, c] * z[i]
     backward(triangle, g)
     for i in range(k):
-        p[X[i]] = g[i]
-
-    flags, basis = np.zeros((n, 6), dtype=np.bool_), np.empty((n, 1), dtype=np.bool_)
+        p[X[i]] += g[i]
     for i in range(n):
-        w = b[3 * i + 2]
+        w[i] = b[3 * i + 2]
         for c in range(m):
-            w += Y[3 * i + 2, c] * x[c]
-        flags[i, 0] = w <= FACE_ZERO
-        flags[i, 2:] = mu[i] > 0
-        basis[i, 0] = active[i]
-    return p, flags, status, pivots, basis, k
+            w[i] += Y[3 * i + 2, c] * x[c]
+    return p, w, status, pivots, active

@@ -25,6 +25,9 @@ honest ones on random quadruped states (both then fail); anything between works.
 TIE_TOLERANCE = 1e-12
 """Ratios nearer than this, relative to the scale of q, count as equal and go to the lexicographic comparison."""
 
+GONE = 1e-10
+"""An artificial variable below this share of the scale of q is zero but for rounding: what looks like a ray is a solution."""
+
 
 @compiled
 def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool]:
@@ -85,10 +88,15 @@ def lemke(M: Array, q: Array, max_pivots: int) -> tuple[Array, int, int, Array]:
         return zero, SOLVED, 0, basis
 
     # Variables: w_i is i, z_i is n + i, z0 is 2n.  Row equation: basic + Σ T[i, c] · nonbasic_c = T[i, n + 1].
+    size = 0.0  # M counts in units of its largest entry, so that tolerances mean the same for every mass
+    for i in range(n):
+        for j in range(n):
+            size = max(size, abs(M[i, j]))
+    size = 2.0 ** np.floor(np.log2(size)) if size > 0.0 else 1.0  # exact
     T = np.empty((n, n + 2))
     for i in range(n):
         for j in range(n):
-            T[i, j] = -M[i, j]
+            T[i, j] = -M[i, j] / size
         T[i, n] = -1.0
         T[i, n + 1] = q[i]
     basic = np.arange(n)
@@ -109,18 +117,20 @@ def lemke(M: Array, q: Array, max_pivots: int) -> tuple[Array, int, int, Array]:
         row[basic[r]], column[basic[r]] = r, -1
         column[leaving], row[leaving] = c, -1
         pivots += 1
-        if leaving == 2 * n:
-            for i in range(n):
-                basis[i] = row[n + i] >= 0
-            z, _, regular = basis_solution(M, q, basis)
-            return z, SOLVED if regular else SINGULAR, pivots, basis
-        if pivots >= max_pivots:
-            return zero, PIVOT_LIMIT, pivots, basis
-        entering = leaving + n if leaving < n else leaving - n
-        c = column[entering]
-        r = _leaving_row(T, c, row, column, TIE_TOLERANCE * scale)
-        if r < 0:
-            return zero, RAY, pivots, basis
+        if leaving != 2 * n:
+            if pivots >= max_pivots:
+                return zero, PIVOT_LIMIT, pivots, basis
+            entering = leaving + n if leaving < n else leaving - n
+            c = column[entering]
+            r = _leaving_row(T, c, row, column, TIE_TOLERANCE * scale)
+            if r >= 0:
+                continue
+            if T[row[2 * n], n + 1] > GONE * scale:
+                return zero, RAY, pivots, basis
+        for i in range(n):  # at such a ray the variable that has just left takes the place of the artificial one
+            basis[i] = row[n + i] >= 0 or n + i == leaving
+        z, _, regular = basis_solution(M, q, basis)
+        return z, SOLVED if regular else SINGULAR, pivots, basis
 
 
 @compiled
