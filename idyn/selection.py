@@ -26,7 +26,7 @@ from idyn.solvers.qp import solve_qp
 from idyn.types import Array, ContactSet, DynamicsTerms, Guess, Record, Selection, State
 
 TIE_BREAK = 1e-10
-"""Weight of ‖f‖² relative to the largest diagonal of the torque objective. At 1e-6 it starts to cost torque."""
+"""Weight of ‖f‖² relative to the largest squared lever J_a². At 1e-6 it starts to cost torque."""
 
 RANK = 1e-9
 """A column of J_u on the face is dependent when less than this share of the largest is new."""
@@ -295,11 +295,13 @@ def _program(
             if axis[w, c] != 0.0:
                 for j in range(d):
                     Z[3 * contact[w] + c, j] += axis[w, c] * local[w, j]
+    lever2 = 1.0 if of_forces else 0.0
     for i in range(n):
         for q in range(na):
             for c in range(3):
                 J = contact_row(maps, i, c, axes, support, bodies[i], others[i], a[q])
                 if J != 0.0:
+                    lever2 = max(lever2, J * J)
                     for j in range(d):
                         B[q, j] += J * Z[3 * i + c, j]
 
@@ -323,13 +325,14 @@ def _program(
                         rows[count, j] += facet[e, c] * local[cone[i] + c, j]
                 slack[count] = -distance / dt
                 count += 1
-    _objective(Z, B, tau, p / dt, target, of_forces, matrices[:d], vectors[:d])
+    _objective(Z, B, tau, p / dt, target, of_forces, TIE_BREAK * lever2, matrices[:d], vectors[:d])
     return matrices, vectors, d, r
 
 
 @compiled
-def _objective(Z, B, tau, force, target, of_forces, H, g):
-    """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break added."""
+def _objective(Z, B, tau, force, target, of_forces, weight, H, g):
+    """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break
+    of that weight added."""
     d = Z.shape[1]
     K = Z if of_forces else -B
     error = (force if of_forces else tau) - target
@@ -339,13 +342,9 @@ def _objective(Z, B, tau, force, target, of_forces, H, g):
             g[j] += K[i, j] * error[i]
             for c in range(j + 1):
                 H[j, c] += K[i, j] * K[i, c]
-    largest = 0.0
     for j in range(d):
-        largest = max(largest, H[j, j])
         for c in range(j):
             H[c, j] = H[j, c]
-    weight = TIE_BREAK * largest
-    for j in range(d):
         H[j, j] += weight
         for i in range(len(force)):
             g[j] += weight * Z[i, j] * force[i]
