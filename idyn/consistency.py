@@ -35,11 +35,13 @@ def project(
     """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
     velocities, max norm [rad/s].
 
-    sticking: contacts that must not slip (n, bool); closed: nor may these part. Not SOLVED only when penetrations contradict one another.
+    sticking: contacts that must not slip (n, bool); closed: nor may these part. Not SOLVED only when penetrations contradict
+    one another.
     """
     nearest, change, status = _project(
         terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
-        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, closed, dt, gaps.noise, gaps.recovery_speed, max_pivots,
+        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, closed, dt,
+        gaps.noise, gaps.recovery_speed, max_pivots,
     )  # fmt: skip
     return nearest, change, STATUSES[status]
 

@@ -57,9 +57,9 @@ class ExperimentSettings(Settings, frozen=True):
     server: str
     laws: tuple[str, ...]
     duration: float
-    controller: dict[str, Any] = {}
+    controller: dict[str, Any] = msgspec.field(default_factory=dict)
     engine: str = "lcp"
-    engine_settings: dict[str, Any] = {}
+    engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
     contacts: Literal["geometry", "message"] = "geometry"
     push: tuple[PushSettings, ...] = ()
@@ -133,9 +133,16 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
     return Run(summary=summary, trace=trace, log=log)
 
 
-def run_in_process(
-    plan: Plan, label: str, changes: dict[str, Any], progress: Progress, duration: float | None = None
-) -> Run:
+def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
+    """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
+    robot, _ = load_robot(plan.controller.robot)
+    with RobotClient(address, hello_for(robot, plan.controller.period, kind="sim")) as client:
+        client.hello()
+        trace = _drive(plan, client, robot, label, progress, paced=plan.settings.paced)
+    return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
+
+
+def run_in_process(plan: Plan, label: str, changes: dict[str, Any], progress: Progress, duration: float | None = None) -> Run:
     """Robot and service in one process, in lock-step through real bytes. `changes`: to the controller's settings."""
     if duration is not None:
         plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=duration))

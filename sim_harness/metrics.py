@@ -56,9 +56,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     late: int
 
 
-def summarise(
-    trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str, engine: str, ticks: int, dt: float
-) -> Summary:
+def summarise(trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
     """The figures of a run that was to last `ticks` periods of `dt` [s]."""
     tilt, height = base_tilt(trace.q), trace.q[:, 2]
     upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]

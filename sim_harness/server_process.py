@@ -31,7 +31,9 @@ class ServerProcess:
         """Arguments as those of `serve`."""
         context = multiprocessing.get_context("spawn")
         self._news, theirs = context.Pipe(duplex=False)
-        self.process = context.Process(target=_run, args=(settings, controller, log_path, theirs), name="idyn server", daemon=True)
+        self.process = context.Process(
+            target=_run, args=(settings, controller, log_path, theirs), name="idyn server", daemon=True
+        )
         self._theirs = theirs
         self.endpoint = ""
 
@@ -53,9 +55,7 @@ class ServerProcess:
         self.endpoint = text
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -67,9 +67,7 @@ class ServerProcess:
             self.process.join()
 
 
-def _run(
-    settings: ServerSettings, controller: ControllerSettings | None, log_path: Path | None, news: Connection
-) -> None:
+def _run(settings: ServerSettings, controller: ControllerSettings | None, log_path: Path | None, news: Connection) -> None:
     try:
         serve(
             settings,

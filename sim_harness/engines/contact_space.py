@@ -10,9 +10,7 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
 
 @compiled
-def contact_space(
-    M: Array, h: Array, v: Array, J: Array, force: Array, dt: float
-) -> tuple[Array, Array, Array, Array, bool]:
+def contact_space(M: Array, h: Array, v: Array, J: Array, force: Array, dt: float) -> tuple[Array, Array, Array, Array, bool]:
     """L, v_free, D, b, regular: M = L Lᵀ (nv, nv), v_free = v + M⁻¹ dt (f − h) (nv), D (3n, 3n), b = J v_free (3n).
 
     `regular` is False when M is not positive definite; the rest is then meaningless.

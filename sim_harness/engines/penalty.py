@@ -114,9 +114,7 @@ def _fixed_point(D: Array, b: Array, viscous: Array) -> Array:
 
 
 @compiled
-def _law(
-    u: Array, mu: Array, gaps: Array, stiffness: float, damping: float, slip_speed: float
-) -> tuple[Array, Array, Array]:
+def _law(u: Array, mu: Array, gaps: Array, stiffness: float, damping: float, slip_speed: float) -> tuple[Array, Array, Array]:
     """Impulses p(u) (3n); C and g with p = −(C u + g) (2, 3n); dp/du, one block per contact (n, 3, 3)."""
     p, viscous, slope = np.zeros(len(u)), np.zeros((2, len(u))), np.zeros((len(mu), 3, 3))
     for i in range(len(mu)):

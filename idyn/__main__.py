@@ -1,0 +1,44 @@
+"""`idyn`: the command line. One subcommand, one file in `idyn.commands`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+# small matrices: a second BLAS thread costs more than it gives, and it must be said before numpy is loaded
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from idyn import __version__
+from idyn.commands import bench, check, demo, replay, serve, simulate
+from idyn.errors import IdynError
+
+COMMANDS = (demo, serve, simulate, replay, bench, check)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="idyn", description="Inverse dynamics with contact: forces and torques predicted together, served at 1 kHz."
+    )
+    parser.add_argument("--version", action="version", version=f"idyn {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command: 0 when all is well, 1 when its result is bad, 2 when it could not be run."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except IdynError as error:
+        print(f"idyn: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("idyn: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

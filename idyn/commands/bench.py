@@ -1,0 +1,32 @@
+"""`idyn bench`: how fast this machine is, in units of `pin.computeAllTerms` on the same robot in the same process."""
+
+import argparse
+from typing import Any
+
+from idyn.commands.output import progress_bar, write_json
+from sim_harness.bench import bench_laws, bench_server, laws_table, server_table
+from sim_harness.metrics import text_table
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("bench", help="measure laws and server on this machine")
+    parser.add_argument("--robot", default="quadruped", help="name or path of a robot (default: %(default)s)")
+    parser.add_argument("--repeat", type=int, default=5000, help="predictions for each figure (default: %(default)s)")
+    parser.add_argument("--ticks", type=int, default=20000, help="paced ticks of the server at 1 kHz (default: %(default)s)")
+    parser.add_argument("--no-server", action="store_true", help="the laws only")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there, '-' for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    with progress_bar(0, unit="") as progress:
+        laws = bench_laws(options.robot, options.repeat, progress)
+    print(text_table(laws_table(laws)))
+    result: dict[str, Any] = dict(laws)
+    if not options.no_server:
+        with progress_bar(2 * options.ticks) as progress:
+            result["server"] = bench_server(options.ticks, progress)
+        print(text_table(server_table(result["server"])))
+    if options.json:
+        write_json(result, options.json)
+    return 0

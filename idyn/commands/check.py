@@ -1,0 +1,84 @@
+"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs."""
+
+import argparse
+from typing import Any
+
+from controllers.config import find, load
+from controllers.controller import ControllerSettings, build_controller
+from controllers.robots import load_robot
+from idyn.commands.output import write_json
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from sim_harness.experiment import load_plan
+from transport.settings import ServerSettings, endpoint
+
+KINDS = ("robots", "controllers", "server", "experiments")
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("check", help="report on a configuration or a URDF")
+    parser.add_argument("what", help="name or path of a configuration, or path of a URDF")
+    parser.add_argument("--fixed", action="store_true", help="a URDF's base is fixed, not floating")
+    parser.add_argument("--json", metavar="FILE", help="write the findings there, '-' for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    robots = (
+        [Robot.from_urdf(options.what, base="fixed" if options.fixed else "free_flyer")]
+        if options.what.endswith((".urdf", ".xml"))
+        else _robots(options.what)
+    )
+    findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
+    for robot in robots:
+        print(_describe(robot))
+    for robot, finding in findings:
+        print(f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}")
+    if options.json:
+        rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
+        write_json(rows, options.json)
+    return 1 if any(finding.severity == "error" for _, finding in findings) else 0
+
+
+def _robots(what: str) -> list[Robot]:
+    """Load whatever configuration `what` names, of each kind that has one of that name; the robots in them."""
+    robots = []
+    for kind in KINDS:
+        try:
+            find(kind, what)
+        except ConfigError:
+            continue
+        try:
+            robots.append(_load(kind, what))
+        except ConfigError as error:
+            if not what.endswith(".toml") or kind == KINDS[-1]:
+                raise
+            last = error  # a path may be a file of another kind
+            if "unknown field" not in str(last) and "missing required field" not in str(last):
+                raise
+            continue
+        print(f"{kind}.{what}: valid")
+        if what.endswith(".toml"):
+            break
+    if not robots:
+        raise ConfigError(what, f"no configuration of that name among {', '.join(KINDS)}")
+    return robots
+
+
+def _load(kind: str, what: str) -> Robot:
+    if kind == "robots":
+        return load_robot(what)[0]
+    if kind == "controllers":
+        return build_controller(load(kind, what, ControllerSettings)).robot
+    if kind == "server":
+        settings = load(kind, what, ServerSettings)
+        endpoint(settings)
+        return build_controller(load("controllers", settings.controller, ControllerSettings)).robot
+    return build_controller(load_plan(what).controller).robot
+
+
+def _describe(robot: Robot) -> str:
+    return (
+        f"{robot.name}: {robot.base} base, {robot.na} actuated and {robot.nu} unactuated velocities, "
+        f"{robot.total_mass:.4g} kg, contact places {', '.join(robot.contact_keys) or 'none'}"
+    )

@@ -1,0 +1,38 @@
+"""`idyn demo`: server process and robot process, all laws, a table and a report."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from idyn.commands.output import new_folder, progress_bar, write_json
+from sim_harness.demo import CHATTER_SECONDS, run_demo
+from sim_harness.experiment import load_plan
+from sim_harness.metrics import table, text_table
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("demo", help="a simulated robot stands, sways and is pushed under every law")
+    parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
+    parser.add_argument("--seconds", type=float, help="simulated time for each law instead of the experiment's")
+    parser.add_argument("--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free)")
+    parser.add_argument("--json", metavar="FILE", help="write the summaries there, '-' for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    plan = load_plan(options.experiment, options.seconds)
+    folder = new_folder(Path(options.out))
+    print("starting (the first run compiles its kernels, which takes a minute)", flush=True)
+    ticks = len(plan.settings.laws) * plan.ticks + 3 * round(CHATTER_SECONDS / plan.controller.period)
+    with progress_bar(ticks) as progress:
+        demo = run_demo(plan, folder, progress)
+    print(text_table(table(demo.summaries)))
+    print(f"torque chatter, see the report: {demo.chatter[0].summary.torque_rate:.3g} N·m/s as in the paper, ", end="")
+    print(f"{demo.chatter[-1].summary.torque_rate:.3g} with selection")
+    print(f"report: {folder / 'report.html'}")
+    print(f"replay: idyn replay {folder / plan.settings.laws[0] / 'log.mcap'}")
+    if options.json:
+        write_json(msgspec.to_builtins(demo.summaries), options.json)
+    return 0 if demo.upright else 1

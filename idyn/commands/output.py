@@ -1,0 +1,43 @@
+"""What commands share: progress on the terminal, JSON on request."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from sim_harness.experiment import Progress
+
+
+@contextmanager
+def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
+    """A bar on stderr that shows the label of the current run; silent when stderr is no terminal."""
+    with tqdm(total=total, unit=unit, unit_scale=True, disable=not sys.stderr.isatty(), leave=False) as bar:
+
+        def update(label: str, done: int) -> None:
+            bar.set_description_str(label, refresh=False)
+            bar.update(done)
+
+        yield update
+
+
+def write_json(data: Any, target: str) -> None:
+    """JSON into a file, or to stdout for '-'."""
+    text = json.dumps(data, indent=2)
+    if target == "-":
+        print(text)
+    else:
+        Path(target).write_text(text + "\n", encoding="utf-8")
+
+
+def new_folder(root: Path) -> Path:
+    """`root`, or `root-2`, `root-3`, … when it is taken: results are never overwritten."""
+    folder, count = root, 1
+    while folder.exists():
+        count += 1
+        folder = root.with_name(f"{root.name}-{count}")
+    folder.mkdir(parents=True)
+    return folder

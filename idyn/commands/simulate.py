@@ -1,0 +1,37 @@
+"""`idyn simulate`: the robot side of an experiment, against a running server or one in this process."""
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from idyn.commands.output import progress_bar, write_json
+from sim_harness.experiment import load_plan, run_connected, run_in_process
+from sim_harness.metrics import table, text_table
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("simulate", help="be the robot of an experiment")
+    parser.add_argument("experiment", help="name or path of an experiment")
+    parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
+    parser.add_argument("--seconds", type=float, help="simulated time instead of the experiment's")
+    parser.add_argument("--trace", metavar="FILE", help="write the run's arrays there (npz); with --connect only")
+    parser.add_argument("--json", metavar="FILE", help="write the summaries there, '-' for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    plan = load_plan(options.experiment, options.seconds)
+    laws = ["server's law"] if options.connect else list(plan.settings.laws)
+    with progress_bar(len(laws) * plan.ticks) as progress:
+        if options.connect:
+            runs = [run_connected(plan, options.connect, laws[0], progress)]
+        else:
+            runs = [run_in_process(plan, law, {"law": law}, progress) for law in laws]
+    if options.trace and options.connect:
+        runs[0].trace.save_npz(options.trace)
+    summaries = [run.summary for run in runs]
+    print(text_table(table(summaries)))
+    if options.json:
+        write_json(msgspec.to_builtins(summaries), options.json)
+    return 0 if all(summary.upright for summary in summaries) else 1

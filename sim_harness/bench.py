@@ -1,0 +1,291 @@
+"""Benchmarks: whole predictions against the number of contacts, and the served round trip against a bare echo.
+
+Everything that is compared is measured in turns, block by block, so that a noisy machine disturbs all alike.
+"""
+
+import gc
+import multiprocessing
+import tempfile
+import time
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+import numpy as np
+import zmq
+
+from controllers.config import load
+from controllers.kinematics import angles_for_base_shift
+from controllers.robots import load_robot
+from idyn.consistency import project
+from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.reduction import GapPolicy
+from idyn.robot import Robot
+from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
+from sim_harness.experiment import Progress
+from sim_harness.pacing import Pacer
+from sim_harness.server_process import ServerProcess
+from transport.client import HIGH_WATER, RobotClient
+from transport.codec import encode
+from transport.conversation import hello_for
+from transport.messages import StateMessage
+from transport.realtime import steady
+from transport.settings import ServerSettings
+
+DT = 1e-3
+SAMPLES = 64
+"""States of one sway that a block goes through, each warm-started by the one before."""
+
+AMPLITUDE = 0.01
+"""Of the sway [m]."""
+
+BLOCK_TICKS = 500
+"""Paced ticks before the other server has its turn."""
+
+
+class Case(Record, frozen=True):
+    """What is measured: a law, its selection, and whether demands come consistent or have to be made so (`STICK`)."""
+
+    law: str
+    selection: Selection = Selection.OFF
+    consistency: Consistency = Consistency.PROJECT
+
+
+CASES = {
+    "no-slip": Case(law="no-slip"),
+    "coulomb": Case(law="coulomb"),
+    "convex": Case(law="convex", selection=Selection.TORQUE),
+    "contact-free": Case(law="contact-free"),
+    "convex, stage I": Case(law="convex"),
+    "no-slip, selected": Case(law="no-slip", selection=Selection.TORQUE),
+    "coulomb, selected": Case(law="coulomb", selection=Selection.TORQUE),
+    "no-slip, selected, stick": Case(law="no-slip", selection=Selection.TORQUE, consistency=Consistency.STICK),
+    "coulomb, selected, stick": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.STICK),
+    "convex, selected, stick": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.STICK),
+}
+"""`convex` is the paper's two stages. `stick` is what the shipped controllers use."""
+
+
+class Sample(Record, frozen=True):
+    """One tick of the workload; `wanted` is the raw demand, `consistent` the nearest one that holds the feet (na)."""
+
+    state: State
+    contacts: ContactSet
+    wanted: Array
+    consistent: Array
+
+
+def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
+    """A 1 Hz sway of the base over the first n contact places."""
+    phase = 2 * np.pi * np.arange(SAMPLES + 2) / SAMPLES
+    direction = np.array([0.0, 1.0, 0.0])
+    poses = []
+    for s in AMPLITUDE * np.sin(phase):
+        q = robot.with_joint_angles(stance, angles_for_base_shift(robot, stance, s * direction))
+        q[:3] += s * direction
+        poses.append(q)
+    step = 1.0 / SAMPLES
+    speeds = [robot.difference(a, b) / step for a, b in pairwise(poses)]
+    samples = []
+    for q, v, after in zip(poses, speeds, speeds[1:], strict=False):
+        state = State(q=q, v=v)
+        contacts = _contacts(robot, q, n)
+        wanted = ((after - v) / step)[robot.a]
+        terms = robot.terms(q, v)
+        sticking = np.ones(n, dtype=np.bool_)
+        consistent, _, _ = project(robot, terms, state, contacts, wanted, sticking, DT, GapPolicy(), True)
+        samples.append(Sample(state=state, contacts=contacts, wanted=wanted, consistent=consistent))
+    return samples
+
+
+def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
+    """The first n contact places, touching."""
+    rotations, origins = robot.place(q)
+    points = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)[:n]
+    points[:, 2] -= robot.contact_radii[:n]
+    normals = np.tile([0.0, 0.0, 1.0], (n, 1))
+    return contacts_from_points(robot, robot.contact_keys[:n], points, normals, robot.contact_mu[:n], np.zeros(n))
+
+
+def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, Any]:
+    """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns."""
+    robot, stance = load_robot(robot_name)
+    counts = range(1, len(robot.contact_keys) + 1)
+    loads = {n: workload(robot, stance, n) for n in counts}
+    times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
+    unit: list[int] = []
+    for block in range(1 + -(-repeat // SAMPLES)):
+        for (name, n), spent in times.items():
+            measured = _time_predictions(robot, loads[n], CASES[name])
+            yardstick = _time_unit(robot, loads[n])
+            if block > 0:  # the first one compiles and warms up
+                spent.extend(measured)
+                unit.extend(yardstick)
+        progress("laws", 1)
+    figures = {name: {str(n): _percentiles(times[name, n]) for n in counts} for name in CASES}
+    return {"unit_us": float(np.median(unit)) * 1e-3, "robot": robot.name, "laws": figures}
+
+
+def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[int]:
+    law = make_law(case.law)
+    options = Options(selection=case.selection, consistency=case.consistency)
+    raw = case.consistency is Consistency.STICK
+    guess: Guess | None = None
+    spent = []
+    with _without_gc():
+        for sample in samples:
+            demand = sample.wanted if raw else sample.consistent
+            begin = time.perf_counter_ns()
+            answer = predict(robot, sample.state, sample.contacts, demand, law=law, dt=DT, options=options, guess=guess)
+            spent.append(time.perf_counter_ns() - begin)
+            guess = answer.guess
+    return spent[1:]
+
+
+def _time_unit(robot: Robot, samples: list[Sample]) -> list[int]:
+    spent = []
+    with _without_gc():
+        for sample in samples:
+            begin = time.perf_counter_ns()
+            robot.compute_all_terms(sample.state.q, sample.state.v)
+            spent.append(time.perf_counter_ns() - begin)
+    return spent
+
+
+class _without_gc:
+    def __enter__(self) -> None:
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *exception: object) -> None:
+        gc.enable()
+
+
+def _percentiles(spent_ns: list[int]) -> dict[str, float]:
+    return {
+        "median_us": float(np.median(spent_ns)) * 1e-3,
+        "p99_us": float(np.percentile(spent_ns, 99)) * 1e-3,
+    }
+
+
+def laws_table(result: dict[str, Any]) -> list[list[str]]:
+    """Medians in units, and p99 in µs, against the number of contacts."""
+    unit = result["unit_us"]
+    counts = list(next(iter(result["laws"].values())))
+    rows = [[f"unit {unit:.2f} µs", *(f"{n} contacts" for n in counts), "p99 µs"]]
+    for name, figures in result["laws"].items():
+        cells = [f"{figures[n]['median_us'] / unit:.2f}" for n in counts]
+        rows.append([name, *cells, f"{figures[counts[-1]]['p99_us']:.1f}"])
+    return rows
+
+
+def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dict[str, Any]:
+    """Round trips of a served quadruped at 1 kHz over ipc, and of a bare echo of the same bytes, in turns."""
+    with tempfile.TemporaryDirectory(prefix="idyn-") as folder:
+        settings = msgspec.structs.replace(load("server", name, ServerSettings), endpoint=f"ipc://{folder}/server")
+        robot, stance = load_robot("quadruped")
+        samples = workload(robot, stance, len(robot.contact_keys))
+        states = [StateMessage(q=s.state.q.tobytes(), vel=s.state.v.tobytes(), t_robot=0) for s in samples]
+        with (
+            ServerProcess(settings) as server,
+            RobotClient(server.endpoint, hello_for(robot, DT, kind="sim")) as client,
+            Echo(f"ipc://{folder}/echo") as echo,
+            steady(),
+        ):
+            client.hello()
+            served, echoed = _in_turns(ticks, client, echo, states, progress)
+    trips, bare = served * 1e-3, echoed * 1e-3
+    answered = trips[np.isfinite(trips)]
+    return {
+        "echo_p50_us": float(np.median(bare)),
+        "p50_us": float(np.median(answered)),
+        "p99_us": float(np.percentile(answered, 99)),
+        "misses": int(np.sum(~(trips <= DT * 1e6))),
+        "ticks": ticks,
+        "echo_p99_us": float(np.percentile(bare, 99)),
+    }
+
+
+def _in_turns(
+    ticks: int, client: RobotClient, echo: "Echo", states: list[StateMessage], progress: Progress
+) -> tuple[Array, Array]:
+    """Round trips of both [ns] (ticks); NaN where no torque came."""
+    served, echoed = np.full(ticks, np.nan), np.full(ticks, np.nan)
+    pacer = Pacer(DT)
+    pacer.wait()
+    robot_ns = 0
+    for first in range(0, ticks, BLOCK_TICKS):
+        block = range(first, min(first + BLOCK_TICKS, ticks))
+        for tick in block:
+            robot_ns += 1_000_000
+            state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=robot_ns)
+            begin = time.perf_counter_ns()
+            if client.exchange(state) is not None:
+                served[tick] = time.perf_counter_ns() - begin
+            pacer.wait()
+        for tick in block:
+            state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=robot_ns)
+            begin = time.perf_counter_ns()
+            echo.exchange(encode(state))
+            echoed[tick] = time.perf_counter_ns() - begin
+            pacer.wait()
+        robot_ns += len(block) * 1_000_000
+        progress("server and echo", 2 * len(block))
+    return served, echoed
+
+
+class Echo:
+    """A process that sends every message back, over the same kind of sockets as client and server use."""
+
+    def __init__(self, address: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._address = address
+        self._news, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_echo, args=(address, theirs), daemon=True)
+
+    def __enter__(self) -> "Echo":
+        self._process.start()
+        self._news.recv()
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
+        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
+        self._socket.connect(self._address)
+        self.exchange(b"hello")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+        self._process.terminate()
+        self._process.join()
+
+    def exchange(self, data: bytes) -> bytes:
+        """Send and wait for it to come back."""
+        self._socket.send(data)
+        return self._socket.recv()
+
+
+def _echo(address: str, news: Connection) -> None:
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.bind(address)
+    news.send("ready")
+    with steady():
+        while True:
+            identity, data = socket.recv_multipart()
+            socket.send_multipart([identity, data])
+
+
+def server_table(result: dict[str, Any]) -> list[list[str]]:
+    """The served round trip beside the echo's."""
+    ratio = result["p50_us"] / result["echo_p50_us"]
+    return [
+        ["1 kHz over ipc", "p50 µs", "p99 µs", "over 1 ms"],
+        ["bare echo", f"{result['echo_p50_us']:.0f}", f"{result['echo_p99_us']:.0f}", ""],
+        ["torque server", f"{result['p50_us']:.0f}", f"{result['p99_us']:.0f}", f"{result['misses']} of {result['ticks']}"],
+        ["ratio", f"{ratio:.2f}", "", ""],
+    ]

@@ -1,0 +1,102 @@
+"""The demo: a robot stands, sways and is pushed under several laws; tables, pictures and a report of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from sim_harness import plots
+from sim_harness.experiment import Plan, Progress, Run, run_in_process, run_served
+from sim_harness.metrics import Summary, table
+from sim_harness.report import Report
+
+CHATTER_SECONDS = 2.0
+"""Length of each run of the chatter comparison [s]."""
+
+UNLIMITED_RATE = 1e9
+"""Torque rate limit of the chatter comparison, so that the law is seen and not the limiter [N·m/s]."""
+
+
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a demo came to. `runs`: one for each law; `chatter`: the paper's Coulomb law, the same warm-started, ours."""
+
+    runs: list[Run]
+    chatter: list[Run]
+
+    @property
+    def upright(self) -> bool:
+        """Whether the robot stayed upright under every law."""
+        return all(run.summary.upright for run in self.runs)
+
+    @property
+    def summaries(self) -> list[Summary]:
+        return [run.summary for run in self.runs]
+
+
+def run_demo(plan: Plan, folder: Path, progress: Progress) -> Demo:
+    """Run everything and write summary.json, the pictures and report.html into `folder`, each law's data into folders there."""
+    runs = [run_served(plan, law, folder / law, progress) for law in plan.settings.laws]
+    demo = Demo(runs=runs, chatter=run_chatter(plan, progress))
+    write_report(plan, demo, folder)
+    return demo
+
+
+def run_chatter(plan: Plan, progress: Progress) -> list[Run]:
+    """A four-foot sway under the Coulomb law: cold and unselected as in the paper, warm and unselected, selected."""
+    quiet = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=()))
+    common = {"law": "coulomb", "safety": {"torque_rate": UNLIMITED_RATE}, "reference": {"start": 0.0}}
+    variants = {
+        "as in the paper": {"selection": "off", "warm_start": False},
+        "warm start": {"selection": "off", "warm_start": True},
+        "warm start and selection": {"selection": "torque", "warm_start": True},
+    }
+    return [
+        run_in_process(quiet, label, common | changes, progress, duration=CHATTER_SECONDS)
+        for label, changes in variants.items()
+    ]
+
+
+def write_report(plan: Plan, demo: Demo, folder: Path) -> None:
+    """summary.json, PNG pictures and report.html."""
+    pushes = plan.settings.push
+    pictures = {
+        "motion": (plots.motion(demo.runs, pushes), "Shaded: the push. All laws follow the same reference."),
+        "forces": (plots.forces(demo.runs, pushes), "The server predicts the contact forces before the robot feels them."),
+        "torques": (plots.torques(demo.runs, pushes), "All joints. The push is felt, not announced."),
+        "chatter": (plots.chatter(demo.chatter), _chatter_caption(demo.chatter)),
+        "round_trips": (plots.round_trips(demo.runs, plan.controller.period), "Server and robot in two processes over ipc."),
+    }
+    for name, (png, _) in pictures.items():
+        (folder / f"{name}.png").write_bytes(png)
+    summary = {"laws": demo.summaries, "chatter": [run.summary for run in demo.chatter]}
+    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+    (folder / "report.html").write_text(_report(plan, demo, pictures).html, encoding="utf-8")
+
+
+def _report(plan: Plan, demo: Demo, pictures: dict[str, tuple[bytes, str]]) -> Report:
+    settings = plan.settings
+    first = demo.summaries[0]
+    report = Report(
+        f"idyn: {plan.controller.robot} under {len(demo.runs)} contact laws",
+        f"{settings.duration:g} s each on the '{settings.engine}' engine at {1 / plan.controller.period:g} Hz; "
+        f"the robot weighs {first.weight:.2f} N.",
+    )
+    report.heading("Result")
+    report.table(table(demo.summaries))
+    for name in ("motion", "forces", "torques"):
+        report.picture(*pictures[name])
+    report.heading("Torque chatter")
+    report.table(table([run.summary for run in demo.chatter]))
+    report.picture(*pictures["chatter"])
+    report.heading("Timing")
+    report.picture(*pictures["round_trips"])
+    return report
+
+
+def _chatter_caption(runs: Sequence[Run]) -> str:
+    paper, ours = runs[0].summary, runs[-1].summary
+    return (
+        f"The same motion. Mean |dτ/dt| {paper.torque_rate:.3g} N·m/s as in the paper, {ours.torque_rate:.3g} N·m/s with "
+        f"selection: {paper.torque_rate / ours.torque_rate:.0f} times less; largest step {paper.torque_rate_max:.3g} and "
+        f"{ours.torque_rate_max:.3g} N·m/s: {paper.torque_rate_max / ours.torque_rate_max:.0f} times less."
+    )
