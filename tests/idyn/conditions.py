@@ -1,0 +1,69 @@
+"""The contact laws as statements about (p, v⁺), each as a residual in N·s or m/s; written with projections, not with pairs."""
+
+import numpy as np
+from oracles import Full, corners, facet_normals
+
+from idyn.types import Array
+
+
+def allowance(gaps: Array, dt: float, noise: float = 0.0, recovery: float = np.inf) -> Array:
+    """φ/dt after noise floor and recovery limit."""
+    return np.where(np.abs(gaps) <= noise, 0.0, np.maximum(gaps / dt, -recovery))
+
+
+def dynamics(f: Full, p: Array, v_plus: Array, tau: Array, dt: float) -> float:
+    """‖M(v⁺ − v) − Jᵀp − dt(Pᵀτ − h)‖∞"""
+    force = np.zeros(len(f.v))
+    force[f.a] = tau
+    return float(np.abs(f.M @ (v_plus - f.v) - f.J.T @ p - dt * (force - f.h)).max())
+
+
+def project_on_polygon(x: Array, size: float, k: int) -> Array:
+    """The nearest point of size × polygon to x (2)."""
+    if size <= 0:
+        return np.zeros(2)
+    if (facet_normals(k) @ x <= size).all():
+        return x
+    d = size * corners(k)
+    candidates = []
+    for j in range(k):
+        edge = d[(j + 1) % k] - d[j]
+        share = np.clip((x - d[j]) @ edge / (edge @ edge), 0, 1)
+        candidates.append(d[j] + share * edge)
+    return min(candidates, key=lambda y: float(np.linalg.norm(y - x)))
+
+
+def normal_error(f: Full, p: Array, v_plus: Array, extra: Array) -> float:
+    """0 ≤ p_N ⟂ N v⁺ + φ/dt ≥ 0"""
+    return float(np.abs(np.minimum(p[2::3], f.J[2::3] @ v_plus + extra)).max(initial=0))
+
+
+def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
+    """Signorini's condition, and friction that dissipates most: p_T = Proj(p_T − u_T) on μ p_N × polygon."""
+    worst = normal_error(f, p, v_plus, extra)
+    u = (f.J @ v_plus).reshape(-1, 3)
+    for i in range(len(mu)):
+        pt = p[3 * i : 3 * i + 2]
+        if np.isinf(mu[i]):
+            worst = max(worst, np.abs(u[i, :2]).max())
+        else:
+            worst = max(worst, np.abs(pt - project_on_polygon(pt - u[i, :2], mu[i] * p[3 * i + 2], k)).max())
+    return float(worst)
+
+
+def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
+    """Signorini's condition; with friction no slip, but where a contact parts: there it slides freely or, if the law cannot
+    do otherwise, is held all the same; no tangential impulse without friction."""
+    u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
+    slip, pull = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(impulse[:, :2]).max(axis=1, initial=0)
+    parts = u[:, 2] + extra > 1e-9
+    error = np.where(mu == 0, pull, np.where(parts, np.minimum(slip, pull), slip))
+    return float(max(normal_error(f, p, v_plus, extra), error.max(initial=0)))
+
+
+def outside_cone(p: Array, mu: Array, k: int = 4) -> float:
+    """How far impulses pull or leave the polygon (μ = ∞ does not limit)."""
+    impulse = p.reshape(-1, 3)
+    finite = np.isfinite(mu)
+    facets = impulse[finite, :2] @ facet_normals(k).T - (mu[finite] * impulse[finite, 2])[:, None]
+    return float(max(-impulse[:, 2].min(initial=0), facets.max(initial=0), 0.0))

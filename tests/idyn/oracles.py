@@ -1,0 +1,155 @@
+"""Independent mathematics: dense numpy, SciPy, QP back ends and brute force; nothing of it is shared with the package."""
+
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pinocchio as pin
+import qpsolvers
+import scipy.linalg
+
+from idyn.robot import Robot
+from idyn.types import Array, ContactSet, State
+
+
+class Full(NamedTuple):
+    """The full system: inertia (nv, nv), bias force (nv), contact Jacobian in rows S, T, N (3n, nv), velocity, u and a."""
+
+    M: Array
+    h: Array
+    J: Array
+    v: Array
+    u: Array
+    a: Array
+
+    @property
+    def Ju(self) -> Array:
+        return self.J[:, self.u]
+
+    @property
+    def Ja(self) -> Array:
+        return self.J[:, self.a]
+
+
+@lru_cache(maxsize=16)
+def _model(urdf: str, base: str) -> tuple[pin.Model, pin.Data]:
+    model = pin.buildModelFromXML(urdf, pin.JointModelFreeFlyer()) if base == "free_flyer" else pin.buildModelFromXML(urdf)
+    return model, model.createData()
+
+
+def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
+    """M column by column and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
+    model, data = _model(robot.urdf, robot.base)
+    still = np.zeros(model.nv)
+    gravity = pin.rnea(model, data, state.q, still, still).copy()
+    M = np.column_stack([pin.rnea(model, data, state.q, still, e) - gravity for e in np.eye(model.nv)])
+    h = pin.rnea(model, data, state.q, state.v, still).copy()
+    pin.computeJointJacobians(model, data, state.q)
+    rows = []
+    for i in range(len(contacts)):
+        at = contacts.points[i]
+        J = point_jacobian(model, data, contacts.bodies[i], at) - point_jacobian(model, data, contacts.others[i], at)
+        n, s = contacts.normals[i], contacts.tangents[i]
+        rows.append(np.vstack([s, np.cross(n, s), n]) @ J)
+    J = np.vstack(rows) if rows else np.zeros((0, model.nv))
+    return Full(M=(M + M.T) / 2, h=h, J=J, v=state.v, u=robot.u, a=robot.a)
+
+
+def point_jacobian(model: pin.Model, data: pin.Data, joint: int, point: Array) -> Array:
+    """World velocity of a body point per joint velocity (3, nv); joint 0 is the ground."""
+    if joint == 0:
+        return np.zeros((3, model.nv))
+    J = pin.getJointJacobian(model, data, int(joint), pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
+    arm = point - data.oMi[int(joint)].translation
+    return J[:3] + np.cross(J[3:], arm, axis=0)
+
+
+def eliminate(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array, Array, Array]:
+    """(v⁺, τ) eliminated from the full system [M −dt Pᵀ; P 0] (v⁺, τ) = (M v − dt h + Jᵀp, v_a⁺): D, b (without gaps), and
+    v⁺, τ at p = 0."""
+    nv, na = len(f.v), len(f.a)
+    P = np.eye(nv)[f.a]
+    K = np.block([[f.M, -dt * P.T], [P, np.zeros((na, na))]])
+    right = np.r_[f.M @ f.v - dt * f.h, f.v[f.a] + dt * q_ddot]
+    zero = np.linalg.solve(K, right)
+    per_impulse = np.linalg.solve(K, np.vstack([f.J.T, np.zeros((na, len(f.J)))]))
+    return f.J @ per_impulse[:nv], f.J @ zero[:nv], zero[:nv], zero[nv:]
+
+
+def outcome(f: Full, q_ddot: Array, dt: float, p: Array) -> tuple[Array, Array]:
+    """v⁺ and τ under impulses p, by solving the full system."""
+    nv, na = len(f.v), len(f.a)
+    P = np.eye(nv)[f.a]
+    K = np.block([[f.M, -dt * P.T], [P, np.zeros((na, na))]])
+    x = np.linalg.solve(K, np.r_[f.M @ f.v - dt * f.h + f.J.T @ p, f.v[f.a] + dt * q_ddot])
+    return x[:nv], x[nv:]
+
+
+def corners(k: int) -> Array:
+    """Corners of the regular polygon in the unit circle, the first at +s (k, 2)."""
+    return np.array([[np.cos(2 * np.pi * j / k), np.sin(2 * np.pi * j / k)] for j in range(k)])
+
+
+def facet_normals(k: int) -> Array:
+    """Rows a_j with a_j · x ≤ 1 for x in the polygon (k, 2)."""
+    middle = np.array([[np.cos(np.pi * (2 * j + 1) / k), np.sin(np.pi * (2 * j + 1) / k)] for j in range(k)])
+    return middle / np.cos(np.pi / k)
+
+
+def coulomb_lcp(D: Array, b: Array, mu: Array, k: int = 4) -> tuple[Array, Array, Array]:
+    """Matrix and vector in the order p_N, p_F, λ [ZD §5], and G with p = G z."""
+    n = len(mu)
+    d = corners(k)
+    G = np.zeros((3 * n, (k + 2) * n))
+    for i in range(n):
+        G[3 * i + 2, i] = 1
+        for j in range(k):
+            G[3 * i : 3 * i + 2, n + k * i + j] = d[j]
+    M, q = G.T @ D @ G, G.T @ b
+    for i in range(n):
+        row, friction = (k + 1) * n + i, slice(n + k * i, n + k * i + k)
+        M[row, i], M[row, friction], M[friction, row] = mu[i], -1, 1
+    return M, q, G
+
+
+def enumerate_lcp(M: Array, q: Array, zero: float = 1e-9) -> list[Array]:
+    """All solutions of an LCP that belong to a regular complementary basis, by trying each of the 2ⁿ."""
+    n, found = len(q), []
+    for basis in product([False, True], repeat=n):
+        B = np.array(basis, dtype=bool)
+        z = np.zeros(n)
+        if B.any():
+            block = M[np.ix_(B, B)]
+            if np.linalg.matrix_rank(block) < B.sum():
+                continue
+            z[B] = np.linalg.solve(block, -q[B])
+        w = M @ z + q
+        if z.min(initial=0) >= -zero * (1 + np.abs(z).max(initial=0)) and w.min(initial=0) >= -zero * (
+            1 + np.abs(q).max(initial=0)
+        ):
+            found.append(z)
+    return found
+
+
+def lcp_error(M: Array, q: Array, z: Array) -> float:
+    """max |min(z, M z + q)|"""
+    return float(np.abs(np.minimum(z, M @ z + q)).max(initial=0))
+
+
+def solve_qp(
+    H: Array, f: Array, A: Array, lower: Array, E: Array | None = None, e: Array | None = None, solver: str = "quadprog"
+) -> Array:
+    """min ½xᵀHx + fᵀx s.t. A x ≥ lower, E x = e; equalities may be dependent. PIQP and ProxQP are asked for 1e-12."""
+    if E is not None and len(E):
+        Z = scipy.linalg.null_space(E, rcond=1e-11)
+        x0 = np.linalg.lstsq(E, e, rcond=1e-11)[0]
+        assert np.abs(E @ x0 - e).max(initial=0) < 1e-8 * (1 + np.abs(e).max())
+        if Z.shape[1] == 0:
+            return x0
+        y = solve_qp(Z.T @ H @ Z, Z.T @ (H @ x0 + f), A @ Z, lower - A @ x0, solver=solver)
+        return x0 + Z @ y
+    settings = {"piqp": {"eps_abs": 1e-12, "eps_rel": 1e-12}, "proxqp": {"eps_abs": 1e-11}}.get(solver, {})
+    x = qpsolvers.solve_qp((H + H.T) / 2, f, -A, -lower, solver=solver, **settings)
+    assert x is not None, f"{solver} found no solution"
+    return x

@@ -1,0 +1,139 @@
+"""Robots, states and contacts of the tests: the shipped walkers, an arm, and small mechanisms written out here."""
+
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+
+from controllers.robots import load_robot
+from idyn.contacts import contacts_from_geometry
+from idyn.ladder import Options
+from idyn.reduction import GapPolicy
+from idyn.robot import Robot
+from idyn.terrain import Flat
+from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
+
+DT = 1e-3
+WALKERS = ("solo12", "quadruped")
+LITERAL = GapPolicy(noise=0.0, recovery_speed=np.inf)
+"""Gaps as they are: allowance φ/dt."""
+
+PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF, gaps=LITERAL)
+"""Nothing but the law."""
+
+
+class Scene(Record, frozen=True):
+    """One prediction's input."""
+
+    robot: Robot
+    state: State
+    contacts: ContactSet
+    q_ddot: Array
+
+
+@lru_cache(maxsize=8)
+def walker(name: str) -> tuple[Robot, Array]:
+    return load_robot(name)
+
+
+def feet(robot: Robot, q: Array, **changes: object) -> ContactSet:
+    """All contact places of the robot against the plane, whatever their distance, with some fields replaced."""
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+    return msgspec.structs.replace(contacts, **{"gaps": np.zeros(len(contacts)), **changes})
+
+
+def subset(contacts: ContactSet, chosen: Array) -> ContactSet:
+    """Some of the contacts, in the given order."""
+    fields = {f: getattr(contacts, f)[chosen] for f in ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")}
+    return ContactSet(**fields, keys=tuple(contacts.keys[i] for i in chosen))
+
+
+def standing_scene(name: str, mu: float = 0.6, n: int = 4) -> Scene:
+    """At rest in the stance, asked to stay."""
+    robot, q = walker(name)
+    contacts = subset(feet(robot, q, mu=np.full(4, mu)), np.arange(n))
+    return Scene(robot=robot, state=State(q=q, v=np.zeros(robot.nv)), contacts=contacts, q_ddot=np.zeros(robot.na))
+
+
+def random_scene(name: str, seed: int, *, touching: float = 0.5, mu: float | None = None, n: int | None = None) -> Scene:
+    """A state about the stance: joints ±0.05 rad, base tilted as much, speeds 0.2, demands 30 rad/s², μ ∈ {0.1, 0.6, 1.5},
+    1 to 4 feet, gaps of 0 to 2 mm of which the share `touching` is exactly 0."""
+    rng = np.random.default_rng([seed, WALKERS.index(name)])
+    robot, stance = walker(name)
+    q = robot.integrate(stance, np.r_[np.zeros(3), rng.uniform(-0.05, 0.05, robot.nv - 3)])
+    v = 0.2 * rng.normal(size=robot.nv)
+    n = int(rng.integers(1, 5)) if n is None else n
+    gaps = rng.uniform(0, 0.002, 4) * (rng.uniform(size=4) >= touching)
+    contacts = feet(robot, q, mu=np.full(4, rng.choice([0.1, 0.6, 1.5]) if mu is None else mu), gaps=gaps)
+    chosen = rng.permutation(4)[:n]
+    demand = 30 * rng.normal(size=robot.na)
+    return Scene(robot=robot, state=State(q=q, v=v), contacts=subset(contacts, chosen), q_ddot=demand)
+
+
+def many_points(scene: Scene, per_foot: int) -> Scene:
+    """Each contact split into `per_foot` points a centimetre about it: redundant contacts of one rigid foot."""
+    c = scene.contacts
+    angles = 2 * np.pi * np.arange(per_foot) / per_foot
+    copies = np.repeat(np.arange(len(c)), per_foot)
+    t = np.cross(c.normals, c.tangents)
+    ring = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (len(c), 1)) * 0.01
+    split = subset(c, copies)
+    points = split.points + ring[:, :1] * c.tangents[copies] + ring[:, 1:] * t[copies]
+    keys = tuple(f"{key}.{i % per_foot}" for i, key in enumerate(split.keys))
+    return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(split, points=points, keys=keys))
+
+
+def turned(contacts: ContactSet, angle: float | Array) -> ContactSet:
+    """The same contacts with the tangents turned about the normals [rad]."""
+    cosine, sine = np.atleast_1d(np.cos(angle))[:, None], np.atleast_1d(np.sin(angle))[:, None]
+    t = np.cross(contacts.normals, contacts.tangents)
+    return msgspec.structs.replace(contacts, tangents=cosine * contacts.tangents + sine * t)
+
+
+def _link(name: str, mass: float, inertia: float) -> str:
+    moments = "".join(f'{axis}="{value}" ' for axis, value in zip(("ixx", "iyy", "izz"), 3 * [inertia], strict=True))
+    return f'<link name="{name}"><inertial><mass value="{mass}"/><inertia {moments}ixy="0" ixz="0" iyz="0"/></inertial></link>'
+
+
+def _slide(name: str, parent: str, child: str, axis: str, at: str = "0 0 0", effort: float = 100) -> str:
+    return (
+        f'<joint name="{name}" type="prismatic"><parent link="{parent}"/><child link="{child}"/><origin xyz="{at}"/>'
+        f'<axis xyz="{axis}"/><limit lower="-1" upper="1" effort="{effort}" velocity="10"/></joint>'
+    )
+
+
+FINGERS = "".join(
+    [
+        '<robot name="fingers"><link name="palm"/>',
+        _link("left", 0.2, 1e-4),
+        _link("right", 0.2, 1e-4),
+        _link("rail_x", 1e-3, 1e-7),
+        _link("rail_y", 1e-3, 1e-7),
+        _link("box", 0.5, 8e-4),
+        _slide("left", "palm", "left", "1 0 0", "-0.05 0 0"),
+        _slide("right", "palm", "right", "1 0 0", "0.05 0 0"),
+        _slide("box_x", "palm", "rail_x", "1 0 0"),
+        _slide("box_y", "rail_x", "rail_y", "0 1 0"),
+        _slide("box_z", "rail_y", "box", "0 0 1"),
+        "</robot>",
+    ]
+)
+"""Two motor-driven fingers along x, and between them a free box on three unactuated slides."""
+
+
+def fingers_scene(q_ddot: tuple[float, float], mu: float = 0.8) -> Scene:
+    """The box of 0.1 m between the fingers, touched by both: a positive `left` and a negative `right` squeeze it."""
+    robot = Robot(FINGERS, base="fixed", unactuated=("box_x", "box_y", "box_z"))
+    names = [robot.joint_of_frame(name) for name in ("left", "right", "box")]
+    contacts = ContactSet(
+        bodies=np.array([names[2], names[2]]),
+        others=np.array([names[0], names[1]]),
+        points=np.array([[-0.05, 0.0, 0.0], [0.05, 0.0, 0.0]]),
+        normals=np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]),
+        tangents=np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]),
+        mu=np.full(2, mu),
+        gaps=np.zeros(2),
+        keys=("left", "right"),
+    )
+    state = State(q=np.zeros(5), v=np.zeros(5))
+    return Scene(robot=robot, state=state, contacts=contacts, q_ddot=np.array(q_ddot, dtype=float))
