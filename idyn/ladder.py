@@ -78,8 +78,9 @@ def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
     """The demand as it was made and the nearest consistent one with its distance [rad/s]: the latter first, or only when the
     former has no certified answer, or never."""
     consistency, contacts = problem.options.consistency, problem.contacts
-    if consistency is Consistency.STICK:
-        yield from _nearest(problem, (contacts.mu > 0) & (contacts.gaps <= problem.options.gaps.touching), closed=True)
+    if consistency in (Consistency.STICK, Consistency.HOLD):
+        touching = (contacts.mu > 0) & (contacts.gaps <= problem.options.gaps.touching)
+        yield from _nearest(problem, touching, closed=consistency is Consistency.HOLD)
     yield problem.q_ddot, 0.0
     if consistency is Consistency.PROJECT:
         yield from _nearest(problem, law.sticking(contacts.mu))

@@ -24,7 +24,7 @@ class GapPolicy(Record, frozen=True):
         fraction of a millimetre off the ground are asked to close or open it within one period otherwise.
     recovery_speed: penetration is undone at this speed at most [m/s]; inf is the paper's literal form, in which 1 mm of
         penetration demands an escape of 1 m/s at 1 kHz.
-    touching: contacts with a gap up to this are meant to stick, for `Consistency.STICK` [m].
+    touching: contacts with a gap up to this are meant to stick, for `Consistency.STICK` and `HOLD` [m].
     """
 
     noise: float = 1e-5

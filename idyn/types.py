@@ -83,7 +83,8 @@ class Consistency(StrEnum):
 
     OFF = "off"  # the paper's literal path
     PROJECT = "project"  # when the law finds no solution: the nearest demand that has one
-    STICK = "stick"  # beforehand: the nearest demand under which every touching contact stays where it is
+    STICK = "stick"  # beforehand: the nearest demand under which no touching contact is dragged along; it may be lifted
+    HOLD = "hold"  # beforehand: the nearest demand under which every touching contact stays where it is
 
 
 class Guess(Record, frozen=True):

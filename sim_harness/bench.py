@@ -48,7 +48,7 @@ BLOCK_TICKS = 500
 
 
 class Case(Record, frozen=True):
-    """What is measured: a law, its selection, and whether demands come consistent or have to be made so (`STICK`)."""
+    """What is measured: a law, its selection, and whether demands come consistent or have to be made so (`HOLD`)."""
 
     law: str
     selection: Selection = Selection.OFF
@@ -63,11 +63,11 @@ CASES = {
     "convex, stage I": Case(law="convex"),
     "no-slip, selected": Case(law="no-slip", selection=Selection.TORQUE),
     "coulomb, selected": Case(law="coulomb", selection=Selection.TORQUE),
-    "no-slip, selected, stick": Case(law="no-slip", selection=Selection.TORQUE, consistency=Consistency.STICK),
-    "coulomb, selected, stick": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.STICK),
-    "convex, selected, stick": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.STICK),
+    "no-slip, selected, hold": Case(law="no-slip", selection=Selection.TORQUE, consistency=Consistency.HOLD),
+    "coulomb, selected, hold": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.HOLD),
+    "convex, selected, hold": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.HOLD),
 }
-"""`convex` is the paper's two stages. `stick` is what the shipped controllers use."""
+"""`convex` is the paper's two stages. `hold` is what the shipped controllers use."""
 
 
 class Sample(Record, frozen=True):
@@ -133,7 +133,7 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
 def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[int]:
     law = make_law(case.law)
     options = Options(selection=case.selection, consistency=case.consistency)
-    raw = case.consistency is Consistency.STICK
+    raw = case.consistency is Consistency.HOLD
     guess: Guess | None = None
     spent = []
     with _without_gc():

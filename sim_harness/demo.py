@@ -42,9 +42,17 @@ def run_demo(plan: Plan, folder: Path, progress: Progress) -> Demo:
 
 
 def run_chatter(plan: Plan, progress: Progress) -> list[Run]:
-    """A four-foot sway under the Coulomb law: cold and unselected as in the paper, warm and unselected, selected."""
+    """A four-foot squat under the Coulomb law: cold and unselected as in the paper, warm and unselected, selected.
+
+    The demand is made consistent tangentially only ('stick'), so that all three ask for the very same motion.
+    """
     quiet = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=()))
-    common = {"law": "coulomb", "safety": {"torque_rate": UNLIMITED_RATE}, "reference": {"start": 0.0}}
+    common = {
+        "law": "coulomb",
+        "consistency": "stick",
+        "safety": {"torque_rate": UNLIMITED_RATE},
+        "reference": {"kind": "squat", "start": 0.0},
+    }
     variants = {
         "as in the paper": {"selection": "off", "warm_start": False},
         "warm start": {"selection": "off", "warm_start": True},

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from controllers.config import Settings, load
 from controllers.controller import ControllerSettings, build_controller
@@ -161,6 +162,9 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
     settings = plan.settings
     _, stance = load_robot(plan.controller.robot)
     world = World(robot, Flat(plan.controller.contact.ground), build_engine(settings.engine, settings.engine_settings), stance)
+    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
+    world.step(np.zeros(robot.na), plan.controller.period, pushes)  # compiles what is not yet: real time must not wait for it
+    world.reset(stance)
     side = RobotSide(
         world,
         client,
@@ -169,7 +173,6 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
         report_contacts=settings.contacts == "message",
         progress=lambda ticks: progress(label, ticks),
     )
-    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
 
 
