@@ -163,7 +163,8 @@ class Robot:
         assert all(_address(data.oMi[i].translation) == _address(self._translations[i]) for i in range(n))
 
     def _place_contacts(self, points: Sequence[ContactPoint]) -> None:
-        frames = {frame.name: frame for frame in self._model.frames}
+        frames = {frame.name: frame for frame in self._model.frames}  # a joint and its link may share a name, and then all else
+        self._frame_joints = {name: int(frame.parentJoint) for name, frame in frames.items()}
         keys: list[str] = []
         joints, offsets = [], []
         for point in points:
@@ -186,9 +187,9 @@ class Robot:
 
     def joint_of_frame(self, name: str) -> int:
         """Index of the joint that carries a frame. Raises FrameNotFound."""
-        if not self._model.existFrame(name):
-            raise FrameNotFound(name, [frame.name for frame in self._model.frames])
-        return int(self._model.frames[self._model.getFrameId(name)].parentJoint)
+        if name not in self._frame_joints:
+            raise FrameNotFound(name, self._frame_joints)
+        return self._frame_joints[name]
 
     def inspect(self) -> list[Finding]:
         """Everything about the model that a user should know before trusting it."""
