@@ -1,0 +1,123 @@
+"""Contact sets: what geometry finds, and what is refused, by name, when contacts are handed in."""
+
+import numpy as np
+import pytest
+from scenes import fingers_scene, walker
+
+from idyn.contacts import contacts_from_geometry, contacts_from_points, first_tangents, sphere_centres
+from idyn.errors import FrameNotFound, IdynError, InputError
+from idyn.terrain import Flat
+
+UP = np.array([[0.0, 0.0, 1.0]])
+
+
+def build(**changes):
+    """One contact of the first foot, with some arguments replaced."""
+    robot, _ = walker("solo12")
+    given = {"keys": ("FL_FOOT",), "points": np.zeros((1, 3)), "normals": UP, "mu": np.ones(1), "gaps": np.zeros(1)}
+    return contacts_from_points(robot, **{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("contacts[0].mu", {"mu": np.array([-0.1])}),
+        ("contacts[0].mu", {"mu": np.array([np.nan])}),
+        ("contacts[0].dist", {"gaps": np.array([np.nan])}),
+        ("contacts[0].dist", {"gaps": np.array([-np.inf])}),
+        ("contacts[0].p", {"points": np.array([[0, np.inf, 0]])}),
+        ("contacts[0].n", {"normals": np.array([[0, 0, 2.0]])}),
+        ("contacts[0].n", {"normals": np.array([[0, 0, np.nan]])}),
+        ("contacts[0].n", {"normals": np.zeros((1, 3))}),
+        ("contacts[0].t1", {"tangents": np.array([[0, 0.6, 0.8]])}),
+        ("contacts[0].t1", {"tangents": np.array([[0.5, 0, 0]])}),
+        ("contacts[0].t1", {"tangents": np.array([[np.nan, 0, 0]])}),
+        ("contacts[0].frame", {"keys": ("FL_FOO",)}),
+        ("contacts.n", {"normals": np.zeros((2, 3))}),
+        ("contacts.p", {"points": np.zeros(3)}),
+        ("contacts.mu", {"mu": np.ones(2)}),
+        ("contacts.dist", {"gaps": np.zeros((1, 1))}),
+    ],
+)
+def test_malformed_contacts_are_refused_by_field(field, changes):
+    with pytest.raises(InputError) as caught:
+        build(**changes)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(field + ": ")
+
+
+def test_the_same_place_twice_is_refused():
+    with pytest.raises(InputError, match="'FL_FOOT' appears twice"):
+        build(
+            keys=("FL_FOOT", "FL_FOOT"),
+            points=np.zeros((2, 3)),
+            normals=np.vstack([UP, UP]),
+            mu=np.ones(2),
+            gaps=np.zeros(2),
+        )
+
+
+def test_an_unknown_frame_names_its_neighbours():
+    with pytest.raises(InputError, match="FL_FOOT"):
+        build(keys=("FL_FOO",))
+    robot, _ = walker("solo12")
+    with pytest.raises(FrameNotFound):
+        robot.joint_of_frame("FL_FOO")
+
+
+def test_infinite_friction_is_friction():
+    assert np.isinf(build(mu=np.array([np.inf])).mu[0])
+    assert build(mu=np.zeros(1)).mu[0] == 0
+
+
+def test_a_normal_that_is_nearly_unit_is_made_so():
+    contacts = build(normals=UP * (1 + 5e-7))
+    assert np.linalg.norm(contacts.normals[0]) == pytest.approx(1, abs=1e-15)
+
+
+def test_no_contacts_at_all():
+    contacts = build(keys=(), points=np.zeros((0, 3)), normals=np.zeros((0, 3)), mu=np.zeros(0), gaps=np.zeros(0))
+    assert len(contacts) == 0
+    assert contacts.tangents.shape == (0, 3)
+
+
+def test_tangents_are_right_handed_and_steady():
+    rng = np.random.default_rng(0)
+    normals = np.vstack([rng.normal(size=(200, 3)), np.eye(3), -np.eye(3)])
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    s = first_tangents(normals)
+    np.testing.assert_allclose(np.linalg.norm(s, axis=1), 1, atol=1e-15)
+    np.testing.assert_allclose((s * normals).sum(axis=1), 0, atol=1e-15)
+    t = np.cross(normals, s)
+    np.testing.assert_allclose(np.cross(s, t), normals, atol=1e-15)
+
+
+def test_contact_points_lie_below_the_spheres_of_a_tilted_robot():
+    robot, q = walker("solo12")
+    q = robot.integrate(q, np.r_[0, 0, 0.01, 0.1, -0.05, 0, np.zeros(12)])
+    contacts = contacts_from_geometry(robot, q, Flat(0.003), margin=1.0)
+    centres = sphere_centres(*robot.place(q), robot.contact_joints, robot.contact_offsets)
+    np.testing.assert_allclose(contacts.points, centres - [0, 0, 0.016], atol=1e-15)
+    np.testing.assert_allclose(contacts.gaps, centres[:, 2] - 0.016 - 0.003, atol=1e-15)
+
+
+def test_the_margin_decides_who_takes_part():
+    robot, q = walker("quadruped")
+    q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])
+    gaps = contacts_from_geometry(robot, q, Flat(), margin=1.0).gaps
+    for margin in (gaps.min() - 1e-6, np.sort(gaps)[1] + 1e-9, gaps.max() + 1e-6):
+        contacts = contacts_from_geometry(robot, q, Flat(), margin=margin)
+        assert contacts.keys == tuple(key for key, gap in zip(robot.contact_keys, gaps, strict=True) if gap <= margin)
+
+
+def test_a_link_and_a_joint_of_one_name_are_one_place():
+    """URDF allows it; Pinocchio then knows two frames of that name."""
+    robot = fingers_scene((0, 0)).robot
+    assert robot.joint_of_frame("left") != robot.joint_of_frame("right")
+    contacts = contacts_from_points(robot, ("left",), np.zeros((1, 3)), UP, np.ones(1), np.zeros(1))
+    assert contacts.bodies[0] == robot.joint_of_frame("left")
+
+
+def test_every_error_is_of_one_family():
+    assert issubclass(InputError, IdynError)
+    assert issubclass(FrameNotFound, IdynError)

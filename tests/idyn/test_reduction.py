@@ -1,0 +1,245 @@
+"""The reduction against dense algebra on the full system: D, b, energy, v_free, and the way back to v⁺ and τ."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance
+from oracles import eliminate, full, outcome
+from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, walker
+
+from controllers.config import urdf_path
+from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.reduction import GapPolicy, recover, reduce
+from idyn.robot import Robot
+from idyn.types import State
+
+
+def floating(name):
+    return lambda seed: many_points(random_scene(name, seed, n=3), 1 + seed % 3)
+
+
+def panda(seed):
+    """The arm alone, bolted down: nothing is unactuated, so nothing is left to reduce to."""
+    path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
+    return touching_arm(Robot.from_urdf(path, base="fixed"), seed)
+
+
+def panda_with_loose_joints(seed):
+    """The same with three joints whose motors are off."""
+    path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
+    return touching_arm(Robot.from_urdf(path, base="fixed", unactuated=("panda_joint2", "panda_joint5", "panda_joint7")), seed)
+
+
+def touching_arm(robot, seed):
+    """Two points of the arm on slanting surfaces, and one of the hand against the forearm."""
+    rng = np.random.default_rng(seed)
+    q = robot.integrate(robot.neutral(), 0.7 * rng.normal(size=robot.nv))
+    normals = rng.normal(size=(3, 3))
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    points = rng.normal(size=(3, 3))
+    at = contacts_from_points(robot, ("panda_link7", "panda_link5", "panda_hand"), points, normals, np.ones(3), np.zeros(3))
+    others = np.array([0, 0, robot.joint_of_frame("panda_link4")])
+    contacts = msgspec.structs.replace(at, others=others, gaps=rng.uniform(-1e-4, 1e-3, 3))
+    state = State(q=q, v=rng.normal(size=robot.nv))
+    return Scene(robot=robot, state=state, contacts=contacts, q_ddot=10 * rng.normal(size=robot.na))
+
+
+def fingers(seed):
+    """Two bodies in contact with one another, both movable."""
+    rng = np.random.default_rng(seed)
+    scene = fingers_scene((5.0, -3.0))
+    return msgspec.structs.replace(scene, state=State(q=0.01 * rng.normal(size=5), v=rng.normal(size=5)))
+
+
+def loose_knee(seed):
+    """A walker with a floating base and, besides, a knee whose motor is off."""
+    scene = random_scene("quadruped", seed, n=4)
+    robot = Robot(scene.robot.urdf, unactuated=("LF_Y_3",))
+    return msgspec.structs.replace(scene, robot=robot, q_ddot=scene.q_ddot[:11])
+
+
+MECHANISMS = {
+    "solo12": floating("solo12"),
+    "quadruped": floating("quadruped"),
+    "panda": panda,
+    "panda, loose joints": panda_with_loose_joints,
+    "fingers": fingers,
+    "loose knee": loose_knee,
+}
+SIZES = {"solo12": (12, 6), "panda": (9, 0), "panda, loose joints": (6, 3), "fingers": (2, 3), "loose knee": (11, 7)}
+each_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def reduced(scene, gaps=LITERAL):
+    terms = scene.robot.terms(scene.state.q, scene.state.v)
+    return terms, *reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, gaps)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_actuated_split(name):
+    robot = MECHANISMS[name](0).robot
+    assert (robot.na, robot.nu) == SIZES[name]
+    np.testing.assert_array_equal(np.sort(np.r_[robot.a, robot.u]), np.arange(robot.nv))
+
+
+@each_mechanism
+def test_terms_are_those_of_newton_and_euler(name):
+    for seed in range(5):
+        scene = MECHANISMS[name](seed)
+        f = full(scene.robot, scene.state, scene.contacts)
+        terms = scene.robot.terms(scene.state.q, scene.state.v)
+        np.testing.assert_allclose(terms.M, f.M, atol=1e-11 * np.abs(f.M).max())
+        np.testing.assert_array_equal(terms.M, terms.M.T)
+        np.testing.assert_allclose(terms.h, f.h, atol=1e-11 * np.abs(f.h).max())
+
+
+@each_mechanism
+def test_reduction_is_the_elimination_of_velocity_and_torque(name):
+    """D and b of [ZD Eq. 63], and the motion without impulses."""
+    for seed in range(5):
+        scene = MECHANISMS[name](seed)
+        f = full(scene.robot, scene.state, scene.contacts)
+        D, b, v_free, _ = eliminate(f, scene.q_ddot, DT)
+        b[2::3] += allowance(scene.contacts.gaps, DT)
+        _, law, motion = reduced(scene)
+        np.testing.assert_allclose(law.Y @ law.Y.T, D, atol=1e-10 * max(1, np.abs(D).max()))
+        np.testing.assert_allclose(law.b, b, atol=1e-10 * np.abs(b).max())
+        np.testing.assert_allclose(motion.v_free, v_free, atol=1e-10 * np.abs(v_free).max())
+        np.testing.assert_array_equal(law.mu, scene.contacts.mu)
+
+
+@each_mechanism
+def test_reduction_by_its_own_formulas(name):
+    """Y = J_u L⁻ᵀ and the energy gradient of mathematics §2 and §3.3, with a Cholesky factor of numpy."""
+    for seed in range(5):
+        scene = MECHANISMS[name](seed)
+        f = full(scene.robot, scene.state, scene.contacts)
+        u, a = f.u, f.a
+        _, law, motion = reduced(scene)
+        assert law.Y.shape == (3 * len(scene.contacts), len(u))
+        L = np.linalg.cholesky(f.M[np.ix_(u, u)])
+        np.testing.assert_allclose(motion.L, L, atol=1e-11 * np.abs(L).max(initial=1))
+        np.testing.assert_allclose(law.Y, np.linalg.solve(L, f.Ju.T).T, atol=1e-10 * np.abs(law.Y).max(initial=1))
+        v_a = f.v[a] + DT * scene.q_ddot
+        free = f.v[u] - DT * np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ scene.q_ddot + f.h[u])
+        energy = f.Ju @ (free + np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ v_a))
+        np.testing.assert_allclose(law.energy, energy, atol=1e-10 * np.abs(energy).max(initial=1))
+
+
+def test_the_energy_gradient_is_the_derivative_of_the_kinetic_energy():
+    for seed in range(5):
+        scene = random_scene("solo12", seed, n=4)
+        f = full(scene.robot, scene.state, scene.contacts)
+        _, law, _ = reduced(scene)
+        p, e = np.random.default_rng(seed).normal(size=12), 1e-4
+
+        def kinetic(s, f=f, p=p, demand=scene.q_ddot):
+            v = outcome(f, demand, DT, s * p)[0]
+            return v @ f.M @ v / 2
+
+        assert (kinetic(e) - kinetic(-e)) / (2 * e) == pytest.approx(law.energy @ p, rel=1e-7)
+
+
+@each_mechanism
+def test_recover_solves_the_full_system(name):
+    """v⁺ and τ for arbitrary impulses, against one dense solve for both."""
+    for seed in range(5):
+        scene = MECHANISMS[name](seed)
+        robot, c = scene.robot, scene.contacts
+        f = full(robot, scene.state, c)
+        p = np.random.default_rng(seed).normal(size=3 * len(c))
+        terms, _, motion = reduced(scene)
+        v_plus, tau = recover(
+            terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.u, robot.a, c.bodies, c.others, motion.maps,
+            motion.L, motion.v_free, scene.state.v, p, DT,
+        )  # fmt: skip
+        v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
+        np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
+        np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())
+        np.testing.assert_allclose(v_plus[robot.a], scene.state.v[robot.a] + DT * scene.q_ddot, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["solo12", "quadruped"])
+def test_contact_rows_are_derivatives_of_positions(name):
+    """J_a v_a + J_u v_u by finite differences of where the foot centres go, in every direction of every frame."""
+    robot, stance = walker(name)
+    rng = np.random.default_rng(1)
+    q, v, e = robot.integrate(stance, 0.1 * rng.normal(size=robot.nv)), rng.normal(size=robot.nv), 1e-6
+    normals = rng.normal(size=(4, 3))
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+
+    def centres(q):
+        rotations, origins = robot.place(q)
+        return sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+
+    contacts = contacts_from_points(robot, robot.contact_keys, centres(q), normals, np.ones(4), np.zeros(4))
+    velocity = (centres(robot.integrate(q, e * v)) - centres(robot.integrate(q, -e * v))) / (2 * e)
+    f = full(robot, State(q=q, v=v), contacts)
+    t = np.cross(contacts.normals, contacts.tangents)
+    expected = np.stack([(d * velocity).sum(axis=1) for d in (contacts.tangents, t, contacts.normals)], axis=1)
+    np.testing.assert_allclose(f.J @ v, expected.ravel(), atol=1e-8)
+    scene = Scene(robot=robot, state=State(q=q, v=v), contacts=contacts, q_ddot=np.zeros(robot.na))
+    _, law, motion = reduced(scene)
+    np.testing.assert_allclose(law.b - f.Ju @ (motion.v_free[f.u] - v[f.u]), expected.ravel(), atol=1e-8)
+
+
+def test_relative_velocity_of_two_bodies_changes_sign_with_their_roles():
+    scene = fingers(0)
+    c = scene.contacts
+    swapped = msgspec.structs.replace(c, bodies=c.others, others=c.bodies)
+    _, law, _ = reduced(scene)
+    _, mirrored, _ = reduced(msgspec.structs.replace(scene, contacts=swapped))
+    np.testing.assert_allclose(mirrored.Y, -law.Y, atol=1e-15)
+    np.testing.assert_allclose(mirrored.b, -law.b, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("gap", "noise", "recovery", "speed"),
+    [
+        (0.0, 0.0, np.inf, 0.0),
+        (1e-3, 0.0, 0.05, 1.0),
+        (-1e-3, 0.0, np.inf, -1.0),
+        (-1e-3, 0.0, 0.05, -0.05),
+        (-1e-5, 0.0, 0.05, -0.01),
+        (9e-6, 1e-5, 0.05, 0.0),
+        (-9e-6, 1e-5, 0.05, 0.0),
+        (1.1e-5, 1e-5, 0.05, 0.011),
+    ],
+)
+def test_gaps_become_allowances(gap, noise, recovery, speed):
+    """Only the normal row is touched; the noise floor and the recovery speed act as the settings say."""
+    scene = random_scene("quadruped", 0, n=1)
+    c = scene.contacts
+    there, zero = (msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, gaps=np.array([g]))) for g in (gap, 0))
+    _, law, _ = reduced(there, GapPolicy(noise=noise, recovery_speed=recovery))
+    _, zero, _ = reduced(zero)
+    np.testing.assert_allclose(law.b - zero.b, [0, 0, speed], atol=1e-13)
+
+
+def test_rank_of_the_contact_matrix_is_at_most_that_of_the_unactuated_space():
+    scene = many_points(random_scene("solo12", 2, n=4), 3)
+    _, law, _ = reduced(scene)
+    D = law.Y @ law.Y.T
+    values = np.linalg.eigvalsh(D)
+    assert values.min() > -1e-12 * values.max()
+    assert (values > 1e-9 * values.max()).sum() == 6
+
+
+def test_contacts_of_one_and_the_same_body_cancel():
+    """A body pushed by itself does not move: rows vanish."""
+    scene = random_scene("quadruped", 1, n=2)
+    c = scene.contacts
+    _, law, _ = reduced(msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, others=c.bodies, gaps=np.zeros(2))))
+    assert not law.Y.any()
+    assert not law.b.any()
+
+
+def test_without_contacts_the_problem_is_empty():
+    scene = random_scene("quadruped", 1, n=0)
+    _, law, motion = reduced(scene)
+    assert law.Y.shape == (0, 6)
+    assert law.b.shape == (0,)
+    _, _, v_free, _ = eliminate(full(scene.robot, scene.state, scene.contacts), scene.q_ddot, DT)
+    np.testing.assert_allclose(motion.v_free, v_free, atol=1e-11)
