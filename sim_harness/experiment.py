@@ -163,7 +163,8 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
     _, stance = load_robot(plan.controller.robot)
     world = World(robot, Flat(plan.controller.contact.ground), build_engine(settings.engine, settings.engine_settings), stance)
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
-    world.step(np.zeros(robot.na), plan.controller.period, pushes)  # compiles what is not yet: real time must not wait for it
+    now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
+    world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
     world.reset(stance)
     side = RobotSide(
         world,

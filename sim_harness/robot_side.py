@@ -65,6 +65,7 @@ class RobotSide:
         self._dt = dt
         self._failsafe = Failsafe(dt=dt, kd=np.full(robot.na, kd), tau_max=robot.limits.tau_max)
         self._applied: Array | None = None
+        self._waited = 0.0  # for the last reply [s]
         self._report_contacts = report_contacts
         self._progress = progress
 
@@ -78,19 +79,22 @@ class RobotSide:
         return trace.trace()
 
     def run_paced(self, duration: float, pushes: Sequence[Push] = ()) -> Trace:
-        """In real time. The world waits for nobody: in periods lost to a late reply it has the failsafe's torque."""
+        """In real time. The world does not wait for the server: in periods lost to a late reply it has the failsafe's torque.
+
+        A pause of this process itself is no fault of the server's and only stretches the world's time.
+        """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
         pacer = Pacer(self._dt)
         with steady():
             pacer.wait()
             while len(trace) < ticks:
-                skipped = pacer.skipped
                 if not self._tick(trace, pushes):
                     break
-                pacer.wait()
-                for _ in range(min(pacer.skipped - skipped, ticks - len(trace))):
+                lost = int(self._waited / self._dt)
+                for _ in range(min(lost, ticks - len(trace))):
                     self._tick(trace, pushes, ask=False)
+                pacer.wait()
         return trace.trace()
 
     def _tick(self, trace: TraceWriter, pushes: Sequence[Push], *, ask: bool = True) -> bool:
@@ -109,14 +113,16 @@ class RobotSide:
 
     def _exchange(self, trace: TraceWriter) -> tuple[Array | None, str, float]:
         """The server's torque (na), its status, and the round trip [s]; None, '' and NaN without a torque."""
+        state = self._state()
         begin = perf_counter()
         try:
-            reply = self._client.exchange(self._state())
-            round_trip = perf_counter() - begin
+            reply = self._client.exchange(state)
             tau = None if reply is None else vector(reply.tau, self.world.robot.na, "tau")
         except ProtocolError as error:  # bytes that are no torque are as good as none
+            self._waited = perf_counter() - begin
             self._note(error.code, f"unusable reply: {error}")
             return None, "", np.nan
+        self._waited = round_trip = perf_counter() - begin
         if reply is None or tau is None:
             if (refusal := self._client.error) is not None:
                 self._note(refusal.code, f"the server refuses the state: {refusal.message}")

@@ -150,6 +150,7 @@ def test_paced_the_world_keeps_the_time_of_the_clock(make_world, make_stand, mon
         clock.now += round(seconds * 1e9) + 20_000
 
     monkeypatch.setattr(pacing, "time", SimpleNamespace(monotonic_ns=lambda: clock.now, sleep=sleep))
+    monkeypatch.setattr("sim_harness.robot_side.perf_counter", lambda: clock.now * 1e-9)
 
     class Slow(Faulty):
         def exchange(self, state):
