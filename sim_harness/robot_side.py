@@ -89,12 +89,13 @@ class RobotSide:
         with steady():
             pacer.wait()
             while len(trace) < ticks:
+                skipped = pacer.skipped
                 if not self._tick(trace, pushes):
                     break
-                lost = int(self._waited / self._dt)
+                pacer.wait()
+                lost = min(pacer.skipped - skipped, int(self._waited / self._dt))
                 for _ in range(min(lost, ticks - len(trace))):
                     self._tick(trace, pushes, ask=False)
-                pacer.wait()
         return trace.trace()
 
     def _tick(self, trace: TraceWriter, pushes: Sequence[Push], *, ask: bool = True) -> bool:
