@@ -35,6 +35,7 @@ class SpringDamper:
 
     def __init__(self, robot: Robot, *, kp: float = 3.0, law: str = "springs") -> None:
         self.robot = robot
+        self.stance = robot.neutral()
         self.kp = kp
         self.law = law
         self.fail = False
