@@ -2,9 +2,9 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
-from conftest import Rig
 from hypothesis import given
 from hypothesis import strategies as st
+from rig import Rig
 from standin import hello, solo, state
 
 from transport import messages

@@ -1,7 +1,7 @@
 import msgpack
 import numpy as np
 import pytest
-from conftest import Rig
+from rig import Rig
 from standin import hello, standing
 
 from idyn.robot import Robot

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgpack
 import numpy as np
 import pytest
-from conftest import Rig
 from mcap.reader import make_reader
+from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, standing, state
 
 from idyn.robot import Robot

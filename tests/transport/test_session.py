@@ -3,7 +3,7 @@
 import msgpack
 import numpy as np
 import pytest
-from conftest import Rig
+from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, standing
 
 from idyn.robot import Robot

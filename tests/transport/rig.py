@@ -1,0 +1,47 @@
+from hypothesis import settings
+from standin import MS, SpringDamper, hello, state
+
+from idyn.robot import Robot
+from transport.codec import decode, encode
+from transport.messages import Message, StateMessage, Welcome
+from transport.service import Service
+from transport.settings import ServerSettings
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
+
+
+class Rig:
+    """A service with one client `a`, everything through bytes; the server's clock stands where `now` says."""
+
+    def __init__(self, robot: Robot, **changes: object) -> None:
+        self.robot = robot
+        self.controller = SpringDamper(robot)
+        self.now = 0
+        self.service = Service(
+            self.controller,
+            ServerSettings(controller="standin", **changes),  # type: ignore[arg-type]
+            shadow=SpringDamper(robot),
+            clock=lambda: self.now,
+        )
+        self.session = 0
+
+    def raw(self, data: bytes, identity: bytes = b"a") -> Message:
+        return decode(self.service.handle(identity, data, self.now))
+
+    def send(self, message: Message, identity: bytes = b"a") -> Message:
+        return self.raw(encode(message), identity)
+
+    def greet(self, **changes: object) -> Welcome:
+        welcome = self.send(hello(self.robot, **changes))  # type: ignore[arg-type]
+        assert isinstance(welcome, Welcome), welcome
+        self.session = welcome.session
+        return welcome
+
+    def state(self, seq: int, **changes: object) -> StateMessage:
+        return state(self.robot, self.session, seq, **changes)
+
+    def tick(self, seq: int, **changes: object) -> Message:
+        """State `seq`, a millisecond after the one before it."""
+        self.now = seq * MS
+        return self.send(self.state(seq, **changes))
