@@ -77,6 +77,16 @@ def eliminate(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array, Array, A
     return f.J @ per_impulse[:nv], f.J @ zero[:nv], zero[:nv], zero[nv:]
 
 
+def response(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array]:
+    """v⁺ = v₀ + V p with the joints driven to v_a + dt q̈: v₀ (nv) and V (nv, 3n)."""
+    nv, na = len(f.v), len(f.a)
+    P = np.eye(nv)[f.a]
+    K = np.block([[f.M, -dt * P.T], [P, np.zeros((na, na))]])
+    x = np.linalg.solve(K, np.vstack([f.J.T, np.zeros((na, len(f.J)))]))
+    v0 = np.linalg.solve(K, np.r_[f.M @ f.v - dt * f.h, f.v[f.a] + dt * q_ddot])[:nv]
+    return v0, x[:nv]
+
+
 def outcome(f: Full, q_ddot: Array, dt: float, p: Array) -> tuple[Array, Array]:
     """v⁺ and τ under impulses p, by solving the full system."""
     nv, na = len(f.v), len(f.a)
@@ -153,3 +163,43 @@ def solve_qp(
     x = qpsolvers.solve_qp((H + H.T) / 2, f, -A, -lower, solver=solver, **settings)
     assert x is not None, f"{solver} found no solution"
     return x
+
+
+def solve_semidefinite_qp(H: Array, f: Array, A: Array, lower: Array, x0: Array | None = None) -> Array:
+    """The same for a singular H without equalities: quadprog on proximal steps, which end in an exact solution."""
+    x = np.zeros(len(f)) if x0 is None else x0
+    weight = 1e-9 * max(np.trace(H) / len(H), 1e-30)
+    for _ in range(40):
+        step = solve_qp(H + weight * np.eye(len(H)), H @ x + f, A, lower - A @ x)
+        x = x + step
+        if np.abs(step).max() < 1e-14 * (1 + np.abs(x).max()):
+            break
+    return x
+
+
+class Convex(NamedTuple):
+    """Stage I [ZD §2.3.4] from the kinetic energy of the whole robot: ½pᵀHp + fᵀp over A p ≥ lower; v⁺ = v₀ + V p."""
+
+    H: Array
+    f: Array
+    A: Array
+    lower: Array
+    v0: Array
+    V: Array
+
+
+def convex_program(f: Full, q_ddot: Array, dt: float, mu: Array, extra: Array, k: int = 4) -> Convex:
+    """Least kinetic energy ½ v⁺ᵀ M v⁺ with no penetration and impulses in their cones."""
+    v0, V = response(f, q_ddot, dt)
+    for i in np.flatnonzero(mu == 0):
+        V[:, 3 * i : 3 * i + 2] = 0  # a frictionless contact has no tangential impulse
+    A, lower = [f.J[2::3] @ V], [-(f.J[2::3] @ v0 + extra)]
+    for i in range(len(mu)):
+        limited = 0 < mu[i] < np.inf
+        facets = np.zeros((k if limited else 1, 3 * len(mu)))
+        facets[:, 3 * i + 2] = mu[i] if limited else 1
+        if limited:
+            facets[:, 3 * i : 3 * i + 2] = -facet_normals(k)
+        A.append(facets)
+        lower.append(np.zeros(len(facets)))
+    return Convex(V.T @ f.M @ V, V.T @ f.M @ v0, np.vstack(A), np.concatenate(lower), v0, V)

@@ -1,0 +1,164 @@
+"""The convex law: least kinetic energy, against quadprog on a program assembled from the energy of the whole robot."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance, dynamics, outside_cone
+from oracles import convex_program, full, solve_semidefinite_qp
+from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
+
+from idyn.errors import ConfigError
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import LAWS, make_law
+from idyn.laws.convex import Convex
+from idyn.solvers.qp import backends
+from idyn.types import Selection
+
+VARIANTS = {"few feet": (1, None), "twelve points": (3, None), "all kinds": (1, (0.0, 0.3, 1.0, np.inf))}
+
+
+def scenes(name, variant, count):
+    points, mu = VARIANTS[variant]
+    for seed in range(count):
+        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
+        if mu is not None:
+            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
+            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
+        yield scene
+
+
+def solve(scene, law, options=PLAIN, **changes):
+    scene = msgspec.structs.replace(scene, **changes)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+def program(scene, edges=4, mu=None):
+    f = full(scene.robot, scene.state, scene.contacts)
+    c = scene.contacts
+    return f, convex_program(f, scene.q_ddot, DT, c.mu if mu is None else mu, allowance(c.gaps, DT), edges)
+
+
+@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_convex_has_the_least_kinetic_energy(name, variant, edges):
+    """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
+    law = make_law("convex", edges)
+    for scene in scenes(name, variant, 40 if variant == "few feet" else 12):
+        answer = solve(scene, law)
+        assert (answer.law, answer.status.name) == ("convex", "SOLVED")
+        f, qp = program(scene, edges)
+        p = solve_semidefinite_qp(qp.H, qp.f, qp.A, qp.lower)
+        energy, least = (x @ qp.H @ x / 2 + qp.f @ x for x in (answer.p, p))
+        assert energy <= least + 1e-9
+        np.testing.assert_allclose(answer.v_plus, qp.v0 + qp.V @ p, atol=1e-7)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
+        assert (f.J[2::3] @ answer.v_plus + allowance(scene.contacts.gaps, DT)).min() > -1e-9
+        assert outside_cone(answer.p, scene.contacts.mu, edges) < 1e-9
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_unlimited_friction_is_infinite_friction(name):
+    """ID(t)_{QP,∞}: every μ > 0 taken for ∞; a frictionless contact stays frictionless."""
+    law = make_law("convex-infinite")
+    for scene in scenes(name, "all kinds", 30):
+        mu = np.where(scene.contacts.mu > 0, np.inf, 0.0)
+        _, qp = program(scene, mu=mu)
+        p = solve_semidefinite_qp(qp.H, qp.f, qp.A, qp.lower)
+        answer = solve(scene, law)
+        assert answer.law == "convex-infinite"
+        np.testing.assert_allclose(answer.v_plus, qp.v0 + qp.V @ p, atol=1e-7)
+        frictionless = np.repeat(mu == 0, 3)
+        frictionless[2::3] = False
+        assert np.abs(answer.p[frictionless]).max(initial=0) < 1e-12
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_one_stage_gives_the_least_impulses_in_a_stance(name):
+    """ε‖p‖² picks the shortest of the equally good impulses: four equal feet, no friction."""
+    scene = standing_scene(name)
+    answer = solve(scene, make_law("convex-one-stage"))
+    assert answer.law == "convex-one-stage"
+    _, qp = program(scene)
+    shortest = np.linalg.pinv(qp.H) @ -qp.f  # no constraint is active in a stance
+    np.testing.assert_allclose(answer.p / DT, shortest / DT, atol=2e-3)
+    two_stage = solve(scene, make_law("convex"))
+    np.testing.assert_allclose(answer.v_plus, two_stage.v_plus, atol=1e-8)
+
+
+@pytest.mark.parametrize("backend", ["daqp", "quadprog", "piqp", "proxqp"])
+def test_back_ends_give_one_velocity(backend):
+    """Where a back end is not accurate enough the ladder's next one answers; the velocity is the same."""
+    assert backend in backends()
+    law, reference = make_law("convex", 4, backend), make_law("convex")
+    for seed in range(15):
+        scene = random_scene("quadruped", seed)
+        options = Options(selection=Selection.TORQUE, gaps=LITERAL, backend=backend)
+        answer = solve(scene, law, options)
+        assert answer.status.ok
+        np.testing.assert_allclose(answer.v_plus, solve(scene, reference).v_plus, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_tangent_basis_does_not_matter_without_a_cone(name):
+    """mathematics §7.4 for QP,∞: v⁺ is unchanged by any turn."""
+    law, rng = make_law("convex-infinite"), np.random.default_rng(0)
+    for seed in range(40):
+        scene = random_scene(name, seed)
+        other = turned(scene.contacts, rng.uniform(0, 6, len(scene.contacts)))
+        expected = solve(scene, law).v_plus
+        np.testing.assert_allclose(solve(scene, law, contacts=other).v_plus, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_quarter_turns_of_the_tangents_are_exact(name):
+    law, rng = make_law("convex"), np.random.default_rng(0)
+    for seed in range(40):
+        scene = random_scene(name, seed)
+        other = turned(scene.contacts, np.pi / 2 * rng.integers(0, 4, len(scene.contacts)))
+        expected = solve(scene, law).v_plus
+        np.testing.assert_allclose(solve(scene, law, contacts=other).v_plus, expected, atol=1e-7)
+
+
+def test_more_edges_dissipate_more():
+    """Inscribed polygons grow with k = 4, 8, 16, so the energy left can only fall; circumscribed ones shrink."""
+    scene = random_scene("solo12", 2, n=3, mu=0.1, touching=1.0)
+    _, qp = program(scene)
+    inside, outside = [], []
+    for edges in (4, 8, 16):
+        for energies, circumscribed in ((inside, False), (outside, True)):
+            p = solve(scene, Convex(edges=edges, circumscribed=circumscribed)).p
+            energies.append(p @ qp.H @ p / 2 + qp.f @ p)
+    assert inside[0] > inside[1] > inside[2] > outside[2] > outside[1] > outside[0]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_every_law_answers_without_contacts(law):
+    scene = random_scene("solo12", 0, n=0)
+    answer = solve(scene, make_law(law))
+    assert (answer.law, answer.status.name) == (law, "SOLVED")
+    assert answer.p.shape == (0,)
+    f, _ = full(scene.robot, scene.state, scene.contacts), None
+    assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-12
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_contact_free_knows_no_contact(name):
+    for seed in range(10):
+        scene = random_scene(name, seed, touching=1.0)
+        answer = solve(scene, make_law("contact-free"))
+        free = solve(msgspec.structs.replace(scene, contacts=random_scene(name, seed, n=0).contacts), make_law("coulomb"))
+        assert not answer.p.any()
+        np.testing.assert_array_equal(answer.tau, free.tau)
+
+
+def test_laws_are_found_by_name():
+    for name in LAWS:
+        assert make_law(name).name == name
+    with pytest.raises(ConfigError, match=r"law: no law named 'columb'.*coulomb"):
+        make_law("columb")
+    with pytest.raises(ConfigError, match=r"qp_backend: 'gurobi' is not installed.*daqp"):
+        make_law("convex", backend="gurobi")
+    with pytest.raises(ConfigError, match=r"law\.edges"):
+        make_law("convex", edges=5)

@@ -1,0 +1,176 @@
+"""The Coulomb law: its statement over random states, brute force, and an independent Lemke on an independent assembly."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance, coulomb_error, dynamics, outside_cone
+from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
+from quantecon.optimize.lcp_lemke import lcp_lemke
+from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
+
+from idyn.errors import ConfigError
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.laws.coulomb import Coulomb
+from idyn.reduction import Reduced
+from idyn.types import Selection
+
+VARIANTS = {
+    "few feet": (1, None),
+    "twelve points": (3, None),
+    "some frictionless": (1, (0.0, 0.6)),
+    "some unlimited": (1, (0.3, np.inf)),
+    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
+}
+
+
+def scenes(name, variant, count):
+    points, mu = VARIANTS[variant]
+    for seed in range(count):
+        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
+        if mu is not None:
+            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
+            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
+        yield scene
+
+
+def solve(scene, edges=4, options=PLAIN, **changes):
+    scene = msgspec.structs.replace(scene, **changes)
+    return predict(
+        scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("coulomb", edges), dt=DT, options=options
+    )
+
+
+def assembled(scene, edges=4):
+    """The LCP of [ZD §5] from the elimination of the full system."""
+    f = full(scene.robot, scene.state, scene.contacts)
+    D, b, _, _ = eliminate(f, scene.q_ddot, DT)
+    b[2::3] += allowance(scene.contacts.gaps, DT)
+    return f, *coulomb_lcp(D, b, scene.contacts.mu, edges)
+
+
+@pytest.mark.parametrize("edges", [4, 6, 8])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_coulomb_obeys_its_statement(name, variant, edges):
+    """Its own answer in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
+    end on a ray; only demands that drag feet of unlimited friction may be changed."""
+    options = Options(selection=Selection.OFF, gaps=LITERAL)
+    count, own = 60 if edges == 4 else 20, 0
+    for scene in scenes(name, variant, count):
+        answer = solve(scene, edges, options)
+        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
+        assert answer.status.ok
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
+        if answer.law != "coulomb":
+            continue
+        own += 1
+        assert answer.demand_change == 0 or np.isinf(c.mu).sum() > 1
+        assert coulomb_error(f, answer.p, answer.v_plus, c.mu, allowance(c.gaps, DT), edges) < 1e-8
+        assert outside_cone(answer.p, c.mu, edges) < 1e-10
+    assert own >= count - (0 if variant in ("few feet", "some frictionless") else 2)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_one_contact_is_one_of_the_solutions_of_brute_force(name):
+    """All 2⁶ complementary bases; several solutions may exist, and the prediction must be one of them."""
+    for seed in range(60):
+        scene = random_scene(name, seed, n=1)
+        f, M, q, G = assembled(scene)
+        velocities = [outcome(f, scene.q_ddot, DT, G @ z)[0] for z in enumerate_lcp(M, q)]
+        answer = solve(scene)
+        assert velocities
+        assert min(np.abs(v - answer.v_plus).max() for v in velocities) < 1e-9
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_two_contacts_are_one_of_the_solutions_of_brute_force(name):
+    for seed in range(4):
+        scene = random_scene(name, seed, n=2, touching=1.0, mu=0.6)
+        f, M, q, G = assembled(scene)
+        velocities = [outcome(f, scene.q_ddot, DT, G @ z)[0] for z in enumerate_lcp(M, q)]
+        assert min(np.abs(v - solve(scene).v_plus).max() for v in velocities) < 1e-9
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_coulomb_agrees_with_an_independent_lemke(name):
+    """Where the oracle finds another velocity, there are two solutions; that must be rare."""
+    compared = different = 0
+    for seed in range(120):
+        scene = random_scene(name, seed)
+        f, M, q, G = assembled(scene)
+        oracle = lcp_lemke(M, q)
+        if not oracle.success or lcp_error(M, q, oracle.z) > 1e-9:
+            continue
+        compared += 1
+        v, tau = outcome(f, scene.q_ddot, DT, G @ oracle.z)
+        answer = solve(scene)
+        if np.abs(answer.v_plus - v).max() > 1e-8:
+            different += 1
+            assert coulomb_error(f, answer.p, answer.v_plus, scene.contacts.mu, allowance(scene.contacts.gaps, DT)) < 1e-9
+        elif scene.contacts.keys[1:] == ():  # one foot: the impulse is determined too
+            np.testing.assert_allclose(answer.tau, tau, atol=1e-6)
+    assert compared > 100
+    assert different <= 2
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_quarter_turns_of_the_tangents_are_exact(name):
+    """The square of directions maps to itself, so the impulses in the world must not change."""
+    for seed in range(40):
+        scene = random_scene(name, seed)
+        answer = solve(scene)
+        turns = np.pi / 2 * np.random.default_rng(seed).integers(0, 4, len(scene.contacts))
+        other = solve(scene, contacts=turned(scene.contacts, turns))
+        np.testing.assert_allclose(other.v_plus, answer.v_plus, atol=1e-9)
+
+
+def test_any_turn_is_a_matter_of_the_polygon():
+    """Sliding friction differs between bases by what the polygon allows: 1 − cos(π/k) of it, less and less with k."""
+    scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
+    spread = []
+    for edges in (4, 8, 16, 32):
+        answers = [solve(scene, edges, contacts=turned(scene.contacts, turn)) for turn in np.linspace(0, 1, 9)]
+        friction = np.array([np.hypot(a.p[0], a.p[1]) / a.p[2] for a in answers])
+        assert friction.max() <= 0.1 + 1e-12
+        assert friction.min() >= 0.1 * np.cos(np.pi / edges) - 1e-12
+        spread.append(np.ptp([a.v_plus for a in answers], axis=0).max())
+    assert spread[3] < spread[1] < spread[0]
+
+
+def test_the_circumscribed_polygon_encloses_the_cone():
+    scene = random_scene("solo12", 1, n=2, mu=0.1, touching=1.0)
+    for edges in (4, 8):
+        law = Coulomb(edges, circumscribed=True)
+        answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
+        assert answer.status.ok
+        friction = np.hypot(answer.p[::3], answer.p[1::3]) / answer.p[2::3]
+        assert friction.max() <= 0.1 / np.cos(np.pi / edges) + 1e-12
+        assert friction.max() >= 0.1 - 1e-12
+
+
+def test_at_rest_two_diagonal_feet_carry_a_basic_solution():
+    """mathematics §3.4: a basic solution loads as few feet as it can; here two, with half the weight each."""
+    scene = standing_scene("quadruped")
+    answer = solve(scene)
+    loads = np.sort(answer.normal_force)
+    np.testing.assert_allclose(loads, [0, 0, 23.544, 23.544], atol=1e-9)
+
+
+def test_units_of_mass_and_time_do_not_matter():
+    """The law normalises: a problem a million times lighter or heavier, or slower, has the same answer in its units."""
+    rng = np.random.default_rng(0)
+    Y, b = rng.normal(size=(12, 6)), rng.normal(size=12)
+    law = make_law("coulomb")
+    plain = Reduced(Y=Y, b=b, energy=b, mu=np.full(4, 0.5))
+    _, expected = next(law.attempts(plain, None))
+    for mass, speed in ((1e-6, 1), (1e6, 1), (1, 1e-6), (1e6, 1e-3)):
+        _, solution = next(law.attempts(Reduced(Y=Y / np.sqrt(mass), b=speed * b, energy=speed * b, mu=plain.mu), None))
+        np.testing.assert_allclose(solution.p / (mass * speed), expected.p, atol=1e-10)
+
+
+@pytest.mark.parametrize("edges", [3, 5, 2, 0, -4])
+def test_odd_polygons_are_refused(edges):
+    with pytest.raises(ConfigError, match=r"law\.edges"):
+        make_law("coulomb", edges)

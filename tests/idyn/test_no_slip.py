@@ -1,0 +1,143 @@
+"""The no-slip law: its statement over random states, and its velocity against a quadratic program in velocities."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance, dynamics, no_slip_error
+from oracles import eliminate, full, solve_qp
+from scenes import DT, LITERAL, WALKERS, many_points, random_scene, standing_scene, turned
+
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.types import Consistency, Selection
+
+LAW = make_law("no-slip")
+OPTIONS = Options(selection=Selection.OFF, gaps=LITERAL)
+VARIANTS = {
+    "few feet": (1, None),
+    "twelve points": (3, None),
+    "some frictionless": (1, (0.0, 0.6)),
+    "slabs": (4, (0.0, np.inf)),
+}
+
+
+def scenes(name, variant, count):
+    points, mu = VARIANTS[variant]
+    for seed in range(count):
+        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
+        if mu is not None:
+            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
+            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
+        yield scene
+
+
+def solve(scene, options=OPTIONS, **changes):
+    scene = msgspec.structs.replace(scene, **changes)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=LAW, dt=DT, options=options)
+
+
+def least_motion(f, answer, contacts):
+    """min ½‖v_u − v_u⁰‖²_M  s.t.  N v ≥ −φ/dt everywhere and S v = T v = 0 at the contacts that the answer holds; the joints
+    as the answer has them. The no-slip law is the optimality condition of this program."""
+    u, a = f.u, f.a
+    q_ddot = (answer.v_plus[a] - f.v[a]) / DT
+    free = eliminate(f, q_ddot, DT)[2]
+    moving = (f.J @ answer.v_plus).reshape(-1, 3)
+    held = (contacts.mu > 0) & (np.abs(moving[:, :2]).max(axis=1, initial=0) < 1e-9)
+    rows = np.zeros(3 * len(contacts), dtype=bool)
+    rows[::3] = rows[1::3] = held
+    N, extra = f.J[2::3], allowance(contacts.gaps, DT)
+    M = f.M[np.ix_(u, u)]
+    v_u = solve_qp(M, -M @ free[u], N[:, u], -extra - N[:, a] @ free[a], f.J[rows][:, u], -f.J[rows][:, a] @ free[a])
+    v = free.copy()
+    v[u] = v_u
+    return v
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_no_slip_obeys_its_statement(name, variant):
+    for scene in scenes(name, variant, 60):
+        answer = solve(scene)
+        assert (answer.law, answer.status.name) == ("no-slip", "SOLVED")
+        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
+        assert no_slip_error(f, answer.p, answer.v_plus, c.mu, allowance(c.gaps, DT)) < 1e-8
+        assert np.abs(answer.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max() <= answer.demand_change + 1e-15
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_no_slip_is_the_least_motion_that_holds(name, variant):
+    for scene in scenes(name, variant, 60):
+        answer = solve(scene)
+        f = full(scene.robot, scene.state, scene.contacts)
+        np.testing.assert_allclose(answer.v_plus, least_motion(f, answer, scene.contacts), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_tangent_basis_does_not_matter_to_feet_that_stay(name):
+    """mathematics §7.4: any turn about the normals leaves v⁺, in a loaded stance with all feet on the ground."""
+    rng = np.random.default_rng(0)
+    options = msgspec.structs.replace(OPTIONS, consistency=Consistency.HOLD)
+    for seed in range(60):
+        scene = random_scene(name, seed, touching=1.0, n=4)
+        scene = msgspec.structs.replace(scene, q_ddot=0.1 * scene.q_ddot)
+        answer = solve(scene, options)
+        other = solve(scene, options, contacts=turned(scene.contacts, rng.uniform(0, 2 * np.pi, 4)))
+        np.testing.assert_allclose(other.v_plus, answer.v_plus, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_tangent_basis_decides_only_where_there_are_two_answers(name):
+    """Which feet part is a choice the law may have: then, and only then, the answers differ, and each is right."""
+    rng = np.random.default_rng(0)
+    different = 0
+    for scene in scenes(name, "few feet", 100):
+        c = scene.contacts
+        answer, other = solve(scene), solve(scene, contacts=turned(c, rng.uniform(0, 2 * np.pi, len(c))))
+        if np.abs(other.v_plus - answer.v_plus).max() > 1e-8:
+            different += 1
+            assert ((answer.p[2::3] > 0) != (other.p[2::3] > 0)).any()
+            assert max(answer.residuals.worst, other.residuals.worst) < 1e-8
+    assert different <= 3
+
+
+def test_feet_that_part_swing_freely_and_feet_that_stand_hold():
+    """One foot 2 mm up with a demand of its own, three feet loaded: nothing of the demand is changed."""
+    scene = standing_scene("solo12")
+    gaps, q_ddot = np.array([0.002, 0, 0, 0]), np.zeros(12)
+    q_ddot[:3] = [5, -20, 30]
+    answer = solve(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=gaps), q_ddot=q_ddot)
+    f = full(scene.robot, scene.state, scene.contacts)
+    slip = np.linalg.norm((f.J @ answer.v_plus).reshape(-1, 3)[:, :2], axis=1)
+    assert answer.demand_change == 0
+    assert slip[0] > 1e-3
+    assert slip[1:].max() < 1e-9
+    assert not answer.p[:3].any()
+    assert answer.normal_force.sum() == pytest.approx(scene.robot.total_mass * 9.81, rel=0.05)
+
+
+def test_without_friction_only_normals_push():
+    scene = standing_scene("quadruped", mu=0.0)
+    answer = solve(scene, q_ddot=np.random.default_rng(0).normal(size=12))
+    assert not answer.p[::3].any()
+    assert not answer.p[1::3].any()
+    assert answer.p[2::3].max() > 0
+
+
+def test_gaps_stop_feet_where_they_end():
+    """Closing on a gap: the foot arrives at the ground at the end of the period, neither earlier nor deeper."""
+    scene = random_scene("solo12", 5, n=1)
+    v = np.zeros(18)
+    v[2] = -1.0
+    gap = 0.0004
+    answer = solve(
+        scene,
+        state=msgspec.structs.replace(scene.state, v=v),
+        contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([gap])),
+        q_ddot=np.zeros(12),
+    )
+    f = full(scene.robot, scene.state, scene.contacts)
+    assert (f.J @ answer.v_plus)[2] * DT == pytest.approx(-gap, abs=1e-12)
