@@ -85,6 +85,7 @@ class Controller:
         self._trajectory = make_trajectory(settings.reference, robot, stance)
         self._feedback = JointFeedback(settings.feedback, robot.na)
         self._safety = Safety(settings.safety, robot, robot.limits)
+        self._no_feedback = np.zeros(robot.na)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
@@ -123,7 +124,7 @@ class Controller:
             guess=self._guess,
         )
         self._guess = prediction.guess
-        if not np.isfinite(prediction.tau).all():
+        if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction)
@@ -131,7 +132,7 @@ class Controller:
         return Command(
             tau=tau,
             tau_ff=prediction.tau,
-            tau_fb=np.zeros(self.robot.na),
+            tau_fb=self._no_feedback,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,

@@ -6,8 +6,11 @@ import numpy as np
 
 from controllers.command import LimitedBy
 from controllers.config import Settings
+from idyn.compiled import compiled
 from idyn.robot import Limits, Robot
 from idyn.types import Array, State
+
+TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 
 
 class SafetySettings(Settings, frozen=True):
@@ -37,6 +40,7 @@ class Safety:
         self._settings = settings
         self._robot = robot
         self._limits = limits
+        self._free = robot.base == "free_flyer"
         self.reset()
 
     def reset(self) -> None:
@@ -53,16 +57,12 @@ class Safety:
     def fault(self, state: State) -> str:
         """Why this state is beyond what may be controlled, '' when it is not."""
         s = self._settings
-        speeds = np.abs(state.v[self._robot.a])
-        worst = int(np.argmax(speeds)) if len(speeds) else 0
-        if len(speeds) and speeds[worst] > s.max_joint_speed:
-            return f"joint {self._robot.joint_names[worst]} at {speeds[worst]:.1f} rad/s, limit {s.max_joint_speed:g}"
-        if self._robot.base != "free_flyer":
-            return ""
-        tilt = float(np.arccos(np.clip(1 - 2 * (state.q[3] ** 2 + state.q[4] ** 2), -1.0, 1.0)))
+        joint, tilt, spin = _motion(state.q, state.v, self._robot.a, self._free)
+        speed = abs(state.v[self._robot.a[joint]]) if joint >= 0 else 0.0
+        if speed > s.max_joint_speed:
+            return f"joint {self._robot.joint_names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
         if tilt > s.max_tilt:
             return f"base tilted by {tilt:.2f} rad, limit {s.max_tilt:g}"
-        spin = float(np.sqrt(state.v[3:6] @ state.v[3:6]))
         if spin > s.max_base_speed:
             return f"base turns at {spin:.1f} rad/s, limit {s.max_base_speed:g}"
         return ""
@@ -85,12 +85,41 @@ class Safety:
         if self._first is not None and self._age < guard:
             share = self._age / guard
             tau = (1 - share) * self._first + share * tau
-        limited = np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
-        bits = (limited != tau) * int(LimitedBy.TORQUE)
-        if before is not None and dt > 0.0:
-            step = self._settings.torque_rate * dt
-            rated = np.clip(limited, before - step, before + step)
-            bits = bits | (rated != limited) * int(LimitedBy.RATE)
-            limited = rated
+        known = before is not None and dt > 0.0
+        limited, bits = _limit(
+            tau,
+            self._limits.tau_max,
+            before if before is not None else tau,
+            self._settings.torque_rate * dt if known else np.inf,
+        )
         self._last = limited
         return limited, bits
+
+
+@compiled
+def _motion(q: Array, v: Array, a: Array, free: bool) -> tuple[int, float, float]:
+    """The fastest actuated joint (−1: there is none), the tilt of a free base [rad] and its angular speed [rad/s]."""
+    joint = -1
+    for k in range(len(a)):
+        if joint < 0 or abs(v[a[k]]) > abs(v[a[joint]]):
+            joint = k
+    if not free:
+        return joint, 0.0, 0.0
+    upright = 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4])
+    tilt = np.arccos(min(max(upright, -1.0), 1.0))
+    return joint, tilt, np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
+
+
+@compiled
+def _limit(tau: Array, tau_max: Array, before: Array, step: float) -> tuple[Array, Array]:
+    """τ clipped to ±tau_max, then to `before` ± step; the `LimitedBy` bits (na)."""
+    limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
+    for k in range(len(tau)):
+        t = min(max(tau[k], -tau_max[k]), tau_max[k])
+        if t != tau[k]:
+            bits[k] |= TORQUE
+        rated = min(max(t, before[k] - step), before[k] + step)
+        if rated != t:
+            bits[k] |= RATE
+        limited[k] = rated
+    return limited, bits

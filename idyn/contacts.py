@@ -23,14 +23,13 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
     rotations, origins = robot.place(q)
     centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
     distances, normals = terrain.query(centres)
-    gaps = distances - robot.contact_radii
-    points = centres - robot.contact_radii[:, None] * normals
     mu = robot.contact_mu if mu is None else mu
-    near = gaps <= margin
-    if near.all():
-        return _contact_set(robot.contact_joints, points, normals, mu, gaps, robot.contact_keys)
+    points, tangents, gaps, near, all_near = _sphere_contacts(centres, distances, normals, robot.contact_radii, margin)
+    if all_near:
+        return _contact_set(robot.contact_joints, points, normals, mu, gaps, robot.contact_keys, tangents)
     keys = tuple(key for key, kept in zip(robot.contact_keys, near, strict=True) if kept)
-    return _contact_set(robot.contact_joints[near], points[near], normals[near], mu[near], gaps[near], keys)
+    joints = robot.contact_joints[near]
+    return _contact_set(joints, points[near], normals[near], mu[near], gaps[near], keys, tangents[near])
 
 
 def contacts_from_points(
@@ -100,6 +99,21 @@ def _contact_set(
     return ContactSet(
         bodies=bodies, others=others, points=points, normals=normals, tangents=tangents, mu=mu, gaps=gaps, keys=keys
     )
+
+
+@compiled
+def _sphere_contacts(centres, distances, normals, radii, margin):
+    """Nearest points of spheres to a surface, tangents there, gaps, which of them are within the margin, and whether all."""
+    n = len(radii)
+    points, gaps, near = np.empty((n, 3)), np.empty(n), np.empty(n, dtype=np.bool_)
+    all_near = True
+    for i in range(n):
+        gaps[i] = distances[i] - radii[i]
+        near[i] = gaps[i] <= margin
+        all_near = all_near and near[i]
+        for c in range(3):
+            points[i, c] = centres[i, c] - radii[i] * normals[i, c]
+    return points, first_tangents(normals), gaps, near, all_near
 
 
 @compiled

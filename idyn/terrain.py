@@ -4,6 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
+from idyn.compiled import compiled
 from idyn.types import Array
 
 
@@ -22,6 +23,13 @@ class Flat:
         self.height = height
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        normals = np.zeros((len(points), 3))
-        normals[:, 2] = 1.0
-        return points[:, 2] - self.height, normals
+        return _plane(points, self.height)
+
+
+@compiled
+def _plane(points: Array, height: float) -> tuple[Array, Array]:
+    distances, normals = np.empty(len(points)), np.zeros((len(points), 3))
+    for i in range(len(points)):
+        distances[i] = points[i, 2] - height
+        normals[i, 2] = 1.0
+    return distances, normals

@@ -233,7 +233,6 @@ def _in_turns(
             echo.exchange(encode(state))
             echoed[tick] = time.perf_counter_ns() - begin
             pacer.wait()
-        robot_ns += len(block) * 1_000_000
         progress("server and echo", 2 * len(block))
     return served, echoed
 

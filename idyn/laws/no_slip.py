@@ -89,27 +89,36 @@ def select_rows(Y: Array, bilateral: Array, rank: float) -> tuple[Array, int, Ar
                 start[i] += Y[i, c] * Y[i, c]
     new = start.copy()  # and of what is still new; 0 when a row is out of the running
     X, U, R = np.empty(m, dtype=np.int64), np.zeros((m, m)), np.zeros((m, m))
+    along = np.zeros((rows, m))  # components of the rows along the basis
     k = 0
     while k < m and rows > 0:
         row = int(np.argmax(new))
         if not new[row] > rank * rank * start[row]:
             break
         new[row] = 0.0
-        u = rest[row].copy()
-        for j in range(k):  # once more against the basis: the first pass leaves rounding errors in nearly dependent rows
-            s = 0.0
+        u = rest[row]
+        length2 = 0.0
+        for c in range(m):
+            length2 += u[c] * u[c]
+        if length2 < 0.01 * start[row]:  # once more against the basis: what is left of this row is full of rounding errors
+            length2 = 0.0
+            for j in range(k):
+                s = 0.0
+                for c in range(m):
+                    s += U[j, c] * u[c]
+                along[row, j] += s
+                for c in range(m):
+                    u[c] -= s * U[j, c]
             for c in range(m):
-                s += U[j, c] * u[c]
-            for c in range(m):
-                u[c] -= s * U[j, c]
-        length = np.sqrt(np.sum(u * u))
-        if not length > rank * np.sqrt(start[row]):
-            continue
+                length2 += u[c] * u[c]
+            if not length2 > rank * rank * start[row]:
+                continue
+        length = np.sqrt(length2)
         for c in range(m):
             U[k, c] = u[c] / length
-        for j in range(k + 1):
-            for c in range(m):
-                R[k, j] += U[j, c] * Y[row, c]
+        for j in range(k):
+            R[k, j] = along[row, j]
+        R[k, k] = length
         X[k] = row
         k += 1
         for i in range(rows):
@@ -117,6 +126,7 @@ def select_rows(Y: Array, bilateral: Array, rank: float) -> tuple[Array, int, Ar
                 s = 0.0
                 for c in range(m):
                     s += U[k - 1, c] * rest[i, c]
+                along[i, k - 1] = s
                 new[i] = 0.0
                 for c in range(m):
                     rest[i, c] -= s * U[k - 1, c]
