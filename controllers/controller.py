@@ -92,6 +92,7 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
+        self._rehearsal: tuple[State, Array, Guess] | None = None
         self._time = 0.0
         self._feedback.reset()
         self._safety.reset()
@@ -113,17 +114,9 @@ class Controller:
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time)
         demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
-        prediction = predict(
-            self.robot,
-            state,
-            contacts,
-            demand,
-            law=self.law,
-            dt=self.settings.period,
-            options=self._options,
-            guess=self._guess,
-        )
+        prediction = self._predict(state, contacts, demand, self._guess)
         self._guess = prediction.guess
+        self._rehearsal = state, demand, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
@@ -137,6 +130,24 @@ class Controller:
             mode=mode,
             prediction=prediction,
             message=message,
+        )
+
+    def rehearse(self) -> None:
+        """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
+        if self._rehearsal is not None:
+            state, demand, guess = self._rehearsal
+            self._predict(state, self.contacts(state.q), demand, guess)
+
+    def _predict(self, state: State, contacts: ContactSet, demand: Array, guess: Guess | None) -> Prediction:
+        return predict(
+            self.robot,
+            state,
+            contacts,
+            demand,
+            law=self.law,
+            dt=self.settings.period,
+            options=self._options,
+            guess=guess,
         )
 
     def snapshot(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def project(
     contacts: ContactSet,
     q_ddot: Array,
     sticking: Array,
+    touching: float,
     dt: float,
     gaps: GapPolicy,
     closed: bool = False,
@@ -35,12 +36,13 @@ def project(
     """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
     velocities, max norm [rad/s].
 
-    sticking: contacts that must not slip (n, bool); closed: nor may these part. Not SOLVED only when penetrations contradict
+    sticking: contacts that must not slip are those where this is positive (n) and the gap at most `touching` [m]
+    closed: nor may these part. Not SOLVED only when penetrations contradict
     one another.
     """
     nearest, change, status = _project(
         terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
-        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, closed, dt,
+        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, touching, closed, dt,
         gaps.noise, gaps.recovery_speed, max_pivots,
     )  # fmt: skip
     return nearest, change, STATUSES[status]
@@ -48,7 +50,7 @@ def project(
 
 @compiled
 def _project(
-    axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, closed, dt,
+    axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, touching, closed, dt,
     noise, recovery_speed, max_pivots,
 ):  # fmt: skip
     n, nu, na = len(points), len(u), len(a)
@@ -60,7 +62,7 @@ def _project(
     for i in range(n):
         for r in range(3):
             row = 3 * i + r
-            bilateral[row] = sticking[i] and (r < 2 or closed)
+            bilateral[row] = sticking[i] > 0 and gaps[i] <= touching and (r < 2 or closed)
             b[row] = allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
             for k in range(na):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])

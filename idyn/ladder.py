@@ -79,14 +79,14 @@ def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
     former has no certified answer, or never."""
     consistency, contacts = problem.options.consistency, problem.contacts
     if consistency in (Consistency.STICK, Consistency.HOLD):
-        touching = (contacts.mu > 0) & (contacts.gaps <= problem.options.gaps.touching)
-        yield from _nearest(problem, touching, closed=consistency is Consistency.HOLD)
+        touching = problem.options.gaps.touching
+        yield from _nearest(problem, contacts.mu, touching, closed=consistency is Consistency.HOLD)
     yield problem.q_ddot, 0.0
     if consistency is Consistency.PROJECT:
-        yield from _nearest(problem, law.sticking(contacts.mu))
+        yield from _nearest(problem, law.sticking(contacts.mu), np.inf, closed=False)
 
 
-def _nearest(problem: Problem, sticking: Array, closed: bool = False) -> Iterator[tuple[Array, float]]:
+def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool) -> Iterator[tuple[Array, float]]:
     nearest, change, status = project(
         problem.robot,
         problem.terms,
@@ -94,6 +94,7 @@ def _nearest(problem: Problem, sticking: Array, closed: bool = False) -> Iterato
         problem.contacts,
         problem.q_ddot,
         sticking,
+        touching,
         problem.dt,
         problem.options.gaps,
         closed,

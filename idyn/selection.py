@@ -22,6 +22,7 @@ from idyn.laws.convex import facets
 from idyn.laws.law import Face, is_free
 from idyn.reduction import Motion, Reduced, contact_row, recover
 from idyn.robot import Robot
+from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.qp import solve_qp
 from idyn.types import Array, ContactSet, DynamicsTerms, Guess, Record, Selection, State
 
@@ -68,13 +69,13 @@ def select(
         target = np.zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
     # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow
     for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):
-        matrices, vectors, d, r = _program(
+        chosen, free, matrices, vectors, d, r = _program(
             terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
             contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, reduced.Y,
-            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces,
+            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces, robot.limits.tau_max,
         )  # fmt: skip
-        if d == 0:
-            return Selected(p=p, null_dim=0, excess=0.0)
+        if free:
+            return Selected(p=chosen, null_dim=d, excess=0.0)
         solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
         if solution.status.ok:
             return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
@@ -265,12 +266,14 @@ def null_space(E: Array) -> Array:
 @compiled
 def _program(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, maps, L, v_free, v, Y, flags, directions, mu, unlimited,
-    p, dt, target, of_forces,
+    p, dt, target, of_forces, limits,
 ):  # fmt: skip
     """The choice as a QP in null-space coordinates y [N]: f = p/dt + Z y, τ = τ* − B y, and rows · y ≥ slack.
 
-    Returns the matrices H (d), rows (r), Z (3n) and B (na) one below the other, all d wide, the vectors g (d), slack (r) and
-    τ* (na) one after the other, d and r: every array handed to Python costs a third of a microsecond.
+    Returns the impulses of the objective's unconstrained optimum (3n), and whether they keep all constraints and torque
+    limits, which makes them the answer. For the QP, when they do not: the matrices H (d), rows (r), Z (3n) and B (na) one
+    below the other, all d wide, the vectors g (d), slack (r) and τ* (na) one after the other, d and r: every array handed to
+    Python costs a third of a microsecond.
     """
     n, k, nu, na = len(flags), len(directions), Y.shape[1], len(a)
     _, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
@@ -326,7 +329,20 @@ def _program(
                 slack[count] = -distance / dt
                 count += 1
     _objective(Z, B, tau, p / dt, target, of_forces, TIE_BREAK * lever2, matrices[:d], vectors[:d])
-    return matrices, vectors, d, r
+
+    y = -vectors[:d]
+    factor = matrices[:d].copy()
+    cholesky(factor)
+    forward(factor, y)
+    backward(factor, y)
+    chosen, over = _step(p, dt, matrices, vectors, d + r, y, limits)
+    free = not over
+    for c in range(r):
+        distance = -slack[c]
+        for j in range(d):
+            distance += rows[c, j] * y[j]
+        free = free and distance >= 0.0
+    return chosen, free, matrices, vectors, d, r
 
 
 @compiled

@@ -23,6 +23,9 @@ class ControllerPort(Protocol):
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """The torques of this tick."""
 
+    def rehearse(self) -> None:
+        """Do the last step's work once more and forget it."""
+
     def reset(self) -> None:
         """Forget all ticks before."""
 

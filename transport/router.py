@@ -1,6 +1,7 @@
 """The ROUTER socket in front of the service. It answers states; it never runs on a clock of its own."""
 
 import logging
+import select
 import socket
 import threading
 from collections import Counter
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import zmq
 
 from idyn.errors import ConfigError
+from transport.anticipation import Anticipation
 from transport.client import HIGH_WATER
 from transport.codec import MAX_BYTES, message_type
 from transport.rate_limit import RateLimit
@@ -36,11 +38,14 @@ Message = tuple[bytes, bytes, int]
 class Router:
     """Owns the socket; everything else is the service's."""
 
-    def __init__(self, service: Service, address: str, on_faults: Callable[[list[Fault]], None]) -> None:
+    def __init__(
+        self, service: Service, address: str, on_faults: Callable[[list[Fault]], None], anticipation: Anticipation
+    ) -> None:
         """Bind. Raises ConfigError when that is impossible, or somebody serves there already."""
         _refuse_second_server(address)
         self._service = service
         self._on_faults = on_faults
+        self._anticipation = anticipation
         self._lines = RateLimit()
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
         for option, value in (
@@ -59,6 +64,7 @@ class Router:
         except zmq.ZMQError as error:
             self._socket.close()
             raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
+        self._descriptor = self._socket.getsockopt(zmq.FD)
         self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def __enter__(self) -> "Router":
@@ -70,8 +76,10 @@ class Router:
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set."""
         while not stop.is_set():
+            self._rest()
             first = self._receive(0)
             if first is not None:
+                self._anticipation.arrived(first[2])
                 batch, dropped = newest(self._drain(first))
                 for identity, count in dropped.items():
                     self._service.dropped(identity, count)
@@ -79,6 +87,19 @@ class Router:
                     self._send(identity, self._service.handle(identity, data, t_recv_ns))
             if faults := self._service.take_faults():
                 self._on_faults(faults)
+
+    def _rest(self) -> None:
+        """Sleep until shortly before the next state, then rehearse; return at once when anything arrives."""
+        rest = self._anticipation.rest_s(monotonic_ns())
+        if rest == 0.0 or self._waiting():
+            return
+        select.select([self._descriptor], [], [], rest)
+        if not self._waiting():
+            self._service.rehearse()
+
+    def _waiting(self) -> bool:
+        """Whether a message is there to be read."""
+        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN)
 
     def _receive(self, flags: int) -> Message | None:
         """The next message, or None when there is none (yet)."""
@@ -91,7 +112,7 @@ class Router:
 
     def _drain(self, first: Message) -> list[Message]:
         batch = [first]
-        while len(batch) < DRAIN_MAX and (message := self._receive(zmq.NOBLOCK)) is not None:
+        while len(batch) < DRAIN_MAX and self._waiting() and (message := self._receive(zmq.NOBLOCK)) is not None:
             batch.append(message)
         return batch
 

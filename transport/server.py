@@ -17,6 +17,7 @@ from controllers.controller import (
     load_controller,
     override,
 )
+from transport.anticipation import Anticipation
 from transport.conversation import hello_for
 from transport.loopback import Loopback
 from transport.messages import StateMessage
@@ -70,7 +71,7 @@ def serve(
                 write_fault(fault, Path(settings.log_directory), controller, settings)
 
     try:
-        with Router(service, endpoint(settings), on_faults) as router, steady():
+        with Router(service, endpoint(settings), on_faults, Anticipation(settings.anticipation)) as router, steady():
             log.info("serving at %s", router.endpoint)
             if ready is not None:
                 ready(router.endpoint)

@@ -15,10 +15,10 @@ from controllers.command import Command, Mode
 from idyn.errors import IdynError, nearest
 from idyn.types import Array, ContactSet
 from transport.answer import Timing, torque_message
-from transport.codec import encode
+from transport.codec import decode, encode
 from transport.errors import ProtocolError
 from transport.handshake import build_host, welcome
-from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
+from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet, TorqueMessage
 from transport.port import ControllerPort
 from transport.rate_limit import RateLimit
 from transport.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
@@ -82,6 +82,7 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
+        self._last_exchange: tuple[bytes, TorqueMessage] | None = None
         self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
@@ -104,6 +105,14 @@ class Service:
         if self._recorder is not None:
             self._recorder.put(Entry(identity, t_recv_ns, data, reply, about_state, answered))
         return reply
+
+    def rehearse(self) -> None:
+        """Go through the last tick of the controlling client once more, for the processor's caches only."""
+        if self._last_exchange is not None:
+            data, reply = self._last_exchange
+            decode(data)
+            self._seats[False].controller.rehearse()
+            encode(reply)
 
     def dropped(self, identity: bytes, count: int) -> None:
         """`count` states of a client were overtaken by newer ones and never handled."""
@@ -148,6 +157,7 @@ class Service:
         message = torque_message(session, accepted, contacts, command, timing, warm=warm)
         self._timings.note(timing.step_ns, message.deadline_met)
         reply = encode(message)
+        self._last_exchange = data, message
         session.answered(message.seq, data, reply)
         if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
             session.latch(command.message, t_recv_ns)

@@ -17,6 +17,12 @@ class WatchdogSettings(Settings, frozen=True):
     latch_ms: float = 100.0
 
 
+class AnticipationSettings(Settings, frozen=True):
+    """lead_us: how long before a state is due the server wakes and rehearses [µs]; 0: never. It costs that share of a core."""
+
+    lead_us: float = 250.0
+
+
 class ServerSettings(Settings, frozen=True):
     """What `idyn serve` needs to know.
 
@@ -25,6 +31,7 @@ class ServerSettings(Settings, frozen=True):
     endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
     insecure: allow a tcp address that other machines can reach; anybody there may then command the robot
     deadline_us: the answer's time budget, from the state's arrival [µs]
+    anticipation: see `transport.anticipation`
     max_state_age_ms: a state that was under way for longer is refused [ms]
     release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
     shadow: serve one shadow client beside the controlling one, with a controller of its own
@@ -38,6 +45,7 @@ class ServerSettings(Settings, frozen=True):
     insecure: bool = False
     deadline_us: float = 600.0
     watchdog: WatchdogSettings = WatchdogSettings()
+    anticipation: AnticipationSettings = AnticipationSettings()
     max_state_age_ms: float = 10.0
     release_ms: float = 1000.0
     shadow: bool = False
@@ -51,6 +59,8 @@ class ServerSettings(Settings, frozen=True):
         ):
             if not value > 0:
                 raise ConfigError(f"server.{name}", f"expected > 0, got {value}")
+        if not self.anticipation.lead_us >= 0:
+            raise ConfigError("server.anticipation.lead_us", f"expected ≥ 0, got {self.anticipation.lead_us}")
         if not self.watchdog.hold_ms < self.watchdog.latch_ms <= self.release_ms:
             raise ConfigError(
                 "server.watchdog.latch_ms",

@@ -20,7 +20,7 @@ class ContactFree:
     basis_width = 0
 
     def sticking(self, mu: Array) -> Array:
-        return np.zeros(len(mu), dtype=np.bool_)
+        return np.zeros(len(mu))
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         n = len(problem.mu)

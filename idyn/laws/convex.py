@@ -52,7 +52,7 @@ class Convex:
         self._backend = backend
 
     def sticking(self, mu: Array) -> Array:
-        return np.zeros(len(mu), dtype=np.bool_)
+        return np.zeros(len(mu))
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         yield self._backend, self._solve(problem, self._backend)

@@ -45,7 +45,7 @@ class Coulomb:
         self.basis_width = edges + 2
 
     def sticking(self, mu: Array) -> Array:
-        return np.isinf(mu)
+        return np.where(np.isinf(mu), 1.0, 0.0)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None:

@@ -69,8 +69,8 @@ class Law(Protocol):
     basis_width: int
 
     def sticking(self, mu: Array) -> Array:
-        """Contacts whose tangential velocity this law wants to vanish whatever it takes (n, bool): what a consistent demand
-        must allow for."""
+        """Positive for contacts whose tangential velocity this law wants to vanish whatever it takes (n): what a consistent
+        demand must allow for."""
         ...
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:

@@ -56,7 +56,7 @@ class NoSlip:
         self.max_pivots = max_pivots
 
     def sticking(self, mu: Array) -> Array:
-        return mu > 0
+        return mu
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         cold = np.zeros((len(problem.mu), 1), dtype=np.bool_)

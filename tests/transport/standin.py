@@ -51,6 +51,8 @@ class SpringDamper:
     def contacts(self, q: Array) -> ContactSet:
         return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
 
+    def rehearse(self) -> None: ...
+
     def reset(self) -> None:
         self.integral = np.zeros(self.robot.na)
 
