@@ -1,5 +1,6 @@
 """Independent mathematics: dense numpy, SciPy, QP back ends and brute force; nothing of it is shared with the package."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -150,31 +151,39 @@ def lcp_error(M: Array, q: Array, z: Array) -> float:
 def solve_qp(
     H: Array, f: Array, A: Array, lower: Array, E: Array | None = None, e: Array | None = None, solver: str = "quadprog"
 ) -> Array:
-    """min ½xᵀHx + fᵀx s.t. A x ≥ lower, E x = e; equalities may be dependent. PIQP and ProxQP are asked for 1e-12."""
-    if E is not None and len(E):
-        Z = scipy.linalg.null_space(E, rcond=1e-11)
-        x0 = np.linalg.lstsq(E, e, rcond=1e-11)[0]
-        assert np.abs(E @ x0 - e).max(initial=0) < 1e-8 * (1 + np.abs(e).max())
-        if Z.shape[1] == 0:
-            return x0
-        y = solve_qp(Z.T @ H @ Z, Z.T @ (H @ x0 + f), A @ Z, lower - A @ x0, solver=solver)
-        return x0 + Z @ y
-    settings = {"piqp": {"eps_abs": 1e-12, "eps_rel": 1e-12}, "proxqp": {"eps_abs": 1e-11}}.get(solver, {})
-    x = qpsolvers.solve_qp((H + H.T) / 2, f, -A, -lower, solver=solver, **settings)
-    assert x is not None, f"{solver} found no solution"
-    return x
+    """min ½xᵀHx + fᵀx s.t. A x ≥ lower, E x = e; equalities may be dependent."""
+    if E is not None and e is not None and len(E):
+        return _on_equalities(lambda *program: solve_qp(*program, solver=solver), H, f, A, lower, E, e)
+    settings = {"piqp": {"eps_abs": 1e-12, "eps_rel": 1e-12}}
+    for name in dict.fromkeys((solver, "piqp")):  # quadprog cannot do with a feasible set without an inside
+        x = qpsolvers.solve_qp((H + H.T) / 2, f, -A, -lower, solver=name, **settings.get(name, {}))
+        if x is not None:
+            return x
+    raise AssertionError(f"neither {solver} nor PIQP found a solution")
 
 
-def solve_semidefinite_qp(H: Array, f: Array, A: Array, lower: Array, x0: Array | None = None) -> Array:
-    """The same for a singular H without equalities: quadprog on proximal steps, which end in an exact solution."""
-    x = np.zeros(len(f)) if x0 is None else x0
-    weight = 1e-9 * max(np.trace(H) / len(H), 1e-30)
+def solve_semidefinite_qp(H: Array, f: Array, A: Array, lower: Array, E: Array | None = None, e: Array | None = None) -> Array:
+    """The same for a singular H of order one: quadprog on proximal steps, which end in an exact solution."""
+    if E is not None and e is not None and len(E):
+        return _on_equalities(solve_semidefinite_qp, H, f, A, lower, E, e)
+    x = np.zeros(len(f))
+    weight = 1e-9 * max(np.trace(H) / len(H), 1e-3)
     for _ in range(40):
         step = solve_qp(H + weight * np.eye(len(H)), H @ x + f, A, lower - A @ x)
         x = x + step
         if np.abs(step).max() < 1e-14 * (1 + np.abs(x).max()):
             break
     return x
+
+
+def _on_equalities(solve: Callable[..., Array], H: Array, f: Array, A: Array, lower: Array, E: Array, e: Array) -> Array:
+    """The program in the null space of its equalities."""
+    Z = scipy.linalg.null_space(E, rcond=1e-11)
+    x0 = np.linalg.lstsq(E, e, rcond=1e-11)[0]
+    assert np.abs(E @ x0 - e).max() < 1e-8 * (1 + np.abs(e).max()), "equalities contradict one another"
+    if Z.shape[1] == 0:
+        return x0
+    return x0 + Z @ solve(Z.T @ H @ Z, Z.T @ (H @ x0 + f), A @ Z, lower - A @ x0)
 
 
 class Convex(NamedTuple):

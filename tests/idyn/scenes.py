@@ -36,6 +36,14 @@ def walker(name: str) -> tuple[Robot, Array]:
     return load_robot(name)
 
 
+@lru_cache(maxsize=8)
+def limitless(name: str) -> Robot:
+    """The same robot with motors that can do anything."""
+    robot, _ = walker(name)
+    limits = dict.fromkeys(robot.joint_names, np.inf)
+    return Robot(robot.urdf, contact_points=robot.contact_points, tau_max=limits, source=robot.source)
+
+
 def feet(robot: Robot, q: Array, **changes: object) -> ContactSet:
     """All contact places of the robot against the plane, whatever their distance, with some fields replaced."""
     contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)

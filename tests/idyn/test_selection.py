@@ -1,0 +1,149 @@
+"""Selection: never a larger torque, never another motion, never off the face, and the optimum that quadprog finds there."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance, outside_cone
+from faces import convex_face, coulomb_face, no_slip_face
+from oracles import full
+from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene
+
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.types import Consistency, Guess, Selection
+
+LAWS = ("no-slip", "coulomb", "convex", "convex-infinite")
+
+
+def scenes(name, law, count, points=1):
+    """Without torque limits: those are another test's. Under no-slip all feet stand: dragged ones cost meganewtons."""
+    settings = {"touching": 1.0} if law == "no-slip" else {}
+    for seed in range(count):
+        scene = random_scene(name, seed, **settings)
+        yield many_points(msgspec.structs.replace(scene, robot=limitless(name)), points)
+
+
+def solve(scene, law, selection, guess=None, **changes):
+    scene = msgspec.structs.replace(scene, **changes)
+    consistency = Consistency.HOLD if law == "no-slip" else Consistency.OFF
+    options = Options(selection=selection, consistency=consistency, gaps=LITERAL)
+    law = make_law(law)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
+
+
+def faces(law, answer, f, contacts):
+    """The face to choose from, and the one to fall back upon when the first is empty."""
+    mu, extra = contacts.mu, allowance(contacts.gaps, DT)
+    if law == "coulomb":
+        return [coulomb_face(answer, f, mu, extra)]
+    if law == "no-slip":
+        return no_slip_face(answer, f, mu, extra)
+    return [convex_face(mu, 4)] + [convex_face(np.where(mu > 0, np.inf, 0), 4)] * (law == "convex-infinite")
+
+
+@pytest.mark.parametrize("points", [1, 3])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_selection_costs_nothing(name, law, points):
+    """‖τ‖ does not grow, v⁺ does not move, every point is on the face and certified."""
+    for scene in scenes(name, law, 40 if points == 1 else 10, points):
+        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
+        assert plain.law == chosen.law == law
+        assert plain.demand_change == chosen.demand_change
+        assert np.abs(chosen.v_plus - plain.v_plus).max() < 1e-9
+        assert chosen.residuals.worst < 1e-8
+        f = full(scene.robot, scene.state, scene.contacts)
+        own = outside_cone(plain.p, scene.contacts.mu) < 1e-12
+        if law != "convex-infinite" or own:  # unlimited friction may give up torque for impulses inside the real cones
+            assert np.linalg.norm(chosen.tau) <= np.linalg.norm(plain.tau) * (1 + 1e-9)
+        assert any(face.contains(f, chosen.p, plain.p, 1e-8) for face in faces(law, plain, f, scene.contacts))
+
+
+@pytest.mark.parametrize(("law", "points"), [*((law, 1) for law in LAWS), ("coulomb", 3), ("convex", 3)])
+@pytest.mark.parametrize("name", WALKERS)
+def test_selection_finds_the_smallest_torque(name, law, points):
+    """τ is unique, whatever the impulses: the independent program in all variables has the same."""
+    for scene in scenes(name, law, 30 if points == 1 else 8, points):
+        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
+        f = full(scene.robot, scene.state, scene.contacts)
+        face = next(g for g in faces(law, plain, f, scene.contacts) if not g.empty(f, plain.p))
+        tau = face.nearest(f, plain.p, -f.Ja.T / DT, plain.tau, np.zeros(scene.robot.na))
+        assert np.linalg.norm(chosen.tau) == pytest.approx(np.linalg.norm(tau), abs=1e-7 * np.linalg.norm(plain.tau))
+        np.testing.assert_allclose(chosen.tau, tau, atol=3e-5 * np.linalg.norm(plain.tau))
+
+
+def earlier(scene, law):
+    """A guess of another answer: the torque and impulses that the tick before might have had."""
+    rng = np.random.default_rng(len(scene.contacts))
+    answer = solve(scene, law, Selection.TORQUE)
+    impulse = answer.impulse + 0.01 * rng.normal(size=answer.impulse.shape)
+    return Guess(
+        law="another",
+        keys=scene.contacts.keys,
+        basis=answer.guess.basis,
+        tau=answer.tau + rng.normal(size=12),
+        impulse=impulse,
+    )
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_least_change_of_torque(name, law):
+    """min ‖τ − τ_prev‖² over the same face."""
+    for scene in scenes(name, law, 20):
+        guess = earlier(scene, law)
+        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE_CHANGE, guess)
+        f = full(scene.robot, scene.state, scene.contacts)
+        face = next(g for g in faces(law, plain, f, scene.contacts) if not g.empty(f, plain.p))
+        tau = face.nearest(f, plain.p, -f.Ja.T / DT, plain.tau, guess.tau)
+        scale = max(np.linalg.norm(plain.tau), np.linalg.norm(plain.tau - guess.tau))
+        assert np.linalg.norm(chosen.tau - guess.tau) == pytest.approx(np.linalg.norm(tau - guess.tau), abs=1e-7 * scale)
+        assert np.abs(chosen.v_plus - plain.v_plus).max() < 1e-9
+
+
+def in_contact_rows(contacts, impulse):
+    t = np.cross(contacts.normals, contacts.tangents)
+    return np.stack([(d * impulse).sum(axis=1) for d in (contacts.tangents, t, contacts.normals)], axis=1).ravel()
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_least_change_of_impulses(name, law):
+    """min ‖p − p_prev‖², p_prev being given in the world: contacts may have been listed in another order or turned since."""
+    for seed, scene in enumerate(scenes(name, law, 20)):
+        guess, c = earlier(scene, law), scene.contacts
+        order = np.random.default_rng(seed).permutation(len(c))
+        shuffled = msgspec.structs.replace(guess, keys=tuple(c.keys[i] for i in order), impulse=guess.impulse[order])
+        plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.IMPULSE_CHANGE, shuffled)
+        f = full(scene.robot, scene.state, c)
+        face = next(g for g in faces(law, plain, f, c) if not g.empty(f, plain.p))
+        before = in_contact_rows(c, guess.impulse)
+        p = face.nearest(f, plain.p, np.eye(3 * len(c)), plain.p, before)
+        np.testing.assert_allclose(chosen.p, p, atol=1e-6 * np.linalg.norm(plain.p - before))
+
+
+def test_contacts_that_were_not_there_count_as_unloaded():
+    scene = next(s for s in scenes("solo12", "convex", 50) if len(s.contacts) == 4)
+    guess = earlier(scene, "convex")
+    lost = msgspec.structs.replace(guess, keys=guess.keys[1:], impulse=guess.impulse[1:])
+    zeroed = msgspec.structs.replace(guess, impulse=np.vstack([np.zeros((1, 3)), guess.impulse[1:]]))
+    strange = msgspec.structs.replace(lost, keys=(*lost.keys, "another place"), impulse=np.vstack([lost.impulse, [[9, 9, 9]]]))
+    expected = solve(scene, "convex", Selection.IMPULSE_CHANGE, zeroed).p
+    np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, lost).p, expected, atol=1e-12)
+    np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, strange).p, expected, atol=1e-12)
+
+
+def test_without_a_past_the_change_is_counted_from_nothing():
+    scene = next(scenes("solo12", "coulomb", 1))
+    torque = solve(scene, "coulomb", Selection.TORQUE).tau
+    np.testing.assert_allclose(solve(scene, "coulomb", Selection.TORQUE_CHANGE).tau, torque, atol=1e-9)
+
+
+@pytest.mark.parametrize("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
+def test_what_was_chosen_before_is_chosen_again(selection):
+    """Nothing changes, so nothing may change: the steady state of a change objective."""
+    for scene in scenes("quadruped", "coulomb", 10):
+        first = solve(scene, "coulomb", selection)
+        again = solve(scene, "coulomb", selection, first.guess)
+        np.testing.assert_allclose(again.tau, first.tau, atol=1e-8 * (1 + np.abs(first.tau).max()))

@@ -1,0 +1,176 @@
+"""Torque limits inside the selection, and the reference numbers of a standing robot."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance
+from faces import convex_face, coulomb_face
+from oracles import facet_normals, full, solve_qp, solve_semidefinite_qp
+from scenes import DT, LITERAL, WALKERS, Scene, feet, random_scene, standing_scene, walker
+from scipy.optimize import linprog
+
+from idyn.contacts import sphere_centres
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.robot import Robot
+from idyn.types import Consistency, Selection, State
+
+
+def limited(robot, bound):
+    return Robot(robot.urdf, contact_points=robot.contact_points, tau_max=dict(zip(robot.joint_names, bound, strict=True)))
+
+
+def solve(scene, law, selection=Selection.TORQUE):
+    options = Options(selection=selection, consistency=Consistency.HOLD, gaps=LITERAL)
+    law = make_law(law)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+def calm_scene(name, seed):
+    """Four loaded feet, moving gently: there are forces to choose from."""
+    scene = random_scene(name, seed, n=4, mu=0.6, touching=1.0)
+    state = State(q=scene.state.q, v=0.05 * scene.state.v)
+    return msgspec.structs.replace(scene, state=state, q_ddot=0.05 * scene.q_ddot)
+
+
+def face_of(scene, law, plain, f):
+    mu, extra = scene.contacts.mu, allowance(scene.contacts.gaps, DT)
+    return coulomb_face(plain, f, mu, extra) if law == "coulomb" else convex_face(mu, 4)
+
+
+def affine(face, f, plain):
+    """τ = τ₀ − B x over A x ≥ 0, E x = e; p = G x in units of the largest impulse."""
+    unit = max(np.abs(plain.p).max(initial=0), 1e-6)
+    B = f.Ja.T @ face.G * unit / DT
+    E, e = np.vstack([face.E, f.Ju.T @ face.G]), np.r_[np.zeros(len(face.E)), f.Ju.T @ plain.p / unit]
+    return plain.tau + f.Ja.T @ plain.p / DT, B, E, e
+
+
+def smallest_excess(face, f, plain, bound):
+    """min s  s.t.  |τ| ≤ bound + s over the face, by SciPy's LP."""
+    free, B, E, e = affine(face, f, plain)
+    m, ones = B.shape[1], np.ones((len(bound), 1))
+    found = linprog(
+        np.r_[np.zeros(m), 1.0],
+        A_ub=np.block([[-B, -ones], [B, -ones], [-face.A, np.zeros((len(face.A), 1))]]),
+        b_ub=np.r_[bound - free, bound + free, np.zeros(len(face.A))],
+        A_eq=np.hstack([E, np.zeros((len(E), 1))]),
+        b_eq=e,
+        bounds=(None, None),
+    )
+    assert found.status == 0
+    return found.x[-1]
+
+
+@pytest.mark.parametrize("share", [0.98, 0.9, 0.5])
+@pytest.mark.parametrize("law", ["coulomb", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_limits_are_kept_when_they_can_be(name, law, share):
+    """Limits cut to a share of what the unlimited choice uses: the excess is the smallest there is, and 0 if it can be."""
+    kept = exceeded = 0
+    for seed in range(25):
+        scene = calm_scene(name, seed)
+        bound = np.full(12, share * np.abs(solve(scene, law).tau).max())
+        scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
+        plain, answer = solve(scene, law, Selection.OFF), solve(scene, law)
+        f = full(scene.robot, scene.state, scene.contacts)
+        least = smallest_excess(face_of(scene, law, plain, f), f, plain, bound)
+        assert np.abs(answer.v_plus - plain.v_plus).max() < 1e-9
+        assert answer.torque_excess == pytest.approx(max(np.abs(answer.tau).max() - bound[0], 0), abs=1e-9)
+        assert answer.torque_excess == pytest.approx(max(least, 0), abs=1e-5 * bound[0])
+        kept += least <= 0
+        exceeded += least > 0
+    assert exceeded > 0
+    assert kept > 0 or share == 0.5
+
+
+@pytest.mark.parametrize("law", ["coulomb", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_within_the_limits_the_torque_is_still_the_smallest(name, law):
+    """The independent program with the limits among its rows."""
+    compared = 0
+    for seed in range(30):
+        scene = calm_scene(name, seed)
+        bound = np.full(12, 0.9 * np.abs(solve(scene, law).tau).max())
+        scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
+        plain, answer = solve(scene, law, Selection.OFF), solve(scene, law)
+        if answer.torque_excess > 0 or answer.null_dim == 0:
+            continue
+        compared += 1
+        f = full(scene.robot, scene.state, scene.contacts)
+        face = face_of(scene, law, plain, f)
+        free, B, E, e = affine(face, f, plain)
+        A = np.vstack([face.A, B / bound[0], -B / bound[0]])
+        lower = np.r_[np.full(len(face.A), -1e-10), (free - bound) / bound[0], (-free - bound) / bound[0]]
+        x = solve_semidefinite_qp(B.T @ B / bound[0] ** 2, -B.T @ free / bound[0] ** 2, A, lower, E, e)
+        assert np.linalg.norm(answer.tau) == pytest.approx(np.linalg.norm(free - B @ x), rel=1e-6)
+    assert compared > 1
+
+
+def test_limits_that_leave_no_choice_are_reported_too():
+    """One foot, nothing to choose: what is missing is said all the same."""
+    scene = random_scene("solo12", 0, n=1)
+    free = solve(scene, "coulomb")
+    assert free.null_dim == 0
+    scene = msgspec.structs.replace(scene, robot=limited(scene.robot, np.full(12, 0.5 * np.abs(free.tau).max())))
+    answer = solve(scene, "coulomb")
+    np.testing.assert_array_equal(answer.tau, free.tau)
+    assert answer.torque_excess == pytest.approx(0.5 * np.abs(free.tau).max())
+
+
+def reference_stance():
+    """solo12 at q₂ = 0.3 m, legs (0, 0.7, −1.4) in front and mirrored behind, on the points where its foot frames are."""
+    robot, _ = walker("solo12")
+    q = robot.neutral()
+    q[2] = 0.3
+    q = robot.with_joint_angles(q, np.array([0, 0.7, -1.4] * 2 + [0, -0.7, 1.4] * 2))
+    points = sphere_centres(*robot.place(q), robot.contact_joints, robot.contact_offsets)
+    contacts = feet(robot, q, mu=np.full(4, 0.6), points=points)
+    return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
+
+
+@pytest.mark.parametrize("law", ["coulomb", "no-slip"])
+def test_reference_basic_solutions_load_two_diagonal_feet(law):
+    answer = solve(reference_stance(), law, Selection.OFF)
+    np.testing.assert_allclose(np.sort(answer.normal_force), [0, 0, 12.2625, 12.2625], atol=5e-5)
+    loaded = set(np.flatnonzero(answer.normal_force > 1))
+    assert loaded in ({0, 3}, {1, 2})
+
+
+def test_reference_stage_one_loads_four_feet_equally():
+    answer = solve(reference_stance(), "convex", Selection.OFF)
+    np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
+    assert np.linalg.norm(answer.tau) == pytest.approx(1.3491, abs=5e-5)
+
+
+@pytest.mark.parametrize("law", ["coulomb", "no-slip", "convex"])
+def test_reference_selection(law):
+    """|τ| = 1.00864: the optimum of the statics, min ‖h_a − J_aᵀ f‖ s.t. J_uᵀ f = h_u and the cone, by two back ends."""
+    scene = reference_stance()
+    f = full(scene.robot, scene.state, scene.contacts)
+    facets = np.zeros((20, 12))
+    for i in range(4):
+        facets[4 * i : 4 * i + 4, 3 * i : 3 * i + 2], facets[4 * i : 4 * i + 4, 3 * i + 2] = -facet_normals(4), 0.6
+        facets[16 + i, 3 * i + 2] = 1
+    answer = solve(scene, law)
+    for solver in ("quadprog", "piqp"):
+        force = solve_qp(f.Ja @ f.Ja.T, -f.Ja @ f.h[f.a], facets, np.zeros(20), f.Ju.T, f.h[f.u], solver=solver)
+        np.testing.assert_allclose(answer.p / DT, force, atol=1e-7)
+        np.testing.assert_allclose(answer.tau, f.h[f.a] - f.Ja.T @ force, atol=1e-8)
+    np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
+    assert np.linalg.norm(answer.tau) == pytest.approx(1.008642, abs=1e-6)
+    inwards = answer.force[:, 0] * np.sign(scene.contacts.points[:, 0])
+    assert (inwards < -1).all()
+
+
+@pytest.mark.parametrize("law", ["coulomb", "no-slip", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_every_law_ends_in_the_same_stance(name, law):
+    """At rest all laws agree on the motion, so the selection makes them agree on forces and torques."""
+    scene = standing_scene(name)
+    answer, reference = solve(scene, law), solve(scene, "coulomb")
+    np.testing.assert_allclose(answer.v_plus, 0, atol=1e-12)
+    np.testing.assert_allclose(answer.tau, reference.tau, atol=1e-8)
+    np.testing.assert_allclose(answer.normal_force, reference.normal_force, atol=1e-6)
+    assert answer.null_dim == 6
