@@ -172,7 +172,7 @@ def _conclude(
         terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
         contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
         motion.maps, motion.L, motion.v_free, law.conditions.value, law.directions, contacts.mu, law.unlimited_friction,
-        contacts.gaps, gaps.noise, gaps.recovery_speed, multipliers, problem.state.v, chosen.p, dt,
+        contacts.gaps, gaps.noise, gaps.recovery_speed, multipliers, solution.epsilon, problem.state.v, chosen.p, dt,
     )  # fmt: skip
     residuals = Residuals(dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip)
     return Prediction(
@@ -196,12 +196,12 @@ def _conclude(
 @compiled
 def _recover_and_certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents, maps, L, v_free,
-    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, v, p, dt,
+    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, epsilon, v, p, dt,
 ):  # fmt: skip
     v_plus, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
     dynamics, complementarity, cone, penetration, slip, impulse = certify(
         M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-        conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, v, p, v_plus, tau, dt,
+        conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, epsilon, v, p, v_plus, tau, dt,
     )  # fmt: skip
     return v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip
 

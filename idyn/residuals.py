@@ -20,13 +20,14 @@ PARTS = 1e-9
 @compiled
 def certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, y, v, p, v_plus, tau, dt,
+    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, y, epsilon, v, p, v_plus, tau, dt,
 ):  # fmt: skip
     """Residuals (dynamics, complementarity, cone, penetration, slip) of impulses p (3n; rows S, T, N), velocity v_plus (nv)
     and torque tau (na) against a law's `conditions`, in the order and units of `idyn.types.Residuals`; and the impulses as
     world vectors (n, 3).
 
     mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞
+    epsilon: weight of the ½ε‖p‖² in the convex law's program [1/kg]
     y: multipliers of the non-penetration rows, by which the convex law's optimality is judged (n); without them (0) its
         complementarity is inf
     """
@@ -60,7 +61,7 @@ def certify(
     if conditions == 3 and not (len(y) == n and np.isfinite(y).all()):
         return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
     if conditions == 3:
-        descent = _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, points, normals, tangents, v_plus, y)
+        descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, v_plus, y)
     for i in range(n):
         allowance = 0.0 if abs(gaps[i]) <= noise else max(gaps[i] / dt, -recovery_speed)
         w = velocity[i, 2] + allowance
@@ -86,6 +87,8 @@ def certify(
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
         else:
             complementarity = max(complementarity, abs(min(y[i], w)))
+            for c in range(3):
+                descent[i, c] += epsilon * p[3 * i + c]
             error, outside = _optimal(ps, pt, pn, descent[i], mu[i], free, directions)
             complementarity, cone = max(complementarity, error), max(cone, outside)
     return dynamics, complementarity, cone, penetration, slip, impulse
@@ -162,7 +165,7 @@ def _coulomb(ps, pt, pn, vs, vt, mu, free, directions):
 
 
 @compiled
-def _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, points, normals, tangents, v_plus, y):
+def _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, v_plus, y):
     """Gradient of the kinetic energy with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
     the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(u), len(v_plus)
@@ -188,10 +191,19 @@ def _energy_descent(M, axes, parents, dof_joint, support, u, bodies, others, poi
         for k in range(i + 1, nu):
             x[i] -= A[i, k] * x[k]
         x[i] /= A[i, i]
-    full = np.zeros(nv)
-    for i in range(nu):
-        full[u[i]] = x[i]
-    return _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, full)
+    descent = np.zeros((len(bodies), 3))
+    for k in range(len(bodies)):
+        s, n = tangents[k], normals[k]
+        t = _cross(n, s)
+        for i in range(nu):
+            sign = int(support[bodies[k], u[i]]) - int(support[others[k], u[i]])
+            if sign != 0:
+                at = _point_velocity(axes[u[i]], points[k])
+                share = sign * x[i]
+                descent[k, 0] += share * (s[0] * at[0] + s[1] * at[1] + s[2] * at[2])
+                descent[k, 1] += share * (t[0] * at[0] + t[1] * at[1] + t[2] * at[2])
+                descent[k, 2] += share * (n[0] * at[0] + n[1] * at[1] + n[2] * at[2])
+    return descent
 
 
 @compiled

@@ -15,6 +15,8 @@ Cons: the face is read off with a threshold (`FACE_ZERO`), and among forces that
 rigid foot) the tie is broken towards small forces by `TIE_BREAK`.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from idyn.compiled import compiled
@@ -66,8 +68,9 @@ def select(
     if of_forces:
         target = previous_impulses(contacts, motion, guess) / dt
     else:
-        target = np.zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
-    # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow
+        target = _zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
+    # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
+    # taken unless they cost more torque than the law's own
     for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):
         chosen, free, matrices, vectors, d, r = _program(
             terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
@@ -80,9 +83,22 @@ def select(
             excess = float(np.max(np.abs(vectors[r:]) - robot.limits.tau_max, initial=0.0))
             return Selected(p=p, null_dim=0, excess=excess)
         solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
-        if solution.status.ok:
+        preferred = unlimited is False and face.unlimited
+        if solution.status.ok and not (preferred and _costs_more(matrices, vectors, d, r, len(p), solution.x)):
             return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
     return Selected(p=p, null_dim=d, excess=0.0)
+
+
+@lru_cache(maxsize=16)
+def _zeros(n: int) -> Array:
+    return np.zeros(n)
+
+
+def _costs_more(matrices: Array, vectors: Array, d: int, r: int, rows: int, y: Array) -> bool:
+    """Whether ‖τ* − B y‖ is larger than ‖τ*‖; `rows` is the height of Z."""
+    B, tau = matrices[d + r + rows :], vectors[d + r :]
+    chosen = tau - B @ y
+    return bool(chosen @ chosen > tau @ tau)
 
 
 def _holds_only_pressed(face: Face) -> bool:

@@ -61,8 +61,8 @@ class Convex:
                 yield other, self._solve(problem, other)
 
     def _solve(self, problem: Reduced, backend: str) -> LawSolution:
-        n, k = len(problem.mu), len(self.directions)
-        H, f, A, lower, unit = assemble(
+        n = len(problem.mu)
+        H, f, A, lower, unit, flags, epsilon = assemble(
             problem.Y,
             problem.b,
             problem.energy,
@@ -72,11 +72,9 @@ class Convex:
             self._regularisation,
         )
         solution = solve_qp(H, f, A, lower, backend=backend)
-        multipliers = None if solution.multipliers is None else unit * solution.multipliers[:n]
+        multipliers = None if solution.multipliers is None else -unit * solution.multipliers[:n]
         face = None
         if not self._one_stage:
-            flags = np.ones((n, 2 + k), dtype=np.bool_)
-            flags[:, 1] = False
             face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
         return LawSolution(
             p=unit * solution.x,
@@ -85,14 +83,16 @@ class Convex:
             iterations=solution.iterations,
             basis=np.zeros((n, 0), dtype=np.bool_),
             multipliers=multipliers,
+            epsilon=epsilon,
         )
 
 
 @compiled
 def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
-    """H, f, A, lower of the stage-I program in units of order one, and the impulse unit.
+    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, the face's flags, and ε [1/kg].
 
-    Rows of A: non-penetration (n), p_N ≥ 0 (n), then k facets for each contact with finite friction.
+    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets where it is
+    not free; with μ > 0 they imply p_N ≥ 0.
     """
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = 0.0, 0.0
@@ -113,21 +113,27 @@ def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
                 s += Y[i, c] * Y[j, c]
             H[i, j] = s / d
             H[j, i] = s / d
-    finite = 0
+    count = n
     for i in range(n):
-        finite += not is_free(mu[i], unlimited)
-    A, lower = np.zeros((2 * n + k * finite, 3 * n)), np.zeros(2 * n + k * finite)
-    row = 2 * n
+        free = is_free(mu[i], unlimited)
+        count += (1 if free or mu[i] == 0.0 else 0) + (0 if free else k)
+    A, lower = np.zeros((count, 3 * n)), np.zeros(count)
+    flags = np.ones((n, 2 + k), dtype=np.bool_)
+    row = n
     for i in range(n):
+        flags[i, 1] = False
         for j in range(3 * n):
             A[i, j] = H[3 * i + 2, j]
-        lower[i] = -(b[3 * i + 2]) / speed
-        A[n + i, 3 * i + 2] = 1.0
-        if not is_free(mu[i], unlimited):
+        lower[i] = -b[3 * i + 2] / speed
+        free = is_free(mu[i], unlimited)
+        if free or mu[i] == 0.0:
+            A[row, 3 * i + 2] = 1.0
+            row += 1
+        if not free:
             row = facets(A, row, 3 * i, mu[i], directions)
     for i in range(3 * n):
         H[i, i] += regularisation
-    return H, energy / speed, A, lower, speed / d
+    return H, energy / speed, A, lower, speed / d, flags, regularisation * d
 
 
 @compiled

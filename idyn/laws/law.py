@@ -35,7 +35,7 @@ class Face(Record, frozen=True):
 
 class LawSolution(Record, frozen=True):
     """p: contact impulses in S, T, N rows [N·s] (3n); face None when the law has one answer only; basis for the next call
-    (n, ·); multipliers of the non-penetration rows for laws that are programs (n)."""
+    (n, ·); multipliers of the non-penetration rows for laws that are programs (n), and their ½ε‖p‖² [1/kg]."""
 
     p: Array
     face: Face | None
@@ -43,6 +43,7 @@ class LawSolution(Record, frozen=True):
     iterations: int
     basis: Array
     multipliers: Array | None = None
+    epsilon: float = 0.0
 
 
 class Conditions(IntEnum):

@@ -26,7 +26,7 @@ _INFINITE = 1e30
 
 
 class QpSolution(Record, frozen=True):
-    """x (n); multipliers of the rows of A, positive where `lower` holds x back (m), None when the back end gives none."""
+    """x (n); multipliers of the rows of A, negative where `lower` holds x back (m), None when the back end gives none."""
 
     x: Array
     multipliers: Array | None
@@ -54,7 +54,7 @@ def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = N
     for tolerance in (TOLERANCE, LOOSE_TOLERANCE):
         x, cost, flag, info = daqp_solve(H, f, A, bound, lower, sense, primal_tol=tolerance, dual_tol=tolerance)
         if flag in (1, 2) and isfinite(cost):
-            return QpSolution(x=x, multipliers=-info["lam"], status=Status.SOLVED, iterations=info["iterations"])
+            return QpSolution(x=x, multipliers=info["lam"], status=Status.SOLVED, iterations=info["iterations"])
     return QpSolution(x=x, multipliers=None, status=Status.RAY if flag == -1 else Status.BACKEND_FAILED, iterations=0)
 
 
@@ -65,6 +65,8 @@ def _inequalities(m: int) -> tuple[Array, Array]:
 
 
 def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | None, backend: str) -> QpSolution:
+    if len(f) == 0:  # some back ends cannot do with nothing
+        return QpSolution(x=np.zeros(0), multipliers=np.zeros(len(lower)), status=Status.SOLVED, iterations=0)
     G, h = -A, -lower
     if upper is not None:
         finite = upper < _INFINITE
@@ -72,10 +74,10 @@ def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | No
     problem = qpsolvers.Problem(H, f, G, h)
     try:
         solution = qpsolvers.solve_problem(problem, solver=backend)
-    except (ValueError, qpsolvers.QPError):
+    except (ValueError, IndexError, qpsolvers.QPError):
         return QpSolution(x=np.zeros(len(f)), multipliers=None, status=Status.BACKEND_FAILED, iterations=0)
     if not solution.found or solution.x is None:
         return QpSolution(x=np.zeros(len(f)), multipliers=None, status=Status.BACKEND_FAILED, iterations=0)
     z = solution.z
-    multipliers = None if z is None else np.asarray(z)[: len(lower)]
+    multipliers = None if z is None else -np.asarray(z)[: len(lower)]
     return QpSolution(x=np.asarray(solution.x), multipliers=multipliers, status=Status.SOLVED, iterations=0)

@@ -18,6 +18,7 @@ from standin import MS, SpringDamper, from_snapshot, standing
 
 from idyn.errors import ConfigError
 from idyn.robot import Robot
+from transport.anticipation import Anticipation
 from transport.client import RobotClient
 from transport.codec import MAX_BYTES, encode
 from transport.conversation import Conversation, hello_for
@@ -28,7 +29,7 @@ from transport.replay import replay
 from transport.router import SOCKET_MAX_BYTES, Router, newest
 from transport.server import warm_up
 from transport.service import Service
-from transport.settings import ServerSettings, endpoint
+from transport.settings import AnticipationSettings, ServerSettings, endpoint
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def serving(robot: Robot, address: str) -> Iterator[str]:
     controller = SpringDamper(robot)
     warm_up(controller, settings)
     service = Service(controller, settings)
-    with Router(service, address, lambda faults: None) as router:
+    with Router(service, address, lambda faults: None, Anticipation(AnticipationSettings())) as router:
         thread = threading.Thread(target=router.run, args=(stop,))
         thread.start()
         try:
@@ -197,13 +198,13 @@ def test_the_newest_state_of_each_client_survives_a_batch() -> None:
 def test_a_second_server_is_refused(robot: Robot, address: str) -> None:
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with pytest.raises(ConfigError, match="another server"):
-        Router(service, address, lambda faults: None)
+        Router(service, address, lambda faults: None, Anticipation(AnticipationSettings()))
 
 
 def test_an_address_that_cannot_be_bound_is_named(robot: Robot, tmp_path: Path) -> None:
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with pytest.raises(ConfigError, match="cannot bind"):
-        Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None)
+        Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None, Anticipation(AnticipationSettings()))
 
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
