@@ -154,6 +154,8 @@ def solve_qp(
     """min ½xᵀHx + fᵀx s.t. A x ≥ lower, E x = e; equalities may be dependent."""
     if E is not None and e is not None and len(E):
         return _on_equalities(lambda *program: solve_qp(*program, solver=solver), H, f, A, lower, E, e)
+    if len(lower) == 0:
+        return np.linalg.solve(H, -f)
     settings = {"piqp": {"eps_abs": 1e-12, "eps_rel": 1e-12}}
     for name in dict.fromkeys((solver, "piqp")):  # quadprog cannot do with a feasible set without an inside
         x = qpsolvers.solve_qp((H + H.T) / 2, f, -A, -lower, solver=name, **settings.get(name, {}))

@@ -1,0 +1,209 @@
+"""Consistency of the demand: the projection against an independent QP, impossible demands, and that possible ones stay."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance, coulomb_error, dynamics
+from oracles import eliminate, full, solve_qp
+from scenes import DT, LITERAL, WALKERS, fingers_scene, random_scene, standing_scene
+from scipy.optimize import linprog
+
+from idyn.consistency import EPSILON, project
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.reduction import GapPolicy
+from idyn.status import Status
+from idyn.types import Consistency, Selection
+
+
+def solve(scene, law, consistency=Consistency.PROJECT, gaps=LITERAL):
+    options = Options(selection=Selection.OFF, consistency=consistency, gaps=gaps)
+    law = make_law(law)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+def projected(scene, sticking, touching=np.inf, closed=False):
+    terms = scene.robot.terms(scene.state.q, scene.state.v)
+    return project(
+        scene.robot,
+        terms,
+        scene.state,
+        scene.contacts,
+        scene.q_ddot,
+        sticking=sticking,
+        touching=touching,
+        dt=DT,
+        gaps=LITERAL,
+        closed=closed,
+    )
+
+
+def nearest_velocity(scene, f, held, closed):
+    """min ‖v_a − v_des‖² + ε‖v_u − v_u(t)‖²  s.t.  N v ≥ −φ/dt; held: S v = T v = 0 and, if closed, N v = −φ/dt."""
+    weight = np.full(len(f.v), np.sqrt(EPSILON))
+    weight[f.a] = 1
+    target = f.v.copy()
+    target[f.a] += DT * scene.q_ddot
+    extra = allowance(scene.contacts.gaps, DT)
+    equal = np.repeat(held, 3)
+    equal[2::3] &= closed
+    wanted = np.zeros(len(equal))
+    wanted[2::3] = -extra
+    above = ~(held & closed)
+    J = f.J / weight
+    x = solve_qp(
+        np.eye(len(f.v)),
+        np.zeros(len(f.v)),
+        J[2::3][above],
+        (wanted - f.J @ target)[2::3][above],
+        J[equal],
+        (wanted - f.J @ target)[equal],
+    )
+    return target + x / weight
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_projection_is_the_nearest_consistent_motion(name, closed):
+    for seed in range(60):
+        scene = random_scene(name, seed)
+        held = np.random.default_rng(seed).uniform(size=len(scene.contacts)) < 0.7
+        f = full(scene.robot, scene.state, scene.contacts)
+        q_ddot, change, status = projected(scene, held.astype(float), closed=closed)
+        assert status is Status.SOLVED
+        expected = nearest_velocity(scene, f, held, closed)[f.a]
+        np.testing.assert_allclose(f.v[f.a] + DT * q_ddot, expected, atol=1e-9)
+        assert change == pytest.approx(DT * np.abs(q_ddot - scene.q_ddot).max(), abs=1e-12)
+
+
+def test_only_contacts_that_touch_are_held():
+    scene = random_scene("solo12", 11, n=4, touching=0.5)
+    touch = scene.contacts.gaps <= 1e-4
+    assert 0 < touch.sum() < 4
+    f = full(scene.robot, scene.state, scene.contacts)
+    q_ddot, _, _ = projected(scene, np.ones(4), touching=1e-4)
+    np.testing.assert_allclose(f.v[f.a] + DT * q_ddot, nearest_velocity(scene, f, touch, False)[f.a], atol=1e-9)
+    q_ddot, _, _ = projected(scene, np.zeros(4))
+    np.testing.assert_allclose(f.v[f.a] + DT * q_ddot, nearest_velocity(scene, f, np.zeros(4, bool), False)[f.a], atol=1e-9)
+
+
+def consistent(f, q_ddot, sticking, extra):
+    """Whether some v_u goes with the demanded joint motion: N v ≥ −φ/dt, S v = T v = 0 where it must stick; by SciPy's LP.
+    Returns the least violation [m/s]."""
+    v_a = f.v[f.a] + DT * q_ddot
+    given, rows = f.Ja @ v_a, np.repeat(sticking, 3)
+    rows[2::3] = False
+    one = np.ones((len(extra), 1))
+    A = np.block([[-f.Ju[2::3], -one], [f.Ju[rows], -np.ones((rows.sum(), 1))], [-f.Ju[rows], -np.ones((rows.sum(), 1))]])
+    b = np.r_[given[2::3] + extra, -given[rows], given[rows]]
+    found = linprog(np.r_[np.zeros(len(f.u)), 1.0], A_ub=A, b_ub=b, bounds=[(None, None)] * len(f.u) + [(0, None)])
+    assert found.status == 0
+    return found.x[-1]
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_after_projection_a_demand_is_consistent(name):
+    """And where it was not, something of it has changed."""
+    for seed in range(30):
+        scene = random_scene(name, seed, touching=1.0)
+        f = full(scene.robot, scene.state, scene.contacts)
+        held, extra = np.ones(len(scene.contacts), bool), allowance(scene.contacts.gaps, DT)
+        q_ddot, change, _ = projected(scene, np.ones(len(held)))
+        assert consistent(f, q_ddot, held, extra) < 1e-8
+        if consistent(f, scene.q_ddot, held, extra) > 1e-6:
+            assert change > 1e-6
+
+
+def farkas(f, q_ddot, extra):
+    """y ≥ 0 with N_uᵀ y = 0 and yᵀ(b_N + φ/dt) = −1 (mathematics §4): proof that the demand forces penetration; or None."""
+    _, b, _, _ = eliminate(f, q_ddot, DT)
+    N_u, r = f.Ju[2::3], b[2::3] + extra
+    found = linprog(np.zeros(len(r)), A_eq=np.vstack([N_u.T, r]), b_eq=np.r_[np.zeros(len(f.u)), -1.0], bounds=(0, None))
+    return found.x if found.status == 0 else None
+
+
+LAWS = ("no-slip", "coulomb", "convex", "convex-infinite")
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_squeezing_fingers_are_an_impossible_demand(law):
+    """Proof by certificate; without the consistency step the law fails and says so, with it the demand is changed."""
+    scene = fingers_scene((10.0, -10.0))
+    f = full(scene.robot, scene.state, scene.contacts)
+    extra = allowance(scene.contacts.gaps, DT)
+    y = farkas(f, scene.q_ddot, extra)
+    assert y is not None
+    assert y.min() > 0
+
+    refused = solve(scene, law, Consistency.OFF)
+    assert refused.rung == "last forces"
+    assert refused.law == "contact-free"
+    assert refused.status in (Status.RAY, Status.BACKEND_FAILED)
+    assert np.isfinite(refused.tau).all()
+
+    answer = solve(scene, law)
+    assert (answer.law, answer.status) == (law, Status.SOLVED)
+    assert answer.demand_change == pytest.approx(0.01, rel=1e-3)
+    q_ddot = (answer.v_plus[f.a] - f.v[f.a]) / DT
+    assert farkas(f, q_ddot, extra) is None
+    np.testing.assert_allclose(q_ddot, 0, atol=1e-6)  # the middle between opposite demands
+    assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-12
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("demand", [(5.0, 5.0), (-4.0, 9.0), (0.0, 0.0), (3.0, 7.0)])
+def test_what_fingers_can_do_is_not_touched(law, demand):
+    """Together, apart, and one running away from the other: no certificate against it, so nothing is changed."""
+    scene = fingers_scene(demand)
+    f = full(scene.robot, scene.state, scene.contacts)
+    assert farkas(f, scene.q_ddot, allowance(scene.contacts.gaps, DT)) is None
+    answer = solve(scene, law)
+    assert (answer.law, answer.status, answer.demand_change) == (law, Status.SOLVED, 0)
+    np.testing.assert_allclose(answer.v_plus[f.a], DT * np.array(demand), atol=1e-15)
+
+
+def test_fingers_carry_the_box_by_friction():
+    """Pressed by nobody the box falls; squeezed beforehand (both fingers moving on together) friction may not exceed μ N."""
+    scene = fingers_scene((5.0, 5.0))
+    answer = solve(scene, "coulomb")
+    f = full(scene.robot, scene.state, scene.contacts)
+    assert coulomb_error(f, answer.p, answer.v_plus, scene.contacts.mu, np.zeros(2)) < 1e-12
+    moved = 0.5 + 2e-3  # box and the rails that go along x with it
+    assert answer.p[2] - answer.p[5] == pytest.approx(moved * 5.0 * DT, rel=1e-9)
+
+
+@pytest.mark.parametrize("law", ["coulomb", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_walker_alone_can_do_anything(name, law):
+    """No feet against anything but the ground: the base gives way, no demand is ever impossible, none is changed."""
+    for seed in range(40):
+        scene = random_scene(name, seed)
+        f = full(scene.robot, scene.state, scene.contacts)
+        assert farkas(f, scene.q_ddot, allowance(scene.contacts.gaps, DT)) is None
+        assert solve(scene, law).demand_change == 0
+
+
+def test_dragging_feet_apart_is_repaired_before_it_is_asked():
+    """STICK and HOLD: a demand that spreads standing feet is projected at once, whatever the law, and all feet then stay."""
+    scene = standing_scene("solo12")
+    q_ddot = 20 * np.random.default_rng(0).normal(size=12)
+    scene = msgspec.structs.replace(scene, q_ddot=q_ddot)
+    f = full(scene.robot, scene.state, scene.contacts)
+    for law in ("no-slip", "coulomb"):
+        for consistency in (Consistency.STICK, Consistency.HOLD):
+            answer = solve(scene, law, consistency)
+            assert answer.status.ok
+            assert answer.demand_change > 1e-3
+    answer = solve(scene, "no-slip", Consistency.HOLD)
+    np.testing.assert_allclose(f.J @ answer.v_plus, 0, atol=1e-9)
+
+
+def test_penetration_is_undone_no_faster_than_it_may():
+    """ZD's literal gaps make a millimetre of error an escape of 1 m/s; the policy limits it (mathematics §4)."""
+    scene = standing_scene("quadruped", n=1)
+    scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))
+    f = full(scene.robot, scene.state, scene.contacts)
+    for gaps, speed in ((LITERAL, 1.0), (GapPolicy(recovery_speed=0.05), 0.05), (GapPolicy(noise=2e-3), 0.0)):
+        answer = solve(scene, "coulomb", gaps=gaps)
+        assert (f.J @ answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)
