@@ -1,0 +1,54 @@
+"""The README is true: its Python runs, its client talks to a real server, its configuration is one."""
+
+import re
+import textwrap
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controllers.config import RobotSettings, load, parse
+from idyn.__main__ import build_parser
+from sim_harness.server_process import ServerProcess
+from transport.settings import ServerSettings
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return [textwrap.dedent(block) for block in re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)]
+
+
+def test_the_library_example_runs():
+    exec(compile(blocks("python")[0], "README.md", "exec"), {})
+
+
+def test_the_client_written_by_hand_gets_a_torque(tmp_path):
+    import msgspec
+
+    namespace: dict = {}
+    exec(compile(blocks("python")[1], "README.md", "exec"), namespace)
+    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
+    with ServerProcess(settings) as server:
+        status, tau = namespace["talk"](server.endpoint)
+    assert status == "ok"
+    assert tau.shape == (12,)
+    assert np.abs(tau).max() > 0.1
+
+
+def test_the_robot_example_is_a_valid_configuration():
+    parse(tomllib.loads(blocks("toml")[0]), RobotSettings, "README")
+
+
+def test_every_command_of_the_table_exists():
+    for command in re.findall(r"^\| `idyn (\w+)", README, flags=re.MULTILINE):
+        with pytest.raises(SystemExit) as end:
+            build_parser().parse_args([command, "--help"])
+        assert end.value.code == 0
+
+
+def test_two_shell_commands_and_a_marked_test_command():
+    demo, tests = blocks("sh")
+    assert demo.strip().endswith("idyn demo")
+    assert README.index("<!-- test command -->") < README.index(tests.strip())
