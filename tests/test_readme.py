@@ -5,6 +5,7 @@ import textwrap
 import tomllib
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -25,8 +26,6 @@ def test_the_library_example_runs():
 
 
 def test_the_client_written_by_hand_gets_a_torque(tmp_path):
-    import msgspec
-
     namespace: dict = {}
     exec(compile(blocks("python")[1], "README.md", "exec"), namespace)
     settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")

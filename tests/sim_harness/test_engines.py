@@ -216,9 +216,7 @@ def test_contact_jacobian_and_point_force_are_transposes():
     J = contact_jacobian(axes, robot.support, contacts)
     for i in range(4):
         force = rng.normal(size=3)
-        frame = np.stack(
-            [contacts.tangents[i], np.cross(contacts.normals[i], contacts.tangents[i]), contacts.normals[i]]
-        )
+        frame = np.stack([contacts.tangents[i], np.cross(contacts.normals[i], contacts.tangents[i]), contacts.normals[i]])
         expected = J[3 * i : 3 * i + 3].T @ (frame @ force)
         actual = generalised_force(axes, robot.support, contacts.bodies[i], contacts.points[i], force)
         np.testing.assert_allclose(actual, expected, atol=1e-14)
