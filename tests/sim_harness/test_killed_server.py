@@ -31,14 +31,16 @@ def test_robot_damps_within_20_ms_and_the_log_survives(tmp_path):
     world = World(robot, Flat(), build_engine("lcp"), stance)
     world.step(np.zeros(robot.na), DT)
     world.reset(stance)
-    with ServerProcess(settings, log_path=log) as server:
-        with RobotClient(server.endpoint, hello_for(robot, DT, kind="sim")) as client:
-            client.hello()
-            side = RobotSide(world, client, dt=DT, kd=0.2, report_contacts=False)
-            killer = threading.Thread(target=kill_at, args=(server, time.monotonic() + KILL_S))
-            killer.start()
-            trace = side.run_paced(RUN_S)
-            killer.join()
+    with (
+        ServerProcess(settings, log_path=log) as server,
+        RobotClient(server.endpoint, hello_for(robot, DT, kind="sim")) as client,
+    ):
+        client.hello()
+        side = RobotSide(world, client, dt=DT, kd=0.2, report_contacts=False)
+        killer = threading.Thread(target=kill_at, args=(server, time.monotonic() + KILL_S))
+        killer.start()
+        trace = side.run_paced(RUN_S)
+        killer.join()
 
     answered = np.flatnonzero(np.isfinite(trace.round_trip))
     last = answered[-1]
