@@ -70,6 +70,8 @@ def certify(
         if conditions == 0:
             cone = max(cone, abs(pn), abs(ps), abs(pt))
             continue
+        if not (gaps[i] == gaps[i] and mu[i] == mu[i]):
+            complementarity = np.inf  # no number, no statement
         penetration = max(penetration, -w)
         cone = max(cone, -pn)
         if conditions == 1:
