@@ -1,0 +1,43 @@
+"""A law's own answer and its certificate, apart, so that the one can be spoiled before the other looks at it."""
+
+import msgspec
+import numpy as np
+from oracles import full, outcome
+from scenes import DT, LITERAL
+
+from idyn.laws import LAWS as TABLE
+from idyn.reduction import reduce
+from idyn.residuals import certify
+from idyn.types import Residuals
+
+LAWS = tuple(TABLE)
+
+
+class Answer(msgspec.Struct):
+    """A law's own solution, to be spoiled: impulses, velocity, torque, multipliers of the non-penetration rows, ε."""
+
+    p: np.ndarray
+    v_plus: np.ndarray
+    tau: np.ndarray
+    y: np.ndarray
+    epsilon: float
+
+
+def answer_of(scene, law):
+    terms = scene.robot.terms(scene.state.q, scene.state.v)
+    reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+    _, solution = next(law.attempts(reduced, None))
+    f = full(scene.robot, scene.state, scene.contacts)
+    v_plus, tau = outcome(f, scene.q_ddot, DT, solution.p)
+    y = np.zeros(0) if solution.multipliers is None else solution.multipliers
+    return f, Answer(solution.p, v_plus, tau, y, solution.epsilon)
+
+
+def certificate(scene, law, a):
+    robot, c, terms = scene.robot, scene.contacts, scene.robot.terms(scene.state.q, scene.state.v)
+    *numbers, impulse = certify(
+        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a, c.bodies, c.others,
+        c.points, c.normals, c.tangents, law.conditions.value, law.directions, c.mu, law.unlimited_friction, c.gaps,
+        LITERAL.noise, LITERAL.recovery_speed, a.y, a.epsilon, scene.state.v, a.p, a.v_plus, a.tau, DT,
+    )  # fmt: skip
+    return Residuals(**dict(zip(Residuals.__struct_fields__, numbers, strict=True))), impulse

@@ -1,0 +1,94 @@
+"""The certificate's numbers against numpy, for right answers and for spoiled ones."""
+
+import msgspec
+import numpy as np
+import pytest
+from certificates import LAWS, answer_of, certificate
+from conditions import allowance, dynamics
+from oracles import convex_program, corners, outcome
+from scenes import DT, WALKERS, random_scene
+from scipy.optimize import linprog
+
+from idyn.laws import make_law
+from idyn.laws.law import Conditions
+from idyn.types import Residuals
+
+
+def shares_of(x, k):
+    """x = Σ share_j · corner_j with the least sum (SciPy's LP): the two corners next to it."""
+    found = linprog(np.ones(k), A_eq=corners(k).T, b_eq=x, bounds=(0, None), options={"primal_feasibility_tolerance": 1e-10})
+    assert found.status == 0
+    return found.x
+
+
+def expected(scene, law, f, a):
+    """The five numbers again, from the dense system."""
+    c, k = scene.contacts, len(law.directions)
+    u, p = (f.J @ a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3)
+    w = u[:, 2] + allowance(c.gaps, DT)
+    force = dynamics(f, a.p, a.v_plus, a.tau, DT)
+    if law.conditions is Conditions.FREE:
+        return Residuals(dynamics=force, complementarity=0, cone=np.abs(p).max(initial=0), penetration=0, slip=0)
+    penetration, cone, slip = max(-w.min(initial=0), 0), max(-p[:, 2].min(initial=0), 0), 0.0
+    pairs = []
+    free = np.isinf(c.mu) | (law.unlimited_friction & (c.mu > 0))
+    moving, pulling = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(p[:, :2]).max(axis=1, initial=0)
+    if law.conditions is Conditions.NO_SLIP:
+        pairs.append(np.minimum(p[:, 2], w))
+        parts = (w > 1e-9) & (p[:, 2] == 0)
+        slip = np.where(c.mu == 0, 0, np.where(parts, np.minimum(moving, pulling), moving)).max(initial=0)
+        cone = max(cone, pulling[c.mu == 0].max(initial=0))
+    if law.conditions is Conditions.COULOMB:
+        pairs.append(np.minimum(p[:, 2], w))
+        slip = moving[free].max(initial=0)
+        for i in np.flatnonzero(~free):
+            shares, along = shares_of(p[i, :2], k), corners(k) @ u[i, :2]
+            speed, rest = max(-along.min(), 0), c.mu[i] * p[i, 2] - shares.sum()
+            pairs.append(np.r_[min(speed, max(rest, 0)), np.minimum(shares, along + speed)])
+            cone = max(cone, -rest)
+    if law.conditions is Conditions.CONVEX:
+        pairs.append(np.minimum(a.y, w))
+        qp = convex_program(f, scene.q_ddot, DT, c.mu, allowance(c.gaps, DT), k)
+        slope = (qp.V.T @ f.M @ a.v_plus - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
+        for i in range(len(c)):
+            if free[i]:
+                pairs.append(np.r_[slope[i, :2], min(p[i, 2], slope[i, 2])])
+                continue
+            shares = shares_of(p[i, :2], k)
+            rest = c.mu[i] * p[i, 2] - shares.sum()
+            loaded = (shares + max(rest, 0) / k) / c.mu[i]
+            pairs.append(np.minimum(loaded, slope[i, 2] + c.mu[i] * corners(k) @ slope[i, :2]))
+            cone = max(cone, -rest)
+    worst = np.abs(np.concatenate([np.zeros(1), *pairs])).max()
+    return Residuals(dynamics=force, complementarity=worst, cone=cone, penetration=penetration, slip=slip)
+
+
+def spoiled(a, rng, f, q_ddot):
+    """Answers with one thing wrong, and some with everything wrong."""
+    size = rng.choice([1e-6, 1e-3, 1.0])
+    p = a.p + size * rng.normal(size=len(a.p)) * (rng.uniform(size=len(a.p)) < 0.5)
+    yield msgspec.structs.replace(a, p=p)
+    v_plus, tau = outcome(f, q_ddot, DT, p)
+    yield msgspec.structs.replace(a, p=p, v_plus=v_plus, tau=tau)
+    yield msgspec.structs.replace(a, v_plus=a.v_plus + size * rng.normal(size=len(a.v_plus)))
+    yield msgspec.structs.replace(a, tau=a.tau + size * rng.normal(size=len(a.tau)))
+    yield msgspec.structs.replace(a, y=a.y + size * rng.normal(size=len(a.y)))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_numbers_are_those_of_numpy(name, law):
+    """For right answers and for spoiled ones, whatever the error's size."""
+    law, rng = make_law(law), np.random.default_rng(0)
+    for seed in range(12):
+        scene = random_scene(name, seed)
+        f, a = answer_of(scene, law)
+        for one in (a, *spoiled(a, rng, f, scene.q_ddot)):
+            actual, impulse = certificate(scene, law, one)
+            wanted = expected(scene, law, f, one)
+            for field in Residuals.__struct_fields__:
+                value = getattr(wanted, field)
+                assert getattr(actual, field) == pytest.approx(value, rel=1e-6, abs=1e-10), field
+            t = np.cross(scene.contacts.normals, scene.contacts.tangents)
+            frame = np.stack([scene.contacts.tangents, t, scene.contacts.normals], axis=1)
+            np.testing.assert_allclose(impulse, np.einsum("ic,icw->iw", one.p.reshape(-1, 3), frame), atol=1e-12)

@@ -1,0 +1,153 @@
+"""Answers that have been tampered with: whatever is wrong, the certificate refuses it."""
+
+import msgspec
+import numpy as np
+import pytest
+from certificates import LAWS, answer_of, certificate
+from oracles import outcome
+from scenes import DT, WALKERS, random_scene, standing_scene
+
+from idyn.laws import make_law
+from idyn.laws.law import Conditions
+from idyn.residuals import CERTIFIED
+
+
+def loaded(name, law):
+    """Four feet standing, asked to move a little: all laws press, and there is something to spoil."""
+    scene = standing_scene(name, mu=0.3)
+    q_ddot = 0.3 * np.random.default_rng(1).normal(size=12)
+    scene = msgspec.structs.replace(scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite") else 0 * q_ddot)
+    law = make_law(law)
+    return scene, law, *answer_of(scene, law)
+
+
+def refused(scene, law, a):
+    return certificate(scene, law, a)[0].worst > CERTIFIED
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_right_answers_pass(name, law):
+    scene, law, _, a = loaded(name, law)
+    if law.conditions is not Conditions.FREE:
+        assert a.p[2::3].sum() / DT > 20
+    assert not refused(scene, law, a)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_wrong_torque_is_seen_as_the_momentum_it_costs(name, law):
+    """An error δ of one torque shows as dt·δ: 1e-9 at δ = 1e-6, refused from δ = 1e-5 on."""
+    scene, law, _, a = loaded(name, law)
+    for delta, caught in ((1e-6, False), (2e-5, True)):
+        for joint in range(12):
+            tau = a.tau.copy()
+            tau[joint] += delta
+            wrong = msgspec.structs.replace(a, tau=tau)
+            assert certificate(scene, law, wrong)[0].dynamics == pytest.approx(DT * delta, rel=1e-3)
+            assert refused(scene, law, wrong) == caught
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_wrong_velocity_is_refused(name, law):
+    """Of the base, by a micrometre per second."""
+    scene, law, _, a = loaded(name, law)
+    for d in range(6):
+        v_plus = a.v_plus.copy()
+        v_plus[d] += 1e-6
+        assert refused(scene, law, msgspec.structs.replace(a, v_plus=v_plus))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_impulses_that_do_not_belong_to_the_motion_are_refused(name, law):
+    """Each component off by 1e-6 N·s, velocity and torque left as they were: the momentum does not add up."""
+    scene, law, _, a = loaded(name, law)
+    for row in range(12):
+        p = a.p.copy()
+        p[row] += 1e-6
+        assert refused(scene, law, msgspec.structs.replace(a, p=p))
+
+
+def spoil(f, scene, a, change):
+    """Impulses changed by `change` (3n), with the velocity and the torque that go with them: only the law is violated."""
+    p = a.p + change
+    v_plus, tau = outcome(f, scene.q_ddot, DT, p)
+    return msgspec.structs.replace(a, p=p, v_plus=v_plus, tau=tau)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_honest_dynamics_do_not_excuse_a_broken_law(name, law):
+    """Pushing harder than the law allows: feet lift off or slip although they are loaded."""
+    scene, law, f, a = loaded(name, law)
+    for row in range(12):
+        change = np.zeros(12)
+        change[row] = 1e-6
+        wrong = spoil(f, scene, a, change)
+        residuals, _ = certificate(scene, law, wrong)
+        assert residuals.dynamics < 1e-12
+        assert residuals.worst > CERTIFIED
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+def test_internal_forces_outside_the_cone_are_refused(law):
+    """Impulses that move nothing, J_uᵀ Δp = 0, are free for no-slip but not where there is a cone or a pulling normal."""
+    scene, law, f, a = loaded("solo12", law)
+    null = np.linalg.svd(f.Ju.T)[2][6:]
+    for direction in null:
+        tangential = direction.copy()
+        tangential[2::3] = 0
+        wrong = spoil(f, scene, a, 0.1 * direction)
+        residuals, _ = certificate(scene, law, wrong)
+        pulls = wrong.p[2::3].min() < 0
+        if law.conditions is not Conditions.NO_SLIP or pulls:
+            assert residuals.cone > CERTIFIED
+        if pulls:
+            assert residuals.cone >= -wrong.p[2::3].min() - 1e-15
+
+
+def test_friction_the_wrong_way_is_refused():
+    """A sliding foot whose friction pushes it on: inside the cone, dynamics right, complementarity not."""
+    scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
+    law = make_law("coulomb")
+    f, a = answer_of(scene, law)
+    assert np.abs((f.J @ a.v_plus)[:2]).max() > 1e-3
+    assert not refused(scene, law, a)
+    wrong = spoil(f, scene, a, np.array([-2 * a.p[0], -2 * a.p[1], 0.0]))
+    residuals, _ = certificate(scene, law, wrong)
+    assert residuals.complementarity > 1e-4
+    no_friction = spoil(f, scene, a, np.array([-a.p[0], -a.p[1], 0.0]))
+    assert refused(scene, law, no_friction)
+
+
+@pytest.mark.parametrize("law", ["convex", "convex-one-stage", "convex-infinite"])
+def test_the_convex_law_is_judged_by_its_multipliers(law):
+    """Wrong ones, none, or NaN: the same impulses are no longer proved to be optimal."""
+    scene = random_scene("quadruped", 4, n=4, touching=1.0)
+    law = make_law(law)
+    _, a = answer_of(scene, law)
+    assert not refused(scene, law, a)
+    for y in (a.y + 1e-6, a.y - 1e-6, np.zeros(0), np.full(4, np.nan)):
+        assert refused(scene, law, msgspec.structs.replace(a, y=y))
+
+
+@pytest.mark.parametrize("field", ["p", "v_plus", "tau"])
+@pytest.mark.parametrize("law", LAWS)
+def test_what_is_not_a_number_is_refused(law, field):
+    scene, law, _, a = loaded("solo12", law)
+    for i in range(len(getattr(a, field))):
+        value = getattr(a, field).copy()
+        value[i] = np.nan
+        assert refused(scene, law, msgspec.structs.replace(a, **{field: value}))
+
+
+@pytest.mark.parametrize("field", ["gaps", "mu"])
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+def test_contacts_that_are_not_numbers_are_refused(law, field):
+    scene, law, _, a = loaded("solo12", law)
+    value = getattr(scene.contacts, field).copy()
+    value[1] = np.nan
+    broken = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **{field: value}))
+    assert refused(broken, law, a)
