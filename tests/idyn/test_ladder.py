@@ -1,0 +1,191 @@
+"""The fallback ladder: every rung can be reached, is named, and is certified before it is used; the last one always answers."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import dynamics
+from oracles import full, outcome
+from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
+
+import idyn.ladder
+from idyn.inverse_dynamics import predict
+from idyn.ladder import CERTIFIED, Options
+from idyn.laws import LAWS, make_law
+from idyn.laws.convex import Convex
+from idyn.selection import Selected
+from idyn.status import STATUSES, Status
+from idyn.types import Consistency, Guess, Selection
+
+RUNGS = {
+    "no-slip": ["cold", "all rows", "dual active set"],
+    "coulomb": ["cold", *(f"regularised 1e-{e:02d}" for e in (12, 10, 8, 6, 4))],
+    "convex": ["daqp", "quadprog"],
+    "convex-one-stage": ["daqp", "quadprog"],
+    "convex-infinite": ["daqp", "quadprog"],
+    "contact-free": ["contact-free"],
+}
+
+
+class Failing:
+    """A law whose first attempts fail: with a status, or by claiming success for impulses that are wrong."""
+
+    def __init__(self, law, failures, status):
+        self._law, self._failures, self._status = law, failures, status
+
+    def __getattr__(self, name):
+        return getattr(self._law, name)
+
+    def attempts(self, problem, basis):
+        for i, (rung, solution) in enumerate(self._law.attempts(problem, basis)):
+            if i >= self._failures:
+                yield rung, solution
+            elif self._status.ok:
+                yield rung, msgspec.structs.replace(solution, p=solution.p + 1e-3, face=None)
+            else:
+                yield rung, msgspec.structs.replace(solution, status=self._status)
+
+
+def solve(scene, law, options=None, guess=None):
+    return predict(
+        scene.robot,
+        scene.state,
+        scene.contacts,
+        scene.q_ddot,
+        law=law if not isinstance(law, str) else make_law(law),
+        dt=DT,
+        options=options or Options(gaps=LITERAL),
+        guess=guess,
+    )
+
+
+def calm(n=4):
+    """A stance on n feet that is asked for a little motion of the joints of one leg: all laws can answer."""
+    scene = standing_scene("solo12", n=n)
+    return msgspec.structs.replace(scene, q_ddot=np.r_[0.1, -0.2, 0.3, np.zeros(9)])
+
+
+CERTIFIABLE = {law: len(rungs) for law, rungs in RUNGS.items()} | {"coulomb": 4}
+"""So many rungs can be certified: heavier regularisation moves the velocity by more than is allowed."""
+
+
+@pytest.mark.parametrize("status", [Status.CYCLE, Status.SOLVED])
+@pytest.mark.parametrize(("law", "failures"), [(law, i) for law, count in CERTIFIABLE.items() for i in range(count)])
+def test_every_rung_of_every_law(law, failures, status):
+    """Whether the earlier rungs say that they failed or are found out, the next one answers under its own name.
+    quadprog wants a positive definite D: it can stand in on one foot only."""
+    scene = calm(1 if law.startswith("convex") else 2)
+    answer = solve(scene, Failing(make_law(law), failures, status))
+    assert (answer.law, answer.rung, answer.status) == (law, RUNGS[law][failures], Status.SOLVED)
+    assert answer.residuals.worst <= CERTIFIED
+    f = full(scene.robot, scene.state, scene.contacts)
+    assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-10
+
+
+def test_rungs_are_named_in_their_order():
+    problem_free = random_scene("solo12", 0, n=2)
+    terms = problem_free.robot.terms(problem_free.state.q, problem_free.state.v)
+    reduced, _ = idyn.ladder.reduce(
+        problem_free.robot, terms, problem_free.state, problem_free.contacts, problem_free.q_ddot, DT, LITERAL
+    )
+    assert set(RUNGS) == set(LAWS)
+    for name, rungs in RUNGS.items():
+        law = make_law(name)
+        assert [rung for rung, _ in law.attempts(reduced, None)] == rungs
+        warm = [rung for rung, _ in law.attempts(reduced, np.zeros((2, law.basis_width), dtype=bool))]
+        assert warm == (rungs if law.basis_width == 0 else ["warm", *rungs] if name == "coulomb" else ["warm", *rungs[1:]])
+
+
+def test_regularised_answers_are_judged_by_the_problem_as_it_is():
+    """A share of ‖D‖ on the diagonal moves the velocity by as much: small ones pass, large ones are refused."""
+    scene = calm(2)
+    law = make_law("coulomb")
+    terms = scene.robot.terms(scene.state.q, scene.state.v)
+    reduced, _ = idyn.ladder.reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+    f = full(scene.robot, scene.state, scene.contacts)
+    exact = outcome(f, scene.q_ddot, DT, next(law.attempts(reduced, None))[1].p)[0]
+    error = [np.abs(outcome(f, scene.q_ddot, DT, s.p)[0] - exact).max() for _, s in list(law.attempts(reduced, None))[1:]]
+    assert error[0] < 1e-10
+    assert error[-1] > 1e-7
+    answer = solve(scene, Failing(law, 4, Status.CYCLE))
+    assert (answer.law, answer.status) == ("convex", Status.SOLVED)
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb"])
+def test_the_convex_law_stands_in(law):
+    scene = calm()
+    answer = solve(scene, Failing(make_law(law), 99, Status.CYCLE))
+    assert (answer.law, answer.rung, answer.status) == ("convex", "daqp", Status.SOLVED)
+    np.testing.assert_allclose(answer.tau, solve(scene, "convex").tau, atol=1e-9)
+    assert answer.guess.law == "convex"
+
+
+def no_convex(monkeypatch):
+    monkeypatch.setattr(idyn.ladder, "Convex", lambda **settings: Failing(Convex(**settings), 99, Status.BACKEND_FAILED))
+
+
+@pytest.mark.parametrize("status", [s for s in STATUSES if not s.ok])
+def test_the_last_forces_always_answer(monkeypatch, status):
+    """With the status of the law's own failure, the previous impulses, and the torque that goes with them."""
+    no_convex(monkeypatch)
+    scene = calm()
+    before = solve(scene, "coulomb")
+    answer = solve(scene, Failing(make_law("coulomb"), 99, status), guess=before.guess)
+    assert (answer.law, answer.rung, answer.status) == ("contact-free", "last forces", status)
+    np.testing.assert_allclose(answer.impulse, before.impulse, atol=1e-15)
+    f = full(scene.robot, scene.state, scene.contacts)
+    np.testing.assert_allclose(answer.tau, outcome(f, scene.q_ddot, DT, before.p)[1], atol=1e-9)
+
+
+def test_without_a_past_the_last_forces_are_none(monkeypatch):
+    no_convex(monkeypatch)
+    scene = calm()
+    answer = solve(scene, Failing(make_law("coulomb"), 99, Status.CYCLE))
+    assert answer.rung == "last forces"
+    np.testing.assert_array_equal(answer.tau, solve(scene, "contact-free").tau)
+
+
+def test_last_forces_follow_their_contacts(monkeypatch):
+    """Given in world coordinates by name: order and tangents of today do not matter, new contacts carry nothing."""
+    no_convex(monkeypatch)
+    scene = calm()
+    impulse = np.random.default_rng(0).normal(size=(2, 3))
+    keys = (scene.contacts.keys[2], scene.contacts.keys[0])
+    guess = Guess(law="any", keys=keys, basis=np.zeros((2, 0), dtype=bool), tau=np.zeros(12), impulse=impulse)
+    answer = solve(scene, Failing(make_law("coulomb"), 99, Status.CYCLE), guess=guess)
+    np.testing.assert_allclose(answer.impulse[[2, 0]], impulse, atol=1e-15)
+    assert not answer.impulse[[1, 3]].any()
+
+
+def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
+    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[7] * 2, null_dim=3, excess=0.0))
+    scene = calm()
+    answer = solve(scene, "coulomb")
+    plain = solve(scene, "coulomb", Options(selection=Selection.OFF, gaps=LITERAL))
+    assert answer.rung == "cold, unselected"
+    assert answer.status.ok
+    np.testing.assert_array_equal(answer.p, plain.p)
+
+
+def test_a_ray_sends_the_demand_to_the_consistency_step():
+    """No time is lost on the law's other rungs, and the changed demand says so."""
+    scene = fingers_scene((10.0, -10.0))
+    asked = []
+
+    class Watched(Failing):
+        def attempts(self, problem, basis):
+            for rung, solution in self._law.attempts(problem, basis):
+                asked.append((rung, solution.status))
+                yield rung, solution
+
+    answer = solve(scene, Watched(make_law("coulomb"), 0, Status.SOLVED))
+    assert asked == [("cold", Status.RAY), ("cold", Status.SOLVED)]
+    assert answer.demand_change > 0
+    asked.clear()
+    assert not solve(scene, Watched(make_law("coulomb"), 0, Status.SOLVED), Options(consistency=Consistency.OFF)).status.ok
+
+
+def test_every_status_tells_the_operator_something():
+    assert [int(s) for s in STATUSES] == list(range(len(Status)))
+    sentences = [s.sentence for s in Status]
+    assert len(set(sentences)) == len(Status)
+    assert all(len(s) > 20 or s == Status.SOLVED.sentence for s in sentences)
