@@ -14,7 +14,8 @@ class FeedbackSettings(Settings, frozen=True):
     """Gains on acceleration, the same for every joint.
 
     kp: [1/s²]; √kp is the stiffness' angular frequency, which must stay well below 1/dt
-    kd: [1/s]; 2√kp is critical damping
+    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference's velocity whatever was measured: needed on ground that
+        yields, where a rigid law takes the legs' yielding for motion of the whole robot and, carrying it on, amplifies it
     ki: [1/s³]
     integral_limit: largest integral acceleration, where the integral stops growing [rad/s²]
     """
