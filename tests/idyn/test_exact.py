@@ -1,0 +1,199 @@
+"""Exact checks that need no recorded numbers (mathematics §7): Newton–Euler, weight, slip onset, nothing from nothing."""
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+import pytest
+from oracles import full
+from scenes import DT, LITERAL, WALKERS, limitless, random_scene, standing_scene, turned, walker
+
+from idyn.contacts import contacts_from_points
+from idyn.inverse_dynamics import predict
+from idyn.ladder import CERTIFIED, Options
+from idyn.laws import LAWS, make_law
+from idyn.robot import ContactPoint, Robot
+from idyn.types import Consistency, Selection, State
+
+CONTACT_LAWS = [law for law in LAWS if law != "contact-free"]
+OPTIONS = Options(gaps=LITERAL)
+
+
+def solve(scene, law, options=OPTIONS, edges=4, **changes):
+    scene = msgspec.structs.replace(scene, **changes)
+    law = make_law(law, edges)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_newton_and_euler_with_contact_forces(name, law):
+    """RNEA at the predicted acceleration, less the contact forces as wrenches: τ on the joints, nothing on the base."""
+    for seed in range(20):
+        scene = random_scene(name, seed)
+        answer = solve(scene, law)
+        robot, q, v = scene.robot, scene.state.q, scene.state.v
+        needed = robot.inverse_dynamics(q, v, (answer.v_plus - v) / DT)
+        model = pin.buildModelFromXML(robot.urdf, pin.JointModelFreeFlyer())
+        data = model.createData()
+        pin.forwardKinematics(model, data, q)
+        wrenches = pin.StdVec_Force()
+        wrenches.extend([pin.Force.Zero() for _ in range(model.njoints)])
+        for i, body in enumerate(scene.contacts.bodies):
+            point, force = scene.contacts.points[i], answer.force[i]
+            wrenches[int(body)] += data.oMi[int(body)].actInv(pin.Force(force, np.cross(point, force)))
+        with_forces = pin.rnea(model, data, q, v, (answer.v_plus - v) / DT, wrenches)
+        scale = 1 + np.abs(needed).max() + np.abs(answer.force).max(initial=0)
+        np.testing.assert_allclose(with_forces[robot.a], answer.tau, atol=1e-9 * scale)
+        np.testing.assert_allclose(with_forces[robot.u], 0, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("law", CONTACT_LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_at_rest_the_feet_carry_the_weight(name, law, selection):
+    scene = standing_scene(name)
+    answer = solve(scene, law, Options(selection=selection, gaps=LITERAL))
+    assert answer.normal_force.sum() == pytest.approx(scene.robot.total_mass * 9.81, rel=1e-9)
+    np.testing.assert_allclose(answer.force.sum(axis=0), [0, 0, scene.robot.total_mass * 9.81], atol=1e-7)
+    com = scene.robot.center_of_mass(scene.state.q)
+    moment = np.cross(scene.contacts.points - com, answer.force).sum(axis=0)
+    np.testing.assert_allclose(moment, 0, atol=1e-7)
+    np.testing.assert_allclose(answer.v_plus, 0, atol=1e-10)
+
+
+def test_the_paper_quadruped_weighs_47_09_newton():
+    assert solve(standing_scene("quadruped"), "coulomb").normal_force.sum() == pytest.approx(47.088, abs=1e-6)
+
+
+def weightless(robot):
+    """The same robot, ρ g = 0: its links are there, gravity is not."""
+    robot = Robot(robot.urdf, contact_points=robot.contact_points)
+    robot._model.gravity.linear = np.zeros(3)
+    return robot
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_nothing_comes_of_nothing(name, law):
+    """mathematics §7.7: no weight, no motion, no demand: no torque, no force; with feet on the ground or without."""
+    scene = standing_scene(name)
+    for n in (0, 4):
+        scene = msgspec.structs.replace(standing_scene(name, n=n), robot=weightless(scene.robot))
+        answer = solve(scene, law)
+        assert answer.status.ok
+        for nothing in (answer.tau, answer.p, answer.v_plus):
+            np.testing.assert_allclose(nothing, 0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_in_flight_all_laws_are_free_fall(name):
+    """Feet 2 mm up and leaving: every law gives contact-free inverse dynamics."""
+    scene = standing_scene(name)
+    v = np.zeros(18)
+    v[2] = 0.1
+    far = msgspec.structs.replace(scene.contacts, gaps=np.full(4, 0.002))
+    free = solve(scene, "contact-free", state=State(q=scene.state.q, v=v))
+    for law in LAWS:
+        answer = solve(scene, law, state=State(q=scene.state.q, v=v), contacts=far)
+        np.testing.assert_allclose(answer.p, 0, atol=CERTIFIED)
+        np.testing.assert_allclose(answer.tau, free.tau, atol=CERTIFIED / DT)  # levers are shorter than a metre
+    assert free.v_plus[2] == pytest.approx(0.1 - 9.81 * DT, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_coulomb_friction_that_suffices_is_no_slip(name):
+    """Gently moved feet that stick: the two laws have one velocity, and the selection makes them one altogether."""
+    scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))
+    options = Options(consistency=Consistency.HOLD, gaps=LITERAL)
+    coulomb, no_slip = solve(scene, "coulomb", options), solve(scene, "no-slip", options)
+    assert np.abs(full(scene.robot, scene.state, scene.contacts).J @ coulomb.v_plus).max() < 1e-9
+    np.testing.assert_allclose(no_slip.v_plus, coulomb.v_plus, atol=1e-9)
+    np.testing.assert_allclose(no_slip.tau, coulomb.tau, atol=1e-6)
+
+
+SLED = """
+<robot name="sled"><link name="body"><inertial><mass value="30"/>
+<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
+<link name="shoe"><inertial><mass value="2"/>
+<inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial></link>
+<joint name="drive" type="prismatic"><parent link="body"/><child link="shoe"/><axis xyz="1 0 0"/>
+<limit lower="-1" upper="1" effort="1e6" velocity="100"/></joint></robot>
+"""
+"""A body on four feet, joined to them by a motor along x; both centres of mass are in one plane, just above the ground."""
+
+
+def sled_scene(demand, mu, law, edges=4):
+    """Body and feet relative to one another: the shoe, on the ground, is asked to accelerate by `demand` against the body."""
+    robot = Robot(SLED, contact_points=[ContactPoint(frame="shoe")])
+    corners = np.array([[x, y, 0.0] for x in (-0.5, 0.5) for y in (-0.4, 0.4)])
+    q = robot.neutral()
+    one = contacts_from_points(robot, ("shoe",), corners[:1], np.array([[0, 0, 1.0]]), np.array([mu]), np.zeros(1))
+    fields = {
+        field: np.repeat(getattr(one, field), 4, axis=0) for field in ("bodies", "others", "normals", "tangents", "mu", "gaps")
+    }
+    contacts = msgspec.structs.replace(one, **fields, points=corners, keys=tuple("abcd"))
+    state = State(q=q, v=np.zeros(robot.nv))
+    return predict(robot, state, contacts, np.array([demand]), law=make_law(law, edges), dt=DT, options=OPTIONS)
+
+
+@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("mu", [0.1, 0.6])
+def test_slip_onset_of_the_accelerating_block(edges, mu):
+    """The motor throws a body of M = 30 kg backwards off a shoe of m = 2 kg with relative acceleration a. While the shoe
+    sticks, friction M a ≤ μ (M + m) g; beyond a* = μ (M + m) g / M it slips, and friction stays at its limit."""
+    M, m, g = 30.0, 2.0, 9.81
+    onset = mu * (M + m) * g / M
+    for a in (0.5 * onset, 0.999 * onset, 1.001 * onset, 2 * onset):
+        answer = sled_scene(a, mu, "coulomb", edges)
+        assert answer.status.ok
+        np.testing.assert_allclose(answer.normal_force.sum(), (M + m) * g, rtol=1e-9)
+        friction, body = answer.force[:, 0].sum(), answer.v_plus[0] / DT
+        shoe = body + a
+        if a < onset:
+            np.testing.assert_allclose([shoe, body], [0, -a], atol=1e-6)
+            assert friction == pytest.approx(-M * a, rel=1e-6)
+        else:
+            assert friction == pytest.approx(-mu * (M + m) * g, rel=1e-6)
+            assert shoe == pytest.approx((M * a + friction) / (M + m), rel=1e-6)
+            assert shoe > 0
+        assert answer.tau[0] == pytest.approx(m * shoe - friction, rel=1e-6)
+
+
+def test_without_a_limit_the_block_never_slips():
+    answer = sled_scene(100.0, 0.1, "no-slip")
+    assert answer.v_plus[0] / DT == pytest.approx(-100.0)
+    assert answer.force[:, 0].sum() == pytest.approx(-3000.0)
+
+
+def test_the_convex_law_gives_no_traction():
+    """Least kinetic energy with the joint's motion prescribed is the momentum the system had: none, so no friction, and the
+    shoe slips at any acceleration. That is the law's own error, not the program's."""
+    for a in (0.1, 1.0, 10.0):
+        answer = sled_scene(a, 0.6, "convex")
+        assert answer.status.ok
+        np.testing.assert_allclose(answer.v_plus[0] / DT, -2 * a / 32, rtol=1e-6)
+        assert abs(answer.force[:, 0].sum()) < 1e-5
+        np.testing.assert_allclose(answer.normal_force.sum(), 32 * 9.81, rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", ["coulomb", "convex"])
+def test_sliding_friction_depends_on_direction_as_the_polygon_says(law):
+    """Across a corner of the square the limit is μ N; along a side's middle it is μ N cos(π/4); with k = 8, cos(π/8)."""
+    scene = standing_scene("quadruped", mu=0.5)
+    scene = msgspec.structs.replace(scene, robot=limitless("quadruped"))
+    for edges in (4, 8):
+        for angle, share in ((0.0, 1.0), (np.pi / edges, np.cos(np.pi / edges))):
+            contacts = turned(scene.contacts, angle)
+            v = np.zeros(18)
+            v[0] = 0.5  # sliding along x for certain
+            answer = solve(scene, law, edges=edges, contacts=contacts, state=State(q=scene.state.q, v=v))
+            friction = -(answer.force[:, 0]).sum()
+            assert friction == pytest.approx(0.5 * share * answer.normal_force.sum(), rel=1e-6)
+
+
+def test_the_stance_of_walker_is_shared_by_nobody():
+    """Robots own scratch: two of the same model do not see one another."""
+    robot, q = walker("solo12")
+    M = robot.terms(q, np.zeros(18)).M.copy()
+    limitless("solo12").terms(robot.neutral(), np.zeros(18))
+    np.testing.assert_array_equal(robot.terms(q, np.zeros(18)).M, M)
