@@ -4,7 +4,7 @@ import importlib.resources
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -12,6 +12,9 @@ from idyn.errors import ConfigError, nearest
 from idyn.robot import ContactPoint
 
 T = TypeVar("T")
+
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+"""A setting that may be 0 or inf, neither negative nor NaN."""
 
 ROBOT_DATA = "example-robot-data:"
 """Prefix of URDF paths inside the `example-robot-data` package (extra `[robots]`)."""

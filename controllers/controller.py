@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
-from controllers.config import Settings, load, parse
+from controllers.config import NonNegative, Settings, load, parse
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
@@ -33,8 +33,8 @@ class ContactSettings(Settings, frozen=True):
 
     ground: float = 0.0
     margin: float = 0.002
-    gap_noise: float = 1e-5
-    recovery_speed: float = 0.05
+    gap_noise: NonNegative = 1e-5
+    recovery_speed: NonNegative = 0.05
 
 
 class ControllerSettings(Settings, frozen=True):
@@ -213,7 +213,8 @@ def override(
             raise ConfigError("selection", f"expected one of {', '.join(Selection)}, got '{selection}'")
         changes["selection"] = Selection(selection)
     if reference is not None:
-        changes["reference"] = msgspec.structs.replace(settings.reference, kind=reference)
+        kind = parse({"kind": reference}, TrajectorySettings, "reference").kind
+        changes["reference"] = msgspec.structs.replace(settings.reference, kind=kind)
     return msgspec.structs.replace(settings, **changes)
 
 

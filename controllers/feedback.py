@@ -6,7 +6,7 @@ q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − 
 import numpy as np
 
 from controllers.command import Reference
-from controllers.config import Settings
+from controllers.config import NonNegative, Settings
 from idyn.types import Array
 
 
@@ -20,10 +20,10 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: largest integral acceleration, where the integral stops growing [rad/s²]
     """
 
-    kp: float = 900.0
-    kd: float = 60.0
-    ki: float = 0.0
-    integral_limit: float = 20.0
+    kp: NonNegative = 900.0
+    kd: NonNegative = 60.0
+    ki: NonNegative = 0.0
+    integral_limit: NonNegative = 20.0
 
 
 class JointFeedback:

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from controllers.command import LimitedBy
-from controllers.config import Settings
+from controllers.config import NonNegative, Settings
 from idyn.compiled import compiled
 from idyn.robot import Limits, Robot
 from idyn.types import Array, State
@@ -24,13 +24,13 @@ class SafetySettings(Settings, frozen=True):
     max_tilt: of the base from upright [rad]; max_base_speed: angular [rad/s]; max_joint_speed: [rad/s]; beyond: fault
     """
 
-    torque_rate: float = 1000.0
-    first_command_guard: float = 0.25
+    torque_rate: NonNegative = 1000.0
+    first_command_guard: NonNegative = 0.25
     fallback: Literal["hold", "damping"] = "damping"
-    damping: float = 0.1
-    max_tilt: float = 1.0
-    max_base_speed: float = 6.0
-    max_joint_speed: float = 30.0
+    damping: NonNegative = 0.1
+    max_tilt: NonNegative = 1.0
+    max_base_speed: NonNegative = 6.0
+    max_joint_speed: NonNegative = 30.0
 
 
 class Safety:
