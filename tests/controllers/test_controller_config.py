@@ -1,0 +1,197 @@
+"""Configurations: what is shipped loads, and whatever is wrong is refused with the path of the fault."""
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controllers.config import RobotSettings, find, load, parse, urdf_path
+from controllers.controller import ControllerSettings, build_controller, load_controller, override
+from controllers.robots import load_robot
+from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError
+from idyn.laws import LAWS
+from idyn.types import Selection
+
+SHIPPED = ("quadruped", "solo12", "a1", "go2")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_controllers_load(name):
+    controller = load_controller(name)
+    assert controller.robot.na == 12
+    contacts = controller.contacts(controller.stance)
+    assert len(contacts) == 4
+
+
+def test_there_is_a_controller_for_every_shipped_robot():
+    folder = find("controllers", "solo12").parent
+    assert {p.stem for p in folder.glob("*.toml")} >= {p.stem for p in (folder.parent / "robots").glob("*.toml")}
+
+
+def controller_text(**changes):
+    text = 'robot = "solo12"\n'
+    tables = []
+    for key, value in changes.items():
+        table, _, field = key.rpartition("__")
+        if table:
+            tables.append(f"[{table.replace('__', '.')}]\n{field} = {value}\n")
+        else:
+            text += f"{field} = {value}\n"
+    return text + "".join(tables)
+
+
+def build(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_controller(str(path))
+
+
+def test_a_configuration_by_path(tmp_path):
+    assert build(tmp_path, controller_text(law='"no-slip"')).law.name == "no-slip"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "says"),
+    [
+        ({"lwa": '"coulomb"'}, "controllers.mine", "lwa.*law"),
+        ({"feedback__kpp": "1.0"}, "controllers.mine.feedback", "kpp.*kp"),
+        ({"feedback__kp": '"stiff"'}, "controllers.mine.feedback.kp", "float.*str"),
+        ({"feedback__kp": "-1.0"}, "controllers.mine.feedback.kp", ">= 0"),
+        ({"feedback__kd": "-0.1"}, "controllers.mine.feedback.kd", ">= 0"),
+        ({"feedback__ki": "-5.0"}, "controllers.mine.feedback.ki", ">= 0"),
+        ({"feedback__integral_limit": "-1.0"}, "controllers.mine.feedback.integral_limit", ">= 0"),
+        ({"safety__damping": "-2.0"}, "controllers.mine.safety.damping", ">= 0"),
+        ({"safety__torque_rate": "-1000.0"}, "controllers.mine.safety.torque_rate", ">= 0|> 0"),
+        ({"safety__fallback": '"pray"'}, "controllers.mine.safety.fallback", "pray"),
+        ({"safety__max_tilt": '"a lot"'}, "controllers.mine.safety.max_tilt", "float"),
+        ({"contact__margin": "[1]"}, "controllers.mine.contact.margin", "float"),
+        ({"contact__gap_noise": "-1e-5"}, "controllers.mine.contact.gap_noise", ">= 0"),
+        ({"contact__recovery_speed": "-0.05"}, "controllers.mine.contact.recovery_speed", ">= 0"),
+        ({"selection": '"torqe"'}, "controllers.mine.selection", "torqe"),
+        ({"consistency": '"sometimes"'}, "controllers.mine.consistency", "sometimes"),
+        ({"reference__kind": '"dance"'}, "controllers.mine.reference.kind", "dance"),
+        ({"law": '"columb"'}, "law", "columb.*coulomb"),
+        ({"edges": "5"}, "law.edges", "even"),
+        ({"qp_backend": '"gurobi"'}, "qp_backend", "gurobi.*daqp"),
+        ({"period": "0.0"}, "period", "> 0"),
+        ({"period": "nan"}, "period", "> 0"),
+        ({"reference__amplitude": "-0.01"}, "reference.amplitude", "> 0"),
+        ({"reference__frequency": "0.0"}, "reference.frequency", "> 0"),
+        ({"reference__ramp": "nan"}, "reference.ramp", "> 0"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_path(tmp_path, changes, where, says):
+    with pytest.raises(ConfigError, match=says) as caught:
+        build(tmp_path, controller_text(**changes))
+    assert caught.value.path.endswith(where)
+    assert str(caught.value).startswith(caught.value.path + ": ")
+
+
+def test_a_missing_field_is_named():
+    with pytest.raises(ConfigError, match="robot"):
+        parse({}, ControllerSettings, "controllers.mine")
+
+
+def test_legs_that_do_not_reach_are_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be held") as caught:
+        build(tmp_path, controller_text(reference__kind='"squat"\namplitude = 1.0'))
+    assert caught.value.path == "reference.amplitude"
+
+
+def test_unknown_configurations_list_their_neighbours(tmp_path):
+    with pytest.raises(ConfigError, match=r"controllers\.solo: .*solo12"):
+        load_controller("solo")
+    with pytest.raises(ConfigError, match=r"robots\.solo21: .*solo12"):
+        build(tmp_path, 'robot = "solo21"')
+    with pytest.raises(ConfigError, match="no such file"):
+        load_controller(str(tmp_path / "nothing.toml"))
+
+
+@pytest.mark.parametrize("text", ["robot = ", "robot = 'a'\nrobot = 'b'", "\x00", "[["])
+def test_what_is_not_toml_is_refused_by_file(tmp_path, text):
+    with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
+        build(tmp_path, text)
+
+
+def test_what_is_not_even_text_is_refused_by_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
+        load("controllers", str(path), ControllerSettings)
+
+
+def robot_file(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "says"),
+    [
+        ('urdf = "nowhere.urdf"', ConfigError, r"robot\.urdf: no such file"),
+        ('urdf = "example-robot-data:nowhere.urdf"', ConfigError, r"robot\.urdf: no such file"),
+        ('urdf = "{urdf}"\nbase = "flying"', InputError, r"base: .*'flying'"),
+        ('urdf = "{urdf}"\nunactuated = ["LF_Y_9"]', InputError, r"unactuated: .*LF_Y_9.*LF_Y_"),
+        ('urdf = "{urdf}"\ntau_max = {{ LF_Y_9 = 1.0 }}', InputError, r"tau_max: .*LF_Y_9.*LF_Y_"),
+        ('urdf = "{urdf}"\n[standing]\nLF_Y_9 = 1.0', ConfigError, r"standing\.LF_Y_9: .*LF_Y_"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOT" }}]', FrameNotFound, r"LF_FOT.*LF_FOOT"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", mu = -0.5 }}]', InputError, r"contact\.LF_FOOT\.mu: .*-0\.5"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", mu = nan }}]', InputError, r"contact\.LF_FOOT\.mu"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", radius = -1 }}]', InputError, r"contact\.LF_FOOT\.radius"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", raduis = 1 }}]', ConfigError, r"contact\[0\]: .*raduis.*radius"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", offset = [1, 2] }}]', ConfigError, r"contact\[0\]\.offset"),
+        ('urdf = "{toml}"', IdynError, "not a URDF"),
+    ],
+)
+def test_robots_that_are_wrong_say_so(tmp_path, text, kind, says):
+    path = robot_file(tmp_path, text.format(urdf=QUADRUPED.as_posix(), toml=(tmp_path / "mine.toml").as_posix()))
+    with pytest.raises(kind, match=says):
+        load_robot(path)
+
+
+def test_a_robot_beside_its_toml(tmp_path):
+    (tmp_path / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"), encoding="utf-8")
+    robot, q = load_robot(
+        robot_file(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]')
+    )
+    assert np.isinf(robot.contact_mu[0])
+    assert q.shape == (19,)
+
+
+def test_a_robot_collection_that_is_not_installed_says_how_to_get_it(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("controllers.config.distribution", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'idyn\[robots\]'"):
+        urdf_path("example-robot-data:x.urdf", Path())
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_settings_can_be_overridden(law):
+    settings = load("controllers", "quadruped", ControllerSettings)
+    changed = override(settings, law, "impulse-change", "sway")
+    assert (changed.law, changed.selection, changed.reference.kind) == (law, Selection.IMPULSE_CHANGE, "sway")
+    assert override(settings, None, None) == settings
+    assert build_controller(changed).law.name == law
+
+
+def test_overrides_that_do_not_exist_are_refused():
+    settings = load("controllers", "quadruped", ControllerSettings)
+    for arguments, where in (
+        (("columb", None), "law"),
+        ((None, "torqe"), "selection"),
+        ((None, None, "dance"), "reference"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            build_controller(override(settings, *arguments))
+        assert caught.value.path.startswith(where)
+
+
+def test_robot_settings_have_no_hidden_defaults():
+    assert parse({"urdf": "x"}, RobotSettings, "robots.x") == RobotSettings(urdf="x")

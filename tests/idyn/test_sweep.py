@@ -1,0 +1,129 @@
+"""Random states in numbers: every answer certified, and the right inverse of an independent forward problem.
+
+States: joints ±0.05 rad about the stance, speeds 0.2, demands 30 rad/s², μ in {0.1, 0.6, 1.5}, 1 to 4 feet, gaps 0 to 2 mm;
+in half of the sweeps half of the gaps are exactly 0, for with gaps of millimetres hardly anything touches within a period.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from conditions import allowance, coulomb_error, dynamics, no_slip_error, outside_cone
+from oracles import full, outcome
+from scenes import DT, LITERAL, WALKERS, random_scene
+
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.types import Selection
+from sim_harness.engines.engine import ForwardProblem
+from sim_harness.engines.lcp import PolygonLcp
+
+COUNTS = [150, pytest.param(10_000, marks=pytest.mark.long)]
+OPTIONS = Options(gaps=LITERAL)
+EXACT = 1e-8
+"""Largest residual of an answer [N·s, N·m·s or m/s]."""
+
+
+def solve(scene, law, options=OPTIONS):
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
+
+
+def report(title, counts):
+    print(f"\n{title}: " + ", ".join(f"{key} {value}" for key, value in counts.most_common()))
+
+
+def simulated(f, answer, contacts):
+    """The forward engine's velocity under the predicted torque: all joints free."""
+    force = np.zeros(len(f.v))
+    force[f.a] = answer.tau
+    problem = ForwardProblem(M=f.M, h=f.h, v=f.v, J=f.J, force=force, mu=contacts.mu, gaps=contacts.gaps, dt=DT)
+    solution = PolygonLcp(recovery=np.inf).solve(problem)
+    return solution.v_plus, solution.p.ravel()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("touching", [0.0, 0.5])
+@pytest.mark.parametrize("name", WALKERS)
+def test_coulomb_is_a_right_inverse(name, touching, count):
+    """(v⁺, p) solves the forward problem under τ in every state, by conditions written anew. The forward solver finds that v⁺
+    too, or another solution of the same problem: large friction coefficients allow two, more often where feet touch."""
+    law, rungs, forward = make_law("coulomb"), Counter(), Counter()
+    pressing = 0
+    for seed in range(count):
+        scene = random_scene(name, seed, touching=touching)
+        answer = solve(scene, law)
+        rungs[answer.law, answer.rung] += 1
+        assert answer.status.ok
+        assert answer.law == "coulomb"
+        assert answer.demand_change == 0
+        assert answer.residuals.worst <= EXACT
+        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
+        extra = allowance(c.gaps, DT)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= EXACT
+        assert coulomb_error(f, answer.p, answer.v_plus, c.mu, extra) <= EXACT
+        np.testing.assert_allclose(answer.v_plus[f.a], f.v[f.a] + DT * scene.q_ddot, atol=1e-12)
+        pressing += answer.p[2::3].any()
+
+        v_plus, p = simulated(f, answer, c)
+        if np.abs(v_plus - answer.v_plus).max() <= 1e-7:
+            forward["same"] += 1
+            continue
+        forward["another solution"] += 1
+        assert c.mu.min() > 1
+        assert dynamics(f, p, v_plus, answer.tau, DT) <= EXACT
+        assert coulomb_error(f, p, v_plus, c.mu, extra) <= EXACT
+    report(f"coulomb, {name}, {touching:.0%} touching, {pressing} of {count} pressing", rungs + forward)
+    assert forward["another solution"] <= (0.005 if touching == 0 else 0.035) * count + (1 if count < 1000 else 0)
+    assert pressing > (0.01 if touching == 0 else 0.25) * count
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("touching", [0.0, 0.5])
+@pytest.mark.parametrize("law", ["no-slip", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_other_laws_are_certified(name, law, touching, count):
+    """Their own conditions, cone and force balance in every state; impossible demands (no-slip) are changed and say so."""
+    make, rungs = make_law(law), Counter()
+    for seed in range(count):
+        scene = random_scene(name, seed, touching=touching)
+        answer = solve(scene, make)
+        rungs[answer.law, answer.rung, "changed" if answer.demand_change else "as asked"] += 1
+        assert answer.status.ok
+        assert answer.residuals.worst <= EXACT
+        f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
+        extra = allowance(c.gaps, DT)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= EXACT
+        if answer.law == "no-slip":
+            assert no_slip_error(f, answer.p, answer.v_plus, c.mu, extra) <= EXACT
+        else:
+            assert outside_cone(answer.p, c.mu) <= EXACT
+            assert (f.J[2::3] @ answer.v_plus + extra).min() >= -EXACT
+        if answer.demand_change == 0:
+            v_plus, _ = outcome(f, scene.q_ddot, DT, answer.p)
+            np.testing.assert_allclose(v_plus, answer.v_plus, atol=1e-7 * max(1, np.abs(answer.p).max() / DT / 1e3))
+    report(f"{law}, {name}, {touching:.0%} touching", rungs)
+    own = sum(value for key, value in rungs.items() if key[0] == law)
+    assert own >= 0.995 * count
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_selection_is_free_of_charge(name, law, count):
+    """‖τ‖ never grows while the limits allow it, v⁺ never moves; undone selections are counted."""
+    make, rungs = make_law(law), Counter()
+    for seed in range(count):
+        scene = random_scene(name, seed)
+        plain = solve(scene, make, Options(gaps=LITERAL, selection=Selection.OFF))
+        answer = solve(scene, make)
+        if (plain.law, plain.demand_change) != (answer.law, answer.demand_change):
+            rungs["another rung"] += 1
+            continue
+        rungs["undone" if "unselected" in answer.rung else "chosen" if answer.null_dim else "no choice"] += 1
+        assert np.abs(answer.v_plus - plain.v_plus).max() <= 1e-9
+        within = np.abs(plain.tau) <= scene.robot.limits.tau_max
+        if answer.torque_excess == 0 and within.all():
+            assert np.linalg.norm(answer.tau) <= np.linalg.norm(plain.tau) * (1 + 1e-9)
+    report(f"selection, {law}, {name}", rungs)
+    assert rungs["another rung"] + rungs["undone"] <= 0.01 * count
