@@ -180,8 +180,10 @@ class Controller:
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)
+        tau = self._safety.damping(state)
+        self._safety.sent(tau)
         return Command(
-            tau=self._safety.damping(state), tau_ff=zero, tau_fb=zero, limited_by=zero.astype(np.int64), mode=mode,
+            tau=tau, tau_ff=zero, tau_fb=zero, limited_by=zero.astype(np.int64), mode=mode,
             prediction=None, message=message,
         )  # fmt: skip
 
@@ -189,6 +191,7 @@ class Controller:
         last = self._safety.last
         if self.settings.safety.fallback == "hold" and last is not None:
             command = self._stopped(state, Mode.HOLD, prediction.status.sentence)
+            self._safety.sent(last)
             return msgspec.structs.replace(command, tau=last)
         return self._stopped(state, Mode.DAMPING, prediction.status.sentence)
 

@@ -47,6 +47,7 @@ class Safety:
         """The next torque is the first one."""
         self._last: Array | None = None
         self._first: Array | None = None
+        self._begun = False
         self._age = 0.0
 
     @property
@@ -69,8 +70,12 @@ class Safety:
 
     def damping(self, state: State) -> Array:
         """−k q̇ within the torque limits [N·m] (na)."""
-        tau = -self._settings.damping * state.v[self._robot.a]
+        tau = np.nan_to_num(-self._settings.damping * state.v[self._robot.a])
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
+
+    def sent(self, tau: Array) -> None:
+        """A torque went out that `limit` did not give: the next rate limit counts from it."""
+        self._last = tau
 
     def limit(self, tau: Array, dt: float, applied: Array | None) -> tuple[Array, Array]:
         """τ within torque and rate limits and blended in at first [N·m] (na), and the `LimitedBy` bits (na).
@@ -78,8 +83,8 @@ class Safety:
         applied: the torque the motors really had; without it the last one sent counts.
         """
         before = self._last if applied is None else applied
-        if self._last is None:
-            self._first = applied
+        if not self._begun:
+            self._begun, self._first = True, applied
         self._age += dt
         guard = self._settings.first_command_guard
         if self._first is not None and self._age < guard:
@@ -112,13 +117,14 @@ def _motion(q: Array, v: Array, a: Array, free: bool) -> tuple[int, float, float
 
 @compiled
 def _limit(tau: Array, tau_max: Array, before: Array, step: float) -> tuple[Array, Array]:
-    """τ clipped to ±tau_max, then to `before` ± step; the `LimitedBy` bits (na)."""
+    """τ clipped to ±tau_max and, within that, to `before` ± step; the `LimitedBy` bits (na)."""
     limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
     for k in range(len(tau)):
         t = min(max(tau[k], -tau_max[k]), tau_max[k])
         if t != tau[k]:
             bits[k] |= TORQUE
         rated = min(max(t, before[k] - step), before[k] + step)
+        rated = min(max(rated, -tau_max[k]), tau_max[k])  # what was before may have been beyond the limit
         if rated != t:
             bits[k] |= RATE
         limited[k] = rated
