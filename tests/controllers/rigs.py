@@ -1,0 +1,33 @@
+"""Controllers as the tests want them: a shipped robot, any settings, no file."""
+
+import msgspec
+import numpy as np
+
+from controllers.config import load
+from controllers.controller import Controller, ControllerSettings, build_controller
+from idyn.types import Array, State
+
+
+def controller(name: str = "solo12", **changes: object) -> Controller:
+    """The shipped controller with some settings replaced; `table__field` reaches into a table."""
+    settings = load("controllers", name, ControllerSettings)
+    for key, value in changes.items():
+        table, _, field = key.rpartition("__")
+        if table:
+            settings = msgspec.structs.replace(
+                settings, **{table: msgspec.structs.replace(getattr(settings, table), **{field: value})}
+            )
+        else:
+            settings = msgspec.structs.replace(settings, **{key: value})
+    return build_controller(settings)
+
+
+def at_rest(c: Controller) -> State:
+    return State(q=c.stance.copy(), v=np.zeros(c.robot.nv))
+
+
+def nudged(c: Controller, rng: np.random.Generator, size: float = 0.02) -> State:
+    """A state near the stance."""
+    q = c.robot.integrate(c.stance, size * rng.normal(size=c.robot.nv))
+    v: Array = size * rng.normal(size=c.robot.nv)
+    return State(q=q, v=v)

@@ -1,0 +1,228 @@
+"""One controller step: what comes out for what goes in, whatever goes in."""
+
+import json
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from rigs import at_rest, controller, nudged
+
+from controllers.command import Inputs, LimitedBy, Mode, Reference
+from controllers.controller import controller_from_snapshot
+from idyn.contacts import contacts_from_points
+from idyn.laws import LAWS
+from idyn.status import Status
+from idyn.types import Selection, State
+
+TICK = Inputs(dt=0.001)
+FIRST = Inputs(dt=0.0)
+
+
+def run(c, states, inputs=TICK):
+    """The commands for a sequence of states, the first tick with dt = 0."""
+    return [c.step(s, c.contacts(s.q), FIRST if k == 0 else inputs) for k, s in enumerate(states)]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_standing_is_asked_for_and_answered(law):
+    c = controller("solo12", law=law)
+    command = run(c, [at_rest(c)])[0]
+    assert command.mode is Mode.OK
+    assert command.message == ""
+    assert command.prediction.law == law
+    np.testing.assert_array_equal(command.tau, command.tau_ff)
+    assert not command.tau_fb.any()
+    assert not command.limited_by.any()
+    if law != "contact-free":
+        assert command.prediction.normal_force.sum() == pytest.approx(c.robot.total_mass * 9.81, rel=1e-6)
+
+
+def test_the_demand_is_what_feedback_asks():
+    """A joint off by 0.01 rad is asked to come back at kp · 0.01; consistency off, so it is predicted as asked."""
+    c = controller("quadruped", consistency="off", law="coulomb")
+    state = at_rest(c)
+    reference = Reference(q=c.robot.joint_angles(c.stance) + 0.01, v=np.full(12, 0.1), a=np.full(12, -0.5))
+    command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, reference=reference))
+    s = c.settings.feedback
+    demand = -0.5 + s.kp * 0.01 + s.kd * 0.1
+    np.testing.assert_allclose(command.prediction.v_plus[c.robot.a] / 0.001, demand, rtol=1e-9)
+
+
+def test_the_first_tick_is_not_rate_limited_and_later_ones_are():
+    c = controller("solo12", safety__torque_rate=20.0)
+    rng = np.random.default_rng(0)
+    commands = run(c, [nudged(c, rng) for _ in range(10)])
+    assert not (commands[0].limited_by & LimitedBy.RATE).any()
+    for before, after in pairwise(commands):
+        assert np.abs(after.tau - before.tau).max() <= 20.0 * 0.001 + 1e-12
+    assert any((command.limited_by & LimitedBy.RATE).any() for command in commands[1:])
+
+
+def test_time_runs_with_the_ticks():
+    """dt is measured: a trajectory is where the sum of the periods says."""
+    c = controller("solo12", reference__kind="sway", reference__start=0.0)
+    state = at_rest(c)
+    for dt in (0.0, 0.3, 0.2, 0.013):
+        command = c.step(state, c.contacts(state.q), Inputs(dt=dt))
+    other = controller("solo12", reference__kind="sway", reference__start=0.0)
+    direct = other.step(state, other.contacts(state.q), Inputs(dt=0.513))
+    np.testing.assert_allclose(command.prediction.v_plus, direct.prediction.v_plus, atol=1e-9)
+
+
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+def test_a_snapshot_gives_the_same_bits(law, selection):
+    """Through JSON, into a new controller: equal commands from equal states, over many ticks."""
+    first = controller("solo12", law=law, selection=selection, reference__kind="squat")
+    second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
+    rng = np.random.default_rng(1)
+    states = [nudged(first, rng, 0.005) for _ in range(20)]
+    for one, other in zip(run(first, states), run(second, states), strict=True):
+        for field in ("tau", "tau_ff", "limited_by"):
+            np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+        np.testing.assert_array_equal(one.prediction.p, other.prediction.p)
+        assert (one.mode, one.message, one.prediction.rung) == (other.mode, other.message, other.prediction.rung)
+
+
+@pytest.mark.parametrize("name", ["quadruped", "a1", "go2"])
+def test_a_snapshot_is_a_snapshot_of_its_snapshot(name):
+    c = controller(name, law="convex-infinite")
+    snapshot = c.snapshot()
+    assert controller_from_snapshot(json.loads(json.dumps(snapshot))).snapshot() == snapshot
+
+
+def test_reset_gives_the_same_bits():
+    c = controller("solo12", feedback__ki=10.0, reference__kind="sway")
+    rng = np.random.default_rng(2)
+    states = [nudged(c, rng, 0.005) for _ in range(10)]
+    before = [command.tau for command in run(c, states)]
+    c.reset()
+    after = [command.tau for command in run(c, states)]
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_rehearsal_leaves_no_trace():
+    """Done between ticks, or not: the same bits."""
+    c, other = controller("solo12", selection="torque-change"), controller("solo12", selection="torque-change")
+    rng = np.random.default_rng(3)
+    c.rehearse()
+    for k in range(10):
+        state = nudged(c, rng, 0.005)
+        a = c.step(state, c.contacts(state.q), Inputs(dt=0.001 * (k > 0)))
+        c.rehearse()
+        c.rehearse()
+        b = other.step(state, other.contacts(state.q), Inputs(dt=0.001 * (k > 0)))
+        np.testing.assert_array_equal(a.tau, b.tau)
+
+
+def test_an_emergency_stop_damps():
+    c = controller("solo12", safety__damping=0.1)
+    state = nudged(c, np.random.default_rng(0), 0.5)
+    command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, estop=True))
+    assert (command.mode, command.message, command.prediction) == (Mode.DAMPING, "emergency stop", None)
+    np.testing.assert_allclose(command.tau, -0.1 * state.v[6:])
+
+
+def test_a_fault_damps_and_says_why():
+    c = controller("solo12")
+    v = np.zeros(18)
+    v[7] = 99.0
+    command = c.step(State(q=c.stance, v=v), c.contacts(c.stance), FIRST)
+    assert command.mode is Mode.FAULT
+    assert "99.0 rad/s" in command.message
+    assert np.abs(command.tau).max() <= 2.7
+
+
+def test_after_a_stop_the_rate_counts_from_the_damping_torque():
+    """What was sent last is what the motors have, whoever decided it."""
+    c = controller("solo12", safety__torque_rate=100.0)
+    state = at_rest(c)
+    run(c, [state])
+    moving = State(q=c.stance, v=np.r_[np.zeros(6), np.full(12, 5.0)])
+    stopped = c.step(moving, c.contacts(state.q), Inputs(dt=0.001, estop=True))
+    resumed = c.step(state, c.contacts(state.q), TICK)
+    assert np.abs(resumed.tau - stopped.tau).max() <= 0.1 + 1e-12
+
+
+def broken_contacts(c):
+    """A contact whose point is no number: no law can answer, and the inverse dynamics neither."""
+    contacts = c.contacts(c.stance)
+    points = contacts.points.copy()
+    points[0, 0] = np.nan
+    return msgspec.structs.replace(contacts, points=points)
+
+
+def test_a_stop_before_the_first_command_does_not_use_up_the_guard():
+    """Blending in begins with the first torque that the limits see."""
+    c = controller("solo12", safety__first_command_guard=0.1)
+    had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
+    c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop=True))
+    np.testing.assert_array_equal(c.step(at_rest(c), c.contacts(c.stance), had).tau, 0.5)
+
+
+def test_holding_holds_the_same_torque_for_as_long_as_it_takes():
+    c = controller("solo12", safety__fallback="hold")
+    before = run(c, [at_rest(c)])[0]
+    for _ in range(3):
+        command = c.step(nudged(c, np.random.default_rng(0)), broken_contacts(c), TICK)
+        np.testing.assert_array_equal(command.tau, before.tau)
+
+
+@pytest.mark.parametrize(("fallback", "mode"), [("hold", Mode.HOLD), ("damping", Mode.DAMPING)])
+def test_without_an_answer_there_is_the_fallback(fallback, mode):
+    c = controller("solo12", safety__fallback=fallback, safety__damping=0.1)
+    state = nudged(c, np.random.default_rng(0))
+    before = run(c, [state])[0]
+    command = c.step(state, broken_contacts(c), TICK)
+    assert command.mode is mode
+    assert command.message == Status.NON_FINITE.sentence
+    np.testing.assert_allclose(command.tau, before.tau if fallback == "hold" else -0.1 * state.v[6:])
+    after = c.step(state, c.contacts(state.q), TICK)
+    assert after.mode is Mode.OK
+
+
+def test_hold_without_a_past_damps():
+    c = controller("solo12", safety__fallback="hold")
+    assert c.step(at_rest(c), broken_contacts(c), FIRST).mode is Mode.DAMPING
+
+
+def test_torque_that_the_motors_do_not_have_is_said():
+    c = controller("solo12", consistency="off")
+    reference = Reference(q=c.robot.joint_angles(c.stance), v=np.zeros(12), a=np.full(12, 3000.0))
+    command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=reference))
+    assert command.mode is Mode.DEGRADED
+    assert "N·m more than the torque limits" in command.message
+    assert np.abs(command.tau).max() == 2.7
+    assert np.abs(command.tau_ff).max() > 2.7
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", ["solo12", "quadruped"])
+def test_garbage_in_finite_torque_out(name, law):
+    """Any finite numbers for state, contacts, reference and period: a torque within the limits, a mode, never a raise."""
+    c = controller(name, law=law)
+    rng = np.random.default_rng(0)
+    tau_max = c.limits.tau_max
+    with np.errstate(all="ignore"):
+        for k in range(60):
+            size = 10.0 ** rng.integers(-3, 5)
+            q, v = c.stance + size * rng.normal(size=19), size * rng.normal(size=18)
+            if k % 2:
+                q[3:7] /= np.linalg.norm(q[3:7])
+            contacts = random_contacts(c, rng, size)
+            reference = Reference(*[], **{f: size * rng.normal(size=12) for f in ("q", "v", "a")}) if k % 3 == 0 else None
+            inputs = Inputs(dt=abs(size * rng.normal()), tau_applied=size * rng.normal(size=12), reference=reference)
+            command = c.step(State(q=q, v=v), contacts, inputs)
+            assert np.isfinite(command.tau).all()
+            assert (np.abs(command.tau) <= tau_max + 1e-12).all()
+            assert command.mode in set(Mode)
+
+
+def random_contacts(c, rng, size):
+    n = int(rng.integers(0, 5))
+    keys = tuple(rng.permutation(list(c.robot.contact_keys))[:n])
+    normals = rng.normal(size=(n, 3))
+    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    mu = rng.choice([0.0, 0.5, 1e6, np.inf], n)
+    return contacts_from_points(c.robot, keys, size * rng.normal(size=(n, 3)), normals, mu, size * rng.normal(size=n))

@@ -1,0 +1,163 @@
+"""Safety: limits and their bits, rate from what was applied, the first-command guard, faults and damping."""
+
+import re
+
+import numpy as np
+import pytest
+from rigs import controller
+
+from controllers.command import LimitedBy
+from controllers.robots import load_robot
+from controllers.safety import Safety, SafetySettings
+from idyn.robot import Robot
+from idyn.types import State
+
+ROBOT, STANCE = load_robot("solo12")
+LIMIT = 2.7
+DT = 0.001
+
+
+def safety(**settings):
+    return Safety(SafetySettings(**settings), ROBOT, ROBOT.limits)
+
+
+def state(**changes):
+    q, v = STANCE.copy(), np.zeros(18)
+    for place, value in changes.items():
+        (q if place[0] == "q" else v)[int(place[1:])] = value
+    return State(q=q, v=v)
+
+
+def test_torques_are_clipped_and_marked():
+    tau = np.linspace(-5, 5, 12)
+    limited, bits = safety().limit(tau, 0.0, None)
+    np.testing.assert_array_equal(limited, np.clip(tau, -LIMIT, LIMIT))
+    np.testing.assert_array_equal(bits, np.where(np.abs(tau) > LIMIT, LimitedBy.TORQUE, 0))
+
+
+def test_the_rate_counts_from_the_last_torque_sent():
+    s = safety(torque_rate=100.0)
+    first, _ = s.limit(np.zeros(12), 0.0, None)
+    wanted = np.full(12, 0.25)
+    steps = []
+    for dt in (0.001, 0.001, 0.002):
+        tau, bits = s.limit(wanted, dt, None)
+        steps.append(tau[0])
+        assert (bits == (LimitedBy.RATE if tau[0] < 0.25 else 0)).all()
+    np.testing.assert_allclose(steps, [0.1, 0.2, 0.25])
+    assert not first.any()
+
+
+def test_the_rate_counts_from_what_the_motors_really_got():
+    """A message that was lost, or a motor that saturates: the next torque starts from there."""
+    s = safety(torque_rate=100.0, first_command_guard=0.0)
+    s.limit(np.zeros(12), 0.0, None)
+    tau, bits = s.limit(np.full(12, 1.0), DT, np.full(12, 0.5))
+    np.testing.assert_allclose(tau, 0.6)
+    assert (bits == LimitedBy.RATE).all()
+    tau, _ = s.limit(np.full(12, -1.0), DT, np.full(12, 0.5))
+    np.testing.assert_allclose(tau, 0.4)
+
+
+def test_both_limits_can_hold():
+    s = safety(torque_rate=100.0, first_command_guard=0.0)
+    tau, bits = s.limit(np.full(12, 9.0), DT, np.zeros(12))
+    np.testing.assert_allclose(tau, 0.1)
+    assert (bits == (LimitedBy.TORQUE | LimitedBy.RATE)).all()
+
+
+@pytest.mark.parametrize("applied", [3.5, -3.5, 50.0])
+def test_the_torque_limit_has_the_last_word(applied):
+    """Whatever the motors are said to have had, no more than the limit goes out."""
+    s = safety(torque_rate=100.0, first_command_guard=0.0)
+    tau, _ = s.limit(np.full(12, np.sign(applied) * 9.0), DT, np.full(12, applied))
+    assert np.abs(tau).max() <= LIMIT
+
+
+def test_the_first_tick_knows_nothing_of_before():
+    """dt = 0: no rate limit, there is nothing to count from."""
+    tau, bits = safety(torque_rate=1.0).limit(np.full(12, 2.0), 0.0, None)
+    np.testing.assert_array_equal(tau, 2.0)
+    assert not bits.any()
+
+
+def test_the_first_torques_are_blended_in_from_what_the_motors_had():
+    """Linear in time over the guard, from the first applied torque, whatever is applied later."""
+    s = safety(first_command_guard=0.1, torque_rate=np.inf)
+    had = np.full(12, -1.0)
+    assert s.limit(np.full(12, 2.0), 0.0, had)[0][0] == -1.0
+    for k in range(1, 100):
+        tau, _ = s.limit(np.full(12, 2.0), DT, np.full(12, 0.3))
+        assert tau[0] == pytest.approx(-1 + 3 * k * DT / 0.1)
+    for _ in range(3):
+        assert s.limit(np.full(12, 2.0), DT, np.full(12, 0.3))[0][0] == pytest.approx(2.0)
+
+
+def test_reset_makes_the_next_torque_the_first():
+    s = safety(first_command_guard=0.1, torque_rate=np.inf)
+    for _ in range(200):
+        s.limit(np.full(12, 2.0), DT, np.zeros(12))
+    assert s.last is not None
+    s.reset()
+    assert s.last is None
+    assert s.limit(np.full(12, 2.0), 0.0, np.full(12, 0.5))[0][0] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"v10": 31.0}, r"joint FR_HFE at 31\.0 rad/s, limit 30"),
+        ({"v10": -31.0}, r"at 31\.0 rad/s"),
+        ({"v3": 6.1}, r"base turns at 6\.1 rad/s, limit 6"),
+        ({"q3": np.sin(0.55), "q6": np.cos(0.55)}, r"base tilted by 1\.10 rad, limit 1"),
+        ({"q4": np.sin(-0.55), "q6": np.cos(-0.55)}, r"base tilted by 1\.10 rad"),
+    ],
+)
+def test_states_beyond_control_are_faults(changes, says):
+    assert re.search(says, safety().fault(state(**changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"v10": 29.9},
+        {"v0": 100.0},
+        {"v5": -5.9},
+        {"q3": np.sin(0.49), "q6": np.cos(0.49)},
+        {"q5": np.sin(1.5), "q6": np.cos(1.5)},
+    ],
+)
+def test_states_that_can_be_controlled_are_not(changes):
+    """Yaw is no tilt, and the base may move fast."""
+    assert safety().fault(state(**changes)) == ""
+
+
+def test_the_fault_names_the_fastest_joint():
+    fault = safety().fault(state(v8=40.0, v12=-50.0))
+    assert fault.startswith(f"joint {ROBOT.joint_names[6]} at 50.0 rad/s")
+
+
+def test_a_fixed_base_does_not_tilt():
+    arm = Robot(ROBOT.urdf, base="fixed")
+    s = Safety(SafetySettings(), arm, arm.limits)
+    assert s.fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
+
+
+def test_damping_opposes_motion_within_the_limits():
+    v = np.zeros(18)
+    v[6:] = np.linspace(-29, 29, 12)
+    tau = safety(damping=0.2).damping(State(q=STANCE, v=v))
+    np.testing.assert_allclose(tau, np.clip(-0.2 * v[6:], -LIMIT, LIMIT))
+
+
+def test_damping_of_a_speed_that_is_no_number_is_nothing():
+    v = np.zeros(18)
+    v[6:9] = [np.nan, np.inf, -np.inf]
+    np.testing.assert_array_equal(safety(damping=0.2).damping(State(q=STANCE, v=v))[:3], [0, -LIMIT, LIMIT])
+
+
+def test_the_controllers_settings_reach_the_limiter():
+    c = controller("solo12", safety__torque_rate=10.0)
+    assert c.settings.safety.torque_rate == 10.0
+    assert (c.limits.tau_max == LIMIT).all()

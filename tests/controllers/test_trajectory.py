@@ -1,0 +1,93 @@
+"""Reference trajectories: derivatives, where they start, and feet that stay where they are."""
+
+import numpy as np
+import pytest
+from rigs import controller
+
+from controllers.config import load
+from controllers.controller import ControllerSettings
+from controllers.kinematics import angles_for_base_shift, contact_places
+from controllers.robots import load_robot
+from controllers.trajectory import TrajectorySettings, make_trajectory
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+
+MOVING = ("sway", "squat")
+ROBOTS = ("quadruped", "solo12", "a1", "go2")
+
+
+def trajectory(name, kind, **settings):
+    robot, stance = load_robot(name)
+    return robot, stance, make_trajectory(TrajectorySettings(kind=kind, **settings), robot, stance)
+
+
+@pytest.mark.parametrize("kind", MOVING)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_velocities_and_accelerations_are_derivatives(name, kind):
+    """By central differences, over the ramp, across its end, and in the steady motion."""
+    _, _, motion = trajectory(name, kind, start=0.1)
+    e = 1e-5
+    for t in (0.05, 0.11, 0.3, 0.59, 0.6 - 3e-5, 0.6 + 3e-5, 0.77, 2.3):
+        before, now, after = motion.at(t - e), motion.at(t), motion.at(t + e)
+        np.testing.assert_allclose(now.v, (after.q - before.q) / (2 * e), atol=1e-6)
+        np.testing.assert_allclose(now.a, (after.v - before.v) / (2 * e), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", MOVING)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_they_begin_at_rest_in_the_stance(name, kind):
+    robot, stance, motion = trajectory(name, kind, start=0.2)
+    for t in (0.0, 0.1, 0.2):
+        reference = motion.at(t)
+        np.testing.assert_allclose(reference.q, robot.joint_angles(stance), atol=1e-9)
+        np.testing.assert_allclose(reference.v, 0, atol=1e-12)
+        np.testing.assert_allclose(reference.a, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "axis"), [("sway", 1), ("squat", 2)])
+@pytest.mark.parametrize("name", ROBOTS)
+def test_feet_stay_while_the_base_moves(name, kind, axis):
+    """With the base moved along the stroke, the feet are where they were: to a micrometre, at the ends and in between."""
+    robot, stance, motion = trajectory(name, kind, amplitude=0.01, ramp=0.1)
+    places = contact_places(robot, stance).copy()
+    reached = 0.0
+    for t in np.linspace(0.1, 1.1, 23):
+        shift = np.zeros(robot.nv)
+        shift[axis] = 0.01 * np.sin(2 * np.pi * t)
+        reached = max(reached, abs(shift[axis]))
+        q = robot.with_joint_angles(robot.integrate(stance, shift), motion.at(t).q)
+        np.testing.assert_allclose(contact_places(robot, q), places, atol=1e-6)
+    assert reached > 0.0099
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_inverse_kinematics_by_itself(name):
+    robot, stance = load_robot(name)
+    shift = np.array([0.004, -0.006, 0.005])
+    angles = angles_for_base_shift(robot, stance, shift)
+    moved = stance.copy()
+    moved[:3] += shift
+    places = contact_places(robot, stance).copy()
+    np.testing.assert_allclose(contact_places(robot, robot.with_joint_angles(moved, angles)), places, atol=1e-10)
+
+
+def test_hold_holds():
+    robot, stance, motion = trajectory("solo12", "hold")
+    for t in (0.0, 1.0, 1e6):
+        np.testing.assert_array_equal(motion.at(t).q, robot.joint_angles(stance))
+        assert not motion.at(t).v.any()
+        assert not motion.at(t).a.any()
+
+
+def test_an_arm_cannot_sway():
+    robot, _ = load_robot("solo12")
+    arm = Robot(robot.urdf, base="fixed")
+    with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' moves a floating base"):
+        make_trajectory(TrajectorySettings(kind="sway"), arm, arm.neutral())
+
+
+def test_the_start_is_a_setting():
+    settings = load("controllers", "solo12", ControllerSettings)
+    assert settings.reference.start >= 0
+    late = controller("solo12", reference__kind="sway", reference__start=1.0)
+    assert late.settings.reference.start == 1.0
