@@ -32,15 +32,15 @@ def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "re
             return robot.joint_angles(moved)
         axes = robot.terms(moved, still).axes
         step = np.zeros(robot.nv)
-        step[robot.a] = np.linalg.lstsq(_jacobian(robot, axes, targets)[:, robot.a], error, rcond=None)[0]
+        step[robot.a] = np.linalg.lstsq(contact_jacobian(robot, axes, targets)[:, robot.a], error, rcond=None)[0]
         moved = robot.integrate(moved, np.clip(step, -0.2, 0.2))
     raise ConfigError(where, f"the contact places cannot be held when the base moves by {np.array(shift)} m")
 
 
-def _jacobian(robot: Robot, axes: Array, points: Array) -> Array:
-    """World velocities of body points per joint velocity (3n, nv)."""
+def contact_jacobian(robot: Robot, axes: Array, points: Array) -> Array:
+    """World velocities of the first n contact places' bodies at `points` [m] (n, 3) per velocity (3n, nv)."""
     rows = []
-    for joint, point in zip(robot.contact_joints, points, strict=True):
+    for joint, point in zip(robot.contact_joints, points, strict=False):
         velocity = axes[:, :3] + np.cross(axes[:, 3:], point)
         rows.append(np.where(robot.support[joint][:, None], velocity, 0.0).T)
     return np.vstack(rows)

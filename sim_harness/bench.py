@@ -7,7 +7,6 @@ import gc
 import multiprocessing
 import tempfile
 import time
-from itertools import pairwise
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import zmq
 
 from controllers.config import load
-from controllers.kinematics import angles_for_base_shift
+from controllers.kinematics import angles_for_base_shift, contact_jacobian
 from controllers.robots import load_robot
 from idyn.consistency import project
 from idyn.contacts import contacts_from_points, sphere_centres
@@ -81,23 +80,25 @@ class Sample(Record, frozen=True):
 
 def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
     """A 1 Hz sway of the base over the first n contact places."""
-    phase = 2 * np.pi * np.arange(SAMPLES + 2) / SAMPLES
-    direction = np.array([0.0, 1.0, 0.0])
-    poses = []
-    for s in AMPLITUDE * np.sin(phase):
-        q = robot.with_joint_angles(stance, angles_for_base_shift(robot, stance, s * direction))
-        q[:3] += s * direction
-        poses.append(q)
-    step = 1.0 / SAMPLES
-    speeds = [robot.difference(a, b) / step for a, b in pairwise(poses)]
+
+    def pose(t: float) -> Array:
+        shift = np.array([0.0, AMPLITUDE * np.sin(2 * np.pi * t), 0.0])
+        q = robot.with_joint_angles(stance, angles_for_base_shift(robot, stance, shift))
+        q[:3] += shift
+        return q
+
     samples = []
-    for q, v, after in zip(poses, speeds, speeds[1:], strict=False):
-        state = State(q=q, v=v)
+    for t in np.arange(SAMPLES) / SAMPLES:
+        before, q, after = pose(t - DT), pose(t), pose(t + DT)
+        into, out_of = robot.difference(before, q) / DT, robot.difference(q, after) / DT
         contacts = _contacts(robot, q, n)
-        wanted = ((after - v) / step)[robot.a]
+        v = (into + out_of) / 2
+        J = contact_jacobian(robot, robot.terms(q, v).axes, contacts.points)
+        v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # the feet are spheres: they roll, the reference keeps their centres
+        state = State(q=q, v=v)
+        wanted = ((out_of - into) / DT)[robot.a]
         terms = robot.terms(q, v)
-        sticking = np.ones(n, dtype=np.bool_)
-        consistent, _, _ = project(robot, terms, state, contacts, wanted, sticking, np.inf, DT, GapPolicy(), True)
+        consistent, _, _ = project(robot, terms, state, contacts, wanted, np.ones(n), np.inf, DT, GapPolicy(), True)
         samples.append(Sample(state=state, contacts=contacts, wanted=wanted, consistent=consistent))
     return samples
 
