@@ -137,6 +137,10 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
     else:
         z, status, pivots, basis = lemke(M, q, max_pivots)
         w = M @ z + q
+        if size > 0 and (status != 0 or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):
+            z, status, more, basis = lemke(M, q, max_pivots, True)
+            w = M @ z + q
+            pivots += more
 
     p, flags, after = np.zeros(3 * n), np.empty((n, k + 2), dtype=np.bool_), np.empty((n, k + 2), dtype=np.bool_)
     for i in range(n):

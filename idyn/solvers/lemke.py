@@ -18,9 +18,9 @@ from idyn.types import Array
 
 SOLVED, RAY, PIVOT_LIMIT, SINGULAR = 0, 1, 2, 4  # values of idyn.status.Status
 
-PIVOT_TOLERANCE = 1e-11
-"""Column entries below this share of the column's largest are rounding noise. 1e-13 accepts noise as pivots and 1e-8 refuses
-honest ones on random quadruped states (both then fail); anything between works."""
+PIVOT_TOLERANCE = 1e-9
+"""Column entries below this share of the column's largest are rounding noise. Of 12 800 standing ticks, begun cold, 1 % fail at
+1e-11, whose pivots are noise, and 0.1 % from 1e-9 to 1e-6; random states do not mind."""
 
 TIE_TOLERANCE = 1e-12
 """Ratios nearer than this, relative to the scale of q, count as equal and go to the lexicographic comparison."""
@@ -66,10 +66,11 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
 
 
 @compiled
-def lemke(M: Array, q: Array, max_pivots: int) -> tuple[Array, int, int, Array]:
+def lemke(M: Array, q: Array, max_pivots: int, another: bool = False) -> tuple[Array, int, int, Array]:
     """Solve the LCP (q, M): z (n), status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
 
     Ray termination means: no solution, when M is copositive-plus.
+    another: take another path, whose covering vector is not 1 but irregular; what spoils the one seldom spoils the other
     """
     n = len(q)
     basis = np.zeros(n, dtype=np.bool_)
@@ -77,9 +78,13 @@ def lemke(M: Array, q: Array, max_pivots: int) -> tuple[Array, int, int, Array]:
     scale = 0.0
     for i in range(n):
         scale = max(scale, abs(q[i]))
+    cover = np.ones(n)
+    if another:
+        for i in range(n):
+            cover[i] = 1.5 + 0.5 * np.sin(1.0 + i * i)
     r = 0  # leaving row of the artificial variable z0: the lexicographically most negative, so the last of equals
     for i in range(n):
-        if q[i] <= q[r] + TIE_TOLERANCE * scale:
+        if q[i] / cover[i] <= q[r] / cover[r] + TIE_TOLERANCE * scale:
             r = i
     smallest = 0.0
     for i in range(n):
@@ -97,7 +102,7 @@ def lemke(M: Array, q: Array, max_pivots: int) -> tuple[Array, int, int, Array]:
     for i in range(n):
         for j in range(n):
             T[i, j] = -M[i, j] / size
-        T[i, n] = -1.0
+        T[i, n] = -cover[i]
         T[i, n + 1] = q[i]
     basic = np.arange(n)
     nonbasic = np.arange(n + 1) + n
