@@ -76,7 +76,7 @@ def test_motion_is_predicted_force_and_all(name, kind, axis, law):
 
 
 def test_selection_ends_the_chatter_of_an_indeterminate_stance():
-    """Without it basic solutions found anew jump between feet; with it the motion is the same and torques are smooth [ZD Table 4]."""
+    """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4]."""
     settings = {"law": "coulomb", "warm_start": False, "reference__kind": "sway", "reference__start": 0.0} | FREE_OF_LIMITS
     loops = {
         selection: Loop(controller("solo12", selection=selection, **settings), world_of("solo12")).run(400)
