@@ -4,7 +4,7 @@ A law determines v⁺, and v⁺ depends on p through J_uᵀ p only. All p of the
 
     τ(p) = τ* − J_aᵀ (p − p*) / dt
 
-is affine in p, so choosing costs a small convex QP in the null space of J_uᵀ:
+is affine in p, so choosing costs a small convex program in the null space of J_uᵀ:
 
     min ½‖τ(p)‖²   |   ½‖τ(p) − τ_prev‖²   |   ½‖(p − p_prev)/dt‖²       over the face
 
@@ -25,11 +25,18 @@ from idyn.laws.law import Face, is_free
 from idyn.reduction import Motion, Reduced, contact_row, recover
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.pivoting import ppm
 from idyn.solvers.qp import solve_qp
 from idyn.types import Array, ContactSet, DynamicsTerms, Guess, Record, Selection, State
 
 TIE_BREAK = 1e-10
 """Weight of ‖f‖² relative to the largest squared lever J_a². At 1e-6 it starts to cost torque."""
+
+INSIDE = 1e-10
+"""A force outside a cone by this is inside [N]."""
+
+MAX_PIVOTS = 200
+"""Of the principal pivoting; a QP back end takes over."""
 
 RANK = 1e-9
 """A column of J_u on the face is dependent when less than this share of the largest is new."""
@@ -72,10 +79,11 @@ def select(
     # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
     # taken unless they cost more torque than the law's own
     for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):
+        preferred = face.unlimited and not unlimited
         chosen, free, matrices, vectors, d, r = _program(
             terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
             contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, reduced.Y,
-            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces, robot.limits.tau_max,
+            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces, robot.limits.tau_max, preferred,
         )  # fmt: skip
         if free:
             return Selected(p=chosen, null_dim=d, excess=0.0)
@@ -83,7 +91,6 @@ def select(
             excess = float(np.max(np.abs(vectors[r:]) - robot.limits.tau_max, initial=0.0))
             return Selected(p=p, null_dim=0, excess=excess)
         solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
-        preferred = unlimited is False and face.unlimited
         if solution.status.ok and not (preferred and _costs_more(matrices, vectors, d, r, len(p), solution.x)):
             return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
     return Selected(p=p, null_dim=d, excess=0.0)
@@ -285,12 +292,12 @@ def null_space(E: Array) -> Array:
 @compiled
 def _program(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, maps, L, v_free, v, Y, flags, directions, mu, unlimited,
-    p, dt, target, of_forces, limits,
+    p, dt, target, of_forces, limits, preferred,
 ):  # fmt: skip
     """The choice as a QP in null-space coordinates y [N]: f = p/dt + Z y, τ = τ* − B y, and rows · y ≥ slack.
 
-    Returns the impulses of the objective's unconstrained optimum (3n), and whether they keep all constraints and torque
-    limits, which makes them the answer. For the QP, when they do not: the matrices H (d), rows (r), Z (3n) and B (na) one
+    Returns the impulses that principal pivoting finds for it (3n), and whether they are the answer: it settled, and torque
+    limits are kept. For a QP back end, when they are not: the matrices H (d), rows (r), Z (3n) and B (na) one
     below the other, all d wide, the vectors g (d), slack (r) and τ* (na) one after the other, d and r: every array handed to
     Python costs a third of a microsecond.
     """
@@ -354,14 +361,53 @@ def _program(
     cholesky(factor)
     forward(factor, y)
     backward(factor, y)
+    solved = _push_inside(y, factor, rows, slack)
     chosen, over = _step(p, dt, matrices, vectors, d + r, y, limits)
-    free = not over
-    for c in range(r):
-        distance = -slack[c]
+    if preferred and solved:
+        cost, least = 0.0, 0.0
+        for k in range(na):
+            t = tau[k]
+            least += t * t
+            for j in range(d):
+                t -= B[k, j] * y[j]
+            cost += t * t
+        solved = cost <= least
+    return chosen, solved and not over, matrices, vectors, d, r
+
+
+@compiled
+def _push_inside(y, L, rows, slack):
+    """Move y from the optimum without constraints to the one with rows · y ≥ slack, in place; whether that succeeded.
+
+    The dual of the program is an LCP: w = R (L Lᵀ)⁻¹ Rᵀ z + R y − slack, for principal pivoting. It begins with the rows that
+    the law's own impulses (y = 0) touch.
+    """
+    m, d = rows.shape
+    Y, distance, lengths2 = np.empty((m, d)), np.empty(m), np.zeros(m)
+    inside = True
+    for i in range(m):
+        distance[i] = -slack[i]
         for j in range(d):
-            distance += rows[c, j] * y[j]
-        free = free and distance >= 0.0
-    return chosen, free, matrices, vectors, d, r
+            distance[i] += rows[i, j] * y[j]
+        inside = inside and distance[i] >= 0.0
+    if inside:
+        return True
+    for i in range(m):
+        Y[i] = rows[i]
+        forward(L, Y[i])
+        for j in range(d):
+            lengths2[i] += Y[i, j] * Y[i, j]
+    z, status, _, _ = ppm(Y, distance, lengths2, np.abs(slack) <= INSIDE, INSIDE, MAX_PIVOTS)
+    if status != 0:
+        return False
+    step = np.zeros(d)
+    for i in range(m):
+        for j in range(d):
+            step[j] += Y[i, j] * z[i]
+    backward(L, step)
+    for j in range(d):
+        y[j] += step[j]
+    return True
 
 
 @compiled
