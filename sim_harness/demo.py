@@ -106,7 +106,8 @@ def _chatter_caption(runs: Sequence[Run]) -> str:
     paper, ours = runs[0].summary, runs[-1].summary
     apart = float(np.abs(runs[0].trace.q - runs[-1].trace.q).max())
     return (
-        f"The same motion to {apart:.1e} (rad, m). Mean |dτ/dt| {paper.torque_rate:.3g} N·m/s as in the paper, {ours.torque_rate:.3g} N·m/s with "
+        f"The same motion to {apart:.1e} (rad, m). "
+        f"Mean |dτ/dt| {paper.torque_rate:.3g} N·m/s as in the paper, {ours.torque_rate:.3g} N·m/s with "
         f"selection: {paper.torque_rate / ours.torque_rate:.0f} times less; largest step {paper.torque_rate_max:.3g} and "
         f"{ours.torque_rate_max:.3g} N·m/s: {paper.torque_rate_max / ours.torque_rate_max:.0f} times less."
     )

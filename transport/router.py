@@ -64,7 +64,7 @@ class Router:
         except zmq.ZMQError as error:
             self._socket.close()
             raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
-        self._descriptor = self._socket.getsockopt(zmq.FD)
+        self._descriptor: int = int(self._socket.getsockopt(zmq.FD))
         self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def __enter__(self) -> "Router":
@@ -99,7 +99,7 @@ class Router:
 
     def _waiting(self) -> bool:
         """Whether a message is there to be read."""
-        return bool(self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN)
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
     def _receive(self, flags: int) -> Message | None:
         """The next message, or None when there is none (yet)."""
