@@ -88,6 +88,22 @@ def test_selection_ends_the_chatter_of_an_indeterminate_stance():
     assert rate["off"] > 100 * rate["torque"]
 
 
+@pytest.mark.parametrize("kind", ["sway", "squat"])
+@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+def test_cold_starts_are_solved_by_their_first_rung(name, kind):
+    """A stance is as degenerate as a contact problem gets. Begun anew at every tick, the law needs no regularisation, and the
+    demand on which all feet stay is not given up."""
+    settings = {"law": "coulomb", "selection": "off", "warm_start": False} | FREE_OF_LIMITS
+    c = controller(name, reference__kind=kind, reference__start=0.0, **settings)
+    world = world_of(name)
+    for k in range(300):
+        state = world.state
+        command = c.step(state, c.contacts(state.q), Inputs(dt=DT * (k > 0)))
+        assert (command.prediction.law, command.prediction.rung) == ("coulomb", "cold")
+        assert command.prediction.demand_change > 0 or k < 2
+        world.step(command.tau, DT)
+
+
 def test_limits_of_rate_and_torque_are_kept_in_the_loop():
     c = controller("solo12", safety__torque_rate=200.0)
     loop = Loop(c, world_of("solo12")).run(200)

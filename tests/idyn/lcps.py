@@ -54,6 +54,16 @@ def coulomb(n: int, seed: int, mu: float = 0.6, rank: int = 6) -> Lcp:
     return Lcp(M, q)
 
 
+def degenerate_stance() -> Lcp:
+    """Three point contacts of a rigid body on a grid, with a twist of whole numbers: so degenerate that the ratio test without
+    the lexicographic rule goes in circles in this order of the variables."""
+    arms = [np.array([x, y, -1.0]) for x, y in ((-1, -1), (2, 1), (1, 1))]
+    J = np.array([np.r_[d, np.cross(arm, d)] for arm in arms for d in np.eye(3)])
+    M, q, _ = coulomb_lcp(J @ J.T, J @ np.array([-1.0, 0, 0, -1, 1, 0]), np.ones(3))
+    order = [12, 16, 10, 4, 5, 9, 6, 15, 11, 8, 2, 13, 14, 3, 7, 0, 17, 1]
+    return Lcp(M[np.ix_(order, order)], q[order])
+
+
 KOSTREVA = [[1, 2, 0], [0, 1, 2], [2, 0, 1]]
 """Principal pivoting by blocks cycles on it from q = −1 [Kostreva 1979], and Lemke's first ratios are all equal."""
 
@@ -92,6 +102,7 @@ TABLE = {
     "PSD of rank 2 in 6": gram([[1, 0], [0, 1], [1, 1], [1, -1], [2, 1], [-1, 2]], [-1, -2, 1, 0.5, -3, -4]),
     "one sliding contact": coulomb(1, 3),
     "two contacts": coulomb(2, 7),
+    "degenerate stance": degenerate_stance(),
     "two slippery contacts": coulomb(2, 9, mu=0.05),
 }
 

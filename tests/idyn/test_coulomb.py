@@ -12,8 +12,10 @@ from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
-from idyn.laws.coulomb import Coulomb
-from idyn.reduction import Reduced
+from idyn.laws.coulomb import Coulomb, assemble
+from idyn.reduction import Reduced, reduce
+from idyn.solvers.lemke import lemke
+from idyn.status import STATUSES, Status
 from idyn.types import Selection
 
 VARIANTS = {
@@ -70,6 +72,19 @@ def test_coulomb_obeys_its_statement(name, variant, edges):
         assert coulomb_error(f, answer.p, answer.v_plus, c.mu, allowance(c.gaps, DT), edges) < 1e-8
         assert outside_cone(answer.p, c.mu, edges) < 1e-10
     assert own >= count - (0 if variant in ("few feet", "some frictionless") else 2)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_lemke_by_itself_solves_feet_of_many_points(name):
+    """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
+    directions = make_law("coulomb").directions
+    for scene in scenes(name, "twelve points", 120):
+        terms = scene.robot.terms(scene.state.q, scene.state.v)
+        reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+        M, q, _, _ = assemble(reduced.Y, reduced.b, reduced.mu, directions, 0.0)
+        z, status, _, _ = lemke(M, q, 1000)
+        assert STATUSES[status] is Status.SOLVED
+        assert lcp_error(M, q, z) < 1e-9
 
 
 @pytest.mark.parametrize("name", WALKERS)

@@ -34,7 +34,7 @@ def test_table(solve, lcp, name):
         np.testing.assert_allclose(z, lcp.z, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", [name for name, lcp in TABLE.items() if len(lcp.q) < 13])
 def test_the_table_says_the_truth(name):
     """Brute force finds the stated solution, or none where none is stated."""
     lcp = TABLE[name]
