@@ -394,6 +394,8 @@ def _push_inside(y, L, rows, slack):
         return True
     for i in range(m):
         Y[i] = rows[i]
+        if np.sum(Y[i] * Y[i]) < RANK * RANK:
+            Y[i] = 0.0  # rounding noise, which must not hold anything
         forward(L, Y[i])
         for j in range(d):
             lengths2[i] += Y[i, j] * Y[i, j]

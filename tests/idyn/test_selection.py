@@ -6,12 +6,12 @@ import pytest
 from conditions import allowance
 from faces import convex_face, coulomb_face, no_slip_face
 from oracles import full
-from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene
+from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene, standing_scene
 
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
-from idyn.types import Consistency, Guess, Selection
+from idyn.types import Consistency, Guess, Selection, State
 
 LAWS = ("no-slip", "coulomb", "convex", "convex-infinite")
 
@@ -72,6 +72,33 @@ def test_selection_finds_the_smallest_torque(name, law, points):
                 break
         assert np.linalg.norm(chosen.tau) == pytest.approx(np.linalg.norm(tau), abs=1e-7 * np.linalg.norm(plain.tau))
         np.testing.assert_allclose(chosen.tau, tau, atol=3e-5 * np.linalg.norm(plain.tau))
+
+
+def sliding(name, seed, points):
+    """Feet that slide and turn on their ground, one leg moving: some points stick, some slide, some part."""
+    rng = np.random.default_rng(seed)
+    scene, v = standing_scene(name, mu=0.3), np.zeros(18)
+    v[:2], v[5] = 0.3 * rng.normal(size=2), rng.normal()
+    v[6 + 3 * (seed % 4) :][:3] = 0.05 * rng.normal(size=3)
+    moving = State(q=scene.state.q, v=v)
+    return many_points(msgspec.structs.replace(scene, robot=limitless(name), state=moving), points)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_sliding_feet_have_something_to_choose_too(name):
+    """Where they slide, friction stays at its limit; what is free is how the points share the load."""
+    choices = 0
+    for seed in range(40):
+        scene = sliding(name, seed, 3)
+        plain, chosen = solve(scene, "coulomb", Selection.OFF), solve(scene, "coulomb", Selection.TORQUE)
+        f = full(scene.robot, scene.state, scene.contacts)
+        face = faces("coulomb", plain, f, scene.contacts)[0]
+        tau = face.nearest(f, plain.p, -f.Ja.T / DT, plain.tau, np.zeros(12))
+        assert "unselected" not in chosen.rung
+        assert np.linalg.norm(chosen.tau) == pytest.approx(np.linalg.norm(tau), abs=1e-7 * np.linalg.norm(plain.tau))
+        assert face.contains(f, chosen.p, plain.p, 1e-8)
+        choices += chosen.null_dim > 0
+    assert choices > 10
 
 
 def earlier(scene, law):
