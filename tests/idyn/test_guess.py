@@ -10,6 +10,7 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene, subset
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import LAWS, make_law
+from idyn.status import Status
 from idyn.types import Selection, State
 
 PIVOTING = ("no-slip", "coulomb")
@@ -157,4 +158,5 @@ def test_what_is_not_finite_never_comes_out_as_solved(name, law):
                 answer = solve(broken, law, start)
                 finite = all(np.isfinite(x).all() for x in (answer.tau, answer.p, answer.v_plus, answer.impulse))
                 assert finite or not answer.status.ok
+                assert np.isfinite(answer.tau).all() or answer.status is Status.NON_FINITE
                 assert answer.status.ok == (answer.residuals.worst <= 1e-8 and answer.rung != "last forces")
