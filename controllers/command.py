@@ -40,12 +40,14 @@ class Inputs(Record, frozen=True):
     dt: measured period [s]; 0 on the first tick: nothing is known of the time before
     tau_applied: what the motors really got last, from where the rate limit counts [N·m] (na), None when unknown
     reference: replaces the controller's own trajectory when given
+    sensed_force: measured on the robot since the last tick, in the world frame, one row per contact of this tick [N] (n, 3)
     estop: damp at once
     """
 
     dt: float
     tau_applied: Array | None = None
     reference: Reference | None = None
+    sensed_force: Array | None = None
     estop: bool = False
 
 
@@ -57,6 +59,7 @@ class Command(Record, frozen=True):
     limited_by: `LimitedBy` bits (na)
     mode: what kind of answer this is
     prediction: the contact prediction behind it, None when there is none
+    reference: what the joints are to follow in this tick, None when the torque follows nothing
     message: why the mode is not OK, else ''
     """
 
@@ -66,4 +69,5 @@ class Command(Record, frozen=True):
     limited_by: Array
     mode: Mode
     prediction: Prediction | None
+    reference: Reference | None = None
     message: str = ""

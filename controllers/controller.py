@@ -5,22 +5,28 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode
+from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import NonNegative, Settings, load, parse
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
+from controllers.sensing import SensedForces
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.laws.law import Law
+from idyn.laws.sensed import Sensed
 from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
 from idyn.solvers.qp import check_backend
 from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
+
+PID = "pid"
+"""In the place of a law: joint feedback on torque, without any model  [ZD §7.3]."""
 
 
 class ContactSettings(Settings, frozen=True):
@@ -41,10 +47,12 @@ class ControllerSettings(Settings, frozen=True):
     """A controller: `configs/controllers/*.toml`.
 
     robot: name or path of its configuration
-    law: a row of `idyn.laws.LAWS`; edges: of the friction polygon; qp_backend: of selection and the convex laws
+    law: a row of `idyn.laws.LAWS`, or 'pid'; edges: of the friction polygon; qp_backend: of selection and the convex laws
     selection, consistency: see `idyn.types`
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
+    sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1
     period: nominal control period [s]
+    feedback: gains on acceleration; torque_feedback: gains on torque, for 'pid'
     """
 
     robot: str
@@ -54,9 +62,11 @@ class ControllerSettings(Settings, frozen=True):
     warm_start: bool = True
     edges: int = 4
     qp_backend: str = "daqp"
+    sensing_delay: int = 1
     period: float = 0.001
     contact: ContactSettings = ContactSettings()
     feedback: FeedbackSettings = FeedbackSettings()
+    torque_feedback: FeedbackSettings = FeedbackSettings(kp=20.0, kd=0.1, integral_limit=1.0)
     reference: TrajectorySettings = TrajectorySettings()
     safety: SafetySettings = SafetySettings()
 
@@ -68,11 +78,13 @@ class Controller:
         """`stance`: the configuration that trajectories start from (nq). Raises ConfigError for unknown names and values."""
         if not settings.period > 0:
             raise ConfigError("period", f"expected > 0, got {settings.period}")
+        if settings.sensing_delay < 1:
+            raise ConfigError("sensing_delay", f"expected ≥ 1, got {settings.sensing_delay}")
         check_backend(settings.qp_backend)
         self.settings = settings
         self.robot = robot
         self.stance = stance
-        self.law = make_law(settings.law, settings.edges, settings.qp_backend)
+        self.law = None if settings.law == PID else make_law(settings.law, settings.edges, settings.qp_backend)
         contact = settings.contact
         self._options = Options(
             selection=settings.selection,
@@ -83,7 +95,8 @@ class Controller:
         )
         self._terrain = Flat(contact.ground)
         self._trajectory = make_trajectory(settings.reference, robot, stance)
-        self._feedback = JointFeedback(settings.feedback, robot.na)
+        self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
+        self._sensed = SensedForces(settings.sensing_delay)
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._no_feedback = np.zeros(robot.na)
         self._plain_angles = bool((robot.q_index >= 0).all())
@@ -95,6 +108,7 @@ class Controller:
         self._rehearsal: tuple[State, Array, Guess] | None = None
         self._time = 0.0
         self._feedback.reset()
+        self._sensed.reset()
         self._safety.reset()
 
     @property
@@ -113,14 +127,20 @@ class Controller:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time)
-        demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
-        prediction = self._predict(state, contacts, demand, self._guess)
+        angles, speeds = self._angles(state.q), state.v[self.robot.a]
+        if self.law is None:
+            return self._without_model(reference, angles, speeds, inputs)
+        demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
+        law = self.law
+        if isinstance(law, Sensed):
+            law = Sensed(self._sensed.impulses(contacts, inputs.sensed_force, self.settings.period))
+        prediction = self._predict(state, contacts, demand, law, self._guess)
         self._guess = prediction.guess
         self._rehearsal = state, demand, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
-        mode, message = self._judge(prediction)
+        mode, message = self._judge(prediction, law)
         tau, limited_by = self._safety.limit(prediction.tau, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
@@ -129,22 +149,32 @@ class Controller:
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
+            reference=reference,
             message=message,
         )
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
-        if self._rehearsal is not None:
+        if self._rehearsal is not None and self.law is not None:
             state, demand, guess = self._rehearsal
-            self._predict(state, self.contacts(state.q), demand, guess)
+            self._predict(state, self.contacts(state.q), demand, self.law, guess)
 
-    def _predict(self, state: State, contacts: ContactSet, demand: Array, guess: Guess | None) -> Prediction:
+    def _without_model(self, reference: Reference, angles: Array, speeds: Array, inputs: Inputs) -> Command:
+        """PID: the torque is the feedback."""
+        feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
+        tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
+        return Command(
+            tau=tau, tau_ff=self._no_feedback, tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
+            prediction=None, reference=reference,
+        )  # fmt: skip
+
+    def _predict(self, state: State, contacts: ContactSet, demand: Array, law: Law, guess: Guess | None) -> Prediction:
         return predict(
             self.robot,
             state,
             contacts,
             demand,
-            law=self.law,
+            law=law,
             dt=self.settings.period,
             options=self._options,
             guess=guess,
@@ -166,11 +196,11 @@ class Controller:
     def _angles(self, q: Array) -> Array:
         return q[self.robot.q_index] if self._plain_angles else self.robot.joint_angles(q)
 
-    def _judge(self, prediction: Prediction) -> tuple[Mode, str]:
+    def _judge(self, prediction: Prediction, law: Law) -> tuple[Mode, str]:
         if not prediction.status.ok:
             return Mode.DEGRADED, f"{prediction.rung}: {prediction.status.sentence}"
-        if prediction.law != self.law.name:
-            return Mode.DEGRADED, f"the {prediction.law} law answered for {self.law.name}"
+        if prediction.law != law.name:
+            return Mode.DEGRADED, f"the {prediction.law} law answered for {law.name}"
         if prediction.torque_excess > 0.0:
             return (
                 Mode.DEGRADED,
@@ -204,13 +234,18 @@ def load_controller(
     return build_controller(override(settings, law, selection, reference))
 
 
+def check_law(name: str) -> str:
+    """The name, if it may stand in `ControllerSettings.law`. Raises ConfigError naming the nearest ones."""
+    return PID if name == PID else make_law(name).name
+
+
 def override(
     settings: ControllerSettings, law: str | None, selection: str | None, reference: str | None = None
 ) -> ControllerSettings:
     """Settings with some fields replaced. Raises ConfigError for names that do not exist."""
     changes: dict[str, Any] = {}
     if law is not None:
-        changes["law"] = make_law(law).name
+        changes["law"] = check_law(law)
     if selection is not None:
         if selection not in set(Selection):
             raise ConfigError("selection", f"expected one of {', '.join(Selection)}, got '{selection}'")

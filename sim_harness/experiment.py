@@ -9,11 +9,10 @@ import msgspec
 import numpy as np
 
 from controllers.config import Settings, load
-from controllers.controller import ControllerSettings, build_controller
+from controllers.controller import ControllerSettings, build_controller, check_law
 from controllers.robots import load_robot
 from controllers.trajectory import make_trajectory
 from idyn.errors import ConfigError
-from idyn.laws import make_law
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from sim_harness.engines.registry import build_engine
@@ -97,7 +96,7 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
     if not settings.laws:
         raise ConfigError("experiment.laws", "expected at least one law")
     for law in settings.laws:
-        make_law(law)
+        check_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
     controller = msgspec.convert(_merged(msgspec.to_builtins(controller), settings.controller), ControllerSettings)

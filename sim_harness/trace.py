@@ -19,6 +19,8 @@ class Trace(Record, frozen=True):
     mode: what kind of torque it was, an index into `modes` (n)
     status: how the engine ended, `idyn.status.Status` (n)
     round_trip: from sending the state to having its torque [s] (n)
+    solve_time: of the controller's step, as the reply says [s] (n)
+    q_ref, v_ref: what the reply says the joints should do [rad], [rad/s] (n, na)
     places: names of the contact places (c)
     modes: names of the modes
     """
@@ -32,6 +34,9 @@ class Trace(Record, frozen=True):
     mode: Array
     status: Array
     round_trip: Array
+    solve_time: Array
+    q_ref: Array
+    v_ref: Array
     places: tuple[str, ...]
     modes: tuple[str, ...]
 
@@ -64,7 +69,8 @@ class TraceWriter:
         self._tau = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, places, 3), np.nan)
         self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
-        self._round_trip = np.full(ticks, np.nan)
+        self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
+        self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
 
     def __len__(self) -> int:
         """Rows that were ended."""
@@ -79,6 +85,14 @@ class TraceWriter:
         self._tau[self._row] = tau
         self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
         self._round_trip[self._row] = round_trip
+
+    def reference(self, q: Array, v: Array) -> None:
+        """Where the joints should be (na)."""
+        self._q_ref[self._row], self._v_ref[self._row] = q, v
+
+    def solved(self, seconds: float) -> None:
+        """How long the controller took."""
+        self._solve_time[self._row] = seconds
 
     def predicted(self, place: str, force: tuple[float, float, float]) -> None:
         """A predicted contact force along n, t1, t2 [N]; a frame that is no contact place has no column."""
@@ -106,6 +120,9 @@ class TraceWriter:
             mode=self._mode[:n],
             status=self._status[:n],
             round_trip=self._round_trip[:n],
+            solve_time=self._solve_time[:n],
+            q_ref=self._q_ref[:n],
+            v_ref=self._v_ref[:n],
             places=self._places,
             modes=tuple(self._modes),
         )

@@ -4,7 +4,7 @@ import msgspec
 
 from controllers.command import Command
 from idyn.types import ContactSet, Prediction
-from transport.messages import ContactForce, Solver, TorqueMessage
+from transport.messages import ContactForce, Followed, Solver, TorqueMessage
 from transport.session import Accepted, Session
 
 
@@ -33,7 +33,7 @@ def torque_message(
     """
     out = session.agreement.joints.torques_to_client
     request = accepted.message
-    prediction = command.prediction
+    prediction, reference = command.prediction, command.reference
     return TorqueMessage(
         session=session.id,
         seq=request.seq,
@@ -53,6 +53,7 @@ def torque_message(
         solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
+        ref=None if reference is None else Followed(q=out(reference.q).tobytes(), v=out(reference.v).tobytes()),
     )
 
 

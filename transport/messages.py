@@ -182,8 +182,8 @@ class Contact(Part):
     mu: float | None = None  # friction coefficient ≥ 0
     mu_visc: float | None = None  # [N·s/m], recorded
     dist: float = 0.0  # gap, negative when penetrating [m]
-    f_sensed: Vector | None = None  # [N] (3), recorded
-    sensed_valid: bool = False
+    f_sensed: Vector | None = None  # force on the robot since the last state, world axes [N] (3), for the law `sensed`
+    sensed_valid: bool = False  # f_sensed was measured; otherwise it is recorded only
 
 
 class Reference(Part):
@@ -246,6 +246,13 @@ class ContactForce(ServerPart):
     ft2: float  # along t2 = n × t1 [N]
 
 
+class Followed(ServerPart):
+    """The reference that a torque is to realise, each (na)."""
+
+    q: Vector  # [rad]
+    v: Vector  # [rad/s]
+
+
 class Solver(ServerPart):
     path: str  # the law that answered
     rung: str  # by which rung of the ladder
@@ -296,6 +303,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     solver: Solver | None  # absent when no contact prediction stands behind the torque
     comm: Comm
     watchdog: Watchdog
+    ref: Followed | None = None  # absent when the torque follows nothing: a stop
 
 
 class ErrorMessage(ServerMessage, tag="error"):

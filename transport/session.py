@@ -9,7 +9,7 @@ import numpy as np
 from controllers.command import Inputs
 from idyn.types import Array, ContactSet, State
 from transport.comm import CommStats, watchdog
-from transport.contact_input import read_contacts
+from transport.contact_input import read_contacts, read_sensed
 from transport.errors import ProtocolError
 from transport.handshake import Agreement
 from transport.joint_map import rotation
@@ -105,6 +105,7 @@ class Session:
         level = self._watch(message, now_ns)
         q, v, tau_applied = read_state(message, self.agreement)
         contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
+        sensed = None if message.contacts is None else read_sensed(message.contacts)
         reference = None if message.ref is None else read_reference(message.ref, self.agreement)
         dt = self._period(message.t_robot)
         # everything is in order: from here on it is noted
@@ -113,7 +114,7 @@ class Session:
         self._clock_ns = message.t_robot if self.agreement.robot_clock else now_ns
         if message.flags is not None and message.flags.estop:
             self._estop = True
-        inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, estop=self._estop)
+        inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop)
         return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
 
     def answered(self, seq: int, state: bytes, torque: bytes) -> None:
