@@ -93,7 +93,7 @@ class Controller:
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )
-        self._terrain = Flat(contact.ground)
+        self.terrain = Flat(contact.ground)
         self._trajectory = make_trajectory(settings.reference, robot, stance)
         self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
@@ -118,7 +118,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin)
+        return contacts_from_geometry(self.robot, q, self.terrain, margin=self.settings.contact.margin)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""

@@ -5,8 +5,8 @@ Everything else (robot, feedback gains, reference, limits) is the same for all o
 - Predictive laws of the paper run as in the paper. LCP laws take the pivoting solver's own impulses, without selection; the
   no-slip law begins at the last tick's active contacts [ZD §4.6], the Coulomb law begins anew each time [ZD §5.3]. The QP laws
   have their second stage, least torque [ZD §6.2.4], or none (one-stage).
-- Their `consistency` is `project`. The authors did not check their demands [ZD §8.2] and regularised what had no solution;
-  here the law gets each demand as it is, and only one that it cannot solve is moved to the nearest that it can [ZD §4.5].
+- `consistency` is the experiment's, the same for all predictive laws: it is about the demand and not about the law. The authors
+  did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
 - ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
 - PID has no model at all.
 - Ours: the same LCP laws, warm-started and with selection. `mindiff` is [ZD Alg. 3] for at most two contacts.
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from idyn.errors import ConfigError, nearest
 
-_PAPER = {"consistency": "project", "selection": "off"}
-_QP = {"consistency": "project", "selection": "torque"}
+_PAPER = {"selection": "off"}
+_QP = {"selection": "torque"}
 _SENSED = {"law": "sensed", "consistency": "off", "selection": "off"}
-_OURS = {"consistency": "project", "selection": "torque", "warm_start": True}
+_OURS = {"selection": "torque", "warm_start": True}
 
 
 class PaperController(NamedTuple):
@@ -32,6 +32,7 @@ class PaperController(NamedTuple):
 
 CONTROLLERS = {
     "id-qp-mu": PaperController("ID(t) QP,μ", {"law": "convex", **_QP}),
+    "id-qp-mu-stage-1": PaperController("ID(t) QP,μ stage I", {"law": "convex", **_PAPER}),
     "id-qp-mu-one-stage": PaperController("ID(t) QP,μ one-stage", {"law": "convex-one-stage", **_PAPER}),
     "id-qp-inf": PaperController("ID(t) QP,∞", {"law": "convex-infinite", **_QP}),
     "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),

@@ -19,7 +19,7 @@ FALLEN_HEIGHT = 0.5
 """A base lower than this share of its first height has fallen."""
 
 SETTLED = 5
-"""Ticks left out of force comparisons: in the first ones the world comes to rest."""
+"""Ticks left out where forces are compared and torques differentiated: in the first ones the world comes to rest."""
 
 STRIDE = 10
 """Forces of single contacts are compared in every so-manieth tick: each needs a Jacobian."""
@@ -95,11 +95,10 @@ def summarise(
     base = trace.q[:, :2] if free else np.zeros((len(trace), 2))
     upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]
     angles = np.array([robot.joint_angles(q) for q in trace.q])
-    rate = np.abs(np.diff(trace.tau, axis=0)) / dt
+    rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
-    error = np.abs(predicted - simulated)[SETTLED:]
-    error = error[np.isfinite(error)]
-    force = float(simulated.mean())
+    error = _mean(np.abs(predicted - simulated)[SETTLED:])
+    force = _mean(simulated)
     stepped, timed = _finite(trace.solve_time) * 1e6, _finite(trace.round_trip) * 1e6
     return Summary(
         label=label,
@@ -117,8 +116,8 @@ def summarise(
         torque_rate_max=float(rate.max(initial=0.0)),
         weight=robot.total_mass * GRAVITY,
         force=force,
-        force_error=_mean(error),
-        force_error_relative=_mean(error) / force if force > 0 else float("nan"),
+        force_error=error,
+        force_error_relative=error / force if force > 0 else float("nan"),
         contact_force_error=float("nan") if terrain is None else contact_force_error(trace, robot, terrain),
         path_error=float("nan") if not path else path_error(trace, robot, np.array(path, dtype=float)),
         modes={mode: trace.share(mode) for mode in trace.modes},
@@ -183,13 +182,11 @@ def base_tilt(q: Array) -> Array:
 
 
 def normal_forces(trace: Trace) -> tuple[Array, Array]:
-    """Σ f_N predicted (NaN in ticks without a prediction) and simulated [N] (n)."""
-    predicted = np.where(
-        np.isnan(trace.predicted[..., 0]).all(axis=1) & ~np.isnan(trace.simulated[..., 0]).all(axis=1),
-        np.nan,
-        np.nansum(trace.predicted[..., 0], axis=1),
-    )
-    return predicted, np.nansum(trace.simulated[..., 0], axis=1)
+    """Σ f_N predicted and simulated [N] (n); NaN in ticks without any contact place near the ground, or measured, and without
+    a prediction."""
+    predicted, simulated = trace.predicted[..., 0], trace.simulated[..., 0]
+    near, known = np.isfinite(simulated).any(axis=1), np.isfinite(predicted).any(axis=1)
+    return np.where(known, np.nansum(predicted, axis=1), np.nan), np.where(near, np.nansum(simulated, axis=1), np.nan)
 
 
 COLUMNS = (

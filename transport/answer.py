@@ -1,10 +1,13 @@
 """The torque message: what the controller decided, in the client's order, with all one may want to know about it."""
 
+from collections.abc import Callable
+
 import msgspec
 
-from controllers.command import Command
-from idyn.types import ContactSet, Prediction
-from transport.messages import ContactForce, Followed, Solver, TorqueMessage
+from controllers.command import Command, Reference
+from idyn.types import Array, ContactSet, Prediction
+from transport import messages
+from transport.messages import ContactForce, Solver, TorqueMessage
 from transport.session import Accepted, Session
 
 
@@ -53,8 +56,13 @@ def torque_message(
         solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
-        ref=None if reference is None else Followed(q=out(reference.q).tobytes(), v=out(reference.v).tobytes()),
+        ref=None if reference is None else _reference(reference, out),
     )
+
+
+def _reference(reference: Reference, out: Callable[[Array], Array]) -> messages.Reference:
+    q, v, a = (out(part).tobytes() for part in (reference.q, reference.v, reference.a))
+    return messages.Reference(q=q, v=v, a=a)
 
 
 def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[ContactForce]:

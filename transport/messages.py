@@ -246,13 +246,6 @@ class ContactForce(ServerPart):
     ft2: float  # along t2 = n × t1 [N]
 
 
-class Followed(ServerPart):
-    """The reference that a torque is to realise, each (na)."""
-
-    q: Vector  # [rad]
-    v: Vector  # [rad/s]
-
-
 class Solver(ServerPart):
     path: str  # the law that answered
     rung: str  # by which rung of the ladder
@@ -303,7 +296,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     solver: Solver | None  # absent when no contact prediction stands behind the torque
     comm: Comm
     watchdog: Watchdog
-    ref: Followed | None = None  # absent when the torque follows nothing: a stop
+    ref: Reference | None = None  # what the motors were to follow; absent in a stop
 
 
 class ErrorMessage(ServerMessage, tag="error"):

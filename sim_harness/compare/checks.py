@@ -1,43 +1,10 @@
-"""Means, spreads and claims: what many runs say together."""
+"""Claims decided by the data."""
 
 import math
-from statistics import mean, stdev
-from typing import NamedTuple
 
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.run import Results, Runs
+from sim_harness.compare.results import Outcome, Results, Runs, statistic
 from sim_harness.compare.settings import CheckSettings, ComparisonSettings, VerdictSettings
-
-
-class Statistic(NamedTuple):
-    """Over the seeds whose robot stayed up: mean and standard deviation (0 for one); fallen, runs: how many of how many."""
-
-    mean: float
-    spread: float
-    fallen: int
-    runs: int
-
-
-def statistic(runs: Runs, quantity: str) -> Statistic:
-    """Of a quantity; mean NaN when nobody has it."""
-    value = QUANTITIES[quantity].value
-    up = [value(summary) for summary in runs.summaries if summary.upright]
-    numbers = [number for number in up if not math.isnan(number)]
-    return Statistic(
-        mean=mean(numbers) if numbers else math.nan,
-        spread=stdev(numbers) if len(numbers) > 1 else 0.0,
-        fallen=len(runs.summaries) - len(up),
-        runs=len(runs.summaries),
-    )
-
-
-class Outcome(NamedTuple):
-    """holds: None when there was nothing to compare; measured: in one sentence."""
-
-    claim: str
-    holds: bool | None
-    measured: str
-    explanation: str
 
 
 def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:

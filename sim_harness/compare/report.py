@@ -11,11 +11,11 @@ import msgspec
 from controllers.paper import CONTROLLERS
 from controllers.robots import load_robot
 from idyn.robot import Robot
-from sim_harness.compare.checks import Outcome, Statistic, decide, statistic, verdict
+from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.figures import FIGURES
 from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.run import Results
+from sim_harness.compare.results import Outcome, Results, Statistic, statistic
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
 from sim_harness.report import Report

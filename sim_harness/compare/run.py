@@ -8,23 +8,13 @@ import msgspec
 from idyn.errors import IdynError
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import Job, Task, finished, run_task, task_of
+from sim_harness.compare.results import Results, Runs
 from sim_harness.compare.settings import ComparisonSettings, controllers_of, plan_of
-from sim_harness.metrics import Summary
+from sim_harness.compare.timing import Timings, run_timing, timed, timing_tasks
 
 
 class JobFailed(IdynError):
     """A job ended with an exception, or without a result."""
-
-
-class Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one controller in one scene, by seed: where they are and what they came to."""
-
-    folders: list[Path]
-    summaries: list[Summary]
-
-
-Results = dict[tuple[str, str], Runs]
-"""(scene, controller) → runs."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +55,20 @@ def run_comparisons(
     each = {task.folder: task for tasks in wanted for same in tasks.values() for task in same}
     _do(list(each.values()), options, progress)
     return [{place: _runs(same) for place, same in tasks.items()} for tasks in wanted]
+
+
+def run_timings(comparison: ComparisonSettings, root: Path, progress: Callable[[int, int, str], None]) -> Timings | None:
+    """Run times, one controller after the other and nothing else beside; None for a comparison without."""
+    if comparison.timing is None:
+        return None
+    tasks = timing_tasks(comparison.timing, root)
+    rest = [task for task in tasks if timed(task) is None]
+    for done, (index, error) in enumerate(run_tasks("processes", run_timing, [(task,) for task in rest], 1), 1):
+        if error is not None:
+            raise JobFailed(f"{rest[index].folder.name}: {type(error).__name__}: {error}")
+        progress(done, len(rest), rest[index].folder.name)
+    times = {task.controller: timed(task) for task in tasks}
+    return Timings(controllers={name: found.times for name, found in times.items() if found is not None})
 
 
 def _do(tasks: Sequence[Task], options: Options, progress: Callable[[int, int, str], None]) -> None:

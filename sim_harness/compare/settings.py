@@ -13,6 +13,11 @@ from sim_harness.experiment import ExperimentSettings, Plan, build_plan, merged,
 
 PaperRow = tuple[float, ...] | Literal["fell"]
 
+PAPER = (
+    "table-3", "table-4", "table-5", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-19", "appendix-a",
+)  # fmt: skip
+"""The paper's set, in `configs/experiments`; its Figure 6 is the same as Figure 15."""
+
 FIGURES = ("tracking", "torque-rate", "path", "forces")
 """Pictures of a scene: see `sim_harness.compare.figures`."""
 
