@@ -80,8 +80,9 @@ def parse(data: dict[str, Any], settings: type[T], where: str) -> T:
 def _suggestion(message: str, settings: Any) -> str:
     if "unknown field" not in message:
         return ""
+    unknown = message.split("`")[1]
     fields = {name for struct in _structs(settings) for name in struct.__struct_fields__}
-    return nearest(message.split("`")[1], fields)
+    return nearest(unknown, fields - {unknown})  # another table may know it
 
 
 def _structs(settings: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from controllers.config import NonNegative, Settings, load, parse
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
+from controllers.terrain import TerrainSettings, make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -19,19 +20,22 @@ from idyn.laws import make_law
 from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
 from idyn.solvers.qp import check_backend
-from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
 
 class ContactSettings(Settings, frozen=True):
     """Which contacts there are and how far gaps are trusted.
 
-    ground: height of the flat ground [m], for contact spheres against it; contacts that come with a state replace these
+    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
+        replace these
+    mu: friction coefficient of every contact instead of the robot's and the terrain's own
     margin: contacts nearer than this take part [m]
     gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
     """
 
     ground: float = 0.0
+    terrain: TerrainSettings = TerrainSettings()
+    mu: NonNegative | None = None
     margin: float = 0.002
     gap_noise: NonNegative = 1e-5
     recovery_speed: NonNegative = 0.05
@@ -81,7 +85,8 @@ class Controller:
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )
-        self._terrain = Flat(contact.ground)
+        self._terrain = make_terrain(contact.terrain, contact.ground)
+        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance)
         self._feedback = JointFeedback(settings.feedback, robot.na)
         self._safety = Safety(settings.safety, robot, robot.limits)
@@ -104,7 +109,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin)
+        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -224,7 +229,8 @@ def override(
 def build_controller(settings: ControllerSettings) -> Controller:
     """The controller with the robot that its settings name."""
     robot, stance = load_robot(settings.robot)
-    return Controller(settings, robot, stance)
+    contact = settings.contact
+    return Controller(settings, robot, resting(robot, stance, make_terrain(contact.terrain, contact.ground)))
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:

@@ -18,13 +18,14 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
     """The robot's contact spheres that are within `margin` [m] of the terrain.
 
     The contact point is the point of the sphere nearest to the terrain.
-    mu: overrides the robot's friction coefficients (one per contact place).
+    mu: friction coefficients (one per contact place) instead of the terrain's or, where it has none, the robot's own.
     """
     rotations, origins = robot.place(q)
     centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
     distances, normals = terrain.query(centres)
-    mu = robot.contact_mu if mu is None else mu
     points, tangents, gaps, near, all_near = _sphere_contacts(centres, distances, normals, robot.contact_radii, margin)
+    if mu is None:
+        mu = robot.contact_mu if terrain.friction is None else terrain.friction.at(points)
     if all_near:
         return _contact_set(robot.contact_joints, points, normals, mu, gaps, robot.contact_keys, tangents)
     keys = tuple(key for key, kept in zip(robot.contact_keys, near, strict=True) if kept)

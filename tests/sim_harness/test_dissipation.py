@@ -1,4 +1,4 @@
-"""optimality by a route that shares nothing with it, known answers; what the convex law forecasts."""
+"""Optimality by a route that shares nothing with it, known answers; what the convex law forecasts."""
 
 import msgspec
 import numpy as np
