@@ -196,7 +196,7 @@ def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
 def _friction(plan: Plan, robot: Robot) -> Array | None:
     """Coefficients of the world's contacts, None where terrain and robot have their own."""
     mu = plan.controller.contact.mu if plan.settings.mu is None else plan.settings.mu
-    return None if mu is None else np.full(len(robot.contact_keys), mu)
+    return None if mu is None else np.full(len(robot.contact_keys + robot.pair_keys), mu)
 
 
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:

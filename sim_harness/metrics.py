@@ -25,7 +25,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
     upright: whether it ran to its end without falling
-    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]
+    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]; all 0
+        for a fixed base
     tracking: mean |θ − θ_ref| over joints and time [rad]
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
@@ -58,8 +59,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def summarise(trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
     """The figures of a run that was to last `ticks` periods of `dt` [s]."""
-    tilt, height = base_tilt(trace.q), trace.q[:, 2]
-    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]
+    base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
+    tilt, height = base_tilt(base), base[:, 2]
+    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0]
     reference = np.array([trajectory.at(t).q for t in trace.t])
     angles = np.array([robot.joint_angles(q) for q in trace.q])
     rate = np.abs(np.diff(trace.tau, axis=0)) / dt
@@ -75,7 +77,7 @@ def summarise(trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str,
         upright=bool(upright),
         height=float(height[-1]),
         tilt=float(tilt.max()),
-        drift=float(np.linalg.norm(trace.q[-1, :2] - trace.q[0, :2])),
+        drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         tracking=float(np.abs(angles - reference).mean()),
         torque=float(np.abs(trace.tau).mean()),
         torque_rate=float(rate.mean()),
