@@ -133,8 +133,7 @@ class Controller:
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction)
-        forward = np.zeros(self.robot.na)
-        forward[self._grip.driven] = prediction.tau
+        forward = self._grip.filled(prediction.tau)
         tau, limited_by = self._safety.limit(forward + grip, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
@@ -153,18 +152,16 @@ class Controller:
             self._predict(state, self.contacts(state.q), demand, grip, guess)
 
     def _predict(self, state: State, contacts: ContactSet, demand: Array, grip: Array, guess: Guess | None) -> Prediction:
-        applied = np.zeros(self.robot.nv)
-        applied[self.robot.a] = grip
         return predict(
             self._model,
             state,
             contacts,
-            demand[self._grip.driven],
+            self._grip.prescribed(demand),
             law=self.law,
             dt=self.settings.period,
             options=self._options,
             guess=guess,
-            applied=applied,
+            applied=self._grip.applied(grip),
         )
 
     def snapshot(self) -> dict[str, Any]:

@@ -43,8 +43,7 @@ class GripSettings(Settings, frozen=True):
 class Grip:
     """What gripping joints are to do, tick by tick.
 
-    pressing: names of the joints with a spring
-    driven: the actuated joints whose motion is prescribed, all others (indices)
+    pressing: names of the joints with a spring; the motion of all others is prescribed
     """
 
     def __init__(self, settings: GripSettings, robot: Robot) -> None:
@@ -62,15 +61,38 @@ class Grip:
         self._springs, self._joints = (joints, joints[:0]) if spring else (joints[:0], joints)
         self._targets = np.array(settings.targets if spring else ())
         self._moves = robot.support[:, robot.a[self._joints]]
+        self._driven = np.setdiff1d(np.arange(robot.na), self._springs)
+        self._a, self._nv = robot.a, robot.nv
+        self._no_torque = np.zeros(robot.na)
         self.pressing = settings.joints if spring else ()
-        self.driven = np.setdiff1d(np.arange(robot.na), self._springs)
 
     def torque(self, angles: Array, speeds: Array) -> Array:
         """Torques of the springs, 0 at the other joints [N·m] (na), at angles [rad] and speeds [rad/s] (na)."""
-        s, k = self._settings, self._springs
-        tau = np.zeros(len(angles))
+        if not self.pressing:
+            return self._no_torque
+        s, k, tau = self._settings, self._springs, self._no_torque.copy()
         tau[k] = s.kp * (self._targets - angles[k]) - s.kd * speeds[k]
         return tau
+
+    def applied(self, torque: Array) -> Array | None:
+        """The springs' torques (na) as a generalised force (nv), None without springs."""
+        if not self.pressing:
+            return None
+        force = np.zeros(self._nv)
+        force[self._a] = torque
+        return force
+
+    def prescribed(self, values: Array) -> Array:
+        """Of values for all actuated joints (na) those for joints whose motion is prescribed."""
+        return values[self._driven] if self.pressing else values
+
+    def filled(self, values: Array) -> Array:
+        """The inverse of `prescribed`: 0 at the springs (na)."""
+        if not self.pressing:
+            return values
+        full = np.zeros(len(self._a))
+        full[self._driven] = values
+        return full
 
     def reference(self, reference: Reference, contacts: ContactSet, angles: Array) -> Reference:
         """`reference` with the part of joints that grip at a speed replaced. angles: of the actuated joints [rad] (na)."""

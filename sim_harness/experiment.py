@@ -204,5 +204,12 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     _, stance = _scene(plan, robot)
     trajectory = make_trajectory(plan.controller.reference, robot, stance)
     return summarise(
-        trace, robot, trajectory, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period
+        trace,
+        robot,
+        trajectory,
+        label=label,
+        engine=plan.settings.engine,
+        ticks=plan.ticks,
+        dt=plan.controller.period,
+        gripping=plan.controller.grip.joints,
     )
