@@ -8,8 +8,10 @@ import numpy as np
 from controllers.command import Command, Inputs, Mode
 from controllers.config import NonNegative, Settings, load, parse
 from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.grip import Grip, GripSettings, released
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
+from controllers.terrain import TerrainSettings, make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -18,20 +20,24 @@ from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
+from idyn.shapes import Box
 from idyn.solvers.qp import check_backend
-from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
 
 class ContactSettings(Settings, frozen=True):
     """Which contacts there are and how far gaps are trusted.
 
-    ground: height of the flat ground [m], for contact spheres against it; contacts that come with a state replace these
+    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
+        replace these
+    mu: friction coefficient of every contact instead of the robot's and the terrain's own
     margin: contacts nearer than this take part [m]
     gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
     """
 
     ground: float = 0.0
+    terrain: TerrainSettings = TerrainSettings()
+    mu: NonNegative | None = None
     margin: float = 0.002
     gap_noise: NonNegative = 1e-5
     recovery_speed: NonNegative = 0.05
@@ -58,6 +64,7 @@ class ControllerSettings(Settings, frozen=True):
     contact: ContactSettings = ContactSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     reference: TrajectorySettings = TrajectorySettings()
+    grip: GripSettings = GripSettings()
     safety: SafetySettings = SafetySettings()
 
 
@@ -81,18 +88,20 @@ class Controller:
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )
-        self._terrain = Flat(contact.ground)
+        self._terrain = make_terrain(contact.terrain, contact.ground)
+        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance)
+        self._grip = Grip(settings.grip, robot)
+        self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.feedback, robot.na)
         self._safety = Safety(settings.safety, robot, robot.limits)
-        self._no_feedback = np.zeros(robot.na)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, Array, Guess] | None = None
+        self._rehearsal: tuple[State, Array, Array, Guess] | None = None
         self._time = 0.0
         self._feedback.reset()
         self._safety.reset()
@@ -104,7 +113,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin)
+        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -113,19 +122,23 @@ class Controller:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time)
-        demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
-        prediction = self._predict(state, contacts, demand, self._guess)
+        angles = self._angles(state.q)
+        reference = self._grip.reference(reference, contacts, angles)
+        demand = self._feedback.acceleration(reference, angles, state.v[self.robot.a], inputs.dt)
+        grip = self._grip.torque(angles, state.v[self.robot.a])
+        prediction = self._predict(state, contacts, demand, grip, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, demand, prediction.guess
+        self._rehearsal = state, demand, grip, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction)
-        tau, limited_by = self._safety.limit(prediction.tau, inputs.dt, inputs.tau_applied)
+        forward = self._grip.filled(prediction.tau)
+        tau, limited_by = self._safety.limit(forward + grip, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
-            tau_ff=prediction.tau,
-            tau_fb=self._no_feedback,
+            tau_ff=forward,
+            tau_fb=grip,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
@@ -135,29 +148,31 @@ class Controller:
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         if self._rehearsal is not None:
-            state, demand, guess = self._rehearsal
-            self._predict(state, self.contacts(state.q), demand, guess)
+            state, demand, grip, guess = self._rehearsal
+            self._predict(state, self.contacts(state.q), demand, grip, guess)
 
-    def _predict(self, state: State, contacts: ContactSet, demand: Array, guess: Guess | None) -> Prediction:
+    def _predict(self, state: State, contacts: ContactSet, demand: Array, grip: Array, guess: Guess | None) -> Prediction:
         return predict(
-            self.robot,
+            self._model,
             state,
             contacts,
-            demand,
+            self._grip.prescribed(demand),
             law=self.law,
             dt=self.settings.period,
             options=self._options,
             guess=guess,
+            applied=self._grip.applied(grip),
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, stance."""
+        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""
         robot = self.robot
         return {
             "settings": msgspec.to_builtins(self.settings),
             "urdf": robot.urdf,
             "base": robot.base,
             "contact": msgspec.to_builtins(robot.contact_points),
+            "box": msgspec.to_builtins(robot.boxes),
             "unactuated": list(robot.unactuated_joints),
             "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
             "stance": list(map(float, self.stance)),
@@ -224,7 +239,8 @@ def override(
 def build_controller(settings: ControllerSettings) -> Controller:
     """The controller with the robot that its settings name."""
     robot, stance = load_robot(settings.robot)
-    return Controller(settings, robot, stance)
+    contact = settings.contact
+    return Controller(settings, robot, resting(robot, stance, make_terrain(contact.terrain, contact.ground)))
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
@@ -234,6 +250,7 @@ def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
         snapshot["urdf"],
         base=snapshot["base"],
         contact_points=msgspec.convert(snapshot["contact"], list[ContactPoint]),
+        boxes=msgspec.convert(snapshot["box"], list[Box]),
         unactuated=snapshot["unactuated"],
         tau_max=snapshot["tau_max"],
         source="snapshot",

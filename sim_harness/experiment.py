@@ -8,14 +8,16 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from controllers.config import Settings, load
+from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
+from controllers.terrain import make_terrain, resting
 from controllers.trajectory import make_trajectory
 from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.robot import Robot
-from idyn.terrain import Flat
+from idyn.terrain import Terrain
+from idyn.types import Array
 from sim_harness.engines.registry import build_engine
 from sim_harness.metrics import Summary, summarise
 from sim_harness.robot_side import Exchanger, RobotSide
@@ -51,6 +53,7 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: a row of `sim_harness.engines.registry.ENGINES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
+    mu: friction coefficient of all the world's contacts; absent: what the controller believes
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
     push: pushes
     """
@@ -62,6 +65,7 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
+    mu: NonNegative | None = None
     contacts: Literal["geometry", "message"] = "geometry"
     push: tuple[PushSettings, ...] = ()
 
@@ -100,7 +104,8 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
         make_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
-    controller = msgspec.convert(_merged(msgspec.to_builtins(controller), settings.controller), ControllerSettings)
+    merged = _merged(msgspec.to_builtins(controller), settings.controller)
+    controller = parse(merged, ControllerSettings, "experiment.controller")
     build_engine(settings.engine, settings.engine_settings)
     return Plan(settings=settings, server=server, controller=controller)
 
@@ -110,7 +115,8 @@ def _merged(base: dict[str, Any], changes: dict[str, Any], where: str = "experim
     for key, value in changes.items():
         if key not in base:
             raise ConfigError(f"{where}.{key}", "no such setting")
-        merged[key] = _merged(base[key], value, f"{where}.{key}") if isinstance(value, dict) else value
+        table = isinstance(value, dict) and isinstance(base[key], dict)
+        merged[key] = _merged(base[key], value, f"{where}.{key}") if table else value
     return merged
 
 
@@ -147,7 +153,8 @@ def run_in_process(plan: Plan, label: str, changes: dict[str, Any], progress: Pr
     """Robot and service in one process, in lock-step through real bytes. `changes`: to the controller's settings."""
     if duration is not None:
         plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=duration))
-    settings = msgspec.convert(_merged(msgspec.to_builtins(plan.controller), changes, label), ControllerSettings)
+    settings = parse(_merged(msgspec.to_builtins(plan.controller), changes, label), ControllerSettings, label)
+    plan = msgspec.structs.replace(plan, controller=settings)
     controller = build_controller(settings)
     service = Service(controller, plan.server)
     client = Loopback(service, hello_for(controller.robot, settings.period, kind="sim"))
@@ -160,8 +167,9 @@ def run_in_process(plan: Plan, label: str, changes: dict[str, Any], progress: Pr
 def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool) -> Trace:
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
-    _, stance = load_robot(plan.controller.robot)
-    world = World(robot, Flat(plan.controller.contact.ground), build_engine(settings.engine, settings.engine_settings), stance)
+    terrain, stance = _scene(plan, robot)
+    engine = build_engine(settings.engine, settings.engine_settings)
+    world = World(robot, terrain, engine, stance, mu=_friction(plan, robot))
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
@@ -177,9 +185,31 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
     return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
 
 
+def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
+    """The ground that the controller believes in too, and the stance at rest on it (nq)."""
+    contact = plan.controller.contact
+    terrain = make_terrain(contact.terrain, contact.ground)
+    _, stance = load_robot(plan.controller.robot)
+    return terrain, resting(robot, stance, terrain)
+
+
+def _friction(plan: Plan, robot: Robot) -> Array | None:
+    """Coefficients of the world's contacts, None where terrain and robot have their own."""
+    mu = plan.controller.contact.mu if plan.settings.mu is None else plan.settings.mu
+    return None if mu is None else np.full(len(robot.contact_keys + robot.pair_keys), mu)
+
+
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
-    robot, stance = load_robot(plan.controller.robot)
+    robot, _ = load_robot(plan.controller.robot)
+    _, stance = _scene(plan, robot)
     trajectory = make_trajectory(plan.controller.reference, robot, stance)
     return summarise(
-        trace, robot, trajectory, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period
+        trace,
+        robot,
+        trajectory,
+        label=label,
+        engine=plan.settings.engine,
+        ticks=plan.ticks,
+        dt=plan.controller.period,
+        gripping=plan.controller.grip.joints,
     )
