@@ -8,9 +8,11 @@ import numpy as np
 from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import NonNegative, Settings, load, parse
 from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.grip import Grip, GripSettings, released
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
+from controllers.terrain import TerrainSettings, make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -21,8 +23,8 @@ from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
 from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
+from idyn.shapes import Box
 from idyn.solvers.qp import check_backend
-from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
 PID = "pid"
@@ -32,12 +34,16 @@ PID = "pid"
 class ContactSettings(Settings, frozen=True):
     """Which contacts there are and how far gaps are trusted.
 
-    ground: height of the flat ground [m], for contact spheres against it; contacts that come with a state replace these
+    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
+        replace these
+    mu: friction coefficient of every contact instead of the robot's and the terrain's own
     margin: contacts nearer than this take part [m]
     gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
     """
 
     ground: float = 0.0
+    terrain: TerrainSettings = TerrainSettings()
+    mu: NonNegative | None = None
     margin: float = 0.002
     gap_noise: NonNegative = 1e-5
     recovery_speed: NonNegative = 0.05
@@ -68,6 +74,7 @@ class ControllerSettings(Settings, frozen=True):
     feedback: FeedbackSettings = FeedbackSettings()
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=20.0, kd=0.1, integral_limit=1.0)
     reference: TrajectorySettings = TrajectorySettings()
+    grip: GripSettings = GripSettings()
     safety: SafetySettings = SafetySettings()
 
 
@@ -93,19 +100,21 @@ class Controller:
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )
-        self.terrain = Flat(contact.ground)
+        self.terrain = make_terrain(contact.terrain, contact.ground)
+        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance)
+        self._grip = Grip(settings.grip, robot)
+        self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
         self._safety = Safety(settings.safety, robot, robot.limits)
-        self._no_feedback = np.zeros(robot.na)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, Array, Guess] | None = None
+        self._rehearsal: tuple[State, Array, Array, Guess] | None = None
         self._time = 0.0
         self._feedback.reset()
         self._sensed.reset()
@@ -118,7 +127,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self.terrain, margin=self.settings.contact.margin)
+        return contacts_from_geometry(self.robot, q, self.terrain, margin=self.settings.contact.margin, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -128,24 +137,27 @@ class Controller:
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time)
         angles, speeds = self._angles(state.q), state.v[self.robot.a]
+        reference = self._grip.reference(reference, contacts, angles)
+        grip = self._grip.torque(angles, speeds)
         if self.law is None:
-            return self._without_model(reference, angles, speeds, inputs)
+            return self._without_model(reference, angles, speeds, grip, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         law = self.law
         if isinstance(law, Sensed):
             law = Sensed(self._sensed.impulses(contacts, inputs.sensed_force, self.settings.period))
-        prediction = self._predict(state, contacts, demand, law, self._guess)
+        prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, demand, prediction.guess
+        self._rehearsal = state, demand, grip, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
-        tau, limited_by = self._safety.limit(prediction.tau, inputs.dt, inputs.tau_applied)
+        forward = self._grip.filled(prediction.tau)
+        tau, limited_by = self._safety.limit(forward + grip, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
-            tau_ff=prediction.tau,
-            tau_fb=self._no_feedback,
+            tau_ff=forward,
+            tau_fb=grip,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
@@ -156,38 +168,43 @@ class Controller:
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         if self._rehearsal is not None and self.law is not None:
-            state, demand, guess = self._rehearsal
-            self._predict(state, self.contacts(state.q), demand, self.law, guess)
+            state, demand, grip, guess = self._rehearsal
+            self._predict(state, self.contacts(state.q), demand, grip, self.law, guess)
 
-    def _without_model(self, reference: Reference, angles: Array, speeds: Array, inputs: Inputs) -> Command:
-        """PID: the torque is the feedback."""
+    def _without_model(self, reference: Reference, angles: Array, speeds: Array, grip: Array, inputs: Inputs) -> Command:
+        """PID: the torque is the feedback, at the joints that grip their springs'."""
         feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
+        feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
         return Command(
-            tau=tau, tau_ff=self._no_feedback, tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
+            tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
             prediction=None, reference=reference,
         )  # fmt: skip
 
-    def _predict(self, state: State, contacts: ContactSet, demand: Array, law: Law, guess: Guess | None) -> Prediction:
+    def _predict(
+        self, state: State, contacts: ContactSet, demand: Array, grip: Array, law: Law, guess: Guess | None
+    ) -> Prediction:
         return predict(
-            self.robot,
+            self._model,
             state,
             contacts,
-            demand,
+            self._grip.prescribed(demand),
             law=law,
             dt=self.settings.period,
             options=self._options,
             guess=guess,
+            applied=self._grip.applied(grip),
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, stance."""
+        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""
         robot = self.robot
         return {
             "settings": msgspec.to_builtins(self.settings),
             "urdf": robot.urdf,
             "base": robot.base,
             "contact": msgspec.to_builtins(robot.contact_points),
+            "box": msgspec.to_builtins(robot.boxes),
             "unactuated": list(robot.unactuated_joints),
             "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
             "stance": list(map(float, self.stance)),
@@ -259,7 +276,8 @@ def override(
 def build_controller(settings: ControllerSettings) -> Controller:
     """The controller with the robot that its settings name."""
     robot, stance = load_robot(settings.robot)
-    return Controller(settings, robot, stance)
+    contact = settings.contact
+    return Controller(settings, robot, resting(robot, stance, make_terrain(contact.terrain, contact.ground)))
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
@@ -269,6 +287,7 @@ def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
         snapshot["urdf"],
         base=snapshot["base"],
         contact_points=msgspec.convert(snapshot["contact"], list[ContactPoint]),
+        boxes=msgspec.convert(snapshot["box"], list[Box]),
         unactuated=snapshot["unactuated"],
         tau_max=snapshot["tau_max"],
         source="snapshot",

@@ -12,9 +12,10 @@ from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller, check_law
 from controllers.kinematics import angles_for_base_shift
 from controllers.robots import load_robot
+from controllers.terrain import make_terrain, resting
 from idyn.errors import ConfigError
 from idyn.robot import Robot
-from idyn.terrain import Flat
+from idyn.terrain import Terrain
 from idyn.types import Array
 from sim_harness.engines.registry import build_engine
 from sim_harness.metrics import Summary, summarise
@@ -64,6 +65,7 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: a row of `sim_harness.engines.registry.ENGINES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
+    mu: friction coefficient of all the world's contacts; absent: what the controller believes
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
     perturbation: of the first state, drawn from the seed of a run
     push: pushes
@@ -76,6 +78,7 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
+    mu: NonNegative | None = None
     contacts: Literal["geometry", "message"] = "geometry"
     perturbation: PerturbationSettings = PerturbationSettings()
     push: tuple[PushSettings, ...] = ()
@@ -200,8 +203,9 @@ def _drive(
 ) -> Trace:
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
-    _, stance = load_robot(plan.controller.robot)
-    world = World(robot, Flat(plan.controller.contact.ground), build_engine(settings.engine, settings.engine_settings), stance)
+    terrain, stance = _scene(plan, robot)
+    engine = build_engine(settings.engine, settings.engine_settings)
+    world = World(robot, terrain, engine, stance, mu=_friction(plan, robot))
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
@@ -231,9 +235,23 @@ def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed
     return q, v
 
 
+def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
+    """The ground that the controller believes in too, and the stance at rest on it (nq)."""
+    contact = plan.controller.contact
+    terrain = make_terrain(contact.terrain, contact.ground)
+    _, stance = load_robot(plan.controller.robot)
+    return terrain, resting(robot, stance, terrain)
+
+
+def _friction(plan: Plan, robot: Robot) -> Array | None:
+    """Coefficients of the world's contacts, None where terrain and robot have their own."""
+    mu = plan.controller.contact.mu if plan.settings.mu is None else plan.settings.mu
+    return None if mu is None else np.full(len(robot.contact_keys + robot.pair_keys), mu)
+
+
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
-    terrain = Flat(plan.controller.contact.ground)
+    terrain, _ = _scene(plan, robot)
     return summarise(
         trace,
         robot,
@@ -242,4 +260,5 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         ticks=plan.ticks,
         dt=plan.controller.period,
         terrain=terrain,
+        gripping=plan.controller.grip.joints,
     )

@@ -32,9 +32,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
     upright: whether it ran to its end without falling
-    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]
-    distance: travelled by the base in the plane [m]
-    tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over joints and time
+    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m];
+        distance: travelled by the base in the plane [m]; all 0 for a fixed base
+    tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
+        not those that grip
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
     force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: the same over the mean simulated Σ f_N
@@ -84,17 +85,19 @@ def summarise(
     dt: float,
     terrain: Terrain | None = None,
     path: Sequence[tuple[float, float]] = (),
+    gripping: Sequence[str] = (),
 ) -> Summary:
     """The figures of a run that was to last `ticks` periods of `dt` [s].
 
     terrain: what the contact places can touch, for the errors of single contacts
     path: corners of the path that the centre of mass was to follow in the plane [m]
+    gripping: names of joints without a reference
     """
-    free = robot.base == "free_flyer"
-    tilt, height = (base_tilt(trace.q), trace.q[:, 2]) if free else (np.zeros(len(trace)), np.ones(len(trace)))
-    base = trace.q[:, :2] if free else np.zeros((len(trace), 2))
-    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]
+    base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
+    tilt, height = base_tilt(base), base[:, 2]
+    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0]
     angles = np.array([robot.joint_angles(q) for q in trace.q])
+    following = np.array([name not in gripping for name in robot.joint_names])
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
     error = _mean(np.abs(predicted - simulated)[SETTLED:])
@@ -107,10 +110,10 @@ def summarise(
         upright=bool(upright),
         height=float(height[-1]),
         tilt=float(tilt.max()),
-        drift=float(np.linalg.norm(base[-1] - base[0])),
-        distance=float(np.linalg.norm(np.diff(base, axis=0), axis=1).sum()),
-        tracking=_mean(np.abs(angles - trace.q_ref)),
-        speed_tracking=_mean(np.abs(trace.v[:, robot.a] - trace.v_ref)),
+        drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
+        distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
+        tracking=_mean(np.abs(angles - trace.q_ref)[:, following]),
+        speed_tracking=_mean(np.abs(trace.v[:, robot.a] - trace.v_ref)[:, following]),
         torque=float(np.abs(trace.tau).mean()),
         torque_rate=_mean(rate),
         torque_rate_max=float(rate.max(initial=0.0)),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from controllers.config import RobotSettings, load, parse
+from controllers.controller import ControllerSettings, build_controller
 from idyn.__main__ import build_parser
 from sim_harness.server_process import ServerProcess
 from transport.settings import ServerSettings
@@ -38,6 +39,14 @@ def test_the_client_written_by_hand_gets_a_torque(tmp_path):
 
 def test_the_robot_example_is_a_valid_configuration():
     parse(tomllib.loads(blocks("toml")[0]), RobotSettings, "README")
+
+
+def test_the_scene_example_is_a_valid_controller():
+    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[1])}, ControllerSettings, "README")
+    controller = build_controller(settings)
+    contacts = controller.contacts(controller.stance)
+    assert len(contacts) == 4
+    assert (contacts.mu == 0.1).all()
 
 
 def test_every_command_of_the_table_exists():

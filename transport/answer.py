@@ -83,4 +83,5 @@ def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bo
         res_dyn=residuals.dynamics,
         n_contacts=len(contacts),
         null_dim=prediction.null_dim,
+        demand_change=prediction.demand_change,
     )
