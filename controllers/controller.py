@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
-from controllers.config import NonNegative, Settings, load, parse
+from controllers.config import Settings, load, parse
+from controllers.contact_source import ContactSettings, ContactSource
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
@@ -21,20 +22,6 @@ from idyn.robot import ContactPoint, Limits, Robot
 from idyn.solvers.qp import check_backend
 from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
-
-
-class ContactSettings(Settings, frozen=True):
-    """Which contacts there are and how far gaps are trusted.
-
-    ground: height of the flat ground [m], for contact spheres against it; contacts that come with a state replace these
-    margin: contacts nearer than this take part [m]
-    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
-    """
-
-    ground: float = 0.0
-    margin: float = 0.002
-    gap_noise: NonNegative = 1e-5
-    recovery_speed: NonNegative = 0.05
 
 
 class ControllerSettings(Settings, frozen=True):
@@ -82,7 +69,9 @@ class Controller:
             backend=settings.qp_backend,
         )
         self._terrain = Flat(contact.ground)
-        self._trajectory = make_trajectory(settings.reference, robot, stance)
+        self._source = ContactSource(contact, robot.contact_keys)
+        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys), contact.mu)
+        self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._feedback = JointFeedback(settings.feedback, robot.na)
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._no_feedback = np.zeros(robot.na)
@@ -92,8 +81,10 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, Array, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Guess] | None = None
         self._time = 0.0
+        self._trajectory.reset()
+        self._source.reset()
         self._feedback.reset()
         self._safety.reset()
 
@@ -104,7 +95,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin)
+        return contacts_from_geometry(self.robot, q, self._terrain, margin=self._source.reach, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -112,11 +103,12 @@ class Controller:
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
-        reference = inputs.reference or self._trajectory.at(self._time)
+        reference = inputs.reference or self._trajectory.at(self._time, state)
+        contacts, missing = self._source.pick(contacts, reference.schedule)
         demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
         prediction = self._predict(state, contacts, demand, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, demand, prediction.guess
+        self._rehearsal = state, contacts, demand, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
@@ -130,13 +122,13 @@ class Controller:
             mode=mode,
             prediction=prediction,
             message=message,
+            missing=missing,
         )
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         if self._rehearsal is not None:
-            state, demand, guess = self._rehearsal
-            self._predict(state, self.contacts(state.q), demand, guess)
+            self._predict(*self._rehearsal)
 
     def _predict(self, state: State, contacts: ContactSet, demand: Array, guess: Guess | None) -> Prediction:
         return predict(

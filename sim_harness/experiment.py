@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from controllers.config import Settings, load
+from controllers.config import NonNegative, Settings, load
 from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
 from controllers.trajectory import make_trajectory
@@ -52,6 +52,7 @@ class ExperimentSettings(Settings, frozen=True):
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
+    mu: friction coefficient of all feet, in the world and for the controller, instead of the robot's own; inf is allowed
     push: pushes
     """
 
@@ -63,6 +64,7 @@ class ExperimentSettings(Settings, frozen=True):
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
     contacts: Literal["geometry", "message"] = "geometry"
+    mu: NonNegative | None = None
     push: tuple[PushSettings, ...] = ()
 
 
@@ -100,7 +102,10 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
         make_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
-    controller = msgspec.convert(_merged(msgspec.to_builtins(controller), settings.controller), ControllerSettings)
+    values = msgspec.to_builtins(controller)
+    if settings.mu is not None:
+        values["contact"]["mu"] = settings.mu
+    controller = msgspec.convert(_merged(values, settings.controller), ControllerSettings)
     build_engine(settings.engine, settings.engine_settings)
     return Plan(settings=settings, server=server, controller=controller)
 
@@ -161,7 +166,9 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
     _, stance = load_robot(plan.controller.robot)
-    world = World(robot, Flat(plan.controller.contact.ground), build_engine(settings.engine, settings.engine_settings), stance)
+    engine = build_engine(settings.engine, settings.engine_settings)
+    mu = None if settings.mu is None else np.full(len(robot.contact_keys), settings.mu)
+    world = World(robot, Flat(plan.controller.contact.ground), engine, stance, mu=mu)
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
@@ -179,7 +186,7 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
 
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, stance = load_robot(plan.controller.robot)
-    trajectory = make_trajectory(plan.controller.reference, robot, stance)
+    trajectory = make_trajectory(plan.controller.reference, robot, stance, plan.controller.period)
     return summarise(
         trace, robot, trajectory, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period
     )

@@ -5,7 +5,7 @@ import numpy as np
 
 from controllers.trajectory import Trajectory
 from idyn.robot import Robot
-from idyn.types import Array
+from idyn.types import Array, State
 from sim_harness.trace import Trace
 
 FALLEN_TILT = 0.5
@@ -60,7 +60,7 @@ def summarise(trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str,
     """The figures of a run that was to last `ticks` periods of `dt` [s]."""
     tilt, height = base_tilt(trace.q), trace.q[:, 2]
     upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]
-    reference = np.array([trajectory.at(t).q for t in trace.t])
+    reference = np.array([trajectory.at(t, State(q=q, v=v)).q for t, q, v in zip(trace.t, trace.q, trace.v, strict=True)])
     angles = np.array([robot.joint_angles(q) for q in trace.q])
     rate = np.abs(np.diff(trace.tau, axis=0)) / dt
     predicted, simulated = normal_forces(trace)

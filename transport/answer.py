@@ -3,7 +3,7 @@
 import msgspec
 
 from controllers.command import Command
-from idyn.types import ContactSet, Prediction
+from idyn.types import Prediction
 from transport.messages import ContactForce, Solver, TorqueMessage
 from transport.session import Accepted, Session
 
@@ -21,7 +21,6 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def torque_message(
     session: Session,
     accepted: Accepted,
-    contacts: ContactSet,
     command: Command,
     timing: Timing,
     *,
@@ -49,19 +48,20 @@ def torque_message(
         limited_by=out(command.limited_by).tolist(),
         status=command.mode.value,
         message=command.message,
-        contact_force=[] if prediction is None else _contact_forces(prediction, contacts),
-        solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, warm),
+        missing=list(command.missing),
+        contact_force=[] if prediction is None else _contact_forces(prediction),
+        solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
     )
 
 
-def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[ContactForce]:
+def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
-    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(contacts.keys, rows, strict=True)]
+    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(prediction.guess.keys, rows, strict=True)]
 
 
-def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bool) -> Solver:
+def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
     residuals = prediction.residuals
     return Solver(
         path=prediction.law,
@@ -72,6 +72,6 @@ def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bo
         res_primal=max(residuals.cone, residuals.penetration, residuals.slip),
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,
-        n_contacts=len(contacts),
+        n_contacts=len(prediction.guess.keys),
         null_dim=prediction.null_dim,
     )
