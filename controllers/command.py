@@ -73,6 +73,7 @@ class Command(Record, frozen=True):
     mode: what kind of answer this is
     prediction: the contact prediction behind it, None when there is none
     message: why the mode is not OK, else ''
+    reference: what the joints were to follow, None when nothing was followed
     missing: contact places that are planned to stand but do not touch
     """
 
@@ -83,4 +84,5 @@ class Command(Record, frozen=True):
     mode: Mode
     prediction: Prediction | None
     message: str = ""
+    reference: Reference | None = None
     missing: tuple[str, ...] = ()

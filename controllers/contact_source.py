@@ -53,39 +53,38 @@ class ContactSource:
         s = self._settings
         return {"sensed": -np.inf, "planner": np.inf, "fused": max(s.margin, s.release)}.get(s.source, s.margin)
 
-    def pick(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[ContactSet, tuple[str, ...]]:
-        """The contacts to predict with, and the places that are planned to stand but are not among them."""
+    def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
+        """Those of the contacts that the prediction may be told of."""
         if schedule is None or self._settings.source in ("geometry", "sensed"):
-            picked = _rows(contacts, np.flatnonzero(contacts.gaps <= self._settings.margin))
-        elif self._settings.source == "planner":
-            picked = self._planned(contacts, schedule)
-        else:
-            picked = self._fused(contacts, schedule)
+            return rows(contacts, np.flatnonzero(contacts.gaps <= self._settings.margin))
+        return self._planned(contacts, schedule) if self._settings.source == "planner" else self._fused(contacts, schedule)
+
+    def missing(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[str, ...]:
+        """The places that are planned to stand but are not among the contacts."""
         if schedule is None:
-            return picked, ()
-        there = set(picked.keys)
-        return picked, tuple(p for p, stands in zip(self._places, schedule.stance, strict=True) if stands and p not in there)
+            return ()
+        return tuple(p for p, stands in zip(self._places, schedule.stance, strict=True) if stands and p not in contacts.keys)
 
     def _planned(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
         stance = dict(zip(self._places, schedule.stance.tolist(), strict=True))
-        picked = _rows(contacts, np.array([i for i, key in enumerate(contacts.keys) if stance.get(key, True)], dtype=np.int64))
+        picked = rows(contacts, np.array([i for i, key in enumerate(contacts.keys) if stance.get(key, True)], dtype=np.int64))
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
 
     def _fused(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
         s = self._settings
         may = schedule.stance | (schedule.time_to_switch <= s.early)
         allowed = dict(zip(self._places, may.tolist(), strict=True))
-        rows = [
+        near = [
             i
             for i, (key, gap) in enumerate(zip(contacts.keys, contacts.gaps.tolist(), strict=True))
             if allowed.get(key, True) and gap <= (s.release if key in self._held else s.margin)
         ]
-        picked = _rows(contacts, np.array(rows, dtype=np.int64))
+        picked = rows(contacts, np.array(near, dtype=np.int64))
         self._held = frozenset(picked.keys)
         return picked
 
 
-def _rows(contacts: ContactSet, rows: Array) -> ContactSet:
+def rows(contacts: ContactSet, rows: Array) -> ContactSet:
     """Some of the contacts."""
     if len(rows) == len(contacts):
         return contacts

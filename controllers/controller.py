@@ -7,8 +7,9 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode
 from controllers.config import Settings, load, parse
-from controllers.contact_source import ContactSettings, ContactSource
+from controllers.contact_source import ContactSettings, ContactSource, rows
 from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.trajectory import TrajectorySettings, make_trajectory
@@ -70,6 +71,7 @@ class Controller:
         )
         self._terrain = Flat(contact.ground)
         self._source = ContactSource(contact, robot.contact_keys)
+        self._landing = Landing(robot, self._options.gaps, settings.period)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._feedback = JointFeedback(settings.feedback, robot.na)
@@ -85,6 +87,7 @@ class Controller:
         self._time = 0.0
         self._trajectory.reset()
         self._source.reset()
+        self._landing.reset()
         self._feedback.reset()
         self._safety.reset()
 
@@ -103,9 +106,12 @@ class Controller:
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
-        reference = inputs.reference or self._trajectory.at(self._time, state)
-        contacts, missing = self._source.pick(contacts, reference.schedule)
+        reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
+        contacts = self._source.pick(contacts, reference.schedule)
         demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
+        if self.settings.contact.source == "fused":
+            touches, demand = self._landing.anticipate(state, contacts, demand)
+            contacts = rows(contacts, np.flatnonzero(touches))
         prediction = self._predict(state, contacts, demand, self._guess)
         self._guess = prediction.guess
         self._rehearsal = state, contacts, demand, prediction.guess
@@ -122,7 +128,8 @@ class Controller:
             mode=mode,
             prediction=prediction,
             message=message,
-            missing=missing,
+            reference=reference,
+            missing=self._source.missing(contacts, reference.schedule),
         )
 
     def rehearse(self) -> None:
@@ -138,9 +145,15 @@ class Controller:
             demand,
             law=self.law,
             dt=self.settings.period,
-            options=self._options,
+            options=self._options_for(contacts),
             guess=guess,
         )
+
+    def _options_for(self, contacts: ContactSet) -> Options:
+        gaps = self._options.gaps
+        if self.settings.contact.source != "fused" or not len(contacts) or contacts.gaps.max() <= gaps.touching:
+            return self._options
+        return msgspec.structs.replace(self._options, gaps=msgspec.structs.replace(gaps, touching=contacts.gaps.max()))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, stance."""

@@ -13,7 +13,7 @@ from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from idyn.errors import ConfigError
 from idyn.robot import Robot
-from idyn.types import Array, State
+from idyn.types import Array, ContactSet, State
 
 KNOTS = 41
 """Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
@@ -40,8 +40,8 @@ class TrajectorySettings(Settings, frozen=True):
 class Trajectory(Protocol):
     """Where the joints should be over time."""
 
-    def at(self, t: float, state: State) -> Reference:
-        """The reference at time t [s], the robot being in `state`. Times do not go back, save after `reset`."""
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], the robot being in `state` with measured `contacts`. Times do not go back, save after `reset`."""
         ...
 
     def reset(self) -> None:
@@ -56,7 +56,7 @@ class Hold:
         zero = np.zeros(len(angles))
         self._reference = Reference(q=angles, v=zero, a=zero)
 
-    def at(self, t: float, state: State) -> Reference:
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         return self._reference
 
     def reset(self) -> None: ...
@@ -79,8 +79,8 @@ class BaseStroke:
 
     def reset(self) -> None: ...
 
-    def at(self, t: float, state: State) -> Reference:
-        """The reference at time t [s], whatever the state."""
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], whatever the robot does."""
         s, ds, dds = self._stroke(max(t - self._start, 0.0))
         first = self._angles(s, 1)
         return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)

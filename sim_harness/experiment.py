@@ -11,7 +11,6 @@ import numpy as np
 from controllers.config import NonNegative, Settings, load
 from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
-from controllers.trajectory import make_trajectory
 from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.robot import Robot
@@ -185,8 +184,5 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
 
 
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
-    robot, stance = load_robot(plan.controller.robot)
-    trajectory = make_trajectory(plan.controller.reference, robot, stance, plan.controller.period)
-    return summarise(
-        trace, robot, trajectory, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period
-    )
+    robot, _ = load_robot(plan.controller.robot)
+    return summarise(trace, robot, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period)

@@ -3,9 +3,8 @@
 import msgspec
 import numpy as np
 
-from controllers.trajectory import Trajectory
 from idyn.robot import Robot
-from idyn.types import Array, State
+from idyn.types import Array
 from sim_harness.trace import Trace
 
 FALLEN_TILT = 0.5
@@ -26,7 +25,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
     upright: whether it ran to its end without falling
     height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]
-    tracking: mean |θ − θ_ref| over joints and time [rad]
+    tracking: mean |θ − θ_ref| over joints and the ticks in which a reference was followed [rad]
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
     force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: the same over the mean simulated Σ f_N
@@ -56,12 +55,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     late: int
 
 
-def summarise(trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
+def summarise(trace: Trace, robot: Robot, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
     """The figures of a run that was to last `ticks` periods of `dt` [s]."""
     tilt, height = base_tilt(trace.q), trace.q[:, 2]
     upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]
-    reference = np.array([trajectory.at(t, State(q=q, v=v)).q for t, q, v in zip(trace.t, trace.q, trace.v, strict=True)])
     angles = np.array([robot.joint_angles(q) for q in trace.q])
+    tracking = np.abs(angles - trace.reference)
     rate = np.abs(np.diff(trace.tau, axis=0)) / dt
     predicted, simulated = normal_forces(trace)
     error = np.abs(predicted - simulated)[SETTLED:]
@@ -76,7 +75,7 @@ def summarise(trace: Trace, robot: Robot, trajectory: Trajectory, *, label: str,
         height=float(height[-1]),
         tilt=float(tilt.max()),
         drift=float(np.linalg.norm(trace.q[-1, :2] - trace.q[0, :2])),
-        tracking=float(np.abs(angles - reference).mean()),
+        tracking=float(np.nanmean(tracking)) if np.isfinite(tracking).any() else float("nan"),
         torque=float(np.abs(trace.tau).mean()),
         torque_rate=float(rate.mean()),
         torque_rate_max=float(rate.max()),

@@ -1,9 +1,12 @@
 """The torque message: what the controller decided, in the client's order, with all one may want to know about it."""
 
+from collections.abc import Callable
+
 import msgspec
 
-from controllers.command import Command
-from idyn.types import Prediction
+from controllers.command import Command, Reference
+from idyn.types import Array, Prediction
+from transport import messages
 from transport.messages import ContactForce, Solver, TorqueMessage
 from transport.session import Accepted, Session
 
@@ -48,12 +51,18 @@ def torque_message(
         limited_by=out(command.limited_by).tolist(),
         status=command.mode.value,
         message=command.message,
+        ref=None if command.reference is None else _reference(command.reference, out),
         missing=list(command.missing),
         contact_force=[] if prediction is None else _contact_forces(prediction),
         solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
     )
+
+
+def _reference(reference: Reference, out: Callable[[Array], Array]) -> messages.Reference:
+    q, v, a = (out(part).tobytes() for part in (reference.q, reference.v, reference.a))
+    return messages.Reference(q=q, v=v, a=a)
 
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:

@@ -21,6 +21,7 @@ class GaitSettings(Settings, frozen=True):
     step_height: of the swing's highest point [m]
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
     redirect: share of the swing until which its goal follows the command
+    settle: after touchdown, in which a foot goes to its height below a level base [s]
     """
 
     pattern: Literal["trot", "walk", "stand", "table"] = "trot"
@@ -30,6 +31,7 @@ class GaitSettings(Settings, frozen=True):
     step_height: float = 0.015
     swing_speed: float = 3.0
     redirect: float = 0.75
+    settle: float = 0.1
 
 
 class Gait:
@@ -61,7 +63,7 @@ class Gait:
 
 
 def _check(s: GaitSettings, where: str) -> None:
-    for field in ("period", "step_height", "swing_speed"):
+    for field in ("period", "step_height", "swing_speed", "settle"):
         if not getattr(s, field) > 0:
             raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(s, field)}")
     if not 0 < s.duty < 1:
