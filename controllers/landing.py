@@ -15,12 +15,15 @@ from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, State
 
+STANDS = 3
+"""Ticks after which a contact stands: it arrives within the first, with the speed that brings it there, and stops in the next."""
+
 DAMPING = 1e-6
 """Of the leg's inverse, relative: for legs that are stretched or have less than three joints."""
 
 
 class Landing:
-    """Owns which contacts touched in the last tick: they stand, the others land."""
+    """Owns for how many ticks contacts have touched."""
 
     def __init__(self, robot: Robot, gaps: GapPolicy, period: float) -> None:
         """period: of the ticks [s]"""
@@ -29,12 +32,12 @@ class Landing:
 
     def reset(self) -> None:
         """Nothing touched."""
-        self._touched: frozenset[str] = frozenset()
+        self._ages: dict[str, int] = {}
 
     def anticipate(self, state: State, contacts: ContactSet, q_ddot: Array) -> tuple[Array, Array]:
         """Which of the contacts touch or are going to (n), and the demand [rad/s²] (na) with the legs of the latter slowed down."""
         touches = contacts.gaps <= self._gaps.touching
-        stands = np.array([key in self._touched for key in contacts.keys], dtype=np.bool_) & touches
+        stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
             axes = self._robot.terms(state.q, state.v).axes
             q_ddot, arrives = _land(
@@ -43,7 +46,7 @@ class Landing:
                 self._gaps.noise, self._gaps.recovery_speed,
             )  # fmt: skip
             touches = touches | arrives
-        self._touched = frozenset(key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
+        self._ages = {key: self._ages.get(key, 0) + 1 for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch}
         return touches, q_ddot
 
 
