@@ -18,6 +18,9 @@ from idyn.types import Array, ContactSet, State
 STANDS = 3
 """Ticks after which a contact stands: it arrives within the first, with the speed that brings it there, and stops in the next."""
 
+RESTS = 2e-5
+"""Gap up to which a contact may stand [m]: one that lifted further has to land again."""
+
 DAMPING = 1e-6
 """Of the leg's inverse, relative: for legs that are stretched or have less than three joints."""
 
@@ -36,7 +39,7 @@ class Landing:
 
     def anticipate(self, state: State, contacts: ContactSet, q_ddot: Array) -> tuple[Array, Array]:
         """Which of the contacts touch or are going to (n), and the demand [rad/s²] (na) with the legs of the latter slowed down."""
-        touches = contacts.gaps <= self._gaps.touching
+        touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
             axes = self._robot.terms(state.q, state.v).axes

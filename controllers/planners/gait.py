@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from controllers.config import Settings
+from controllers.config import NonNegative, Settings
 from idyn.errors import ConfigError
 from idyn.types import Array
 
@@ -19,6 +19,7 @@ class GaitSettings(Settings, frozen=True):
     touchdown: share of the period at which each foot touches down, in the order of the robot's contacts
     period: of the gait [s]; duty: share of it in which a foot stands
     step_height: of the swing's highest point [m]
+    touchdown_speed: with which a foot is to meet the ground [m/s]
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
     redirect: share of the swing until which its goal follows the command
     settle: after touchdown, in which a foot goes to its height below a level base [s]
@@ -29,6 +30,7 @@ class GaitSettings(Settings, frozen=True):
     period: float = 0.3
     duty: float = 0.75
     step_height: float = 0.015
+    touchdown_speed: NonNegative = 0.15
     swing_speed: float = 3.0
     redirect: float = 0.75
     settle: float = 0.1

@@ -156,10 +156,14 @@ class Locomotion:
             share = left / gait.swing_time
             if self._swinging[i] and share >= 1.0 - s.redirect:
                 self._along.aim(i, t, self._end[i], self._foothold(i, left), ZERO2)
-            if self._seeking[i] or share <= 0.5:
-                level = level or self._ground(t, state, touches)
-                until = max(self._end[i], t + LANDING * gait.swing_time)
-                self._height.aim(i, t, until, level[0][i : i + 1], level[1][i : i + 1])
+            if not self._seeking[i] and not LANDING <= share <= 0.5:
+                continue
+            level = level or self._ground(t, state, touches)
+            goal, speed, until = level[0][i], level[1][i] - s.touchdown_speed, self._end[i]
+            if self._seeking[i]:
+                until = t + LANDING * gait.swing_time
+                goal = self._height.at(t)[0][i, 0] + speed * (until - t)
+            self._height.aim(i, t, until, np.array([goal]), np.array([speed]))
 
     def _foothold(self, i: int, left: float) -> Array:
         """Where foot i will be under its hip in the middle of the stance that begins in `left` [s] (2)."""
