@@ -16,7 +16,7 @@ from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, State
 
 STANDS = 3
-"""Ticks after which a contact stands: it arrives within the first, with the speed that brings it there, and stops in the next."""
+"""Ticks after which a contact stands: within the first it arrives, with the speed that brings it there; then it stops."""
 
 RESTS = 2e-5
 """Gap up to which a contact may stand [m]: one that lifted further has to land again."""
@@ -38,7 +38,7 @@ class Landing:
         self._ages: dict[str, int] = {}
 
     def anticipate(self, state: State, contacts: ContactSet, q_ddot: Array) -> tuple[Array, Array]:
-        """Which of the contacts touch or are going to (n), and the demand [rad/s²] (na) with the legs of the latter slowed down."""
+        """Which of the contacts touch or will within the period (n), and the demand [rad/s²] (na) those legs slowed."""
         touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
@@ -49,7 +49,8 @@ class Landing:
                 self._gaps.noise, self._gaps.recovery_speed,
             )  # fmt: skip
             touches = touches | arrives
-        self._ages = {key: self._ages.get(key, 0) + 1 for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch}
+        touching = (key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
+        self._ages = {key: self._ages.get(key, 0) + 1 for key in touching}
         return touches, q_ddot
 
 

@@ -41,7 +41,7 @@ class Trajectory(Protocol):
     """Where the joints should be over time."""
 
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
-        """The reference at time t [s], the robot being in `state` with measured `contacts`. Times do not go back, save after `reset`."""
+        """The reference at time t [s], the robot being in `state` with `contacts`. Times do not go back, save after `reset`."""
         ...
 
     def reset(self) -> None:

@@ -28,7 +28,7 @@ class Cubics:
         self._since[i] = self._until[i] = t
 
     def aim(self, i: int, t: float, until: float, goal: Array, velocity: Array) -> None:
-        """Curve i, from where it is at t, is to be at `goal` with `velocity` at `until` [s] (d). Nothing changes after that time."""
+        """Curve i, from where it is at t, is to be at `goal` with `velocity` at `until` [s] (d); too late, nothing changes."""
         if until > t:
             _aim(self._c[i], self._since[i], self._until[i], t, until, goal, velocity)
             self._since[i], self._until[i] = t, until

@@ -9,7 +9,7 @@ from idyn.errors import ConfigError
 from idyn.types import Array
 
 TOUCHDOWN = {"trot": (0.25, 0.75, 0.75, 0.25), "walk": (0.25, 0.75, 0.0, 0.5)}
-"""Touchdown phases of four feet, left front, right front, left hind, right hind: the paper's trot, and one foot after another."""
+"""Touchdown phases of left front, right front, left hind, right hind feet: the paper's trot, and one foot after another."""
 
 
 class GaitSettings(Settings, frozen=True):

@@ -111,9 +111,9 @@ class Locomotion:
         touches = self._touching(contacts)
         lifts = (phase >= gait.duty) & ~self._swinging & ((before < gait.duty) | (t == self._start))
         if lifts.any() and self._wants_to_step(t):
-            for i in np.flatnonzero(lifts):
+            for i in np.flatnonzero(lifts).tolist():
                 self._lift(i, t, (1.0 - phase[i]) * gait.period)
-        for i in np.flatnonzero(self._swinging | self._seeking):
+        for i in np.flatnonzero(self._swinging | self._seeking).tolist():
             late = phase[i] < gait.duty or phase[i] > 1.0 - EARLY * (1.0 - gait.duty)
             if touches[i] and late:
                 self._land(i, t)
@@ -151,7 +151,7 @@ class Locomotion:
         """Aim the swinging feet at their footholds, and those that are late at the ground."""
         gait, s = self._gait, self._settings
         level: tuple[Array, Array] | None = None
-        for i in np.flatnonzero(self._swinging | self._seeking):
+        for i in np.flatnonzero(self._swinging | self._seeking).tolist():
             left = self._end[i] - t
             share = left / gait.swing_time
             if self._swinging[i] and share >= 1.0 - s.redirect:

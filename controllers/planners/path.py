@@ -13,7 +13,7 @@ class PathSettings(Settings, frozen=True):
     """What the base is to do in the plane.
 
     waypoints: visited one after the other [m] (n, 2), world frame; without any, `velocity` is kept
-    loop: begin again at the first waypoint; otherwise stop at the last
+    repeat: begin again at the first waypoint; otherwise stop at the last
     speed: forward, on the way to a waypoint [m/s]; turn: fastest turn [rad/s]
     tolerance: a waypoint nearer than this is reached [m]
     heading: the base goes forward only when the waypoint is less than this off its heading, else it turns in place [rad]
@@ -24,7 +24,7 @@ class PathSettings(Settings, frozen=True):
     """
 
     waypoints: tuple[tuple[float, float], ...] = ()
-    loop: bool = False
+    repeat: bool = False
     speed: NonNegative = 0.2
     turn: NonNegative = 0.8
     tolerance: float = 0.03
@@ -62,7 +62,7 @@ class Path:
             return self._stop if self.done else self._velocity
         while not self.done and math.dist((x, y), s.waypoints[self.next]) < s.tolerance:
             self._advance()
-            if s.loop and len(s.waypoints) == 1:
+            if s.repeat and len(s.waypoints) == 1:
                 break
         if self.done:
             return self._stop
@@ -74,5 +74,5 @@ class Path:
 
     def _advance(self) -> None:
         last = self.next + 1 == len(self._settings.waypoints)
-        self.done = last and not self._settings.loop
+        self.done = last and not self._settings.repeat
         self.next = 0 if last else self.next + 1
