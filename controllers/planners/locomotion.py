@@ -48,13 +48,14 @@ class Locomotion:
         self, robot: Robot, stance: Array, start: float, gait: GaitSettings, path: PathSettings, period: float
     ) -> None:
         """
-        stance: configuration in which the feet stand under their hips (nq)
+        stance: level configuration in which the robot starts (nq)
         start: when the gait begins [s]; period: of the ticks [s]
         """
         self._robot = robot
         self._legs = Legs(robot)
         self._stance = robot.joint_angles(stance)
-        self._hips = self._legs.feet(self._stance)
+        self._feet_at_first = self._legs.feet(self._stance)
+        self._hips = _around(self._feet_at_first, robot.center_of_mass(stance) - stance[:3])
         self._settings = gait
         self._gait = Gait(gait, len(self._hips))
         self._path = Path(path)
@@ -71,7 +72,9 @@ class Locomotion:
         self._wait = np.full(n, np.inf)
         self._swinging, self._seeking = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         self._end = np.zeros(n)
-        self._along, self._height = Cubics(self._hips[:, :2]), Cubics(self._hips[:, 2:])
+        self._along, self._height = Cubics(self._feet_at_first[:, :2]), Cubics(self._hips[:, 2:])
+        for i in range(n):
+            self._along.aim(i, 0.0, self._start, self._hips[i, :2], ZERO2)
         self._angles = self._stance
         self._path.reset()
 
@@ -191,6 +194,13 @@ class Locomotion:
 
 
 ZERO, ZERO2 = np.zeros(1), np.zeros(2)
+
+
+def _around(feet: Array, centre: Array) -> Array:
+    """The feet (n, 3) moved together in the plane, so that `centre` (3) is above their middle: a trot stands on diagonals."""
+    shift = centre - feet.mean(axis=0)
+    shift[2] = 0.0
+    return feet + shift
 
 
 def _moved(pose: Array, twist: Array) -> Array:
