@@ -1,11 +1,10 @@
-"""Feet that come down or slide: it is the leg that gives, not the base.
+"""Feet that come down: constrained in the period in which they arrive, and then the leg gives, not the base.
 
 A foot above the ground belongs to no law yet: a law without slip would hold it sideways, one without complementarity would
 lean on it. A foot that would reach the ground within the next period does belong, and its leg's demand is changed so that
-it arrives exactly and at rest, seen from the base as it moves now. A standing foot that slides has its leg's demand changed
-so that it stops. Without that the demand carries the foot's motion on, against the contact, and what resolves the
-contradiction (`idyn.consistency`, the laws) moves the base, within one period and with whatever force that takes; where
-friction is less than that force, the leg is thrown further, and the next contradiction is larger.
+it arrives exactly and at rest, seen from the base as it moves now. Without that the demand contradicts the contact that is
+about to be, and what resolves contradictions (`idyn.consistency`, the laws) moves the base first, in one period, with
+whatever force that takes.
 """
 
 import numpy as np
@@ -42,43 +41,42 @@ class Landing:
         """Which of the contacts touch or will within the period (n), and the demand that goes with it [rad/s²] (na)."""
         touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
-        axes = self._robot.terms(state.q, state.v).axes
-        q_ddot, arrives = _yield(
-            axes, self._robot.support, self._robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
-            contacts.tangents, contacts.gaps, stands, state.v, q_ddot, self._period, self._gaps.noise,
-            self._gaps.recovery_speed,
-        )  # fmt: skip
-        touches = touches | arrives
+        if not stands.all():
+            axes = self._robot.terms(state.q, state.v).axes
+            q_ddot, arrives = _land(
+                axes, self._robot.support, self._robot.a, contacts.bodies, contacts.others, contacts.points,
+                contacts.normals, contacts.tangents, contacts.gaps, stands, state.v, q_ddot, self._period,
+                self._gaps.noise, self._gaps.recovery_speed,
+            )  # fmt: skip
+            touches = touches | arrives
         touching = (key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
         self._ages = {key: self._ages.get(key, 0) + 1 for key in touching}
         return touches, q_ddot
 
 
 @compiled
-def _yield(
+def _land(
     axes, support, a, bodies, others, points, normals, tangents, gaps, stands, v, q_ddot, dt, noise, recovery_speed
 ):  # fmt: skip
-    """The demand under which standing contacts stop sliding and landing ones that would arrive do so at rest (na); the latter
-    (n)."""
+    """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n)."""
     n, na, nv = len(points), len(a), len(v)
     maps = np.empty((n, 3, 6))
     contact_maps(points, normals, tangents, maps)
-    yielding, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
+    softened, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
     J, lacking, G = np.empty((3, na)), np.empty(3), np.empty((3, 3))
     for i in range(n):
+        if stands[i]:
+            continue
         for r in range(3):
-            lacking[r] = 0.0
+            lacking[r] = -allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
             for j in range(nv):
                 lacking[r] -= contact_row(maps, i, r, axes, support, bodies[i], others[i], j) * v[j]
             for k in range(na):
                 J[r, k] = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
-                if not stands[i]:
-                    lacking[r] -= J[r, k] * dt * q_ddot[k]
-        if not stands[i]:
-            lacking[2] -= allowance(gaps[i], dt, noise, recovery_speed)
-            if lacking[2] < 0.0:
-                continue
-            arrives[i] = True
+                lacking[r] -= J[r, k] * dt * q_ddot[k]
+        if lacking[2] < 0.0:
+            continue
+        arrives[i] = True
         trace = 0.0
         for r in range(3):
             for c in range(3):
@@ -90,5 +88,5 @@ def _yield(
         forward(G, lacking)
         backward(G, lacking)
         for k in range(na):
-            yielding[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / dt
-    return yielding, arrives
+            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / dt
+    return softened, arrives

@@ -21,7 +21,6 @@ class GaitSettings(Settings, frozen=True):
     step_height: of the swing's highest point [m]
     touchdown_speed: with which a foot is to meet the ground [m/s]
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
-    descent: share of the swing at its end in which the foot only comes down, so that early ground is not met sideways
     redirect: share of the swing until which its goal follows the command
     settle: after touchdown, in which a foot goes to its height below a level base [s]
     """
@@ -33,7 +32,6 @@ class GaitSettings(Settings, frozen=True):
     step_height: float = 0.015
     touchdown_speed: NonNegative = 0.15
     swing_speed: float = 3.0
-    descent: float = 0.15
     redirect: float = 0.75
     settle: float = 0.1
 

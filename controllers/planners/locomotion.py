@@ -158,7 +158,7 @@ class Locomotion:
             left = self._end[i] - t
             share = left / gait.swing_time
             if self._swinging[i] and share >= 1.0 - s.redirect:
-                self._along.aim(i, t, self._end[i] - s.descent * gait.swing_time, self._foothold(i, left), ZERO2)
+                self._along.aim(i, t, self._end[i], self._foothold(i, left), ZERO2)
             if not self._seeking[i] and not LANDING <= share <= 0.5:
                 continue
             level = level or self._ground(t, state, touches)

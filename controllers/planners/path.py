@@ -70,7 +70,10 @@ class Path:
         error = math.remainder(math.atan2(goal[1] - y, goal[0] - x) - yaw, math.tau)
         turn = min(max(s.turn_gain * error, -s.turn), s.turn)
         ahead = max(0.0, (math.cos(error) - math.cos(s.heading)) / (1.0 - math.cos(s.heading)))
-        return np.array([s.speed * ahead, 0.0, turn])
+        speed = s.speed
+        if self.next + 1 == len(s.waypoints) and not s.repeat:
+            speed = min(speed, math.sqrt(2.0 * s.acceleration * math.dist((x, y), goal)))  # so as to stop there
+        return np.array([speed * ahead, 0.0, turn])
 
     def _advance(self) -> None:
         last = self.next + 1 == len(self._settings.waypoints)
