@@ -6,13 +6,15 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference
-from controllers.config import NonNegative, Settings, load, parse
+from controllers.config import Settings, load, parse
+from controllers.contact_source import ContactSettings, ContactSource, rows
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.grip import Grip, GripSettings, released
+from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
-from controllers.terrain import TerrainSettings, make_terrain, resting
+from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -29,24 +31,6 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Select
 
 PID = "pid"
 """In the place of a law: joint feedback on torque, without any model  [ZD §7.3]."""
-
-
-class ContactSettings(Settings, frozen=True):
-    """Which contacts there are and how far gaps are trusted.
-
-    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
-        replace these
-    mu: friction coefficient of every contact instead of the robot's and the terrain's own
-    margin: contacts nearer than this take part [m]
-    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
-    """
-
-    ground: float = 0.0
-    terrain: TerrainSettings = TerrainSettings()
-    mu: NonNegative | None = None
-    margin: float = 0.002
-    gap_noise: NonNegative = 1e-5
-    recovery_speed: NonNegative = 0.05
 
 
 class ControllerSettings(Settings, frozen=True):
@@ -101,8 +85,10 @@ class Controller:
             backend=settings.qp_backend,
         )
         self.terrain = make_terrain(contact.terrain, contact.ground)
+        self._source = ContactSource(contact, robot.contact_keys)
+        self._landing = Landing(robot, self._options.gaps, settings.period)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
-        self._trajectory = make_trajectory(settings.reference, robot, stance)
+        self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
@@ -114,8 +100,11 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, Array, Array, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Array, Guess] | None = None
         self._time = 0.0
+        self._trajectory.reset()
+        self._source.reset()
+        self._landing.reset()
         self._feedback.reset()
         self._sensed.reset()
         self._safety.reset()
@@ -127,7 +116,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self.terrain, margin=self.settings.contact.margin, mu=self._mu)
+        return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -135,19 +124,17 @@ class Controller:
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
-        reference = inputs.reference or self._trajectory.at(self._time)
+        reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
         angles, speeds = self._angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
         if self.law is None:
             return self._without_model(reference, angles, speeds, grip, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
-        law = self.law
-        if isinstance(law, Sensed):
-            law = Sensed(self._sensed.impulses(contacts, inputs.sensed_force, self.settings.period))
+        law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand, inputs)
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, demand, grip, prediction.guess
+        self._rehearsal = state, contacts, demand, grip, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
@@ -161,15 +148,29 @@ class Controller:
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
-            reference=reference,
             message=message,
+            reference=reference,
+            missing=self._source.missing(contacts, reference.schedule),
         )
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         if self._rehearsal is not None and self.law is not None:
-            state, demand, grip, guess = self._rehearsal
-            self._predict(state, self.contacts(state.q), demand, grip, self.law, guess)
+            state, contacts, demand, grip, guess = self._rehearsal
+            self._predict(state, contacts, demand, grip, self.law, guess)
+
+    def _contact_model(
+        self, law: Law, state: State, contacts: ContactSet, reference: Reference, demand: Array, inputs: Inputs
+    ) -> tuple[Law, ContactSet, Array]:
+        """The law of this tick, the contacts that take part, and what they leave of the demand. Who senses forces takes them
+        all, planned or not."""
+        if isinstance(law, Sensed):
+            return Sensed(self._sensed.impulses(contacts, inputs.sensed_force, self.settings.period)), contacts, demand
+        contacts = self._source.pick(contacts, reference.schedule)
+        if self.settings.contact.source == "fused":
+            touches, demand = self._landing.anticipate(state, contacts, demand)
+            contacts = rows(contacts, np.flatnonzero(touches))
+        return law, contacts, demand
 
     def _without_model(self, reference: Reference, angles: Array, speeds: Array, grip: Array, inputs: Inputs) -> Command:
         """PID: the torque is the feedback, at the joints that grip their springs'."""
@@ -191,10 +192,16 @@ class Controller:
             self._grip.prescribed(demand),
             law=law,
             dt=self.settings.period,
-            options=self._options,
+            options=self._options_for(contacts),
             guess=guess,
             applied=self._grip.applied(grip),
         )
+
+    def _options_for(self, contacts: ContactSet) -> Options:
+        gaps = self._options.gaps
+        if self.settings.contact.source != "fused" or not len(contacts) or contacts.gaps.max() <= gaps.touching:
+            return self._options
+        return msgspec.structs.replace(self._options, gaps=msgspec.structs.replace(gaps, touching=contacts.gaps.max()))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""

@@ -65,8 +65,9 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: a row of `sim_harness.engines.registry.ENGINES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
-    mu: friction coefficient of all the world's contacts; absent: what the controller believes
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
+    mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
+        in it too, unless its `contact.mu` says otherwise
     perturbation: of the first state, drawn from the seed of a run
     push: pushes
     """
@@ -78,8 +79,8 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
-    mu: NonNegative | None = None
     contacts: Literal["geometry", "message"] = "geometry"
+    mu: NonNegative | None = None
     perturbation: PerturbationSettings = PerturbationSettings()
     push: tuple[PushSettings, ...] = ()
 
@@ -123,6 +124,8 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         check_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
+    if settings.mu is not None:
+        controller = msgspec.structs.replace(controller, contact=msgspec.structs.replace(controller.contact, mu=settings.mu))
     build_engine(settings.engine, settings.engine_settings)
     return with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
 
@@ -177,9 +180,10 @@ def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> R
 def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
     """Robot and service in one process, in lock-step through real bytes.
 
-    seed: of the perturbation; None: none
+    seed: of the perturbation, and added to those of hills and friction; None: no perturbation
     log: where to record every byte
     """
+    plan = plan if seed is None else _on_other_ground(plan, seed)
     controller = build_controller(plan.controller)
     recorder = None
     if log is not None:
@@ -235,6 +239,17 @@ def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed
     return q, v
 
 
+def _on_other_ground(plan: Plan, seed: int) -> Plan:
+    """The plan with `seed` added to the seeds of its terrain."""
+    contact = plan.controller.contact
+    terrain, friction = contact.terrain, contact.terrain.friction
+    if friction is not None:
+        friction = msgspec.structs.replace(friction, seed=friction.seed + seed)
+    terrain = msgspec.structs.replace(terrain, seed=terrain.seed + seed, friction=friction)
+    contact = msgspec.structs.replace(contact, terrain=terrain)
+    return msgspec.structs.replace(plan, controller=msgspec.structs.replace(plan.controller, contact=contact))
+
+
 def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
     """The ground that the controller believes in too, and the stance at rest on it (nq)."""
     contact = plan.controller.contact
@@ -252,6 +267,7 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
     terrain, _ = _scene(plan, robot)
+    reference = plan.controller.reference
     return summarise(
         trace,
         robot,
@@ -260,5 +276,6 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         ticks=plan.ticks,
         dt=plan.controller.period,
         terrain=terrain,
+        path=reference.path.waypoints if reference.kind == "gait" else (),
         gripping=plan.controller.grip.joints,
     )

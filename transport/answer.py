@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from controllers.command import Command, Reference
-from idyn.types import Array, ContactSet, Prediction
+from idyn.types import Array, Prediction
 from transport import messages
 from transport.messages import ContactForce, Solver, TorqueMessage
 from transport.session import Accepted, Session
@@ -24,7 +24,6 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def torque_message(
     session: Session,
     accepted: Accepted,
-    contacts: ContactSet,
     command: Command,
     timing: Timing,
     *,
@@ -36,7 +35,7 @@ def torque_message(
     """
     out = session.agreement.joints.torques_to_client
     request = accepted.message
-    prediction, reference = command.prediction, command.reference
+    prediction = command.prediction
     return TorqueMessage(
         session=session.id,
         seq=request.seq,
@@ -52,11 +51,12 @@ def torque_message(
         limited_by=out(command.limited_by).tolist(),
         status=command.mode.value,
         message=command.message,
-        contact_force=[] if prediction is None else _contact_forces(prediction, contacts),
-        solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, warm),
+        ref=None if command.reference is None else _reference(command.reference, out),
+        missing=list(command.missing),
+        contact_force=[] if prediction is None else _contact_forces(prediction),
+        solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
-        ref=None if reference is None else _reference(reference, out),
     )
 
 
@@ -65,12 +65,15 @@ def _reference(reference: Reference, out: Callable[[Array], Array]) -> messages.
     return messages.Reference(q=q, v=v, a=a)
 
 
-def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[ContactForce]:
+def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
-    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(contacts.keys, rows, strict=True)]
+    return [
+        ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2)
+        for key, (ft1, ft2, fn) in zip(prediction.guess.keys, rows, strict=True)
+    ]
 
 
-def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bool) -> Solver:
+def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
     residuals = prediction.residuals
     return Solver(
         path=prediction.law,
@@ -81,7 +84,7 @@ def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bo
         res_primal=max(residuals.cone, residuals.penetration, residuals.slip),
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,
-        n_contacts=len(contacts),
+        n_contacts=len(prediction.guess.keys),
         null_dim=prediction.null_dim,
         demand_change=prediction.demand_change,
     )
