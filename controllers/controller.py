@@ -42,7 +42,8 @@ class ControllerSettings(Settings, frozen=True):
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1
     period: nominal control period [s]
-    feedback: gains on acceleration; torque_feedback: gains on torque, for 'pid'
+    feedback: gains on acceleration
+    torque_feedback: gains on torque, which comes on top of every law's and is all there is for 'pid'; none by default
     """
 
     robot: str
@@ -56,7 +57,7 @@ class ControllerSettings(Settings, frozen=True):
     period: float = 0.001
     contact: ContactSettings = ContactSettings()
     feedback: FeedbackSettings = FeedbackSettings()
-    torque_feedback: FeedbackSettings = FeedbackSettings(kp=20.0, kd=0.1, integral_limit=1.0)
+    torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
     reference: TrajectorySettings = TrajectorySettings()
     grip: GripSettings = GripSettings()
     safety: SafetySettings = SafetySettings()
@@ -69,6 +70,8 @@ class Controller:
         """`stance`: the configuration that trajectories start from (nq). Raises ConfigError for unknown names and values."""
         if not settings.period > 0:
             raise ConfigError("period", f"expected > 0, got {settings.period}")
+        if settings.law == PID and not settings.torque_feedback.kp > 0:
+            raise ConfigError("torque_feedback.kp", f"expected > 0 for the law '{PID}', got {settings.torque_feedback.kp:g}")
         if settings.sensing_delay < 1:
             raise ConfigError("sensing_delay", f"expected ≥ 1, got {settings.sensing_delay}")
         check_backend(settings.qp_backend)
@@ -91,7 +94,8 @@ class Controller:
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
-        self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
+        self._feedback = JointFeedback(settings.feedback, robot.na)
+        self._torque_feedback = JointFeedback(settings.torque_feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._plain_angles = bool((robot.q_index >= 0).all())
@@ -106,6 +110,7 @@ class Controller:
         self._source.reset()
         self._landing.reset()
         self._feedback.reset()
+        self._torque_feedback.reset()
         self._sensed.reset()
         self._safety.reset()
 
@@ -128,8 +133,10 @@ class Controller:
         angles, speeds = self._angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
+        direct = self._torque_feedback.correction(reference, angles, speeds, inputs.dt)
+        direct = self._grip.filled(self._grip.prescribed(direct)) + grip
         if self.law is None:
-            return self._without_model(reference, angles, speeds, grip, inputs)
+            return self._without_model(reference, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand, inputs)
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
@@ -140,11 +147,11 @@ class Controller:
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
         forward = self._grip.filled(prediction.tau)
-        tau, limited_by = self._safety.limit(forward + grip, inputs.dt, inputs.tau_applied)
+        tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
             tau_ff=forward,
-            tau_fb=grip,
+            tau_fb=direct,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
@@ -172,10 +179,8 @@ class Controller:
             contacts = rows(contacts, np.flatnonzero(touches))
         return law, contacts, demand
 
-    def _without_model(self, reference: Reference, angles: Array, speeds: Array, grip: Array, inputs: Inputs) -> Command:
+    def _without_model(self, reference: Reference, feedback: Array, inputs: Inputs) -> Command:
         """PID: the torque is the feedback, at the joints that grip their springs'."""
-        feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
-        feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
