@@ -65,7 +65,7 @@ def run_timings(comparison: ComparisonSettings, root: Path, progress: Callable[[
     rest = [task for task in tasks if timed(task) is None]
     for done, (index, error) in enumerate(run_tasks("processes", run_timing, [(task,) for task in rest], 1), 1):
         if error is not None:
-            raise JobFailed(f"{rest[index].folder.name}: {type(error).__name__}: {error}")
+            raise JobFailed(f"{rest[index].folder.name}: {error}")
         progress(done, len(rest), rest[index].folder.name)
     times = {task.controller: timed(task) for task in tasks}
     return Timings(controllers={name: found.times for name, found in times.items() if found is not None})
@@ -80,7 +80,7 @@ def _do(tasks: Sequence[Task], options: Options, progress: Callable[[int, int, s
         done += 1
         name = rest[index].folder.name
         if error is not None:
-            failures.append(f"{name}: {type(error).__name__}: {error}")
+            failures.append(f"{name}: {error}")
         progress(done, len(tasks), name)
     if failures:
         raise JobFailed(f"{len(failures)} of {len(tasks)} jobs failed, first {failures[0]}")

@@ -196,7 +196,7 @@ def test_a_killed_comparison_goes_on_where_it_was(comparison, tmp_path):
 
 def test_a_job_that_fails_is_named_and_the_others_are_done(comparison, tmp_path, monkeypatch, capsys):
     def execute(function, tasks, jobs):
-        yield 0, RuntimeError("the roof came down")
+        yield 0, "the roof came down"
         function(*tasks[1])
         yield 1, None
 
@@ -205,6 +205,15 @@ def test_a_job_that_fails_is_named_and_the_others_are_done(comparison, tmp_path,
     assert "1 of 2 jobs failed" in (error := capsys.readouterr().err)
     assert "the roof came down" in error
     assert len(list((tmp_path / "runs").glob(f"*/{RESULT}"))) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_task_has_an_outcome(jobs):
+    """Whether it ends well, raises, or takes its process with it; more tasks than processes."""
+    for function, argument, said in ((abs, 1, None), (int, "x", "ValueError: invalid"), (os._exit, 3, "exit code 3")):
+        outcomes = dict(run_tasks("processes", function, 4 * [(argument,)], jobs))
+        assert sorted(outcomes) == [0, 1, 2, 3]
+        assert all(outcome == said or said in outcome for outcome in outcomes.values())
 
 
 @pytest.mark.parametrize("name", ["joblib", "dask", "ray"])
