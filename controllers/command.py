@@ -26,12 +26,27 @@ class LimitedBy(IntFlag):
     TEMPERATURE = 32
 
 
+class Schedule(Record, frozen=True):
+    """What a gait planner intends with each contact place of the robot.
+
+    stance: whether it is to stand now (n)
+    time_to_switch: until that changes, inf when it will not [s] (n)
+    """
+
+    stance: Array
+    time_to_switch: Array
+
+
 class Reference(Record, frozen=True):
-    """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na)."""
+    """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na).
+
+    schedule: which feet are to stand; None: all, always
+    """
 
     q: Array
     v: Array
     a: Array
+    schedule: Schedule | None = None
 
 
 class Inputs(Record, frozen=True):
@@ -58,6 +73,8 @@ class Command(Record, frozen=True):
     mode: what kind of answer this is
     prediction: the contact prediction behind it, None when there is none
     message: why the mode is not OK, else ''
+    reference: what the joints were to follow, None when nothing was followed
+    missing: contact places that are planned to stand but do not touch
     """
 
     tau: Array
@@ -67,3 +84,5 @@ class Command(Record, frozen=True):
     mode: Mode
     prediction: Prediction | None
     message: str = ""
+    reference: Reference | None = None
+    missing: tuple[str, ...] = ()

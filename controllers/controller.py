@@ -6,12 +6,14 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
-from controllers.config import NonNegative, Settings, load, parse
+from controllers.config import Settings, load, parse
+from controllers.contact_source import ContactSettings, ContactSource, rows
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.grip import Grip, GripSettings, released
+from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
-from controllers.terrain import TerrainSettings, make_terrain, resting
+from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -23,24 +25,6 @@ from idyn.robot import ContactPoint, Limits, Robot
 from idyn.shapes import Box
 from idyn.solvers.qp import check_backend
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
-
-
-class ContactSettings(Settings, frozen=True):
-    """Which contacts there are and how far gaps are trusted.
-
-    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
-        replace these
-    mu: friction coefficient of every contact instead of the robot's and the terrain's own
-    margin: contacts nearer than this take part [m]
-    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
-    """
-
-    ground: float = 0.0
-    terrain: TerrainSettings = TerrainSettings()
-    mu: NonNegative | None = None
-    margin: float = 0.002
-    gap_noise: NonNegative = 1e-5
-    recovery_speed: NonNegative = 0.05
 
 
 class ControllerSettings(Settings, frozen=True):
@@ -89,8 +73,10 @@ class Controller:
             backend=settings.qp_backend,
         )
         self._terrain = make_terrain(contact.terrain, contact.ground)
+        self._source = ContactSource(contact, robot.contact_keys)
+        self._landing = Landing(robot, self._options.gaps, settings.period)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
-        self._trajectory = make_trajectory(settings.reference, robot, stance)
+        self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.feedback, robot.na)
@@ -101,8 +87,11 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, Array, Array, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Array, Guess] | None = None
         self._time = 0.0
+        self._trajectory.reset()
+        self._source.reset()
+        self._landing.reset()
         self._feedback.reset()
         self._safety.reset()
 
@@ -113,7 +102,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self._terrain, margin=self.settings.contact.margin, mu=self._mu)
+        return contacts_from_geometry(self.robot, q, self._terrain, margin=self._source.reach, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -121,14 +110,18 @@ class Controller:
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
-        reference = inputs.reference or self._trajectory.at(self._time)
+        reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
+        contacts = self._source.pick(contacts, reference.schedule)
         angles = self._angles(state.q)
         reference = self._grip.reference(reference, contacts, angles)
         demand = self._feedback.acceleration(reference, angles, state.v[self.robot.a], inputs.dt)
+        if self.settings.contact.source == "fused":
+            touches, demand = self._landing.anticipate(state, contacts, demand)
+            contacts = rows(contacts, np.flatnonzero(touches))
         grip = self._grip.torque(angles, state.v[self.robot.a])
         prediction = self._predict(state, contacts, demand, grip, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, demand, grip, prediction.guess
+        self._rehearsal = state, contacts, demand, grip, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
@@ -143,13 +136,14 @@ class Controller:
             mode=mode,
             prediction=prediction,
             message=message,
+            reference=reference,
+            missing=self._source.missing(contacts, reference.schedule),
         )
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         if self._rehearsal is not None:
-            state, demand, grip, guess = self._rehearsal
-            self._predict(state, self.contacts(state.q), demand, grip, guess)
+            self._predict(*self._rehearsal)
 
     def _predict(self, state: State, contacts: ContactSet, demand: Array, grip: Array, guess: Guess | None) -> Prediction:
         return predict(
@@ -159,10 +153,16 @@ class Controller:
             self._grip.prescribed(demand),
             law=self.law,
             dt=self.settings.period,
-            options=self._options,
+            options=self._options_for(contacts),
             guess=guess,
             applied=self._grip.applied(grip),
         )
+
+    def _options_for(self, contacts: ContactSet) -> Options:
+        gaps = self._options.gaps
+        if self.settings.contact.source != "fused" or not len(contacts) or contacts.gaps.max() <= gaps.touching:
+            return self._options
+        return msgspec.structs.replace(self._options, gaps=msgspec.structs.replace(gaps, touching=contacts.gaps.max()))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""

@@ -7,6 +7,7 @@ included, and with finite friction so does an object that falls. Fingers that ar
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from controllers.command import Reference
@@ -105,7 +106,7 @@ class Grip:
         q[self._joints] = angles[self._joints]
         v[self._joints] = np.where(touching, self._settings.squeeze, self._settings.close)
         a[self._joints] = 0.0
-        return Reference(q=q, v=v, a=a)
+        return msgspec.structs.replace(reference, q=q, v=v, a=a)
 
 
 def released(robot: Robot, joints: Iterable[str]) -> Robot:

@@ -1,4 +1,4 @@
-"""Reference trajectories of the joints: hold, sway, squat, sinusoid."""
+"""Reference trajectories of the joints: hold, sway, squat, sinusoid, and the planner's gaits."""
 
 from typing import Literal, Protocol
 
@@ -8,9 +8,12 @@ from scipy.interpolate import CubicSpline
 from controllers.command import Reference
 from controllers.config import Settings
 from controllers.kinematics import angles_for_base_shift
+from controllers.planners.gait import GaitSettings
+from controllers.planners.locomotion import Locomotion
+from controllers.planners.path import PathSettings
 from idyn.errors import ConfigError
 from idyn.robot import Robot
-from idyn.types import Array
+from idyn.types import Array, ContactSet, State
 
 KNOTS = 41
 """Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
@@ -19,24 +22,32 @@ KNOTS = 41
 class TrajectorySettings(Settings, frozen=True):
     """What the joints are to do.
 
-    kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay; 'sinusoid' of all joints
+    kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay; 'sinusoid' of all
+        joints; 'gait': walk
     start: the stance is held so long first [s]
     amplitude: of the base [m], of a sinusoid from end to end [rad]; frequency [Hz]; ramp: time in which the motion grows from
         nothing [s]
+    gait, path: of 'gait', the steps and where to go
     """
 
-    kind: Literal["hold", "sway", "squat", "sinusoid"] = "hold"
+    kind: Literal["hold", "sway", "squat", "sinusoid", "gait"] = "hold"
     start: float = 0.0
     amplitude: float = 0.01
     frequency: float = 1.0
     ramp: float = 0.5
+    gait: GaitSettings = GaitSettings()
+    path: PathSettings = PathSettings()
 
 
 class Trajectory(Protocol):
     """Where the joints should be over time."""
 
-    def at(self, t: float) -> Reference:
-        """The reference at time t [s]."""
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], the robot being in `state` with `contacts`. Times do not go back, save after `reset`."""
+        ...
+
+    def reset(self) -> None:
+        """The next time is the first one."""
         ...
 
 
@@ -47,8 +58,10 @@ class Hold:
         zero = np.zeros(len(angles))
         self._reference = Reference(q=angles, v=zero, a=zero)
 
-    def at(self, t: float) -> Reference:
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         return self._reference
+
+    def reset(self) -> None: ...
 
 
 class BaseStroke:
@@ -66,8 +79,10 @@ class BaseStroke:
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
 
-    def at(self, t: float) -> Reference:
-        """The reference at time t [s]."""
+    def reset(self) -> None: ...
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], whatever the robot does."""
         s, ds, dds = self._stroke(max(t - self._start, 0.0))
         first = self._angles(s, 1)
         return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
@@ -91,8 +106,10 @@ class Sinusoid:
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
 
-    def at(self, t: float) -> Reference:
-        """The reference at time t [s]."""
+    def reset(self) -> None: ...
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], whatever the robot does."""
         t = max(t - self._start, 0.0)
         r, dr, ddr = smooth_step(t, self._ramp)
         w = self._omega
@@ -114,8 +131,8 @@ def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
     )
 
 
-def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array) -> Trajectory:
-    """The trajectory from a stance (nq). Raises ConfigError for values that make no motion."""
+def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array, period: float) -> Trajectory:
+    """The trajectory from a stance (nq), for ticks of `period` [s]. Raises ConfigError for values that make no motion."""
     if not settings.start >= 0:
         raise ConfigError("reference.start", f"expected ≥ 0, got {settings.start}")
     for field in ("amplitude", "frequency", "ramp"):
@@ -128,5 +145,7 @@ def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array) -
         return Sinusoid(robot.joint_angles(stance), settings)
     if robot.base != "free_flyer":
         raise ConfigError("reference.kind", f"'{settings.kind}' moves a floating base; this robot's base is fixed")
+    if settings.kind == "gait":
+        return Locomotion(robot, stance, settings.start, settings.gait, settings.path, period)
     direction = np.array([0.0, 1.0, 0.0]) if settings.kind == "sway" else np.array([0.0, 0.0, 1.0])
     return BaseStroke(robot, stance, direction, settings)

@@ -12,7 +12,6 @@ from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain, resting
-from controllers.trajectory import make_trajectory
 from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.robot import Robot
@@ -53,8 +52,9 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: a row of `sim_harness.engines.registry.ENGINES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
-    mu: friction coefficient of all the world's contacts; absent: what the controller believes
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
+    mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
+        in it too, unless its `contact.mu` says otherwise
     push: pushes
     """
 
@@ -65,8 +65,8 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
-    mu: NonNegative | None = None
     contacts: Literal["geometry", "message"] = "geometry"
+    mu: NonNegative | None = None
     push: tuple[PushSettings, ...] = ()
 
 
@@ -104,8 +104,10 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
         make_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
-    merged = _merged(msgspec.to_builtins(controller), settings.controller)
-    controller = parse(merged, ControllerSettings, "experiment.controller")
+    values = msgspec.to_builtins(controller)
+    if settings.mu is not None:
+        values["contact"]["mu"] = settings.mu
+    controller = parse(_merged(values, settings.controller), ControllerSettings, "experiment.controller")
     build_engine(settings.engine, settings.engine_settings)
     return Plan(settings=settings, server=server, controller=controller)
 
@@ -201,12 +203,9 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
 
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
-    _, stance = _scene(plan, robot)
-    trajectory = make_trajectory(plan.controller.reference, robot, stance)
     return summarise(
         trace,
         robot,
-        trajectory,
         label=label,
         engine=plan.settings.engine,
         ticks=plan.ticks,

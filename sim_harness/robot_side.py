@@ -128,6 +128,8 @@ class RobotSide:
             if (refusal := self._client.error) is not None:
                 self._note(refusal.code, f"the server refuses the state: {refusal.message}")
             return None, "", np.nan
+        if reply.ref is not None:
+            trace.reference(vector(reply.ref.q, self.world.robot.na, "ref.q"))
         for force in reply.contact_force:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         return tau, reply.status, round_trip

@@ -15,6 +15,7 @@ class Trace(Record, frozen=True):
     t: time at the beginning of the tick [s] (n)
     q, v: state then (n, nq), (n, nv)
     tau: torque applied during the tick [N·m] (n, na)
+    reference: joint angles that the reply said it follows [rad] (n, na)
     predicted: force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
     simulated: the same as the world had it, mean over the tick [N] (n, c, 3)
     mode: what kind of torque it was, an index into `modes` (n)
@@ -28,6 +29,7 @@ class Trace(Record, frozen=True):
     q: Array
     v: Array
     tau: Array
+    reference: Array
     predicted: Array
     simulated: Array
     mode: Array
@@ -62,6 +64,7 @@ class TraceWriter:
         self._t = np.full(ticks, np.nan)
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
+        self._reference = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
         self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
         self._round_trip = np.full(ticks, np.nan)
@@ -79,6 +82,10 @@ class TraceWriter:
         self._tau[self._row] = tau
         self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
         self._round_trip[self._row] = round_trip
+
+    def reference(self, angles: Array) -> None:
+        """The joint angles that the reply follows [rad] (na)."""
+        self._reference[self._row] = angles
 
     def predicted(self, place: str, force: tuple[float, float, float]) -> None:
         """A predicted contact force along n, t1, t2 [N]; a frame that is no contact place has no column."""
@@ -101,6 +108,7 @@ class TraceWriter:
             q=self._q[:n],
             v=self._v[:n],
             tau=self._tau[:n],
+            reference=self._reference[:n],
             predicted=self._predicted[:n],
             simulated=self._simulated[:n],
             mode=self._mode[:n],

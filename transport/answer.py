@@ -1,9 +1,12 @@
 """The torque message: what the controller decided, in the client's order, with all one may want to know about it."""
 
+from collections.abc import Callable
+
 import msgspec
 
-from controllers.command import Command
-from idyn.types import ContactSet, Prediction
+from controllers.command import Command, Reference
+from idyn.types import Array, Prediction
+from transport import messages
 from transport.messages import ContactForce, Solver, TorqueMessage
 from transport.session import Accepted, Session
 
@@ -21,7 +24,6 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def torque_message(
     session: Session,
     accepted: Accepted,
-    contacts: ContactSet,
     command: Command,
     timing: Timing,
     *,
@@ -49,19 +51,29 @@ def torque_message(
         limited_by=out(command.limited_by).tolist(),
         status=command.mode.value,
         message=command.message,
-        contact_force=[] if prediction is None else _contact_forces(prediction, contacts),
-        solver=None if prediction is None else _solver(prediction, contacts, timing.step_ns, warm),
+        ref=None if command.reference is None else _reference(command.reference, out),
+        missing=list(command.missing),
+        contact_force=[] if prediction is None else _contact_forces(prediction),
+        solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),
         comm=session.comm.report(),
         watchdog=accepted.watchdog,
     )
 
 
-def _contact_forces(prediction: Prediction, contacts: ContactSet) -> list[ContactForce]:
+def _reference(reference: Reference, out: Callable[[Array], Array]) -> messages.Reference:
+    q, v, a = (out(part).tobytes() for part in (reference.q, reference.v, reference.a))
+    return messages.Reference(q=q, v=v, a=a)
+
+
+def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
-    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(contacts.keys, rows, strict=True)]
+    return [
+        ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2)
+        for key, (ft1, ft2, fn) in zip(prediction.guess.keys, rows, strict=True)
+    ]
 
 
-def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bool) -> Solver:
+def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
     residuals = prediction.residuals
     return Solver(
         path=prediction.law,
@@ -72,7 +84,7 @@ def _solver(prediction: Prediction, contacts: ContactSet, step_ns: int, warm: bo
         res_primal=max(residuals.cone, residuals.penetration, residuals.slip),
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,
-        n_contacts=len(contacts),
+        n_contacts=len(prediction.guess.keys),
         null_dim=prediction.null_dim,
         demand_change=prediction.demand_change,
     )

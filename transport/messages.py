@@ -297,6 +297,8 @@ class TorqueMessage(ServerMessage, tag="torque"):
     solver: Solver | None  # absent when no contact prediction stands behind the torque
     comm: Comm
     watchdog: Watchdog
+    ref: Reference | None = None  # what the motors were to follow
+    missing: list[str] = msgspec.field(default_factory=list)  # contact frames that are planned to stand but do not touch
 
 
 class ErrorMessage(ServerMessage, tag="error"):

@@ -13,7 +13,7 @@ import msgspec
 
 from controllers.command import Command, Mode
 from idyn.errors import IdynError, nearest
-from idyn.types import Array, ContactSet
+from idyn.types import Array
 from transport.answer import Timing, torque_message
 from transport.codec import decode, encode
 from transport.errors import ProtocolError
@@ -63,7 +63,6 @@ class TickRecord(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     session: Session
     accepted: Accepted
-    contacts: ContactSet
     command: Command
     timing: Timing
 
@@ -124,7 +123,7 @@ class Service:
             decode(tick.data)
             tick.session.read(tick.accepted.message)
             self._seats[False].controller.rehearse()
-            encode(torque_message(tick.session, tick.accepted, tick.contacts, tick.command, tick.timing, warm=True))
+            encode(torque_message(tick.session, tick.accepted, tick.command, tick.timing, warm=True))
 
     def dropped(self, identity: bytes, count: int) -> None:
         """`count` states of a client were overtaken by newer ones and never handled."""
@@ -151,7 +150,7 @@ class Service:
         warm = seat.last_tau is not None
         begin = self._clock()
         try:
-            contacts, command = self._step(seat, session, accepted)
+            command = self._step(seat, session, accepted)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
@@ -166,17 +165,17 @@ class Service:
             deadline_ns=self._deadline_ns,
             hold_ns=self._hold_ns,
         )
-        message = torque_message(session, accepted, contacts, command, timing, warm=warm)
+        message = torque_message(session, accepted, command, timing, warm=warm)
         self._timings.note(timing.step_ns, message.deadline_met)
         reply = encode(message)
         if not session.agreement.dry_run:
-            self._last_tick = TickRecord(data, session, accepted, contacts, command, timing)
+            self._last_tick = TickRecord(data, session, accepted, command, timing)
         session.answered(message.seq, data, reply)
         if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
             session.latch(command.message, t_recv_ns)
         return reply, True
 
-    def _step(self, seat: Seat, session: Session, accepted: Accepted) -> tuple[ContactSet, Command]:
+    def _step(self, seat: Seat, session: Session, accepted: Accepted) -> Command:
         controller, state, inputs = seat.controller, accepted.state, accepted.inputs
         contacts = accepted.contacts
         if contacts is None:
@@ -188,7 +187,7 @@ class Service:
             v = state.v[controller.robot.a]
             tau, reasons = stricter.apply(command.tau, state.q, v, before, inputs.dt)
             command = msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons)
-        return contacts, command
+        return command
 
     def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> FromServer:
         """Something failed on this side: latch the session and say so."""

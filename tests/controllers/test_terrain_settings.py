@@ -1,6 +1,7 @@
 """The ground in a controller's settings, and the stance on it."""
 
-import msgspec
+import json
+
 import numpy as np
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_robot_stands_there_with_its_weight_on_its_feet(name, law):
 def test_a_controller_remembers_its_ground():
     settings = parse({"robot": "quadruped", "contact": {"terrain": GROUNDS["heightmap"]}}, ControllerSettings, "test")
     controller = build_controller(settings)
-    again = controller_from_snapshot(msgspec.json.decode(msgspec.json.encode(controller.snapshot())))
+    again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
     first, second = controller.contacts(controller.stance), again.contacts(again.stance)
     assert len(first) == 4
     for field in ("points", "normals", "mu", "gaps"):

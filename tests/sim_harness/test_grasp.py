@@ -33,21 +33,20 @@ def carry(law, mu, seconds, **changes):
     """Run the experiment; the run and the error of the seven arm joints [rad] (n, 7)."""
     plan = load_plan("grasp", seconds)
     run = run_in_process(plan, law, {"law": law, "contact": {"mu": mu}, **changes}, lambda *_: None)
-    robot, stance = load_robot("arm")
-    reference = make_trajectory(plan.controller.reference, robot, stance)
-    arm = [robot.joint_angles(q)[:7] - reference.at(t).q[:7] for q, t in zip(run.trace.q, run.trace.t, strict=True)]
-    return run, np.abs(arm)
+    robot, _ = load_robot("arm")
+    angles = np.array([robot.joint_angles(q) for q in run.trace.q])
+    return run, np.abs(angles - run.trace.reference)[:, :7]
 
 
 def pid_error(mu, seconds):
     """Mean error of the arm joints under torques kp e + kd ė alone, the authors' gains [rad]."""
     w = world(mu)
     robot = w.robot
-    reference = make_trajectory(load_plan("grasp").controller.reference, robot, w.q)
+    reference = make_trajectory(load_plan("grasp").controller.reference, robot, w.q, DT)
     kd = np.r_[np.full(7, 0.1), np.full(4, 0.03)]
     errors = []
     for _ in range(round(seconds / DT)):
-        r = reference.at(w.t)
+        r = reference.at(w.t, w.state, w.contacts)
         wanted, speed = np.r_[r.q[:7], np.full(4, -0.7754)], np.r_[r.v[:7], np.zeros(4)]
         angles = robot.joint_angles(w.q)
         errors.append(np.abs(angles - r.q)[:7].mean())

@@ -1,0 +1,103 @@
+"""Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from controllers.command import Schedule
+from controllers.config import NonNegative, Settings
+from controllers.terrain import TerrainSettings
+from idyn.types import Array, ContactSet
+
+
+class ContactSettings(Settings, frozen=True):
+    """Which contacts there are and how far gaps are trusted.
+
+    source: 'geometry': spheres of the robot against the ground, or what the state brings instead; 'sensed': only what the
+        state brings; 'planner': exactly the feet that are planned to stand, taken to touch whatever their gap;
+        'fused': measured contacts of feet that may stand: from `early` before the planned touchdown to the planned lift-off
+    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
+        replace these
+    mu: friction coefficient of every contact instead of the robot's and the terrain's own
+    margin: contacts nearer than this take part [m]
+    release: 'fused' keeps a contact until it is farther than this [m]
+    early: before its planned touchdown [s]
+    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
+    """
+
+    source: Literal["geometry", "sensed", "planner", "fused"] = "geometry"
+    ground: float = 0.0
+    terrain: TerrainSettings = TerrainSettings()
+    mu: NonNegative | None = None
+    margin: float = 0.002
+    release: float = 0.004
+    early: NonNegative = 0.03
+    gap_noise: NonNegative = 1e-5
+    recovery_speed: NonNegative = 0.05
+
+
+class ContactSource:
+    """Picks the contacts of a tick; owns which were there in the last one, for the hysteresis."""
+
+    def __init__(self, settings: ContactSettings, places: tuple[str, ...]) -> None:
+        """places: names of the robot's contact places (n), in the order of schedules"""
+        self._settings = settings
+        self._places = places
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing was in contact."""
+        self._held: frozenset[str] = frozenset()
+
+    @property
+    def reach(self) -> float:
+        """Up to which gap `pick` wants to know of contacts [m]."""
+        s = self._settings
+        return {"sensed": -np.inf, "planner": np.inf, "fused": max(s.margin, s.release)}.get(s.source, s.margin)
+
+    def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
+        """Those of the contacts that the prediction may be told of."""
+        if schedule is None or self._settings.source in ("geometry", "sensed"):
+            return rows(contacts, np.flatnonzero(contacts.gaps <= self._settings.margin))
+        return self._planned(contacts, schedule) if self._settings.source == "planner" else self._fused(contacts, schedule)
+
+    def missing(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[str, ...]:
+        """The places that are planned to stand but are not among the contacts."""
+        if schedule is None:
+            return ()
+        return tuple(p for p, stands in zip(self._places, schedule.stance, strict=True) if stands and p not in contacts.keys)
+
+    def _planned(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
+        stance = dict(zip(self._places, schedule.stance.tolist(), strict=True))
+        picked = rows(contacts, np.array([i for i, key in enumerate(contacts.keys) if stance.get(key, True)], dtype=np.int64))
+        return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
+
+    def _fused(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
+        s = self._settings
+        may = schedule.stance | (schedule.time_to_switch <= s.early)
+        allowed = dict(zip(self._places, may.tolist(), strict=True))
+        near = [
+            i
+            for i, (key, gap) in enumerate(zip(contacts.keys, contacts.gaps.tolist(), strict=True))
+            if allowed.get(key, True) and gap <= (s.release if key in self._held else s.margin)
+        ]
+        picked = rows(contacts, np.array(near, dtype=np.int64))
+        self._held = frozenset(picked.keys)
+        return picked
+
+
+def rows(contacts: ContactSet, rows: Array) -> ContactSet:
+    """Some of the contacts."""
+    if len(rows) == len(contacts):
+        return contacts
+    return ContactSet(
+        bodies=contacts.bodies[rows],
+        others=contacts.others[rows],
+        points=contacts.points[rows],
+        normals=contacts.normals[rows],
+        tangents=contacts.tangents[rows],
+        mu=contacts.mu[rows],
+        gaps=contacts.gaps[rows],
+        keys=tuple(contacts.keys[i] for i in rows.tolist()),
+    )

@@ -1,0 +1,1 @@
+"""Planners: what the feet of a walking robot are to do, and when."""

@@ -1,0 +1,77 @@
+"""Gaits: when each foot stands and when it swings  [ZD §7.2.1]."""
+
+from typing import Literal
+
+import numpy as np
+
+from controllers.config import NonNegative, Settings
+from idyn.errors import ConfigError
+from idyn.types import Array
+
+TOUCHDOWN = {"trot": (0.25, 0.75, 0.75, 0.25), "walk": (0.25, 0.75, 0.0, 0.5)}
+"""Touchdown phases of left front, right front, left hind, right hind feet: the paper's trot, and one foot after another."""
+
+
+class GaitSettings(Settings, frozen=True):
+    """Timing and shape of the steps.
+
+    pattern: 'trot' or 'walk' of four feet, 'stand', or 'table' for the phases of `touchdown`
+    touchdown: share of the period at which each foot touches down, in the order of the robot's contacts
+    period: of the gait [s]; duty: share of it in which a foot stands
+    step_height: of the swing's highest point [m]
+    touchdown_speed: with which a foot is to meet the ground [m/s]
+    swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
+    redirect: share of the swing until which its goal follows the command
+    settle: after touchdown, in which a foot goes to its height below a level base [s]
+    """
+
+    pattern: Literal["trot", "walk", "stand", "table"] = "trot"
+    touchdown: tuple[float, ...] = ()
+    period: float = 0.3
+    duty: float = 0.75
+    step_height: float = 0.015
+    touchdown_speed: NonNegative = 0.15
+    swing_speed: float = 3.0
+    redirect: float = 0.75
+    settle: float = 0.1
+
+
+class Gait:
+    """The timing of n feet. Phase 0 of a foot is its touchdown, `duty` its lift-off."""
+
+    def __init__(self, settings: GaitSettings, n: int, where: str = "reference.gait") -> None:
+        """Raises ConfigError for times that are no gait of n feet."""
+        _check(settings, where)
+        self.period, self.duty = settings.period, settings.duty
+        self.walks = settings.pattern != "stand"
+        touchdown = settings.touchdown if settings.pattern == "table" else TOUCHDOWN.get(settings.pattern, (0.0,) * n)
+        if len(touchdown) != n:
+            raise ConfigError(f"{where}.touchdown", f"expected a phase for each of the {n} feet, got {len(touchdown)}")
+        self.touchdown = np.array(touchdown)
+
+    @property
+    def swing_time(self) -> float:
+        """[s]"""
+        return (1.0 - self.duty) * self.period
+
+    @property
+    def stance_time(self) -> float:
+        """[s]"""
+        return self.duty * self.period
+
+    def phase(self, t: float) -> Array:
+        """Of each foot in [0, 1) at time t [s] after the gait's beginning (n)."""
+        return (t / self.period - self.touchdown) % 1.0
+
+
+def _check(s: GaitSettings, where: str) -> None:
+    for field in ("period", "step_height", "swing_speed", "settle"):
+        if not getattr(s, field) > 0:
+            raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(s, field)}")
+    if not 0 < s.duty < 1:
+        raise ConfigError(f"{where}.duty", f"expected 0 < x < 1, got {s.duty}")
+    if not 0 <= s.redirect <= 1:
+        raise ConfigError(f"{where}.redirect", f"expected 0 ≤ x ≤ 1, got {s.redirect}")
+    for i, phase in enumerate(s.touchdown):
+        if not 0 <= phase < 1:
+            raise ConfigError(f"{where}.touchdown[{i}]", f"expected 0 ≤ x < 1, got {phase}")
