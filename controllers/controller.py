@@ -12,6 +12,7 @@ from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
+from controllers.stabilisation import Stabilisation, StabilisationSettings
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -46,6 +47,7 @@ class ControllerSettings(Settings, frozen=True):
     contact: ContactSettings = ContactSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     reference: TrajectorySettings = TrajectorySettings()
+    stabilisation: StabilisationSettings = StabilisationSettings()
     safety: SafetySettings = SafetySettings()
 
 
@@ -75,8 +77,9 @@ class Controller:
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._feedback = JointFeedback(settings.feedback, robot.na)
+        self._stabilisation = Stabilisation(settings.stabilisation, robot, float(stance[2]) - contact.ground)
         self._safety = Safety(settings.safety, robot, robot.limits)
-        self._no_feedback = np.zeros(robot.na)
+        self._no_feedback, self._no_motion = np.zeros(robot.na), np.zeros(3)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
@@ -119,11 +122,14 @@ class Controller:
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction)
-        tau, limited_by = self._safety.limit(prediction.tau, inputs.dt, inputs.tau_applied)
+        tau_fb = self._no_feedback
+        if self._stabilisation.active:
+            tau_fb = self._stabilisation.torque(state, contacts, self._no_motion if reference.base is None else reference.base)
+        tau, limited_by = self._safety.limit(prediction.tau + tau_fb, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
             tau_ff=prediction.tau,
-            tau_fb=self._no_feedback,
+            tau_fb=tau_fb,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,

@@ -90,7 +90,8 @@ class Locomotion:
         x, v, a = self._feet(t)
         q, dq, ddq, _ = self._legs.solve(x, v, a, self._angles)
         self._angles = q
-        return Reference(q=q, v=dq, a=ddq, schedule=Schedule(stance=~self._swinging, time_to_switch=self._wait))
+        schedule = Schedule(stance=~self._swinging, time_to_switch=self._wait)
+        return Reference(q=q, v=dq, a=ddq, schedule=schedule, base=self._u)
 
     # -- the base ----------------------------------------------------------------------------------------------------
 
