@@ -10,6 +10,7 @@ import msgspec
 
 from idyn.errors import ConfigError, nearest
 from idyn.robot import ContactPoint
+from idyn.shapes import Box
 
 T = TypeVar("T")
 
@@ -30,7 +31,8 @@ class RobotSettings(Settings, frozen=True):
     urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
     base: 'free_flyer' or 'fixed'
     unactuated: joints without a motor, besides a floating base
-    contact: places that may touch
+    contact: places that may touch the ground, and boxes of other bodies
+    box: what else may be touched
     tau_max: effort limits that replace the URDF's [N·m]
     standing: joint angles of the nominal stance [rad]; joints left out stand at 0
     """
@@ -39,6 +41,7 @@ class RobotSettings(Settings, frozen=True):
     base: str = "free_flyer"
     unactuated: tuple[str, ...] = ()
     contact: tuple[ContactPoint, ...] = ()
+    box: tuple[Box, ...] = ()
     tau_max: dict[str, float] = {}
     standing: dict[str, float] = {}
 
@@ -74,24 +77,27 @@ def parse(data: dict[str, Any], settings: type[T], where: str) -> T:
         return msgspec.convert(data, settings)
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
-        raise ConfigError(where + at.rstrip("`"), message + _suggestion(message, settings)) from error
+        at = at.rstrip("`")
+        raise ConfigError(where + at, message + _suggestion(message, settings, at)) from error
 
 
-def _suggestion(message: str, settings: Any) -> str:
+def _suggestion(message: str, settings: Any, at: str) -> str:
+    """For a key that is unknown: the nearest of the table it stands in, whose path is `at`, as in `.contact[0]`."""
     if "unknown field" not in message:
         return ""
-    fields = {name for struct in _structs(settings) for name in struct.__struct_fields__}
-    return nearest(message.split("`")[1], fields)
+    tables = _tables(settings)
+    for part in at.split(".")[1:]:
+        name = part.partition("[")[0]
+        fields = [field for table in tables for field in msgspec.structs.fields(table) if field.name == name]
+        tables = [table for field in fields for table in _tables(field.type)]
+    return nearest(message.split("`")[1], {name for table in tables for name in table.__struct_fields__})
 
 
-def _structs(settings: Any) -> list[Any]:
-    """The struct and all structs nested in its fields."""
-    if not (isinstance(settings, type) and issubclass(settings, msgspec.Struct)):
-        return [struct for part in getattr(settings, "__args__", ()) for struct in _structs(part)]
-    found = [settings]
-    for field in msgspec.structs.fields(settings):
-        found += _structs(field.type)
-    return found
+def _tables(kind: Any) -> list[Any]:
+    """The structs that a type is made of, without those in their fields."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [kind]
+    return [table for part in getattr(kind, "__args__", ()) for table in _tables(part)]
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

@@ -7,6 +7,7 @@ import numpy as np
 
 from controllers.command import Schedule
 from controllers.config import NonNegative, Settings
+from controllers.terrain import TerrainSettings
 from idyn.types import Array, ContactSet
 
 
@@ -16,8 +17,9 @@ class ContactSettings(Settings, frozen=True):
     source: 'geometry': spheres of the robot against the ground, or what the state brings instead; 'sensed': only what the
         state brings; 'planner': exactly the feet that are planned to stand, taken to touch whatever their gap;
         'fused': measured contacts of feet that may stand: from `early` before the planned touchdown to the planned lift-off
-    ground: height of the flat ground [m], for contact spheres against it; contacts that come with a state replace these
-    mu: friction coefficient of all contact places instead of the robot's own
+    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
+        replace these
+    mu: friction coefficient of every contact instead of the robot's and the terrain's own
     margin: contacts nearer than this take part [m]
     release: 'fused' keeps a contact until it is farther than this [m]
     early: before its planned touchdown [s]
@@ -26,6 +28,7 @@ class ContactSettings(Settings, frozen=True):
 
     source: Literal["geometry", "sensed", "planner", "fused"] = "geometry"
     ground: float = 0.0
+    terrain: TerrainSettings = TerrainSettings()
     mu: NonNegative | None = None
     margin: float = 0.002
     release: float = 0.004

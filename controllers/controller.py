@@ -9,10 +9,12 @@ from controllers.command import Command, Inputs, Mode
 from controllers.config import Settings, load, parse
 from controllers.contact_source import ContactSettings, ContactSource, rows
 from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.grip import Grip, GripSettings, released
 from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
-from controllers.stabilisation import Stabilisation, StabilisationSettings
+from controllers.stabilisation import Stabilisation, StabilisationSettings, standing_height
+from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -21,8 +23,8 @@ from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
+from idyn.shapes import Box
 from idyn.solvers.qp import check_backend
-from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
 
@@ -48,6 +50,7 @@ class ControllerSettings(Settings, frozen=True):
     feedback: FeedbackSettings = FeedbackSettings()
     reference: TrajectorySettings = TrajectorySettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
+    grip: GripSettings = GripSettings()
     safety: SafetySettings = SafetySettings()
 
 
@@ -71,22 +74,24 @@ class Controller:
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )
-        self._terrain = Flat(contact.ground)
+        self._terrain = make_terrain(contact.terrain, contact.ground)
         self._source = ContactSource(contact, robot.contact_keys)
         self._landing = Landing(robot, self._options.gaps, settings.period)
-        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys), contact.mu)
+        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
+        self._grip = Grip(settings.grip, robot)
+        self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.feedback, robot.na)
-        self._stabilisation = Stabilisation(settings.stabilisation, robot, float(stance[2]) - contact.ground)
+        self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
-        self._no_feedback, self._no_motion = np.zeros(robot.na), np.zeros(3)
+        self._no_motion = np.zeros(3)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, ContactSet, Array, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Array, Guess] | None = None
         self._time = 0.0
         self._trajectory.reset()
         self._source.reset()
@@ -111,24 +116,29 @@ class Controller:
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
         contacts = self._source.pick(contacts, reference.schedule)
-        demand = self._feedback.acceleration(reference, self._angles(state.q), state.v[self.robot.a], inputs.dt)
+        angles = self._angles(state.q)
+        reference = self._grip.reference(reference, contacts, angles)
+        demand = self._feedback.acceleration(reference, angles, state.v[self.robot.a], inputs.dt)
         if self.settings.contact.source == "fused":
             touches, demand = self._landing.anticipate(state, contacts, demand)
             contacts = rows(contacts, np.flatnonzero(touches))
-        prediction = self._predict(state, contacts, demand, self._guess)
+        grip = self._grip.torque(angles, state.v[self.robot.a])
+        prediction = self._predict(state, contacts, demand, grip, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, contacts, demand, prediction.guess
+        self._rehearsal = state, contacts, demand, grip, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction)
-        tau_fb = self._no_feedback
+        tau_fb = grip
         if self._stabilisation.active:
-            tau_fb = self._stabilisation.torque(state, contacts, self._no_motion if reference.base is None else reference.base)
-        tau, limited_by = self._safety.limit(prediction.tau + tau_fb, inputs.dt, inputs.tau_applied)
+            base = self._no_motion if reference.base is None else reference.base
+            tau_fb = grip + self._stabilisation.torque(state, contacts, base)
+        forward = self._grip.filled(prediction.tau)
+        tau, limited_by = self._safety.limit(forward + tau_fb, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
-            tau_ff=prediction.tau,
+            tau_ff=forward,
             tau_fb=tau_fb,
             limited_by=limited_by,
             mode=mode,
@@ -143,16 +153,17 @@ class Controller:
         if self._rehearsal is not None:
             self._predict(*self._rehearsal)
 
-    def _predict(self, state: State, contacts: ContactSet, demand: Array, guess: Guess | None) -> Prediction:
+    def _predict(self, state: State, contacts: ContactSet, demand: Array, grip: Array, guess: Guess | None) -> Prediction:
         return predict(
-            self.robot,
+            self._model,
             state,
             contacts,
-            demand,
+            self._grip.prescribed(demand),
             law=self.law,
             dt=self.settings.period,
             options=self._options_for(contacts),
             guess=guess,
+            applied=self._grip.applied(grip),
         )
 
     def _options_for(self, contacts: ContactSet) -> Options:
@@ -162,13 +173,14 @@ class Controller:
         return msgspec.structs.replace(self._options, gaps=msgspec.structs.replace(gaps, touching=contacts.gaps.max()))
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, stance."""
+        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""
         robot = self.robot
         return {
             "settings": msgspec.to_builtins(self.settings),
             "urdf": robot.urdf,
             "base": robot.base,
             "contact": msgspec.to_builtins(robot.contact_points),
+            "box": msgspec.to_builtins(robot.boxes),
             "unactuated": list(robot.unactuated_joints),
             "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
             "stance": list(map(float, self.stance)),
@@ -235,7 +247,8 @@ def override(
 def build_controller(settings: ControllerSettings) -> Controller:
     """The controller with the robot that its settings name."""
     robot, stance = load_robot(settings.robot)
-    return Controller(settings, robot, stance)
+    contact = settings.contact
+    return Controller(settings, robot, resting(robot, stance, make_terrain(contact.terrain, contact.ground)))
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
@@ -245,6 +258,7 @@ def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
         snapshot["urdf"],
         base=snapshot["base"],
         contact_points=msgspec.convert(snapshot["contact"], list[ContactPoint]),
+        boxes=msgspec.convert(snapshot["box"], list[Box]),
         unactuated=snapshot["unactuated"],
         tau_max=snapshot["tau_max"],
         source="snapshot",

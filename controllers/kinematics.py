@@ -20,21 +20,31 @@ def contact_places(robot: Robot, q: Array) -> Array:
 def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "reference") -> Array:
     """Joint angles (na) that hold the contact places of q while the base moves by `shift` [m] (3) without turning.
 
-    Gauss–Newton with the contact Jacobian. Raises ConfigError, naming `where`, when the legs do not reach.
+    Raises ConfigError, naming `where`, when the legs do not reach.
     """
-    targets = contact_places(robot, q)
     moved = np.array(q)
     moved[:3] += shift
-    still = np.zeros(robot.nv)
+    angles = angles_for_places(robot, moved, contact_places(robot, q))
+    if angles is None:
+        raise ConfigError(where, f"the contact places cannot be held when the base moves by {np.array(shift)} m")
+    return angles
+
+
+def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
+    """Joint angles (na) that put the contact places at `places` [m] (n, 3) with the base of q; None when they do not reach.
+
+    Gauss–Newton with the contact Jacobian, from the joint angles of q.
+    """
+    moved, still = np.array(q), np.zeros(robot.nv)
     for _ in range(50):
-        error = (targets - contact_places(robot, moved)).ravel()
+        error = (places - contact_places(robot, moved)).ravel()
         if np.abs(error).max() < TOLERANCE:
             return robot.joint_angles(moved)
         axes = robot.terms(moved, still).axes
         step = np.zeros(robot.nv)
-        step[robot.a] = np.linalg.lstsq(contact_jacobian(robot, axes, targets)[:, robot.a], error, rcond=None)[0]
+        step[robot.a] = np.linalg.lstsq(contact_jacobian(robot, axes, places)[:, robot.a], error, rcond=None)[0]
         moved = robot.integrate(moved, np.clip(step, -0.2, 0.2))
-    raise ConfigError(where, f"the contact places cannot be held when the base moves by {np.array(shift)} m")
+    return None
 
 
 def contact_jacobian(robot: Robot, axes: Array, points: Array) -> Array:

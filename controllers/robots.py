@@ -17,6 +17,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         path,
         base=settings.base,
         contact_points=settings.contact,
+        boxes=settings.box,
         unactuated=settings.unactuated,
         tau_max=settings.tau_max,
     )

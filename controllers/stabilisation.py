@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from controllers.config import Settings
+from controllers.kinematics import contact_places
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
@@ -79,6 +80,13 @@ class Stabilisation:
         angle = math.atan2(math.hypot(up[0], up[1]), up[2])
         size = angle / max(math.hypot(up[0], up[1]), 1e-12)
         return np.concatenate([lacking * up, [-up[1] * size, up[0] * size, 0.0]])
+
+
+def standing_height(robot: Robot, stance: Array) -> float:
+    """Of the base above the contact places at a configuration (nq) [m]; 0 without contact places."""
+    if not robot.contact_keys:
+        return 0.0
+    return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.contact_radii).mean())
 
 
 def _planar(velocity: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Reference trajectories of the joints: hold, sway, squat, and the planner's gaits."""
+"""Reference trajectories of the joints: hold, sway, squat, sinusoid, and the planner's gaits."""
 
 from typing import Literal, Protocol
 
@@ -22,13 +22,15 @@ KNOTS = 41
 class TrajectorySettings(Settings, frozen=True):
     """What the joints are to do.
 
-    kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay; 'gait': walk
+    kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay; 'sinusoid' of all
+        joints; 'gait': walk
     start: the stance is held so long first [s]
-    amplitude: of the base [m]; frequency [Hz]; ramp: time in which the motion grows from nothing [s]
+    amplitude: of the base [m], of a sinusoid from end to end [rad]; frequency [Hz]; ramp: time in which the motion grows from
+        nothing [s]
     gait, path: of 'gait', the steps and where to go
     """
 
-    kind: Literal["hold", "sway", "squat", "gait"] = "hold"
+    kind: Literal["hold", "sway", "squat", "sinusoid", "gait"] = "hold"
     start: float = 0.0
     amplitude: float = 0.01
     frequency: float = 1.0
@@ -86,16 +88,47 @@ class BaseStroke:
         return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
 
     def _stroke(self, t: float) -> tuple[float, float, float]:
-        x = min(t / self._ramp, 1.0)
-        r = x**3 * (10 - 15 * x + 6 * x * x)
-        dr = 30 * x * x * (1 - x) ** 2 / self._ramp
-        ddr = 60 * x * (1 - x) * (1 - 2 * x) / self._ramp**2
+        r, dr, ddr = smooth_step(t, self._ramp)
         sine, cosine = np.sin(self._omega * t), self._omega * np.cos(self._omega * t)
         return (
             self._amplitude * r * sine,
             self._amplitude * (dr * sine + r * cosine),
             self._amplitude * (ddr * sine + 2 * dr * cosine - r * self._omega**2 * sine),
         )
+
+
+class Sinusoid:
+    """All joints to and fro together, `amplitude` down from the stance: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
+
+    def __init__(self, angles: Array, settings: TrajectorySettings) -> None:
+        self._angles = angles
+        self._along = -0.5 * settings.amplitude * np.ones(len(angles))
+        self._omega = 2 * np.pi * settings.frequency
+        self._start, self._ramp = settings.start, settings.ramp
+
+    def reset(self) -> None: ...
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], whatever the robot does."""
+        t = max(t - self._start, 0.0)
+        r, dr, ddr = smooth_step(t, self._ramp)
+        w = self._omega
+        c, dc, ddc = 1 - np.cos(w * t), w * np.sin(w * t), w * w * np.cos(w * t)
+        return Reference(
+            q=self._angles + self._along * r * c,
+            v=self._along * (dr * c + r * dc),
+            a=self._along * (ddr * c + 2 * dr * dc + r * ddc),
+        )
+
+
+def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
+    """The quintic from 0 at t = 0 to 1 at `duration` [s], level at both ends, and its first two derivatives [1/s], [1/s²]."""
+    x = min(t / duration, 1.0)
+    return (
+        x**3 * (10 - 15 * x + 6 * x * x),
+        30 * x * x * (1 - x) ** 2 / duration,
+        60 * x * (1 - x) * (1 - 2 * x) / duration**2,
+    )
 
 
 def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array, period: float) -> Trajectory:
@@ -108,6 +141,8 @@ def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array, p
             raise ConfigError(f"reference.{field}", f"expected > 0, got {value}")
     if settings.kind == "hold":
         return Hold(robot.joint_angles(stance))
+    if settings.kind == "sinusoid":
+        return Sinusoid(robot.joint_angles(stance), settings)
     if robot.base != "free_flyer":
         raise ConfigError("reference.kind", f"'{settings.kind}' moves a floating base; this robot's base is fixed")
     if settings.kind == "gait":

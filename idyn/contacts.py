@@ -1,4 +1,4 @@
-"""Contacts: from geometry (foot spheres against a terrain) or from measured points; always a validated `ContactSet`."""
+"""Contacts: from geometry (spheres against terrain and boxes) or from measured points; always a validated `ContactSet`."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.errors import InputError
 from idyn.robot import Robot
+from idyn.shapes import pair_contacts
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet
 
@@ -15,21 +16,50 @@ UNIT_TOLERANCE = 1e-6
 
 
 def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: float, mu: Array | None = None) -> ContactSet:
-    """The robot's contact spheres that are within `margin` [m] of the terrain.
+    """The robot's contact spheres that are within `margin` [m] of the terrain, then those that are of a box.
 
-    The contact point is the point of the sphere nearest to the terrain.
-    mu: overrides the robot's friction coefficients (one per contact place).
+    The contact point is the point of the sphere nearest to the terrain or the box.
+    mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
     """
     rotations, origins = robot.place(q)
     centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+    ground = _on_terrain(robot, centres, terrain, margin, mu)
+    return _and_pairs(ground, robot, rotations, origins, centres, margin, mu) if robot.pair_keys else ground
+
+
+def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, margin: float, mu: Array | None) -> ContactSet:
     distances, normals = terrain.query(centres)
-    mu = robot.contact_mu if mu is None else mu
     points, tangents, gaps, near, all_near = _sphere_contacts(centres, distances, normals, robot.contact_radii, margin)
+    if mu is None:
+        mu = robot.contact_mu if terrain.friction is None else terrain.friction.at(points)
     if all_near:
-        return _contact_set(robot.contact_joints, points, normals, mu, gaps, robot.contact_keys, tangents)
+        return _contact_set(robot.contact_joints, points, normals, mu[: len(points)], gaps, robot.contact_keys, tangents)
     keys = tuple(key for key, kept in zip(robot.contact_keys, near, strict=True) if kept)
     joints = robot.contact_joints[near]
-    return _contact_set(joints, points[near], normals[near], mu[near], gaps[near], keys, tangents[near])
+    return _contact_set(joints, points[near], normals[near], mu[: len(points)][near], gaps[near], keys, tangents[near])
+
+
+def _and_pairs(
+    ground: ContactSet, robot: Robot, rotations: Array, origins: Array, centres: Array, margin: float, mu: Array | None
+) -> ContactSet:
+    """The contacts of the terrain, and after them those between a sphere and a box of another body."""
+    joints = robot.box_joints
+    box_centres = sphere_centres(rotations, origins, joints, robot.box_offsets)
+    points, normals, gaps = pair_contacts(
+        robot.pairs, centres, robot.contact_radii, rotations[joints] @ robot.box_rotations, box_centres, robot.box_halves
+    )
+    near = np.flatnonzero(gaps <= margin)
+    pairs, mu = robot.pairs[near], robot.pair_mu if mu is None else mu[len(centres) :]
+    return ContactSet(
+        bodies=np.concatenate([ground.bodies, robot.contact_joints[pairs[:, 0]]]),
+        others=np.concatenate([ground.others, joints[pairs[:, 1]]]),
+        points=np.concatenate([ground.points, points[near]]),
+        normals=np.concatenate([ground.normals, normals[near]]),
+        tangents=np.concatenate([ground.tangents, first_tangents(normals[near])]),
+        mu=np.concatenate([ground.mu, mu[near]]),
+        gaps=np.concatenate([ground.gaps, gaps[near]]),
+        keys=ground.keys + tuple(robot.pair_keys[i] for i in near),
+    )
 
 
 def contacts_from_points(
@@ -41,7 +71,8 @@ def contacts_from_points(
     gaps: Array,
     tangents: Array | None = None,
 ) -> ContactSet:
-    """Contacts of named contact places (`robot.contact_keys`) or frames with the environment, given in the world frame.
+    """Contacts of named contact places (`robot.contact_keys`) or frames with the environment, and of pairs (`robot.pair_keys`),
+    given in the world frame.
 
     Shapes as in `ContactSet`. Raises InputError naming `contacts[i].field` for anything malformed.
     """
@@ -54,9 +85,9 @@ def contacts_from_points(
     if len(set(keys)) != n:
         repeated = next(key for key in keys if list(keys).count(key) > 1)
         raise InputError("contacts.frame", f"'{repeated}' appears twice")
-    joints = np.array([_joint_of(robot, i, key) for i, key in enumerate(keys)], dtype=np.int64)
+    joints = np.array([_joints_of(robot, i, key) for i, key in enumerate(keys)], dtype=np.int64).reshape(-1, 2)
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
-    return _contact_set(joints, points, unit, mu, gaps, tuple(keys), tangents)
+    return _contact_set(joints[:, 0], points, unit, mu, gaps, tuple(keys), tangents, joints[:, 1])
 
 
 def _check_contact(i: int, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
@@ -75,11 +106,15 @@ def _check_contact(i: int, point: Array, normal: Array, mu: float, gap: float, t
         raise InputError(f"contacts[{i}].t1", "expected a unit vector at right angles to the normal")
 
 
-def _joint_of(robot: Robot, i: int, key: str) -> int:
+def _joints_of(robot: Robot, i: int, key: str) -> tuple[int, int]:
+    """Joints of the first and the second body of the contact called `key`."""
     if key in robot.contact_keys:
-        return int(robot.contact_joints[robot.contact_keys.index(key)])
+        return int(robot.contact_joints[robot.contact_keys.index(key)]), 0
+    if key in robot.pair_keys:
+        place, box = robot.pairs[robot.pair_keys.index(key)]
+        return int(robot.contact_joints[place]), int(robot.box_joints[box])
     try:
-        return robot.joint_of_frame(key)
+        return robot.joint_of_frame(key), 0
     except Exception as error:
         raise InputError(f"contacts[{i}].frame", str(error)) from error
 
@@ -92,10 +127,12 @@ def _contact_set(
     gaps: Array,
     keys: tuple[str, ...],
     tangents: Array | None = None,
+    others: Array | None = None,
 ) -> ContactSet:
     if tangents is None:
         tangents = first_tangents(normals)
-    others = np.zeros(len(keys), dtype=np.int64)
+    if others is None:
+        others = np.zeros(len(keys), dtype=np.int64)
     return ContactSet(
         bodies=bodies, others=others, points=points, normals=normals, tangents=tangents, mu=mu, gaps=gaps, keys=keys
     )

@@ -10,6 +10,7 @@ import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError, ModelError, nearest
 from idyn.sanity import Finding, inspect_urdf
+from idyn.shapes import Box
 from idyn.types import Array, DynamicsTerms, Record
 
 DUMMY_EFFORT = 1e3
@@ -52,11 +53,13 @@ class Robot:
         *,
         base: str = "free_flyer",
         contact_points: Sequence[ContactPoint] = (),
+        boxes: Sequence[Box] = (),
         unactuated: Sequence[str] = (),
         tau_max: Mapping[str, float] | None = None,
         source: str = "urdf text",
     ) -> None:
-        """Build from URDF text. `unactuated` names joints without a motor, besides a floating base.
+        """Build from URDF text. `unactuated` names joints without a motor, besides a floating base and floating joints (free
+        bodies that the robot touches).
 
         Raises ModelError for a text that is no robot, FrameNotFound and InputError for names that the model lacks.
         """
@@ -82,6 +85,7 @@ class Robot:
         self.limits = self._read_limits(tau_max or {})
         self._open_scratch()
         self._place_contacts(contact_points)
+        self._place_boxes(boxes)
 
     @classmethod
     def from_urdf(cls, path: str | Path, **settings: object) -> "Robot":
@@ -114,6 +118,8 @@ class Robot:
                 a.extend(columns)
                 actuated.append(names[i])
                 q_index.append(joint.idx_q if joint.nq == 1 else -1)  # a continuous joint has no position limit
+        free = [joint.idx_q + 3 for joint in list(model.joints)[1:] if joint.nq == 7]
+        self.quaternions = tuple(free)  # where in q those of the floating base and of free bodies begin (xyzw)
         self.joint_names = tuple(actuated)
         self.a = np.array(a, dtype=np.int64)
         self.u = np.array(u, dtype=np.int64)
@@ -184,6 +190,27 @@ class Robot:
         self.contact_offsets = np.array(offsets, dtype=np.float64).reshape(-1, 3)
         self.contact_radii = np.array([p.radius for p in points], dtype=np.float64)
         self.contact_mu = np.array([p.mu for p in points], dtype=np.float64)
+
+    def _place_boxes(self, boxes: Sequence[Box]) -> None:
+        """Boxes in their joints' frames, and all pairs of a contact place and a box of another body."""
+        frames = {frame.name: frame for frame in self._model.frames}
+        placements = []
+        for box in boxes:
+            if min(box.size) <= 0 or not box.mu >= 0:
+                field, expected = ("size", "> 0") if min(box.size) <= 0 else ("mu", "≥ 0")
+                raise InputError(f"box.{box.frame}.{field}", f"expected {expected}, got {getattr(box, field)}")
+            self.joint_of_frame(box.frame)
+            frame = frames[box.frame]
+            placements.append((frame.parentJoint, frame.placement.rotation, frame.placement.act(np.array(box.offset))))
+        pairs = [(i, b) for i, joint in enumerate(self.contact_joints) for b, box in enumerate(placements) if box[0] != joint]
+        self.boxes = tuple(boxes)
+        self.box_joints = np.array([joint for joint, _, _ in placements], dtype=np.int64)
+        self.box_rotations = np.array([rotation for _, rotation, _ in placements]).reshape(-1, 3, 3)
+        self.box_offsets = np.array([offset for _, _, offset in placements]).reshape(-1, 3)
+        self.box_halves = 0.5 * np.array([box.size for box in boxes]).reshape(-1, 3)
+        self.pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        self.pair_keys = tuple(f"{self.contact_keys[i]}/{boxes[b].frame}" for i, b in pairs)
+        self.pair_mu = np.array([boxes[b].mu for _, b in pairs], dtype=np.float64)
 
     def joint_of_frame(self, name: str) -> int:
         """Index of the joint that carries a frame. Raises FrameNotFound."""

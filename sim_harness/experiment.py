@@ -8,13 +8,15 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from controllers.config import NonNegative, Settings, load
+from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
+from controllers.terrain import make_terrain, resting
 from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.robot import Robot
-from idyn.terrain import Flat
+from idyn.terrain import Terrain
+from idyn.types import Array
 from sim_harness.engines.registry import build_engine
 from sim_harness.metrics import Summary, summarise
 from sim_harness.robot_side import Exchanger, RobotSide
@@ -51,7 +53,8 @@ class ExperimentSettings(Settings, frozen=True):
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
-    mu: friction coefficient of all feet, in the world and for the controller, instead of the robot's own; inf is allowed
+    mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
+        in it too, unless its `contact.mu` says otherwise
     push: pushes
     """
 
@@ -104,7 +107,7 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
     values = msgspec.to_builtins(controller)
     if settings.mu is not None:
         values["contact"]["mu"] = settings.mu
-    controller = msgspec.convert(_merged(values, settings.controller), ControllerSettings)
+    controller = parse(_merged(values, settings.controller), ControllerSettings, "experiment.controller")
     build_engine(settings.engine, settings.engine_settings)
     return Plan(settings=settings, server=server, controller=controller)
 
@@ -114,7 +117,8 @@ def _merged(base: dict[str, Any], changes: dict[str, Any], where: str = "experim
     for key, value in changes.items():
         if key not in base:
             raise ConfigError(f"{where}.{key}", "no such setting")
-        merged[key] = _merged(base[key], value, f"{where}.{key}") if isinstance(value, dict) else value
+        table = isinstance(value, dict) and isinstance(base[key], dict)
+        merged[key] = _merged(base[key], value, f"{where}.{key}") if table else value
     return merged
 
 
@@ -151,7 +155,8 @@ def run_in_process(plan: Plan, label: str, changes: dict[str, Any], progress: Pr
     """Robot and service in one process, in lock-step through real bytes. `changes`: to the controller's settings."""
     if duration is not None:
         plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=duration))
-    settings = msgspec.convert(_merged(msgspec.to_builtins(plan.controller), changes, label), ControllerSettings)
+    settings = parse(_merged(msgspec.to_builtins(plan.controller), changes, label), ControllerSettings, label)
+    plan = msgspec.structs.replace(plan, controller=settings)
     controller = build_controller(settings)
     service = Service(controller, plan.server)
     client = Loopback(service, hello_for(controller.robot, settings.period, kind="sim"))
@@ -164,10 +169,9 @@ def run_in_process(plan: Plan, label: str, changes: dict[str, Any], progress: Pr
 def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool) -> Trace:
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
-    _, stance = load_robot(plan.controller.robot)
+    terrain, stance = _scene(plan, robot)
     engine = build_engine(settings.engine, settings.engine_settings)
-    mu = None if settings.mu is None else np.full(len(robot.contact_keys), settings.mu)
-    world = World(robot, Flat(plan.controller.contact.ground), engine, stance, mu=mu)
+    world = World(robot, terrain, engine, stance, mu=_friction(plan, robot))
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
@@ -183,6 +187,28 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
     return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
 
 
+def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
+    """The ground that the controller believes in too, and the stance at rest on it (nq)."""
+    contact = plan.controller.contact
+    terrain = make_terrain(contact.terrain, contact.ground)
+    _, stance = load_robot(plan.controller.robot)
+    return terrain, resting(robot, stance, terrain)
+
+
+def _friction(plan: Plan, robot: Robot) -> Array | None:
+    """Coefficients of the world's contacts, None where terrain and robot have their own."""
+    mu = plan.controller.contact.mu if plan.settings.mu is None else plan.settings.mu
+    return None if mu is None else np.full(len(robot.contact_keys + robot.pair_keys), mu)
+
+
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
-    return summarise(trace, robot, label=label, engine=plan.settings.engine, ticks=plan.ticks, dt=plan.controller.period)
+    return summarise(
+        trace,
+        robot,
+        label=label,
+        engine=plan.settings.engine,
+        ticks=plan.ticks,
+        dt=plan.controller.period,
+        gripping=plan.controller.grip.joints,
+    )

@@ -1,5 +1,7 @@
 """What a run amounts to: figures of a trace  [ZD §7–8; mathematics §10]."""
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
@@ -24,8 +26,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
     upright: whether it ran to its end without falling
-    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]
-    tracking: mean |θ − θ_ref| over joints and the ticks in which a reference was followed [rad]
+    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]; all 0
+        for a fixed base
+    tracking: mean |θ − θ_ref| over the joints that do not grip and the ticks in which a reference was followed [rad]
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
     force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: the same over the mean simulated Σ f_N
@@ -55,12 +58,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     late: int
 
 
-def summarise(trace: Trace, robot: Robot, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
-    """The figures of a run that was to last `ticks` periods of `dt` [s]."""
-    tilt, height = base_tilt(trace.q), trace.q[:, 2]
-    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0]
+def summarise(
+    trace: Trace, robot: Robot, *, label: str, engine: str, ticks: int, dt: float, gripping: Sequence[str] = ()
+) -> Summary:
+    """The figures of a run that was to last `ticks` periods of `dt` [s]. gripping: names of joints without a reference."""
+    base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
+    tilt, height = base_tilt(base), base[:, 2]
+    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0]
     angles = np.array([robot.joint_angles(q) for q in trace.q])
-    tracking = np.abs(angles - trace.reference)
+    following = np.array([name not in gripping for name in robot.joint_names])
+    tracking = np.abs(angles - trace.reference)[:, following]
     rate = np.abs(np.diff(trace.tau, axis=0)) / dt
     predicted, simulated = normal_forces(trace)
     error = np.abs(predicted - simulated)[SETTLED:]
@@ -74,7 +81,7 @@ def summarise(trace: Trace, robot: Robot, *, label: str, engine: str, ticks: int
         upright=bool(upright),
         height=float(height[-1]),
         tilt=float(tilt.max()),
-        drift=float(np.linalg.norm(trace.q[-1, :2] - trace.q[0, :2])),
+        drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         tracking=float(np.nanmean(tracking)) if np.isfinite(tracking).any() else float("nan"),
         torque=float(np.abs(trace.tau).mean()),
         torque_rate=float(rate.mean()),

@@ -9,7 +9,8 @@ from idyn.types import Array, Record
 
 
 class Trace(Record, frozen=True):
-    """A run of n ticks; c contact places of the robot. NaN marks what was not there: a contact, a prediction, a reply.
+    """A run of n ticks; c contact places of the robot and pairs of a place and a box. NaN marks what was not there: a contact,
+    a prediction, a reply.
 
     t: time at the beginning of the tick [s] (n)
     q, v: state then (n, nq), (n, nv)
@@ -20,7 +21,7 @@ class Trace(Record, frozen=True):
     mode: what kind of torque it was, an index into `modes` (n)
     status: how the engine ended, `idyn.status.Status` (n)
     round_trip: from sending the state to having its torque [s] (n)
-    places: names of the contact places (c)
+    places: names of the contact places and pairs (c)
     modes: names of the modes
     """
 
@@ -56,16 +57,15 @@ class TraceWriter:
     """Room for a run of known length; `trace` hands out what was filled."""
 
     def __init__(self, robot: Robot, ticks: int) -> None:
-        places = len(robot.contact_keys)
-        self._places = robot.contact_keys
-        self._column = {key: i for i, key in enumerate(robot.contact_keys)}
+        self._places = robot.contact_keys + robot.pair_keys
+        self._column = {key: i for i, key in enumerate(self._places)}
         self._modes: dict[str, int] = {}
         self._row = 0
         self._t = np.full(ticks, np.nan)
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
         self._reference = np.full((ticks, robot.na), np.nan)
-        self._predicted, self._simulated = np.full((2, ticks, places, 3), np.nan)
+        self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
         self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
         self._round_trip = np.full(ticks, np.nan)
 

@@ -1,8 +1,8 @@
 """The simulated robot: a state that an engine moves on, step by step. Noise-free and deterministic.
 
 A step is semi-implicit: the engine finds v⁺ from the dynamics and the contacts at q, then q⁺ = q ⊕ v⁺ dt.
-Modelling error: first order in dt. Joint limits, contact between bodies of the robot, and contact of anything but its
-contact places are not simulated.
+Modelling error: first order in dt. Joint limits and contact of anything but the robot's contact places, with the terrain and
+with boxes of other bodies, are not simulated.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class World:
     """Owns the state (q, v), the time and the contacts of that state; read them, never write them.
 
     robot: the world's own instance, shared with nobody (it is also the scratch)
-    mu: friction coefficients of the robot's contact places instead of its own (one per place)
+    mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
     """
 
     def __init__(

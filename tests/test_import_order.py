@@ -12,7 +12,16 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 COMMANDS = ("idyn.commands", "idyn.__main__")
 """The command line may import everything, and nobody imports it."""
 
-LEAVES = ("idyn.errors", "idyn.status", "idyn.compiled", "idyn.types", "idyn.terrain", "idyn.sanity")
+LEAVES = (
+    "idyn.errors",
+    "idyn.status",
+    "idyn.compiled",
+    "idyn.types",
+    "idyn.terrain",
+    "idyn.heightmap",
+    "idyn.shapes",
+    "idyn.sanity",
+)
 LAYERS = (
     LEAVES,
     ("idyn.solvers",),

@@ -52,6 +52,14 @@ def test_the_gait_example_is_a_valid_configuration():
     assert not commands[-1].reference.schedule.stance.all()
 
 
+def test_the_scene_example_is_a_valid_controller():
+    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[2])}, ControllerSettings, "README")
+    controller = build_controller(settings)
+    contacts = controller.contacts(controller.stance)
+    assert len(contacts) == 4
+    assert (contacts.mu == 0.1).all()
+
+
 def test_every_command_of_the_table_exists():
     for command in re.findall(r"^\| `idyn (\w+)", README, flags=re.MULTILINE):
         with pytest.raises(SystemExit) as end:

@@ -86,4 +86,5 @@ def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
         res_dyn=residuals.dynamics,
         n_contacts=len(prediction.guess.keys),
         null_dim=prediction.null_dim,
+        demand_change=prediction.demand_change,
     )

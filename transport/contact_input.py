@@ -47,9 +47,10 @@ def _friction(contact: Contact, agreement: Agreement, where: str) -> float:
     if agreement.mu is not None:
         return agreement.mu
     robot = agreement.robot
-    if contact.frame not in robot.contact_keys:
-        raise ProtocolError(Code.BAD_SCHEMA, f"{where}.mu", f"missing, and the robot has none for '{contact.frame}'")
-    return float(robot.contact_mu[robot.contact_keys.index(contact.frame)])
+    for keys, mu in ((robot.contact_keys, robot.contact_mu), (robot.pair_keys, robot.pair_mu)):
+        if contact.frame in keys:
+            return float(mu[keys.index(contact.frame)])
+    raise ProtocolError(Code.BAD_SCHEMA, f"{where}.mu", f"missing, and the robot has none for '{contact.frame}'")
 
 
 def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None:

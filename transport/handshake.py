@@ -107,7 +107,7 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
         model_name=robot.name,
         urdf_sha256=robot.urdf_sha256,
         joint_names=list(robot.joint_names),
-        contact_frames=list(robot.contact_keys),
+        contact_frames=list(robot.contact_keys + robot.pair_keys),
         controller=host.controller,
     )
 
@@ -138,8 +138,8 @@ def _contact_frames(hello: Hello, robot: Robot) -> frozenset[str] | None:
 
 
 def check_contact_frame(robot: Robot, frame: str, field: str) -> None:
-    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place or a frame of the robot."""
-    if frame in robot.contact_keys:
+    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a pair or a frame of the robot."""
+    if frame in robot.contact_keys + robot.pair_keys:
         return
     try:
         robot.joint_of_frame(frame)

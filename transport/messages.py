@@ -257,6 +257,7 @@ class Solver(ServerPart):
     res_dyn: float  # dynamics [N·s, N·m·s]
     n_contacts: int
     null_dim: int  # dimension of the contact impulses that move nothing
+    demand_change: float = 0.0  # how far the consistency step moved the demanded joint velocities, max norm [rad/s]
 
 
 class Comm(ServerPart):

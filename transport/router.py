@@ -89,13 +89,15 @@ class Router:
                 self._on_faults(faults)
 
     def _rest(self) -> None:
-        """Sleep until shortly before the next state, then rehearse; return at once when anything arrives."""
+        """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives."""
         rest = self._anticipation.rest_s(monotonic_ns())
         if rest == 0.0 or self._waiting():
             return
         select.select([self._descriptor], [], [], rest)
         if not self._waiting():
             self._service.rehearse()
+        while not self._waiting() and self._anticipation.expects(monotonic_ns()):
+            pass
 
     def _waiting(self) -> bool:
         """Whether a message is there to be read."""

@@ -23,7 +23,7 @@ from transport.loopback import Loopback
 from transport.messages import StateMessage
 from transport.port import ControllerPort
 from transport.provenance import attachments, fault_metadata, metadata
-from transport.realtime import steady
+from transport.realtime import on_core, steady
 from transport.recorder import Entry, Recorder
 from transport.router import Router
 from transport.service import Service
@@ -71,7 +71,8 @@ def serve(
                 write_fault(fault, Path(settings.log_directory), controller, settings)
 
     try:
-        with Router(service, endpoint(settings), on_faults, Anticipation(settings.anticipation)) as router, steady():
+        anticipation = Anticipation(settings.anticipation)
+        with Router(service, endpoint(settings), on_faults, anticipation) as router, on_core(settings.core), steady():
             log.info("serving at %s", router.endpoint)
             if ready is not None:
                 ready(router.endpoint)

@@ -18,7 +18,7 @@ from transport.answer import Timing, torque_message
 from transport.codec import decode, encode
 from transport.errors import ProtocolError
 from transport.handshake import build_host, welcome
-from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet, TorqueMessage
+from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
 from transport.port import ControllerPort
 from transport.rate_limit import RateLimit
 from transport.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
@@ -57,6 +57,16 @@ class Timings:
         self.deadline_misses += not deadline_met
 
 
+class TickRecord(msgspec.Struct, frozen=True, gc=False):
+    """A tick as it was answered."""
+
+    data: bytes
+    session: Session
+    accepted: Accepted
+    command: Command
+    timing: Timing
+
+
 class Service:
     """Answers every message of every client."""
 
@@ -82,7 +92,7 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
-        self._last_exchange: tuple[bytes, TorqueMessage] | None = None
+        self._last_tick: TickRecord | None = None
         self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
@@ -107,12 +117,13 @@ class Service:
         return reply
 
     def rehearse(self) -> None:
-        """Go through the last tick of the controlling client once more, for the processor's caches only."""
-        if self._last_exchange is not None:
-            data, reply = self._last_exchange
-            decode(data)
+        """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
+        tick = self._last_tick
+        if tick is not None:
+            decode(tick.data)
+            tick.session.read(tick.accepted.message)
             self._seats[False].controller.rehearse()
-            encode(reply)
+            encode(torque_message(tick.session, tick.accepted, tick.command, tick.timing, warm=True))
 
     def dropped(self, identity: bytes, count: int) -> None:
         """`count` states of a client were overtaken by newer ones and never handled."""
@@ -157,7 +168,8 @@ class Service:
         message = torque_message(session, accepted, command, timing, warm=warm)
         self._timings.note(timing.step_ns, message.deadline_met)
         reply = encode(message)
-        self._last_exchange = data, message
+        if not session.agreement.dry_run:
+            self._last_tick = TickRecord(data, session, accepted, command, timing)
         session.answered(message.seq, data, reply)
         if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
             session.latch(command.message, t_recv_ns)

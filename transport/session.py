@@ -6,7 +6,7 @@ A state is checked completely before anything of it is noted, so a refused messa
 import msgspec
 import numpy as np
 
-from controllers.command import Inputs
+from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet, State
 from transport.comm import CommStats, watchdog
 from transport.contact_input import read_contacts
@@ -103,9 +103,7 @@ class Session:
         """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence latches."""
         self._check_order(message)
         level = self._watch(message, now_ns)
-        q, v, tau_applied = read_state(message, self.agreement)
-        contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
-        reference = None if message.ref is None else read_reference(message.ref, self.agreement)
+        q, v, tau_applied, contacts, reference = self.read(message)
         dt = self._period(message.t_robot)
         # everything is in order: from here on it is noted
         self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
@@ -115,6 +113,13 @@ class Session:
             self._estop = True
         inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, estop=self._estop)
         return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
+
+    def read(self, message: StateMessage) -> tuple[Array, Array, Array | None, ContactSet | None, Reference | None]:
+        """q, v, tau_applied, contacts and reference of a state in the robot's order. Raises ProtocolError; notes nothing."""
+        q, v, tau_applied = read_state(message, self.agreement)
+        contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
+        reference = None if message.ref is None else read_reference(message.ref, self.agreement)
+        return q, v, tau_applied, contacts, reference
 
     def answered(self, seq: int, state: bytes, torque: bytes) -> None:
         """Keep an exchange in the ring."""

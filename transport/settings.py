@@ -18,7 +18,8 @@ class WatchdogSettings(Settings, frozen=True):
 
 
 class AnticipationSettings(Settings, frozen=True):
-    """lead_us: how long before a state is due the server wakes and rehearses [µs]; 0: never. It costs that share of a core."""
+    """lead_us: how long before a state is due the server wakes, rehearses and stays awake [µs]; 0: never. It costs that
+    share of a core."""
 
     lead_us: float = 250.0
 
@@ -32,6 +33,7 @@ class ServerSettings(Settings, frozen=True):
     insecure: allow a tcp address that other machines can reach; anybody there may then command the robot
     deadline_us: the answer's time budget, from the state's arrival [µs]
     anticipation: see `transport.anticipation`
+    core: run the loop alone on this core; whatever else runs on the machine should keep off it (Linux)
     max_state_age_ms: a state that was under way for longer is refused [ms]
     release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
     shadow: serve one shadow client beside the controlling one, with a controller of its own
@@ -46,6 +48,7 @@ class ServerSettings(Settings, frozen=True):
     deadline_us: float = 600.0
     watchdog: WatchdogSettings = WatchdogSettings()
     anticipation: AnticipationSettings = AnticipationSettings()
+    core: int | None = None
     max_state_age_ms: float = 10.0
     release_ms: float = 1000.0
     shadow: bool = False

@@ -42,17 +42,22 @@ def read_reference(ref: messages.Reference, agreement: Agreement) -> Reference:
 
 
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
-    if agreement.robot.base == "free_flyer":
-        _normalise(q[3:7])
-    return agreement.joints.to_robot(q, v)
+    free_base = agreement.robot.base == "free_flyer"
+    if free_base:
+        _normalise(q, 3)
+    q, v = agreement.joints.to_robot(q, v)
+    for start in agreement.robot.quaternions[1 if free_base else 0 :]:
+        _normalise(q, start)
+    return q, v
 
 
-def _normalise(quaternion: Array) -> None:
-    """Make a quaternion (4) a unit one, in place. Raises ProtocolError `quaternion_not_unit`."""
+def _normalise(q: Array, start: int) -> None:
+    """Make the quaternion that begins at `start` a unit one, in place. Raises ProtocolError `quaternion_not_unit`."""
+    quaternion = q[start : start + 4]
     x, y, z, w = quaternion.tolist()
     length = math.sqrt(x * x + y * y + z * z + w * w)
     if not abs(length - 1.0) <= QUATERNION_TOLERANCE:
-        raise ProtocolError(Code.QUATERNION_NOT_UNIT, "q[3:7]", f"expected length 1 (xyzw), got {length:.6g}")
+        raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{start + 4}]", f"expected length 1 (xyzw), got {length:.6g}")
     quaternion /= length
 
 

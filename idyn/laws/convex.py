@@ -6,19 +6,25 @@
 This is stage I. D is singular as soon as contacts are redundant; stage II of the paper, the smoothest torque among equals,
 is the selection step that follows every law. *One-stage* adds ε‖p‖² instead and leaves nothing to select.
 
+Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Cold: a QP back end, and the
+basis that is read off its answer.
+
 When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
 feet slide or lift; the energy it dissipates depends on the frame's own motion.
 """
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
+from idyn.laws.convex_basis import basis_of, solve_basis, units
 from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
+from idyn.status import Status
 from idyn.types import Array
 
 ONE_STAGE = 1e-8
@@ -30,7 +36,6 @@ class Convex:
     """Settings: one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞); edges k of the polygon; QP back end."""
 
     conditions = Conditions.CONVEX
-    basis_width = 0
 
     def __init__(
         self,
@@ -50,19 +55,21 @@ class Convex:
         self._one_stage = one_stage
         self.unlimited_friction = infinite_friction
         self._backend = backend
+        self.basis_width = 0 if one_stage else edges + 1
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        yield self._backend, self._solve(problem, self._backend)
-        for other in ("daqp", "quadprog"):
-            if other != self._backend:
-                yield other, self._solve(problem, other)
+        if basis is not None and self.basis_width > 0:
+            yield "warm", self._on_basis(problem, basis, 0)
+        for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
+            yield backend, self._solve(problem, backend)
 
     def _solve(self, problem: Reduced, backend: str) -> LawSolution:
+        """The QP's own impulses, with the face and the multipliers of the basis that is read off them where there is one."""
         n = len(problem.mu)
-        H, f, A, lower, unit, flags, epsilon = assemble(
+        H, f, A, lower, unit, epsilon = assemble(
             problem.Y,
             problem.b,
             problem.energy,
@@ -71,40 +78,47 @@ class Convex:
             self.directions,
             self._regularisation,
         )
-        solution = solve_qp(H, f, A, lower, backend=backend)
-        multipliers = None if solution.multipliers is None else -unit * solution.multipliers[:n]
-        face = None
-        if not self._one_stage:
-            face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
-        return LawSolution(
-            p=unit * solution.x,
-            face=face,
-            status=solution.status,
-            iterations=solution.iterations,
-            basis=np.zeros((n, 0), dtype=np.bool_),
-            multipliers=multipliers,
+        qp = solve_qp(H, f, A, lower, backend=backend)
+        p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
+        plain = LawSolution(
+            p=p,
+            face=None if self._one_stage else self._whole_cone(problem),
+            status=qp.status,
+            iterations=qp.iterations,
+            basis=np.zeros((n, self.basis_width), dtype=np.bool_),
+            multipliers=y,
             epsilon=epsilon,
         )
+        if self._one_stage or y is None or not qp.status.ok:
+            return plain
+        basis = basis_of(problem.Y, problem.b, problem.energy, problem.mu, self.unlimited_friction, self.directions, p, y)
+        exact = self._on_basis(problem, basis, qp.iterations)
+        return msgspec.structs.replace(exact, p=p) if exact.status.ok else plain
+
+    def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
+        p, y, flags, solved = solve_basis(
+            problem.Y, problem.b, problem.energy, problem.mu, self.unlimited_friction, self.directions, basis
+        )
+        face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
+        status = Status.SOLVED if solved else Status.NOT_CERTIFIED
+        return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
+
+    def _whole_cone(self, problem: Reduced) -> Face:
+        """Every admissible impulse with the same motion: without exact multipliers no ray can be excluded."""
+        flags = np.ones((len(problem.mu), 2 + len(self.directions)), dtype=np.bool_)
+        flags[:, 1] = False
+        return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
 
 
 @compiled
 def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
-    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, the face's flags, and ε [1/kg].
+    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
 
     Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets where it is
     not free; with μ > 0 they imply p_N ≥ 0.
     """
     n, k, m = len(mu), len(directions), Y.shape[1]
-    d, speed = 0.0, 0.0
-    for i in range(n):
-        for c in range(m):
-            d += Y[3 * i + 2, c] ** 2 / n
-        speed = max(speed, abs(b[3 * i + 2]))
-        for r in range(3):
-            speed = max(speed, abs(energy[3 * i + r]))
-    d = d if d > 0.0 else 1.0
-    speed = speed if speed > 0.0 else 1.0
-
+    d, speed = units(Y, b, energy)
     H = np.empty((3 * n, 3 * n))
     for i in range(3 * n):
         for j in range(i + 1):
@@ -118,10 +132,8 @@ def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
         free = is_free(mu[i], unlimited)
         count += (1 if free or mu[i] == 0.0 else 0) + (0 if free else k)
     A, lower = np.zeros((count, 3 * n)), np.zeros(count)
-    flags = np.ones((n, 2 + k), dtype=np.bool_)
     row = n
     for i in range(n):
-        flags[i, 1] = False
         for j in range(3 * n):
             A[i, j] = H[3 * i + 2, j]
         lower[i] = -b[3 * i + 2] / speed
@@ -133,7 +145,7 @@ def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
             row = facets(A, row, 3 * i, mu[i], directions)
     for i in range(3 * n):
         H[i, i] += regularisation
-    return H, energy / speed, A, lower, speed / d, flags, regularisation * d
+    return H, energy / speed, A, lower, speed / d, regularisation * d
 
 
 @compiled

@@ -176,8 +176,10 @@ def hold(Y, b, bilateral, guess, rule, rank, max_pivots):
         for c in range(m):
             x[c] += g[i] * U[i, c]
 
-    N, r, lengths2 = np.empty((n, m)), np.empty(n), np.zeros(n)
+    N, r, lengths2 = np.zeros((n, m)), np.zeros(n), np.zeros(n)
     for i in range(n):
+        if bilateral[3 * i + 2]:
+            continue  # it vanishes, or depends on rows that do: nothing is left of it
         r[i] = b[3 * i + 2]
         for c in range(m):
             y = Y[3 * i + 2, c]

@@ -77,7 +77,7 @@ def delete_row(F: Array, active: Array, count: int, position: int) -> None:
 
 
 @compiled
-def _solve_active(F: Array, active: Array, count: int, rhs: Array) -> Array:
+def solve_active(F: Array, active: Array, count: int, rhs: Array) -> Array:
     """(Y_B Y_Bᵀ)⁻¹ rhs for the active rows B."""
     x = rhs[:count].copy()
     block = F[:count, :count]
@@ -107,11 +107,11 @@ def _refined(Y: Array, r: Array, F: Array, active: Array, count: int) -> Array:
     rhs = np.empty(count)
     for i in range(count):
         rhs[i] = -r[active[i]]
-    z = _solve_active(F, active, count, rhs)
+    z = solve_active(F, active, count, rhs)
     w, _ = _slack(Y, r, active, count, z)
     for i in range(count):
         rhs[i] = -w[active[i]]
-    return z + _solve_active(F, active, count, rhs)
+    return z + solve_active(F, active, count, rhs)
 
 
 @compiled
@@ -192,7 +192,7 @@ def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -
     for i in range(count):
         for c in range(Y.shape[1]):
             rhs[i] += Y[active[i], c] * Y[j, c]
-    fall = _solve_active(F, active, count, rhs)
+    fall = solve_active(F, active, count, rhs)
     blocking, step = -1, np.inf
     for i in range(count):
         if fall[i] > ZERO and max(z[i], 0.0) / fall[i] < step:
@@ -258,7 +258,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
                 rhs[i] = 0.0
                 for c in range(m):
                     rhs[i] += Y[active[i], c] * Y[j, c]
-            fall = _solve_active(F, active, count, rhs)  # z_B falls by this for each unit of z_j
+            fall = solve_active(F, active, count, rhs)  # z_B falls by this for each unit of z_j
             independent = append_row(F, Y, active, count, j, lengths2[j])
             curvature = F[count, count] ** 2 if independent else 0.0
             w_j = r[j] + own * gain

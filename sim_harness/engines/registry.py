@@ -5,6 +5,7 @@ from typing import Any
 
 from controllers.config import parse
 from idyn.errors import ConfigError, nearest
+from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import Engine
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.penalty import Penalty
@@ -12,6 +13,7 @@ from sim_harness.engines.penalty import Penalty
 ENGINES: dict[str, type[Engine]] = {
     "lcp": PolygonLcp,
     "penalty": Penalty,
+    "dissipation": Dissipation,
 }
 
 

@@ -1,0 +1,107 @@
+"""`dissipation`: rigid contact without complementarity, as one convex quadratic program per step  [ZD §2.3.4].
+
+    min ½ v⁺ᵀ M v⁺  =  min ½ pᵀ D p + bᵀ p + const.          J v⁺ = D p + b
+    s.t.  N v⁺ + c ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon      c gap speed φ/dt
+Of all impulses that keep bodies apart and lie in the friction polygons, those after which the least kinetic energy is
+left: the model of Drumwright & Shell and of Anitescu, over all degrees of freedom and under given joint torques.
+
+Different from the textbook: the gap speed of a penetrating contact is at least −recovery, as in the engine `lcp`.
+
+Modelling error: a contact may push although it parts (p_N and N v⁺ + c both positive), so feet that slide or lift feel
+more normal force than rigid Coulomb contact gives them. The polygon is that of the engine `lcp`. D is singular where
+contacts are redundant: v⁺ is unique, the single impulses are not.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.solvers.qp import solve_qp
+from idyn.status import Status
+from idyn.types import Array
+from sim_harness.engines.contact_space import contact_space, no_solution, solution
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+
+TOLERANCE = 1e-8
+"""Largest violation of the optimality conditions that counts as solved, relative to the fastest contact [m/s]."""
+
+SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
+"""Shares of the mean diagonal of D that are added to it, one after the other, until a step is solved."""
+
+
+class Dissipation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the engine.
+
+    edges: corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
+    recovery: largest speed at which a penetration is undone [m/s], ≥ 0; see the engine `lcp`
+    """
+
+    edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
+    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        a = problem
+        L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
+        if not regular:
+            return no_solution(problem)
+        p, status, iterations, error = least_energy(D, b, a.mu, np.maximum(a.gaps / a.dt, -self.recovery), self.edges)
+        return solution(problem, (L, v_free), p, status, iterations, error)
+
+
+def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Status, int, float]:
+    """Impulses (3n), status, iterations, and how far they are from optimal [m/s]. In units of mass and speed of order one."""
+    if not len(b) or not np.isfinite(b).all():
+        return np.zeros(len(b)), Status.SOLVED if not len(b) else Status.NON_FINITE, 0, 0.0
+    mass, speed = len(b) / np.trace(D), max(np.abs(b).max(), np.finfo(float).tiny)
+    H, f = mass * D, b / speed
+    A, lower = constraints(H, f, mu, c / speed, edges)
+    best, least, status, iterations = np.zeros(len(b)), np.inf, Status.BACKEND_FAILED, 0
+    for shift in SHIFTS:
+        answer = solve_qp(H + shift * np.eye(len(b)), f, A, lower)
+        iterations += answer.iterations
+        if answer.multipliers is None:
+            continue
+        error = speed * optimality(H, f, A, lower, answer.x, -answer.multipliers)
+        if error < least:
+            best, least = mass * speed * answer.x, error
+        if least <= TOLERANCE * max(1.0, speed):
+            return best, Status.SOLVED, iterations, least
+        status = Status.NOT_CERTIFIED
+    return best, status, iterations, least
+
+
+@compiled
+def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Array]:
+    """A and l of A p ≥ l: D_N p ≥ −b_N − c, then p_N ≥ 0, then the facets of every cone that has any.
+
+    Facets m_j · p_T ≤ μ cos(π/edges) p_N, with m_j halfway between two corners; with μ = 0 they leave p_T = 0.
+    """
+    n = len(mu)
+    size = 2 * n
+    for i in range(n):
+        size += edges if mu[i] < np.inf else 0
+    A, lower = np.zeros((size, 3 * n)), np.zeros(size)
+    row = 2 * n
+    for i in range(n):
+        A[i] = D[3 * i + 2]
+        lower[i] = -b[3 * i + 2] - c[i]
+        A[n + i, 3 * i + 2] = 1.0
+        for j in range(edges if mu[i] < np.inf else 0):
+            angle = np.pi * (2 * j + 1) / edges
+            A[row, 3 * i] = -np.cos(angle)
+            A[row, 3 * i + 1] = -np.sin(angle)
+            A[row, 3 * i + 2] = mu[i] * np.cos(np.pi / edges)
+            row += 1
+    return A, lower
+
+
+@compiled
+def optimality(H: Array, f: Array, A: Array, lower: Array, x: Array, y: Array) -> float:
+    """The largest violation of H x + f = Aᵀ y,  A x ≥ l,  y ≥ 0,  and of y ⟂ A x − l as |min(y, A x − l)|."""
+    worst = np.abs(H @ x + f - A.T @ y).max()
+    slack = A @ x - lower
+    for i in range(len(lower)):
+        worst = max(worst, abs(min(y[i], slack[i])))
+    return worst

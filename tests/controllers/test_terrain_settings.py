@@ -1,0 +1,105 @@
+"""The ground in a controller's settings, and the stance on it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from controllers.config import parse
+from controllers.controller import ControllerSettings, build_controller, controller_from_snapshot
+from controllers.robots import load_robot
+from controllers.terrain import TerrainSettings, make_terrain, resting
+from idyn.contacts import contacts_from_geometry
+from idyn.errors import ConfigError
+from sim_harness.experiment import load_plan, run_in_process
+
+GROUNDS = {
+    "flat": {"kind": "flat"},
+    "slope": {"kind": "slope", "angle": 0.15},
+    "stairs": {"kind": "stairs", "start": 0.05, "rise": 0.03},
+    "heightmap": {"kind": "heightmap", "seed": 5, "friction": {"low": 0.4, "seed": 2}},
+}
+
+
+def ground(name, height=0.0):
+    return make_terrain(parse(GROUNDS[name], TerrainSettings, "test"), height)
+
+
+@pytest.mark.parametrize("robot_name", ["quadruped", "solo12", "go2"])
+@pytest.mark.parametrize("name", sorted(GROUNDS))
+def test_all_feet_rest_straight_below_where_they_were(name, robot_name):
+    robot, stance = load_robot(robot_name)
+    terrain = ground(name, -0.2)
+    q = resting(robot, stance, terrain)
+    contacts = contacts_from_geometry(robot, q, terrain, margin=1.0)
+    assert np.abs(contacts.gaps).max() < 1e-9
+    centre = contacts.points + robot.contact_radii[:, None] * contacts.normals
+    before = contacts_from_geometry(robot, stance, ground("flat"), margin=1.0)
+    np.testing.assert_allclose(centre[:, :2], before.points[:, :2], atol=1e-9)
+    np.testing.assert_array_equal(q[3:7], stance[3:7])
+    assert q[:2] == pytest.approx(stance[:2], abs=0)
+
+
+def test_on_flat_ground_the_stance_stays_to_the_bit():
+    robot, stance = load_robot("quadruped")
+    assert resting(robot, stance, ground("flat")) is stance
+
+
+@pytest.mark.parametrize("name", ["slope", "stairs", "heightmap"])
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+def test_a_robot_stands_there_with_its_weight_on_its_feet(name, law):
+    """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""
+    plan = load_plan("stand", 0.05)
+    run = run_in_process(plan, law, {"law": law, "contact": {"terrain": GROUNDS[name], "ground": 0.3}}, lambda *_: None)
+    assert run.summary.modes == {"ok": 1.0}
+    assert run.summary.force_error < 1e-6
+    assert run.summary.tracking < 1e-6
+    robot, _ = load_robot("quadruped")
+    c = contacts_from_geometry(robot, run.trace.q[-1], ground(name, 0.3), margin=0.01)
+    across = np.cross(c.normals, c.tangents)
+    f = run.trace.simulated[-1]
+    total = (f[:, :1] * c.normals + f[:, 1:2] * c.tangents + f[:, 2:] * across).sum(axis=0)
+    np.testing.assert_allclose(total, [0, 0, 47.088], atol=1e-6)
+
+
+def test_a_controller_remembers_its_ground():
+    settings = parse({"robot": "quadruped", "contact": {"terrain": GROUNDS["heightmap"]}}, ControllerSettings, "test")
+    controller = build_controller(settings)
+    again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
+    first, second = controller.contacts(controller.stance), again.contacts(again.stance)
+    assert len(first) == 4
+    for field in ("points", "normals", "mu", "gaps"):
+        np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
+    assert first.mu.min() >= 0.4
+
+
+def test_one_friction_for_all():
+    settings = parse({"robot": "quadruped", "contact": {"mu": 0.1}}, ControllerSettings, "test")
+    controller = build_controller(settings)
+    assert (controller.contacts(controller.stance).mu == 0.1).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "field"),
+    [
+        ({"kind": "heightmap", "resolution": 2.0}, "contact.terrain.resolution"),
+        ({"kind": "heightmap", "seed": -1}, "contact.terrain.seed"),
+        ({"friction": {"low": 2.0}}, "contact.terrain.friction"),
+        ({"friction": {"high": float("inf")}}, "contact.terrain.friction"),
+        ({"friction": {"seed": -3}}, "contact.terrain.friction.seed"),
+        ({"kind": "hills"}, "contact.terrain.kind"),
+        ({"kind": "stairs", "rise": 0}, "contact.terrain.rise"),
+        ({"bumps": 1}, "contact.terrain"),
+    ],
+)
+def test_impossible_grounds_are_refused_by_field(table, field):
+    with pytest.raises(ConfigError) as caught:
+        make_terrain(parse(table, TerrainSettings, "contact.terrain"))
+    assert str(caught.value).startswith(field + ":")
+
+
+def test_legs_that_do_not_reach_are_an_error():
+    robot, stance = load_robot("quadruped")
+    steep = make_terrain(parse({"kind": "slope", "angle": 1.1}, TerrainSettings, "test"))
+    with pytest.raises(ConfigError, match=r"contact\.terrain: the legs"):
+        resting(robot, stance, steep)

@@ -1,0 +1,77 @@
+"""Bases of the convex law: the point of one is exact, and one is read off whatever solution a QP back end gives."""
+
+import numpy as np
+import pytest
+from scenes import DT, LITERAL, WALKERS, many_points, random_scene
+
+from idyn.laws.convex import Convex, assemble
+from idyn.laws.convex_basis import basis_of, cone_rays, solve_basis
+from idyn.laws.law import polygon
+from idyn.reduction import reduce
+from idyn.solvers.qp import solve_qp
+from idyn.status import Status
+
+FRICTION = {"finite": (0.3, 1.0), "all kinds": (0.0, 0.3, 1.0, np.inf)}
+
+
+def problems(name, friction, count, points=1):
+    for seed in range(count):
+        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
+        terms = scene.robot.terms(scene.state.q, scene.state.v)
+        reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+        mu = np.random.default_rng(seed).choice(FRICTION[friction], len(scene.contacts))
+        yield type(reduced)(Y=reduced.Y, b=reduced.b, energy=reduced.energy, mu=mu)
+
+
+def energy(problem, p):
+    return 0.5 * np.sum((problem.Y.T @ p) ** 2) + problem.energy @ p
+
+
+@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("friction", FRICTION)
+@pytest.mark.parametrize(("name", "points"), [*((w, 1) for w in WALKERS), ("quadruped", 3)])
+def test_the_back_ends_answer_has_a_basis(name, points, friction, edges):
+    """Begun with it, the next call needs no QP nearly always, and its point has the same motion and as little energy."""
+    law, exact, count = Convex(edges=edges), 0, 0
+    for problem in problems(name, friction, 40, points):
+        count += 1
+        _, cold = next(law.attempts(problem, None))
+        assert cold.status is Status.SOLVED
+        H, f, A, lower, unit, _ = assemble(problem.Y, problem.b, problem.energy, problem.mu, False, law.directions, 0.0)
+        assert energy(problem, cold.p) <= energy(problem, unit * solve_qp(H, f, A, lower).x) + 1e-9
+        rung, warm = next(law.attempts(problem, cold.basis))
+        assert rung == "warm"
+        if warm.status is Status.SOLVED:
+            exact += 1
+            np.testing.assert_allclose(problem.Y.T @ warm.p, problem.Y.T @ cold.p, atol=1e-7)
+            assert energy(problem, warm.p) <= energy(problem, cold.p) + 1e-9
+    assert exact >= 0.95 * count
+
+
+def test_loaded_rays_are_few_and_independent():
+    """Twelve contacts share one floating base: at most six loaded rays, however the load was spread."""
+    directions = polygon(4)
+    for problem in problems("quadruped", "finite", 10, points=3):
+        n = len(problem.mu)
+        spread = np.tile([0.0, 0.0, 1.0], n)
+        basis = basis_of(problem.Y, problem.b, problem.energy, problem.mu, False, directions, spread, np.zeros(n))
+        _, G, _, _, _ = cone_rays(problem.Y, problem.energy, problem.mu, False, directions)
+        loaded = G[basis[:, :-1].ravel()]
+        assert np.linalg.matrix_rank(loaded) == len(loaded) <= 6
+        # and they can carry the same motion with loads that push
+        x = problem.Y.T @ spread
+        c = np.linalg.lstsq(loaded.T, x, rcond=None)[0]
+        np.testing.assert_allclose(loaded.T @ c, x, atol=1e-9)
+        assert c.min() > -1e-9
+
+
+def test_a_wrong_basis_is_refused():
+    """Nothing loaded while the feet fall, or everything loaded at once, is no solution and is not taken for one."""
+    directions = polygon(4)
+    for problem in problems("quadruped", "finite", 10):
+        n = len(problem.mu)
+        if problem.b[2::3].min() >= 0:
+            continue
+        for basis in (np.zeros((n, 5), dtype=bool), np.ones((n, 5), dtype=bool)):
+            *_, solved = solve_basis(problem.Y, problem.b, problem.energy, problem.mu, False, directions, basis)
+            assert not solved

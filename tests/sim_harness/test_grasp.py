@@ -1,0 +1,180 @@
+"""The arm and its box: what fingers do to the box, and what each way of gripping makes of a sinusoid  [ZD §8.4.1]."""
+
+import numpy as np
+import pytest
+
+from controllers.command import Inputs, Mode
+from controllers.config import parse
+from controllers.controller import ControllerSettings, build_controller
+from controllers.robots import load_robot
+from controllers.trajectory import make_trajectory
+from idyn.errors import ConfigError
+from idyn.terrain import Flat
+from sim_harness import experiment
+from sim_harness.engines.registry import build_engine
+from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.world import World
+from transport.loopback import Loopback
+
+DT = 1e-3
+G = 9.81
+MASS = 6000 * 0.05071**3
+FINGERS = ["F_00", "F_01", "F_10", "F_11"]
+
+
+def world(mu=100.0, engine="lcp"):
+    robot, q = load_robot("arm")
+    return World(robot, Flat(-0.2), build_engine(engine), q, mu=np.full(len(robot.contact_keys + robot.pair_keys), mu))
+
+
+def carry(law, mu, seconds, **changes):
+    """Run the experiment; the run and the error of the seven arm joints [rad] (n, 7)."""
+    plan = load_plan("grasp", seconds)
+    run = run_in_process(plan, law, {"law": law, "contact": {"mu": mu}, **changes}, lambda *_: None)
+    robot, _ = load_robot("arm")
+    angles = np.array([robot.joint_angles(q) for q in run.trace.q])
+    return run, np.abs(angles - run.trace.reference)[:, :7]
+
+
+def pid_error(mu, seconds):
+    """Mean error of the arm joints under torques kp e + kd ė alone, the authors' gains [rad]."""
+    w = world(mu)
+    robot = w.robot
+    reference = make_trajectory(load_plan("grasp").controller.reference, robot, w.q, DT)
+    kd = np.r_[np.full(7, 0.1), np.full(4, 0.03)]
+    errors = []
+    for _ in range(round(seconds / DT)):
+        r = reference.at(w.t, w.state, w.contacts)
+        wanted, speed = np.r_[r.q[:7], np.full(4, -0.7754)], np.r_[r.v[:7], np.zeros(4)]
+        angles = robot.joint_angles(w.q)
+        errors.append(np.abs(angles - r.q)[:7].mean())
+        w.step(20.0 * (wanted - angles) + kd * (speed - w.v[robot.a]), DT)
+    return np.mean(errors)
+
+
+def test_the_box_falls_when_nothing_holds_it():
+    w = world()
+    w.reset(w.robot.integrate(w.q, np.r_[0.2, 0, 0, np.zeros(w.robot.nv - 3)]))
+    n = 200
+    start = w.q.copy()
+    for _ in range(n):
+        w.step(np.zeros(11), DT)
+    assert w.q[2] - start[2] == pytest.approx(-G * DT * DT * n * (n + 1) / 2, abs=1e-10)
+    np.testing.assert_allclose(w.q[3:7], start[3:7], atol=1e-12)
+    assert np.abs(w.v[6:]).max() > 0.1  # the arm sags
+
+
+@pytest.mark.parametrize("engine", ["lcp", "dissipation", "penalty"])
+def test_what_the_fingers_give_the_box_receives(engine):
+    """The momentum of the box changes by its weight and by the opposite of what the fingers feel."""
+    w = world(0.7, engine)
+    rng = np.random.default_rng(0)
+    robot = w.robot
+    for _ in range(20):
+        speed = w.v.copy()
+        contacts = w.contacts
+        turn, _ = (a.copy() for a in robot.place(w.q))
+        joint = robot.joint_of_frame("BOX")
+        result = w.step(np.r_[0.2 * rng.normal(size=7), np.full(4, 0.2)], DT)
+        assert result.status.ok
+        on_box = -result.impulse[contacts.others == joint].sum(axis=0)
+        assert np.linalg.norm(on_box) > 1e-4
+        # v of a free joint is in body axes: ṗ = m (v⁺ − v + dt ω × v)
+        change = w.v[:3] - speed[:3] + DT * np.cross(speed[3:6], speed[:3])
+        np.testing.assert_allclose(MASS * turn[joint] @ change, on_box - [0, 0, MASS * G * DT], atol=1e-9)
+
+
+@pytest.mark.parametrize(("law", "at_least"), [("no-slip", 1000), ("coulomb", 1000), ("convex", 3)])
+def test_with_great_friction_the_arm_carries_the_box_better_than_pid(law, at_least):
+    run, error = carry(law, 100.0, 1.0)
+    assert run.summary.upright
+    assert run.summary.modes == {"ok": 1.0}
+    assert np.linalg.norm(run.trace.q[:, :3], axis=1).max() < 0.15  # where the sinusoid takes it
+    assert error.mean() * at_least < pid_error(100.0, 1.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("law", "at_least"), [("no-slip", 1000), ("coulomb", 1000), ("convex", 3)])
+def test_three_seconds_of_it(law, at_least):
+    run, error = carry(law, 100.0, 3.0)
+    assert run.summary.modes == {"ok": 1.0}
+    assert np.linalg.norm(run.trace.q[-1, :3]) < 0.01  # the sinusoid ends where it began
+    assert error.mean() * at_least < pid_error(100.0, 3.0)
+
+
+def test_the_forces_between_finger_and_box_come_as_predicted():
+    run, _ = carry("coulomb", 1.0, 0.3)
+    assert run.summary.force_error < 1e-4
+    assert run.summary.force > 15.0
+    assert np.isfinite(run.trace.predicted[:, -4:]).all()
+
+
+def test_a_box_that_drops_leaves_the_arm_on_its_way():
+    """μ = 0.2 in the world and in the prediction: the box slides out and the arm follows its sinusoid with nothing in hand."""
+    run, error = carry("coulomb", 0.2, 1.0)
+    assert run.trace.q[-1, 2] < -0.3
+    assert run.summary.upright
+    assert error.max() < 1e-3
+
+
+def squeezing(consistency, squeeze=0.1):
+    settings = parse(
+        {
+            "robot": "arm",
+            "law": "no-slip",
+            "consistency": consistency,
+            "contact": {"ground": -0.2, "mu": 100.0},
+            "grip": {"kind": "speed", "joints": FINGERS, "squeeze": squeeze},
+        },
+        ControllerSettings,
+        "test",
+    )
+    controller = build_controller(settings)
+    w = world()
+    w.reset(controller.stance)
+    commands = []
+    for _ in range(50):
+        commands.append(controller.step(w.state, controller.contacts(w.q), Inputs(dt=DT)))
+        w.step(commands[-1].tau, DT)
+    return w, commands
+
+
+@pytest.mark.parametrize("consistency", ["project", "stick", "hold"])
+def test_fingers_told_to_close_through_the_box_are_kept_off_it_and_it_is_said(consistency):
+    w, commands = squeezing(consistency)
+    assert {c.mode for c in commands} == {Mode.OK}
+    assert all(c.prediction.residuals.worst < 1e-8 for c in commands)
+    assert min(c.prediction.demand_change for c in commands[5:]) > 1e-3
+    assert np.abs(w.contacts.gaps).max() < 1e-5
+    assert np.abs(w.q[:3]).max() < 1e-3
+
+
+def test_without_the_consistency_step_nothing_is_certified():
+    _, commands = squeezing("off")
+    assert Mode.DEGRADED in {c.mode for c in commands[:5]}
+
+
+def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):
+    replies = []
+
+    class Listening(Loopback):
+        """A client that keeps what it hears."""
+
+        def exchange(self, state):
+            replies.append(super().exchange(state))
+            return replies[-1]
+
+    monkeypatch.setattr(experiment, "Loopback", Listening)
+    changes = {"law": "no-slip", "consistency": "project", "grip": {"kind": "speed", "squeeze": 0.1}}
+    experiment.run_in_process(load_plan("grasp", 0.02), "no-slip", changes, lambda *_: None)
+    assert max(reply.solver.demand_change for reply in replies) > 1e-3
+
+
+def test_grips_that_cannot_be_are_refused():
+    base = {"robot": "arm"}
+    for grip, named in (
+        ({"joints": ["F_0"], "targets": [0.0]}, r"grip\.joints: no actuated joint named 'F_0'"),
+        ({"joints": FINGERS, "targets": [0.0]}, r"grip\.targets: expected 4"),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            build_controller(parse({**base, "grip": grip}, ControllerSettings, "test"))

@@ -1,0 +1,56 @@
+"""Cores: the loop alone on one, everything else of the process on the others, and back again."""
+
+import os
+import threading
+
+import pytest
+
+from idyn.errors import ConfigError
+from transport.realtime import off_core, on_core, spare_core
+
+pytestmark = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
+
+
+@pytest.fixture
+def bystander():
+    """The native number of another thread of this process."""
+    started, stop = threading.Event(), threading.Event()
+
+    def wait():
+        started.set()
+        stop.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    started.wait()
+    yield thread.native_id
+    stop.set()
+    thread.join()
+
+
+def test_the_loop_has_its_core_to_itself(bystander):
+    core, before = spare_core(), os.sched_getaffinity(0)
+    with on_core(core):
+        assert os.sched_getaffinity(0) == {core}
+        assert os.sched_getaffinity(bystander) == before - {core}
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
+
+
+def test_a_robot_keeps_off_the_servers_core(bystander):
+    core, before = spare_core(), os.sched_getaffinity(0)
+    with off_core(core):
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before - {core}
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
+
+
+def test_no_core_no_change():
+    before = os.sched_getaffinity(0)
+    with on_core(None), off_core(None):
+        assert os.sched_getaffinity(0) == before
+
+
+def test_a_core_that_is_not_there_is_refused():
+    before = os.sched_getaffinity(0)
+    with pytest.raises(ConfigError, match=r"server\.core"), on_core(max(before) + 1):
+        pass
+    assert os.sched_getaffinity(0) == before
