@@ -14,6 +14,7 @@ from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
+from controllers.stabilisation import Stabilisation, StabilisationSettings, standing_height
 from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
@@ -58,6 +59,7 @@ class ControllerSettings(Settings, frozen=True):
     feedback: FeedbackSettings = FeedbackSettings()
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=20.0, kd=0.1, integral_limit=1.0)
     reference: TrajectorySettings = TrajectorySettings()
+    stabilisation: StabilisationSettings = StabilisationSettings()
     grip: GripSettings = GripSettings()
     safety: SafetySettings = SafetySettings()
 
@@ -93,7 +95,9 @@ class Controller:
         self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
+        self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
+        self._no_motion = np.zeros(3)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
@@ -131,7 +135,8 @@ class Controller:
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
         if self.law is None:
-            return self._without_model(reference, angles, speeds, grip, inputs)
+            direct = self._direct(state, contacts, reference, grip)
+            return self._without_model(reference, angles, speeds, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         if self.settings.contact.source == "fused":
             touches, demand = self._landing.anticipate(state, contacts, demand)
@@ -146,12 +151,13 @@ class Controller:
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
+        tau_fb = self._direct(state, contacts, reference, grip)
         forward = self._grip.filled(prediction.tau)
-        tau, limited_by = self._safety.limit(forward + grip, inputs.dt, inputs.tau_applied)
+        tau, limited_by = self._safety.limit(forward + tau_fb, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
             tau_ff=forward,
-            tau_fb=grip,
+            tau_fb=tau_fb,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
@@ -165,10 +171,17 @@ class Controller:
         if self._rehearsal is not None:
             self._predict(*self._rehearsal)
 
-    def _without_model(self, reference: Reference, angles: Array, speeds: Array, grip: Array, inputs: Inputs) -> Command:
+    def _direct(self, state: State, contacts: ContactSet, reference: Reference, grip: Array) -> Array:
+        """Torque that no model decides: of springs that grip, and of the stabilisation (na)."""
+        if not self._stabilisation.active:
+            return grip
+        base = self._no_motion if reference.base is None else reference.base
+        return grip + self._stabilisation.torque(state, contacts, base)
+
+    def _without_model(self, reference: Reference, angles: Array, speeds: Array, direct: Array, inputs: Inputs) -> Command:
         """PID: the torque is the feedback, at the joints that grip their springs'."""
         feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
-        feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
+        feedback = self._grip.filled(self._grip.prescribed(feedback)) + direct
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
