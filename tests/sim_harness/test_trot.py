@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.experiment import load_plan, run_in_process, with_controller
 
 LOW, HIGH = 0.1, 100.0
 
@@ -18,7 +18,7 @@ def trot(experiment, law, seconds, mu=None, **changes):
             settings=msgspec.structs.replace(plan.settings, mu=mu),
             controller=msgspec.structs.replace(plan.controller, contact=contact),
         )
-    return run_in_process(plan, law, {"law": law} | changes, lambda label, ticks: None)
+    return run_in_process(with_controller(plan, {"law": law} | changes), law, lambda label, ticks: None)
 
 
 def is_a_good_trot(run):
