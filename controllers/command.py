@@ -41,12 +41,14 @@ class Reference(Record, frozen=True):
     """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na).
 
     schedule: which feet are to stand; None: all, always
+    base: velocity that the base is to have, forward, left [m/s], turn [rad/s] (3); None: none
     """
 
     q: Array
     v: Array
     a: Array
     schedule: Schedule | None = None
+    base: Array | None = None
 
 
 class Inputs(Record, frozen=True):

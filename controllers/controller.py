@@ -14,6 +14,7 @@ from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
+from controllers.stabilisation import Stabilisation, StabilisationSettings, standing_height
 from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
@@ -59,6 +60,7 @@ class ControllerSettings(Settings, frozen=True):
     feedback: FeedbackSettings = FeedbackSettings()
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
     reference: TrajectorySettings = TrajectorySettings()
+    stabilisation: StabilisationSettings = StabilisationSettings()
     grip: GripSettings = GripSettings()
     safety: SafetySettings = SafetySettings()
 
@@ -97,14 +99,16 @@ class Controller:
         self._feedback = JointFeedback(settings.feedback, robot.na)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
+        self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
+        self._no_motion = np.zeros(3)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, ContactSet, Array, Array, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Array, Law, Guess] | None = None
         self._time = 0.0
         self._trajectory.reset()
         self._source.reset()
@@ -130,23 +134,28 @@ class Controller:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
+        self._sensed.measure(contacts, inputs.sensed_force)
         angles, speeds = self._angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
-        direct = self._torque_feedback.correction(reference, angles, speeds, inputs.dt)
-        direct = self._grip.filled(self._grip.prescribed(direct)) + grip
+        direct = grip
+        if self._torque_feedback.active:
+            feedback = self._torque_feedback.correction(reference, angles, speeds, inputs.dt)
+            direct = self._grip.filled(self._grip.prescribed(feedback)) + grip
         if self.law is None:
+            direct = direct + self._stabilised(state, self._source.pick(contacts, reference.schedule), reference)
             return self._without_model(reference, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
-        law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand, inputs)
+        law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand)
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, contacts, demand, grip, prediction.guess
+        self._rehearsal = state, contacts, demand, grip, law, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
         forward = self._grip.filled(prediction.tau)
+        direct = direct + self._stabilised(state, contacts, reference)
         tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
@@ -162,22 +171,28 @@ class Controller:
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
-        if self._rehearsal is not None and self.law is not None:
-            state, contacts, demand, grip, guess = self._rehearsal
-            self._predict(state, contacts, demand, grip, self.law, guess)
+        if self._rehearsal is not None:
+            self._predict(*self._rehearsal)
 
     def _contact_model(
-        self, law: Law, state: State, contacts: ContactSet, reference: Reference, demand: Array, inputs: Inputs
+        self, law: Law, state: State, contacts: ContactSet, reference: Reference, demand: Array
     ) -> tuple[Law, ContactSet, Array]:
         """The law of this tick, the contacts that take part, and what they leave of the demand. Who senses forces takes them
         all, planned or not."""
         if isinstance(law, Sensed):
-            return Sensed(self._sensed.impulses(contacts, inputs.sensed_force, self.settings.period)), contacts, demand
+            return Sensed(self._sensed.impulses(contacts, self.settings.period)), contacts, demand
         contacts = self._source.pick(contacts, reference.schedule)
         if self.settings.contact.source == "fused":
             touches, demand = self._landing.anticipate(state, contacts, demand)
             contacts = rows(contacts, np.flatnonzero(touches))
         return law, contacts, demand
+
+    def _stabilised(self, state: State, contacts: ContactSet, reference: Reference) -> Array | float:
+        """The stabilisation's torque (na)."""
+        if not self._stabilisation.active:
+            return 0.0
+        base = self._no_motion if reference.base is None else reference.base
+        return self._stabilisation.torque(state, contacts, base)
 
     def _without_model(self, reference: Reference, feedback: Array, inputs: Inputs) -> Command:
         """PID: the torque is the feedback, at the joints that grip their springs'."""

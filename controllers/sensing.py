@@ -20,12 +20,12 @@ class SensedForces:
         """Nothing has been measured."""
         self._measured.clear()
 
-    def impulses(self, contacts: ContactSet, force: Array | None, dt: float) -> Array:
-        """Impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that were not there then.
-
-        force: what was measured now, on the robot, in the world frame, one row per contact [N] (n, 3); None: nothing
-        """
+    def measure(self, contacts: ContactSet, force: Array | None) -> None:
+        """Note what was measured now: the force on the robot, in the world frame, of each contact [N] (n, 3); None: nothing."""
         self._measured.append({} if force is None else dict(zip(contacts.keys, force, strict=True)))
+
+    def impulses(self, contacts: ContactSet, dt: float) -> Array:
+        """Impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that were not there then."""
         p = np.zeros((len(contacts), 3))
         if len(self._measured) < (self._measured.maxlen or 0):
             return p.ravel()

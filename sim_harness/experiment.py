@@ -125,7 +125,8 @@ def build_plan(settings: ExperimentSettings) -> Plan:
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
     if settings.mu is not None:
-        controller = msgspec.structs.replace(controller, contact=msgspec.structs.replace(controller.contact, mu=settings.mu))
+        believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
+        controller = msgspec.structs.replace(controller, contact=believed)
     build_engine(settings.engine, settings.engine_settings)
     return with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
 

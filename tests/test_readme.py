@@ -9,10 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.command import Inputs
 from controllers.config import RobotSettings, load, parse
 from controllers.controller import ControllerSettings, build_controller
 from controllers.paper import CONTROLLERS
 from idyn.__main__ import build_parser
+from idyn.types import State
 from sim_harness.compare.settings import load_comparison, plan_of
 from sim_harness.server_process import ServerProcess
 from transport.settings import ServerSettings
@@ -40,11 +42,20 @@ def test_the_client_written_by_hand_gets_a_torque(tmp_path):
 
 
 def test_the_robot_example_is_a_valid_configuration():
-    parse(tomllib.loads(blocks("toml")[0]), RobotSettings, "README")
+    parse(tomllib.loads(blocks("toml")[1]), RobotSettings, "README")
+
+
+def test_the_gait_example_is_a_valid_configuration():
+    """Put into a shipped controller, the robot walks by it."""
+    settings = parse({"robot": "quadruped"} | tomllib.loads(blocks("toml")[0]), ControllerSettings, "README")
+    controller = build_controller(settings)
+    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+    commands = [controller.step(state, controller.contacts(state.q), Inputs(dt=0.001)) for _ in range(20)]
+    assert not commands[-1].reference.schedule.stance.all()
 
 
 def test_the_scene_example_is_a_valid_controller():
-    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[1])}, ControllerSettings, "README")
+    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[2])}, ControllerSettings, "README")
     controller = build_controller(settings)
     contacts = controller.contacts(controller.stance)
     assert len(contacts) == 4
@@ -53,7 +64,7 @@ def test_the_scene_example_is_a_valid_controller():
 
 def test_the_comparison_example_can_be_run(tmp_path):
     path = tmp_path / "my_comparison.toml"
-    path.write_text(blocks("toml")[2])
+    path.write_text(next(block for block in blocks("toml") if "[[scene]]" in block))
     comparison = load_comparison(str(path))
     for controller in comparison.controllers:
         assert plan_of(comparison, comparison.scene[0], controller).controller.contact.mu == 0.1

@@ -70,8 +70,8 @@ def _check(s: GaitSettings, where: str) -> None:
             raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(s, field)}")
     if not 0 < s.duty < 1:
         raise ConfigError(f"{where}.duty", f"expected 0 < x < 1, got {s.duty}")
-    if not 0 <= s.redirect <= 1:
-        raise ConfigError(f"{where}.redirect", f"expected 0 ≤ x ≤ 1, got {s.redirect}")
+    if not 0 <= s.redirect < 1:
+        raise ConfigError(f"{where}.redirect", f"expected 0 ≤ x < 1, got {s.redirect}")
     for i, phase in enumerate(s.touchdown):
         if not 0 <= phase < 1:
             raise ConfigError(f"{where}.touchdown[{i}]", f"expected 0 ≤ x < 1, got {phase}")

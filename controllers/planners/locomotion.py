@@ -37,6 +37,9 @@ LANDING = 0.1
 EARLY = 0.4
 """Share of the swing at its end in which ground that is met ends it."""
 
+CUBIC_PEAK = 1.5
+"""Largest over mean speed of a cubic from rest to rest."""
+
 TOUCHING = 1e-4
 """A foot with a gap up to this touches [m]."""
 
@@ -71,7 +74,7 @@ class Locomotion:
         self._phase = np.zeros(n)
         self._wait = np.full(n, np.inf)
         self._swinging, self._seeking = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-        self._end = np.zeros(n)
+        self._end, self._lifted = np.zeros(n), np.zeros((n, 2))
         self._along, self._height = Cubics(self._feet_at_first[:, :2]), Cubics(self._hips[:, 2:])
         for i in range(n):
             self._along.aim(i, 0.0, self._start, self._hips[i, :2], ZERO2)
@@ -87,7 +90,8 @@ class Locomotion:
         x, v, a = self._feet(t)
         q, dq, ddq, _ = self._legs.solve(x, v, a, self._angles)
         self._angles = q
-        return Reference(q=q, v=dq, a=ddq, schedule=Schedule(stance=~self._swinging, time_to_switch=self._wait))
+        schedule = Schedule(stance=~self._swinging, time_to_switch=self._wait)
+        return Reference(q=q, v=dq, a=ddq, schedule=schedule, base=self._u)
 
     # -- the base ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +134,7 @@ class Locomotion:
 
     def _lift(self, i: int, t: float, swing: float) -> None:
         self._swinging[i], self._seeking[i] = True, False
-        self._end[i] = t + swing
+        self._end[i], self._lifted[i] = t + swing, self._along.at(t)[0][i]
         top = self._hips[i, 2:] + self._settings.step_height
         self._height.aim(i, t, t + 0.5 * swing, top, ZERO)
 
@@ -159,7 +163,8 @@ class Locomotion:
             share = left / gait.swing_time
             if self._swinging[i] and share >= 1.0 - s.redirect:
                 self._along.aim(i, t, self._end[i], self._foothold(i, left), ZERO2)
-            if not self._seeking[i] and not LANDING <= share <= 0.5:
+            falls = share >= LANDING and left <= 0.5 * gait.swing_time + self._period  # no tick is lost on top
+            if not self._seeking[i] and not falls:
                 continue
             level = level or self._ground(t, state, touches)
             goal, speed, until = level[0][i], level[1][i] - s.touchdown_speed, self._end[i]
@@ -173,7 +178,9 @@ class Locomotion:
         x, y, yaw = _moved(self._pose, self._u * (left + 0.5 * self._gait.stance_time)).tolist()
         c, s = math.cos(yaw), math.sin(yaw)
         hx, hy = self._hips[i, 0], self._hips[i, 1]
-        return np.array([x + c * hx - s * hy, y + s * hx + c * hy])
+        way = np.array([x + c * hx - s * hy, y + s * hx + c * hy]) - self._lifted[i]
+        longest = self._settings.swing_speed * self._gait.swing_time / CUBIC_PEAK
+        return self._lifted[i] + way * min(1.0, longest / max(math.hypot(*way), 1e-12))
 
     def _ground(self, t: float, state: State, touches: Array) -> tuple[Array, Array]:
         """Height in the base frame of the ground below each foot, as the feet that touch tell it, and its rate [m, m/s] (n)."""

@@ -100,10 +100,12 @@ def test_sensed_forces_go_with_their_contacts():
     contacts = c.contacts(c.stance)
     sensed = SensedForces(1)
     force = np.arange(12.0).reshape(4, 3)
-    p = sensed.impulses(contacts, force, 0.001).reshape(4, 3)
+    sensed.measure(contacts, force)
+    p = sensed.impulses(contacts, 0.001).reshape(4, 3)
     np.testing.assert_allclose(p @ np.ones(3), 1e-3 * force.sum(axis=1) * [1, 1, 1, 1], atol=1e-15)
     np.testing.assert_allclose(p[:, 2], 1e-3 * force[:, 2], atol=1e-15)  # normals point upwards
-    assert not sensed.impulses(contacts, None, 0.001).any()
+    sensed.measure(contacts, None)
+    assert not sensed.impulses(contacts, 0.001).any()
 
 
 def test_a_wrong_delay_is_refused():

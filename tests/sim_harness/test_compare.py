@@ -22,7 +22,7 @@ from sim_harness.compare.jobs import LOG, RESULT, TRACE, finished, load_trace, r
 from sim_harness.compare.logs import summarise_log
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Runs, statistic
-from sim_harness.compare.run import Options, run_comparisons, tasks_of
+from sim_harness.compare.run import Options, all_tasks, run_comparisons
 from sim_harness.compare.settings import (
     CheckSettings,
     ComparisonSettings,
@@ -109,7 +109,7 @@ def test_what_was_interrupted_is_done_again(comparison, here, tmp_path, damage):
 
 def test_settings_seed_robot_and_code_make_another_job(comparison, tmp_path, monkeypatch):
     def digests(settings, **options):
-        tasks = tasks_of(settings, tmp_path, Options(**options))
+        tasks = all_tasks(settings, tmp_path, Options(**options))
         return {task.digest for same in tasks.values() for task in same}
 
     settings = load_comparison(comparison)
@@ -130,7 +130,7 @@ def test_seeds_begin_elsewhere_and_repeat_themselves(comparison, tmp_path):
     settings = msgspec.structs.replace(load_comparison(comparison), seeds=2)
     begins = []
     for root in (tmp_path / "a", tmp_path / "b"):
-        for task in tasks_of(settings, root, Options(keep_logs=False))["short", "pid"]:
+        for task in all_tasks(settings, root, Options(keep_logs=False))["short", "pid"]:
             run_task(task)
             begins.append(load_trace(task.folder))
     assert not np.array_equal(begins[0].q[0], begins[1].q[0])
@@ -340,7 +340,7 @@ def test_verdicts():
 def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):
     """All but the last tick's force, which no later state tells, and the clock."""
     settings = load_comparison(comparison)
-    for (task,) in tasks_of(settings, tmp_path, Options()).values():
+    for (task,) in all_tasks(settings, tmp_path, Options()).values():
         run_task(task)
         summary = finished(task).summary
         (recorded,) = summarise_log(task.folder / LOG)

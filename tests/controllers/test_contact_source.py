@@ -1,0 +1,191 @@
+"""Which contacts the prediction is told of, and feet that land."""
+
+import msgspec
+import numpy as np
+import pytest
+from rigs import at_rest, controller
+
+from controllers.command import Inputs, Schedule
+from controllers.contact_source import ContactSettings, ContactSource
+from controllers.landing import RESTS, Landing
+from controllers.robots import load_robot
+from idyn.contacts import contacts_from_geometry
+from idyn.reduction import GapPolicy
+from idyn.terrain import Flat
+from idyn.types import State
+
+DT = 0.001
+ALL = np.ones(4, dtype=bool)
+FAR = np.full(4, 1.0)
+TWO = np.array([False, True, True, False])
+
+
+@pytest.fixture(scope="module")
+def robot_and_stance():
+    return load_robot("solo12")
+
+
+def measured(robot, stance, gaps):
+    """Contacts of a robot in its stance with the gaps put in by hand [m] (4)."""
+    contacts = contacts_from_geometry(robot, stance, Flat(), margin=1.0)
+    return msgspec.structs.replace(contacts, gaps=np.array(gaps))
+
+
+def source(kind, robot, **settings):
+    return ContactSource(ContactSettings(source=kind, **settings), robot.contact_keys)
+
+
+def schedule(stance, wait=FAR):
+    return Schedule(stance=stance, time_to_switch=wait)
+
+
+def test_geometry_goes_by_the_margin_whatever_is_planned(robot_and_stance):
+    robot, q = robot_and_stance
+    contacts = measured(robot, q, [0.0, 0.0019, 0.0021, -0.001])
+    picked = source("geometry", robot, margin=0.002).pick(contacts, schedule(TWO))
+    assert picked.keys == tuple(robot.contact_keys[i] for i in (0, 1, 3))
+    np.testing.assert_array_equal(picked.gaps, contacts.gaps[[0, 1, 3]])
+    np.testing.assert_array_equal(picked.points, contacts.points[[0, 1, 3]])
+
+
+def test_the_plan_alone_decides_under_planner(robot_and_stance):
+    """The feet that are to stand are taken to touch, near or not; the others are left out even where they touch."""
+    robot, q = robot_and_stance
+    contacts = measured(robot, q, [0.0, 0.03, -0.002, 0.0])
+    picked = source("planner", robot).pick(contacts, schedule(TWO))
+    assert picked.keys == robot.contact_keys[1:3]
+    np.testing.assert_array_equal(picked.gaps, [0.0, -0.002])
+
+
+def test_fused_wants_both(robot_and_stance):
+    robot, q = robot_and_stance
+    contacts = measured(robot, q, [0.0, 0.0, 0.05, 0.0])
+    s = source("fused", robot)
+    picked = s.pick(contacts, schedule(TWO))
+    assert picked.keys == robot.contact_keys[1:2]
+    assert s.missing(picked, schedule(TWO)) == robot.contact_keys[2:3]
+
+
+def test_fused_lets_contacts_begin_early(robot_and_stance):
+    robot, q = robot_and_stance
+    contacts = measured(robot, q, np.zeros(4))
+    wait = np.array([0.02, 1.0, 1.0, 0.04])
+    assert source("fused", robot, early=0.03).pick(contacts, schedule(TWO, wait)).keys == robot.contact_keys[:3]
+
+
+def test_fused_has_hysteresis(robot_and_stance):
+    """In below `margin`, out above `release`, and back in only below `margin`."""
+    robot, q = robot_and_stance
+    s = source("fused", robot, margin=0.002, release=0.004)
+    there = [
+        len(s.pick(measured(robot, q, [gap, 1.0, 1.0, 1.0]), schedule(ALL)))
+        for gap in (0.003, 0.0019, 0.003, 0.0039, 0.0041, 0.003, 0.001)
+    ]
+    assert there == [0, 1, 1, 1, 0, 0, 1]
+
+
+def test_reset_forgets_the_hysteresis(robot_and_stance):
+    robot, q = robot_and_stance
+    s = source("fused", robot)
+    s.pick(measured(robot, q, np.zeros(4)), schedule(ALL))
+    s.reset()
+    assert len(s.pick(measured(robot, q, np.full(4, 0.003)), schedule(ALL))) == 0
+
+
+def test_sensed_finds_nothing_by_itself():
+    c = controller("solo12", contact__source="sensed")
+    assert len(c.contacts(c.stance)) == 0
+    assert len(controller("solo12").contacts(c.stance)) == 4
+
+
+def test_without_a_schedule_all_near_contacts_count(robot_and_stance):
+    robot, q = robot_and_stance
+    s = source("fused", robot, margin=0.002)
+    assert len(s.pick(measured(robot, q, [0.0, 0.001, 0.003, 0.0]), None)) == 3
+    assert s.missing(measured(robot, q, np.zeros(4)), None) == ()
+
+
+def test_friction_of_all_places_is_a_setting():
+    c = controller("solo12", contact__mu=0.1)
+    np.testing.assert_array_equal(c.contacts(c.stance).mu, 0.1)
+
+
+def test_what_is_planned_but_not_touched_is_in_the_command():
+    c = controller("quadruped-trot", contact__source="fused")
+    state = at_rest(c)
+    q = state.q.copy()
+    q[3:5] = 0.02, 0.0
+    q[3:7] /= np.linalg.norm(q[3:7])
+    command = c.step(State(q=q, v=state.v), c.contacts(q), Inputs(dt=0.0))
+    assert set(command.missing) == {"LF_FOOT", "LH_FOOT"}
+    assert c.step(state, c.contacts(state.q), Inputs(dt=DT)).missing == ()
+
+
+# -- landing ----------------------------------------------------------------------------------------------------------
+
+
+def contact_velocity(robot, state, contacts, i, dt, q_ddot):
+    """Of contact i in a period with the joints accelerated, the base as it is, by differences of its place [m/s] (3)."""
+    v = state.v.copy()
+    v[robot.a] += dt * q_ddot
+    e = 1e-7
+    places = []
+    for sign in (-1, 1):
+        rotations, origins = (part.copy() for part in robot.place(robot.integrate(state.q, sign * e * v)))
+        places.append((rotations, origins))
+    rotations, origins = (part.copy() for part in robot.place(state.q))
+    joint = contacts.bodies[i]
+    local = rotations[joint].T @ (contacts.points[i] - origins[joint])
+    return (places[1][1][joint] + places[1][0][joint] @ local - places[0][1][joint] - places[0][0][joint] @ local) / (2 * e)
+
+
+def test_a_foot_that_would_arrive_does_so_at_rest(robot_and_stance):
+    """The base sinks at 0.2 m/s and moves on; one foot is 0.1 mm up: it reaches the ground within the period."""
+    robot, q = robot_and_stance
+    rng = np.random.default_rng(0)
+    v = 0.05 * rng.normal(size=robot.nv)
+    v[2] = -0.2
+    state = State(q=q, v=v)
+    contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
+    landing = Landing(robot, GapPolicy(noise=0.0), DT)
+    touches, q_ddot = landing.anticipate(state, contacts, rng.normal(size=robot.na))
+    np.testing.assert_array_equal(touches, [True, False, False, False])
+    np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
+
+
+def test_only_the_leg_that_lands_is_changed(robot_and_stance):
+    robot, q = robot_and_stance
+    v = np.zeros(robot.nv)
+    v[2] = -0.2
+    contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
+    demand = np.arange(12.0)
+    _, q_ddot = Landing(robot, GapPolicy(), DT).anticipate(State(q=q, v=v), contacts, demand)
+    own = robot.support[contacts.bodies[0]][robot.a]
+    np.testing.assert_array_equal(q_ddot[~own], demand[~own])
+    assert (q_ddot[own] != demand[own]).all()
+
+
+def test_a_foot_that_does_not_arrive_is_no_contact_and_is_left_alone(robot_and_stance):
+    robot, q = robot_and_stance
+    v = np.zeros(robot.nv)
+    v[2] = -0.05
+    contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
+    demand = np.arange(12.0)
+    touches, q_ddot = Landing(robot, GapPolicy(), DT).anticipate(State(q=q, v=v), contacts, demand)
+    assert not touches.any()
+    np.testing.assert_array_equal(q_ddot, demand)
+
+
+def test_standing_feet_are_left_alone_and_lifted_ones_land_again(robot_and_stance):
+    robot, q = robot_and_stance
+    landing = Landing(robot, GapPolicy(), DT)
+    rest = State(q=q, v=np.zeros(robot.nv))
+    down = measured(robot, q, np.zeros(4))
+    for _ in range(4):
+        landing.anticipate(rest, down, np.zeros(12))
+    demand = np.full(12, 50.0)
+    touches, q_ddot = landing.anticipate(rest, down, demand)
+    assert touches.all()
+    np.testing.assert_array_equal(q_ddot, demand)
+    touches, _ = landing.anticipate(rest, measured(robot, q, [2 * RESTS, 0.0, 0.0, 0.0]), np.zeros(12))
+    np.testing.assert_array_equal(touches, [False, True, True, True])

@@ -1,0 +1,78 @@
+"""Cubics that are aimed anew: ends, velocities there, and continuity on the way."""
+
+import numpy as np
+
+from controllers.planners.cubics import Cubics
+
+START = np.array([[0.1, 0.2], [0.3, -0.4]])
+
+
+def test_they_rest_where_they_are_put():
+    c = Cubics(START)
+    for t in (0.0, 1.0, 1e6):
+        p, v, a = c.at(t)
+        np.testing.assert_array_equal(p, START)
+        assert not v.any()
+        assert not a.any()
+
+
+def test_they_end_where_they_are_aimed_with_the_velocity_asked():
+    c = Cubics(START)
+    goal, velocity = np.array([0.5, -0.1]), np.array([0.3, -0.2])
+    c.aim(0, 1.0, 1.5, goal, velocity)
+    p, v, _ = c.at(1.5 - 1e-9)
+    np.testing.assert_allclose(p[0], goal, atol=1e-8)
+    np.testing.assert_allclose(v[0], velocity, atol=1e-7)
+    np.testing.assert_array_equal(p[1], START[1])
+    p, v, _ = c.at(1.0)
+    np.testing.assert_array_equal(p, START)
+    assert not v.any()
+
+
+def test_aimed_anew_position_and_velocity_go_on():
+    c = Cubics(START)
+    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
+    before = c.at(0.4)
+    c.aim(0, 0.4, 0.9, np.array([-1.0, 2.0]), np.ones(2))
+    after = c.at(0.4)
+    np.testing.assert_allclose(before[0], after[0], atol=1e-15)
+    np.testing.assert_allclose(before[1], after[1], atol=1e-15)
+    assert np.abs(before[2] - after[2]).max() > 1.0
+
+
+def test_aimed_anew_at_the_same_goal_nothing_changes():
+    c, other = Cubics(START), Cubics(START)
+    for curve in (c, other):
+        curve.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
+    for t in np.linspace(0.01, 0.9, 50):
+        c.aim(0, t, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
+        for one, same in zip(c.at(t + 0.05), other.at(t + 0.05), strict=True):
+            np.testing.assert_allclose(one, same, atol=1e-9)
+
+
+def test_derivatives():
+    c = Cubics(START)
+    c.aim(1, 0.0, 1.0, np.array([1.0, -2.0]), np.array([0.5, 0.5]))
+    e = 1e-5
+    for t in (0.1, 0.5, 0.9):
+        before, now, after = c.at(t - e), c.at(t), c.at(t + e)
+        np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
+        np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-8)
+
+
+def test_stopped_they_stay():
+    c = Cubics(START)
+    c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
+    there = c.at(0.3)[0].copy()
+    c.stop(0, 0.3)
+    for t in (0.3, 0.7, 5.0):
+        p, v, a = c.at(t)
+        np.testing.assert_array_equal(p, there)
+        assert not v.any()
+        assert not a.any()
+
+
+def test_too_late_to_aim():
+    c = Cubics(START)
+    c.aim(0, 1.0, 1.0, np.array([9.0, 9.0]), np.zeros(2))
+    np.testing.assert_array_equal(c.at(2.0)[0], START)

@@ -1,0 +1,62 @@
+"""Inverse kinematics of legs: against Pinocchio's forward kinematics, and by differences."""
+
+import numpy as np
+import pytest
+
+from controllers.kinematics import contact_places
+from controllers.planners.legs import Legs
+from controllers.robots import load_robot
+
+ROBOTS = ("quadruped", "solo12", "a1", "go2")
+
+
+@pytest.fixture(params=ROBOTS)
+def legged(request):
+    robot, q = load_robot(request.param)
+    return robot, Legs(robot), robot.joint_angles(q)
+
+
+def test_feet_are_where_pinocchio_puts_them(legged):
+    robot, legs, angles = legged
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        there = angles + 0.3 * rng.normal(size=robot.na)
+        expected = contact_places(robot, robot.with_joint_angles(robot.neutral(), there))
+        np.testing.assert_allclose(legs.feet(there), expected, atol=1e-14)
+
+
+def test_there_and_back(legged):
+    """From angles 0.1 rad off the solution, which is the only one near."""
+    robot, legs, angles = legged
+    rng = np.random.default_rng(1)
+    zero = np.zeros((4, 3))
+    for _ in range(20):
+        there = angles + 0.1 * rng.normal(size=robot.na)
+        q, v, a, reached = legs.solve(legs.feet(there), zero, zero, angles)
+        assert reached
+        np.testing.assert_allclose(q, there, atol=1e-9)
+        assert not v.any()
+        assert not a.any()
+
+
+def test_speeds_and_accelerations_by_differences(legged):
+    _, legs, angles = legged
+    home = legs.feet(angles)
+    way = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
+
+    def solve(t):
+        return legs.solve(home + way * np.sin(3 * t), way * 3 * np.cos(3 * t), -way * 9 * np.sin(3 * t), angles)
+
+    e = 1e-5
+    before, now, after = solve(0.4 - e), solve(0.4), solve(0.4 + e)
+    np.testing.assert_allclose(now[1], (after[0] - before[0]) / (2 * e), atol=1e-8)
+    np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-7)
+
+
+def test_what_is_out_of_reach_is_said_to_be(legged):
+    """A metre below the base: stretched legs, finite numbers, and False."""
+    _, legs, angles = legged
+    target = legs.feet(angles) - [0.0, 0.0, 1.0]
+    q, v, a, reached = legs.solve(target, np.ones((4, 3)), np.ones((4, 3)), angles)
+    assert not reached
+    assert np.isfinite(np.concatenate([q, v, a])).all()

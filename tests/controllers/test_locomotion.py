@@ -1,0 +1,208 @@
+"""The locomotion planner: who stands when, derivatives, footholds under yaw, start and stop."""
+
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from walking import DT, Walker
+
+from controllers.planners.gait import Gait, GaitSettings
+from controllers.planners.locomotion import Locomotion
+from controllers.planners.path import PathSettings
+from controllers.robots import load_robot
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+
+ROBOTS = ("quadruped", "solo12", "a1", "go2")
+
+
+def stances(references):
+    return np.array([r.schedule.stance for r in references])
+
+
+def test_a_trot_stands_on_diagonals_and_lifts_them_in_turn():
+    """Touchdowns at .25 .75 .75 .25 of 0.3 s with duty 0.75: two feet stand at all times, four for half of it."""
+    stance = stances(Walker(start=0.0).run(0.9))
+    np.testing.assert_array_equal(stance[:, 0], stance[:, 3])
+    np.testing.assert_array_equal(stance[:, 1], stance[:, 2])
+    assert (stance.sum(axis=1) >= 2).all()
+    np.testing.assert_allclose(stance.mean(axis=0), 0.75, atol=0.02)
+    lifts = np.flatnonzero(stance[:-1, 0] & ~stance[1:, 0]) + 1
+    np.testing.assert_allclose(lifts * DT, [0.3, 0.6], atol=2 * DT)
+    lifts = np.flatnonzero(stance[:-1, 1] & ~stance[1:, 1]) + 1
+    np.testing.assert_allclose(lifts * DT, [0.15, 0.45, 0.75], atol=2 * DT)
+
+
+def test_a_walk_lifts_one_foot_at_a_time():
+    stance = stances(Walker(gait=GaitSettings(pattern="walk", period=0.8, duty=0.8), start=0.0).run(1.7))
+    assert (stance.sum(axis=1) >= 3).all()
+    assert not stance.all(axis=0).any()
+
+
+def test_who_stands_stands_for_good_in_stand():
+    references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.0, 0.0, 0.0)).run(0.7)
+    assert stances(references).all()
+    assert np.isinf(references[-1].schedule.time_to_switch).all()
+
+
+def test_a_table_of_phases_is_a_gait():
+    """The trot written as a table is the trot."""
+    table = GaitSettings(pattern="table", touchdown=(0.25, 0.75, 0.75, 0.25))
+    for one, other in zip(Walker(gait=table).run(0.5), Walker(gait=GaitSettings()).run(0.5), strict=True):
+        np.testing.assert_array_equal(one.q, other.q)
+
+
+def test_the_time_to_the_next_switch_counts_down_to_it():
+    references = Walker(start=0.0, velocity=(0.1, 0.0, 0.0)).run(0.8)
+    for one, other in pairwise(references[1:]):
+        a, b = one.schedule, other.schedule
+        same = a.stance == b.stance
+        np.testing.assert_allclose((a.time_to_switch - b.time_to_switch)[same], DT, atol=1e-9)
+        assert (a.time_to_switch[~same] <= 3 * DT).all()
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_speeds_and_accelerations_are_derivatives(name):
+    """q⁺ = q + v dt + ½ a dt² and v⁺ = v + a dt to the next order, at all ticks but those in which a foot lands."""
+    walker = Walker(name, velocity=(0.15, 0.05, 0.4))
+    references = walker.run(1.0)
+    stance = stances(references)
+    checked = 0
+    for k in range(1, len(references) - 1):
+        if (stance[k + 1] & ~stance[k - 1]).any():
+            continue
+        now, after = references[k], references[k + 1]
+        np.testing.assert_allclose(after.q, now.q + DT * now.v + 0.5 * DT**2 * now.a, atol=2e-5)
+        np.testing.assert_allclose(after.v, now.v + DT * now.a, atol=4e-2)
+        checked += 1
+    assert checked > 900
+
+
+def test_derivatives_converge():
+    """The error of q + v dt + ½ a dt² along a swing's rise falls with the third power of dt: it is the jerk that is missing."""
+
+    def worst(dt):
+        references = Walker(dt=dt, velocity=(0.2, 0.0, 0.3)).run(0.135)[round(0.102 / dt) :]
+        return max(np.abs(b.q - a.q - dt * a.v - 0.5 * dt**2 * a.a).max() for a, b in pairwise(references))
+
+    assert worst(0.0005) < worst(0.001) / 6
+
+
+@pytest.mark.parametrize("velocity", [(0.2, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.6), (0.15, -0.05, 0.5)])
+def test_feet_are_under_their_hips_in_the_middle_of_the_stance(velocity):
+    """Whatever the command, turning too: that is how footholds are placed."""
+    walker = Walker(velocity=velocity)
+    references, feet = [], []
+    for _ in range(2200):
+        references.append(walker.tick())
+        feet.append(walker.feet)
+    stance, feet = stances(references), np.array(feet)
+    checked = 0
+    for i in range(4):
+        edges = np.flatnonzero(stance[1:, i] != stance[:-1, i]) + 1
+        for down, up in pairwise(edges):
+            if stance[down, i] and down > 1300:
+                middle = feet[(down + up) // 2, i]
+                np.testing.assert_allclose(middle[:2], walker.plan._hips[i, :2], atol=1.5e-3)
+                checked += 1
+    assert checked >= 8
+
+
+def test_standing_feet_stay_where_they_are_in_the_world():
+    walker = Walker(velocity=(0.15, 0.05, 0.5))
+    before, held = None, 0
+    for _ in range(1500):
+        reference = walker.tick()
+        pose = walker.plan._pose
+        c, s = np.cos(pose[2]), np.sin(pose[2])
+        feet = walker.feet
+        places = pose[:2] + np.column_stack([c * feet[:, 0] - s * feet[:, 1], s * feet[:, 0] + c * feet[:, 1]])
+        stance = reference.schedule.stance
+        if before is not None:
+            both = stance & before[1]
+            np.testing.assert_allclose(places[both], before[0][both], atol=1e-9)
+            held += both.sum()
+        before = places, stance
+    assert held > 4000
+
+
+def test_a_swing_rises_to_its_height_and_lands():
+    walker = Walker(velocity=(0.1, 0.0, 0.0))
+    heights = np.array([walker.tick() and walker.feet[:, 2] for _ in range(900)])
+    top = heights.max(axis=0) - walker.plan._hips[:, 2]
+    np.testing.assert_allclose(top, 0.015, atol=2e-4)
+    assert heights.min() > walker.plan._hips[:, 2].min() - 5e-4
+
+
+def test_long_steps_are_cut_short():
+    quick, slow = (Walker(gait=GaitSettings(swing_speed=s), velocity=(0.3, 0.0, 0.0)) for s in (10.0, 0.6))
+    fastest = []
+    for walker in (quick, slow):
+        speeds = []
+        for _ in range(900):
+            walker.tick()
+            speeds.append(np.linalg.norm(walker.plan._along.at(walker.k * DT - DT)[1], axis=1).max())
+        fastest.append(max(speeds))
+    assert fastest[0] > 1.5
+    assert fastest[1] == pytest.approx(0.6, rel=0.05)
+
+
+def test_it_starts_and_stops_smoothly():
+    """The command grows and falls with the acceleration of the path; afterwards all feet stand at home and stay."""
+    walker = Walker(velocity=(0.2, 0.0, 0.0), duration=0.8, acceleration=0.5)
+    speeds, references = [], []
+    for _ in range(2500):
+        references.append(walker.tick())
+        speeds.append(walker.plan._u[0])
+    assert np.abs(np.diff(speeds)).max() <= 0.5 * DT + 1e-12
+    assert max(speeds) == pytest.approx(0.2)
+    assert speeds[-1] == 0.0
+    assert stances(references)[-300:].all()
+    assert np.abs(walker.feet - walker.plan._hips).max() < 2e-3
+    assert np.abs(references[-1].v).max() < 1e-9
+
+
+def test_before_the_start_it_stands():
+    walker = Walker(start=0.3, velocity=(0.2, 0.0, 0.0))
+    references = walker.run(0.29)
+    assert stances(references).all()
+    np.testing.assert_allclose(references[0].q, walker.robot.joint_angles(walker.stance), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_feet_come_to_stand_around_the_centre_of_mass(name):
+    walker = Walker(name, start=0.2)
+    walker.run(0.25)
+    centre = walker.robot.center_of_mass(walker.q) - walker.q[:3]
+    np.testing.assert_allclose(walker.feet.mean(axis=0)[:2], centre[:2], atol=3e-3)
+
+
+def test_reset_begins_anew():
+    walker = Walker(velocity=(0.2, 0.0, 0.3))
+    first = [r.q for r in walker.run(0.6)]
+    walker.plan.reset()
+    walker.angles, walker.k = walker.robot.joint_angles(walker.stance), 0
+    np.testing.assert_array_equal(first, [r.q for r in walker.run(0.6)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"duty": 1.0}, r"reference\.gait\.duty: expected 0 < x < 1"),
+        ({"period": 0.0}, r"reference\.gait\.period"),
+        ({"redirect": 1.0}, r"reference\.gait\.redirect"),
+        ({"pattern": "table"}, r"reference\.gait\.touchdown: expected a phase for each of the 4 feet, got 0"),
+        ({"pattern": "table", "touchdown": (0.0, 0.5, 0.5, 1.0)}, r"reference\.gait\.touchdown\[3\]"),
+    ],
+)
+def test_bad_gaits_are_refused(changes, named):
+    with pytest.raises(ConfigError, match=named):
+        Gait(msgspec.structs.replace(GaitSettings(), **changes), 4)
+
+
+def test_an_arm_does_not_walk():
+    robot, _ = load_robot("solo12")
+    arm = Robot(robot.urdf, base="fixed")
+    with pytest.raises(ConfigError, match=r"reference\.kind: 'gait' needs a floating base"):
+        Locomotion(arm, arm.neutral(), 0.0, GaitSettings(), PathSettings(), DT)

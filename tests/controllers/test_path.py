@@ -1,0 +1,84 @@
+"""Paths: waypoints in order, turning, stopping."""
+
+import math
+
+import numpy as np
+import pytest
+
+from controllers.planners.path import Path, PathSettings
+from idyn.errors import ConfigError
+
+TASK = ((0.0, 0.0), (0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
+
+
+def drive(path, seconds, dt=0.01):
+    """A point that obeys the command at once: its poses (n, 3) and commands (n, 3)."""
+    pose, poses, commands = np.zeros(3), [], []
+    for k in range(round(seconds / dt)):
+        u = path.command(k * dt, *pose)
+        c, s = math.cos(pose[2]), math.sin(pose[2])
+        pose = pose + dt * np.array([c * u[0] - s * u[1], s * u[0] + c * u[1], u[2]])
+        poses.append(pose)
+        commands.append(u)
+    return np.array(poses), np.array(commands)
+
+
+def test_waypoints_are_visited_in_their_order():
+    poses, _ = drive(Path(PathSettings(waypoints=TASK, repeat=False)), 30)
+    reached = [np.flatnonzero(np.hypot(*(poses[:, :2] - np.array(point)).T) < 0.031) for point in TASK]
+    firsts = [reached[0][0]]
+    for visits in reached[1:]:
+        later = visits[visits > firsts[-1]]
+        assert len(later)
+        firsts.append(later[0])
+    assert np.hypot(*(poses[-1, :2] - np.array(TASK[-1]))) < 0.031
+
+
+def test_it_goes_round_and_round():
+    path = Path(PathSettings(waypoints=TASK, repeat=True))
+    drive(path, 60)
+    assert not path.done
+
+
+def test_limits_of_the_command():
+    _, commands = drive(Path(PathSettings(waypoints=TASK, repeat=True, speed=0.2, turn=0.7)), 30)
+    assert commands[:, 0].max() == pytest.approx(0.2, rel=1e-3)
+    assert commands[:, 0].min() >= 0.0
+    assert np.abs(commands[:, 2]).max() <= 0.7
+    assert not commands[:, 1].any()
+
+
+def test_it_turns_in_place_towards_what_is_behind():
+    path = Path(PathSettings(waypoints=((-1.0, 0.1),)))
+    command = path.command(0.0, 0.0, 0.0, 0.0)
+    assert command[0] == 0.0
+    assert command[2] > 0.0
+    assert path.command(0.0, 0.0, 0.0, 2.9)[0] > 0.0
+
+
+@pytest.mark.parametrize("yaw", [3.0, -3.0])
+def test_it_turns_the_short_way(yaw):
+    command = Path(PathSettings(waypoints=((-1.0, 0.0),))).command(0.0, 0.0, 0.0, yaw)
+    assert np.sign(command[2]) == np.sign(yaw)
+
+
+def test_it_slows_down_before_the_last_waypoint():
+    """v² = 2 a d: from there it can stop."""
+    path = Path(PathSettings(waypoints=((1.0, 0.0),), speed=0.5, acceleration=0.5))
+    assert path.command(0.0, 0.0, 0.0, 0.0)[0] == pytest.approx(0.5)
+    assert path.command(0.0, 0.96, 0.0, 0.0)[0] == pytest.approx(math.sqrt(2 * 0.5 * 0.04))
+    assert not path.done
+    assert not path.command(0.0, 0.98, 0.0, 0.0).any()
+    assert path.done
+
+
+def test_a_constant_command_lasts_as_long_as_it_says():
+    path = Path(PathSettings(velocity=(0.1, 0.2, 0.3), duration=1.0))
+    np.testing.assert_array_equal(path.command(0.9, 5.0, 5.0, 1.0), [0.1, 0.2, 0.3])
+    assert not path.command(1.0, 0.0, 0.0, 0.0).any()
+
+
+@pytest.mark.parametrize("field", ["tolerance", "heading", "acceleration", "turn_acceleration"])
+def test_bad_paths_are_refused(field):
+    with pytest.raises(ConfigError, match=rf"reference\.path\.{field}: expected > 0, got -1"):
+        Path(PathSettings(**{field: -1.0}))

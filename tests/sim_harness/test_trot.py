@@ -1,0 +1,73 @@
+"""Robots that trot in the simulated world, served in process."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from sim_harness.experiment import load_plan, run_in_process, with_controller
+
+LOW, HIGH = 0.1, 100.0
+
+
+def trot(experiment, law, seconds, mu=None, **changes):
+    plan = load_plan(experiment, seconds)
+    if mu is not None:
+        contact = msgspec.structs.replace(plan.controller.contact, mu=mu)
+        plan = msgspec.structs.replace(
+            plan,
+            settings=msgspec.structs.replace(plan.settings, mu=mu),
+            controller=msgspec.structs.replace(plan.controller, contact=contact),
+        )
+    return run_in_process(with_controller(plan, {"law": law} | changes), law, lambda label, ticks: None)
+
+
+def is_a_good_trot(run):
+    s = run.summary
+    assert s.upright
+    assert s.tilt < 0.05
+    assert s.modes["ok"] > 0.999
+    assert s.tracking < 0.004
+    assert s.force_error_relative < 0.01
+    return True
+
+
+@pytest.mark.parametrize(("law", "mu"), [("coulomb", LOW), ("coulomb", HIGH), ("no-slip", HIGH)])
+def test_the_quadruped_trots(law, mu):
+    """Forwards at 20 cm/s and a little more, because its feet roll; forces predicted, hardly a joint error."""
+    run = trot("trot", law, 2.0, mu)
+    assert is_a_good_trot(run)
+    x = run.trace.q[:, 0]
+    assert 0.18 < (x[1300] - x[1000]) / 0.3 < 0.23
+    lifted = np.isnan(run.trace.predicted[400:, :, 0]).mean(axis=0)
+    np.testing.assert_allclose(lifted, 0.25, atol=0.06)
+
+
+@pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
+def test_other_robots_trot_by_their_configuration_alone(robot):
+    run = trot(f"trot-{robot}", "coulomb", 1.5)
+    assert is_a_good_trot(run)
+    assert run.trace.q[-1, 0] > 0.1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("law", "mu"), [("coulomb", LOW), ("coulomb", HIGH), ("no-slip", HIGH)])
+def test_the_quadruped_trots_between_waypoints(law, mu):
+    """The paper's task: 30 s [ZD §7.6]. Waypoints are reached in their order."""
+    run = trot("trot", law, 30.0, mu)
+    assert is_a_good_trot(run)
+    plane = run.trace.q[:, :2]
+    since = 0
+    for point in ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0)):
+        near = np.flatnonzero(np.hypot(*(plane[since:] - np.array(point)).T) < 0.03)
+        assert len(near), point
+        since += near[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
+def test_other_robots_trot_two_metres_and_stop(robot):
+    run = trot(f"trot-{robot}", "coulomb", 12.0)
+    assert is_a_good_trot(run)
+    assert abs(run.trace.q[-1, 0] - 2.0) < 0.05
+    assert abs(run.trace.q[-1, 1]) < 0.05
+    assert np.abs(run.trace.v[-1]).max() < 1e-3
