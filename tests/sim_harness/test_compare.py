@@ -15,6 +15,7 @@ import pytest
 
 from idyn.__main__ import main
 from idyn.errors import ConfigError
+from sim_harness import experiment
 from sim_harness.compare import executors, jobs
 from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.executors import run_tasks
@@ -250,6 +251,25 @@ def test_what_does_not_exist_is_named(tmp_path, old, new, named):
     path.write_text(COMPARISON.replace(old, new))
     with pytest.raises(ConfigError, match=named):
         load_comparison(str(path))
+
+
+def test_check_reads_a_comparison(comparison, tmp_path, capsys):
+    assert main(["check", "figure-18"]) == 0
+    assert main(["check", comparison]) == 0
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(COMPARISON.replace("duration", "duratoin"))
+    assert main(["check", str(wrong)]) == 2
+    assert "duratoin" in capsys.readouterr().err
+
+
+def test_a_seed_makes_other_ground(tmp_path, monkeypatch):
+    """The terrain of the controller and of the world alike."""
+    plans = []
+    monkeypatch.setattr(experiment, "build_controller", lambda settings: [plans.append(settings.contact.terrain), 1 / 0])
+    for seed in (0, 3):
+        with pytest.raises(ZeroDivisionError):
+            experiment.run_in_process(experiment.load_plan("trot-heightmap"), "", quiet, seed=seed)
+    assert (plans[1].seed - plans[0].seed, plans[1].friction.seed - plans[0].friction.seed) == (3, 3)
 
 
 def test_changes_reach_the_plan(comparison):
