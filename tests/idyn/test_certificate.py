@@ -46,10 +46,11 @@ def expected(scene, law, f, a):
             speed, rest = max(-along.min(), 0), c.mu[i] * p[i, 2] - shares.sum()
             pairs.append(np.r_[min(speed, max(rest, 0)), np.minimum(shares, along + speed)])
             cone = max(cone, -rest)
-    if law.conditions is Conditions.CONVEX:
+    if law.conditions in (Conditions.CONVEX, Conditions.CONE):
         pairs.append(np.minimum(a.y, w))
         qp = convex_program(f, scene.q_ddot, DT, c.mu, allowance(c.gaps, DT), k)
-        slope = (qp.V.T @ f.M @ a.v_plus - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
+        gradient = qp.V.T @ f.M @ a.v_plus if law.conditions is Conditions.CONVEX else np.column_stack([u[:, :2], w]).ravel()
+        slope = (gradient - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
         for i in range(len(c)):
             if free[i]:
                 pairs.append(np.r_[slope[i, :2], min(p[i, 2], slope[i, 2])])
