@@ -57,12 +57,14 @@ class Inputs(Record, frozen=True):
     dt: measured period [s]; 0 on the first tick: nothing is known of the time before
     tau_applied: what the motors really got last, from where the rate limit counts [N·m] (na), None when unknown
     reference: replaces the controller's own trajectory when given
+    sensed_force: measured on the robot since the last tick, in the world frame, one row per contact of this tick [N] (n, 3)
     estop: damp at once
     """
 
     dt: float
     tau_applied: Array | None = None
     reference: Reference | None = None
+    sensed_force: Array | None = None
     estop: bool = False
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode
+from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import Settings, load, parse
 from controllers.contact_source import ContactSettings, ContactSource, rows
 from controllers.feedback import FeedbackSettings, JointFeedback
@@ -13,6 +13,7 @@ from controllers.grip import Grip, GripSettings, released
 from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
+from controllers.sensing import SensedForces
 from controllers.stabilisation import Stabilisation, StabilisationSettings, standing_height
 from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
@@ -21,21 +22,28 @@ from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.laws.law import Law
+from idyn.laws.sensed import Sensed
 from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
 from idyn.shapes import Box
 from idyn.solvers.qp import check_backend
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
+PID = "pid"
+"""In the place of a law: joint feedback on torque, without any model  [ZD §7.3]."""
+
 
 class ControllerSettings(Settings, frozen=True):
     """A controller: `configs/controllers/*.toml`.
 
     robot: name or path of its configuration
-    law: a row of `idyn.laws.LAWS`; edges: of the friction polygon; qp_backend: of selection and the convex laws
+    law: a row of `idyn.laws.LAWS`, or 'pid'; edges: of the friction polygon; qp_backend: of selection and the convex laws
     selection, consistency: see `idyn.types`
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
+    sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1
     period: nominal control period [s]
+    feedback: gains on acceleration; torque_feedback: gains on torque, for 'pid'
     """
 
     robot: str
@@ -45,9 +53,11 @@ class ControllerSettings(Settings, frozen=True):
     warm_start: bool = True
     edges: int = 4
     qp_backend: str = "daqp"
+    sensing_delay: int = 1
     period: float = 0.001
     contact: ContactSettings = ContactSettings()
     feedback: FeedbackSettings = FeedbackSettings()
+    torque_feedback: FeedbackSettings = FeedbackSettings(kp=20.0, kd=0.1, integral_limit=1.0)
     reference: TrajectorySettings = TrajectorySettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
     grip: GripSettings = GripSettings()
@@ -61,11 +71,13 @@ class Controller:
         """`stance`: the configuration that trajectories start from (nq). Raises ConfigError for unknown names and values."""
         if not settings.period > 0:
             raise ConfigError("period", f"expected > 0, got {settings.period}")
+        if settings.sensing_delay < 1:
+            raise ConfigError("sensing_delay", f"expected ≥ 1, got {settings.sensing_delay}")
         check_backend(settings.qp_backend)
         self.settings = settings
         self.robot = robot
         self.stance = stance
-        self.law = make_law(settings.law, settings.edges, settings.qp_backend)
+        self.law = None if settings.law == PID else make_law(settings.law, settings.edges, settings.qp_backend)
         contact = settings.contact
         self._options = Options(
             selection=settings.selection,
@@ -74,29 +86,31 @@ class Controller:
             gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
             backend=settings.qp_backend,
         )
-        self._terrain = make_terrain(contact.terrain, contact.ground)
+        self.terrain = make_terrain(contact.terrain, contact.ground)
         self._source = ContactSource(contact, robot.contact_keys)
         self._landing = Landing(robot, self._options.gaps, settings.period)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
-        self._feedback = JointFeedback(settings.feedback, robot.na)
+        self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
+        self._sensed = SensedForces(settings.sensing_delay)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
-        self._no_motion = np.zeros(3)
+        self._no_push, self._no_motion = np.zeros(robot.na), np.zeros(3)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, ContactSet, Array, Array, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Array, Law, Guess] | None = None
         self._time = 0.0
         self._trajectory.reset()
         self._source.reset()
         self._landing.reset()
         self._feedback.reset()
+        self._sensed.reset()
         self._safety.reset()
 
     @property
@@ -106,7 +120,7 @@ class Controller:
 
     def contacts(self, q: Array) -> ContactSet:
         """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self._terrain, margin=self._source.reach, mu=self._mu)
+        return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -115,25 +129,28 @@ class Controller:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
+        self._sensed.measure(contacts, inputs.sensed_force)
         contacts = self._source.pick(contacts, reference.schedule)
-        angles = self._angles(state.q)
+        angles, speeds = self._angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
-        demand = self._feedback.acceleration(reference, angles, state.v[self.robot.a], inputs.dt)
+        grip = self._grip.torque(angles, speeds)
+        if self.law is None:
+            return self._without_model(reference, angles, speeds, grip + self._push(state, contacts, reference), inputs)
+        demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         if self.settings.contact.source == "fused":
             touches, demand = self._landing.anticipate(state, contacts, demand)
             contacts = rows(contacts, np.flatnonzero(touches))
-        grip = self._grip.torque(angles, state.v[self.robot.a])
-        prediction = self._predict(state, contacts, demand, grip, self._guess)
+        law = self.law
+        if isinstance(law, Sensed):
+            law = Sensed(self._sensed.impulses(contacts, self.settings.period))
+        prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
-        self._rehearsal = state, contacts, demand, grip, prediction.guess
+        self._rehearsal = state, contacts, demand, grip, law, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
-        mode, message = self._judge(prediction)
-        tau_fb = grip
-        if self._stabilisation.active:
-            base = self._no_motion if reference.base is None else reference.base
-            tau_fb = grip + self._stabilisation.torque(state, contacts, base)
+        mode, message = self._judge(prediction, law)
+        tau_fb = grip + self._push(state, contacts, reference)
         forward = self._grip.filled(prediction.tau)
         tau, limited_by = self._safety.limit(forward + tau_fb, inputs.dt, inputs.tau_applied)
         return Command(
@@ -153,13 +170,32 @@ class Controller:
         if self._rehearsal is not None:
             self._predict(*self._rehearsal)
 
-    def _predict(self, state: State, contacts: ContactSet, demand: Array, grip: Array, guess: Guess | None) -> Prediction:
+    def _push(self, state: State, contacts: ContactSet, reference: Reference) -> Array:
+        """Torques that push the base to where it should be [N·m] (na)."""
+        if not self._stabilisation.active:
+            return self._no_push
+        base = self._no_motion if reference.base is None else reference.base
+        return self._stabilisation.torque(state, contacts, base)
+
+    def _without_model(self, reference: Reference, angles: Array, speeds: Array, direct: Array, inputs: Inputs) -> Command:
+        """PID: the torque is the feedback, at the joints that grip their springs', and what comes on top of it (na)."""
+        feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
+        feedback = self._grip.filled(self._grip.prescribed(feedback)) + direct
+        tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
+        return Command(
+            tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
+            prediction=None, reference=reference,
+        )  # fmt: skip
+
+    def _predict(
+        self, state: State, contacts: ContactSet, demand: Array, grip: Array, law: Law, guess: Guess | None
+    ) -> Prediction:
         return predict(
             self._model,
             state,
             contacts,
             self._grip.prescribed(demand),
-            law=self.law,
+            law=law,
             dt=self.settings.period,
             options=self._options_for(contacts),
             guess=guess,
@@ -189,11 +225,11 @@ class Controller:
     def _angles(self, q: Array) -> Array:
         return q[self.robot.q_index] if self._plain_angles else self.robot.joint_angles(q)
 
-    def _judge(self, prediction: Prediction) -> tuple[Mode, str]:
+    def _judge(self, prediction: Prediction, law: Law) -> tuple[Mode, str]:
         if not prediction.status.ok:
             return Mode.DEGRADED, f"{prediction.rung}: {prediction.status.sentence}"
-        if prediction.law != self.law.name:
-            return Mode.DEGRADED, f"the {prediction.law} law answered for {self.law.name}"
+        if prediction.law != law.name:
+            return Mode.DEGRADED, f"the {prediction.law} law answered for {law.name}"
         if prediction.torque_excess > 0.0:
             return (
                 Mode.DEGRADED,
@@ -227,13 +263,18 @@ def load_controller(
     return build_controller(override(settings, law, selection, reference))
 
 
+def check_law(name: str) -> str:
+    """The name, if it may stand in `ControllerSettings.law`. Raises ConfigError naming the nearest ones."""
+    return PID if name == PID else make_law(name).name
+
+
 def override(
     settings: ControllerSettings, law: str | None, selection: str | None, reference: str | None = None
 ) -> ControllerSettings:
     """Settings with some fields replaced. Raises ConfigError for names that do not exist."""
     changes: dict[str, Any] = {}
     if law is not None:
-        changes["law"] = make_law(law).name
+        changes["law"] = check_law(law)
     if selection is not None:
         if selection not in set(Selection):
             raise ConfigError("selection", f"expected one of {', '.join(Selection)}, got '{selection}'")

@@ -1,6 +1,8 @@
 """Joint feedback: from tracking errors to a demanded acceleration  [ZD §7.2; mathematics §8].
 
 q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
+
+The same errors with gains on torque are the whole of PID control.
 """
 
 import numpy as np
@@ -11,7 +13,7 @@ from idyn.types import Array
 
 
 class FeedbackSettings(Settings, frozen=True):
-    """Gains on acceleration, the same for every joint.
+    """Gains on acceleration, the same for every joint. On torque: kp [N·m/rad], kd [N·m·s/rad], ki [N·m/(rad s)], limit [N·m].
 
     kp: [1/s²]; √kp is the stiffness' angular frequency, which must stay well below 1/dt
     kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference's velocity whatever was measured: needed on ground that
@@ -39,11 +41,15 @@ class JointFeedback:
 
     def acceleration(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
         """q̈_des [rad/s²] (na) for measured joint angles [rad] and speeds [rad/s] (na)."""
+        return reference.a + self.correction(reference, angles, speeds, dt)
+
+    def correction(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
+        """The part of it that comes from errors (na)."""
         s = self._settings
         error = reference.q - angles
-        demand = reference.a + s.kp * error + s.kd * (reference.v - speeds)
+        correction = s.kp * error + s.kd * (reference.v - speeds)
         if s.ki > 0.0:
             self._integral += s.ki * dt * error
             np.clip(self._integral, -s.integral_limit, s.integral_limit, out=self._integral)
-            demand += self._integral
-        return demand
+            correction += self._integral
+        return correction

@@ -132,7 +132,7 @@ def _warm_basis(problem: Problem, law: Law) -> Array | None:
         return None
     if guess.keys == keys:
         return guess.basis
-    basis = np.zeros((len(keys), guess.basis.shape[1]), dtype=np.bool_)
+    basis = np.zeros((len(keys), guess.basis.shape[1]), dtype=guess.basis.dtype)
     for i, key in enumerate(keys):
         if key in guess.keys:
             basis[i] = guess.basis[guess.keys.index(key)]

@@ -62,7 +62,7 @@ def certify(
         return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
     if conditions == 3:
         descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, v_plus, y)
-    for i in range(n):
+    for i in range(n if conditions != 4 else 0):
         allowance = 0.0 if abs(gaps[i]) <= noise else max(gaps[i] / dt, -recovery_speed)
         w = velocity[i, 2] + allowance
         free = mu[i] == np.inf or (unlimited and mu[i] > 0.0)

@@ -14,6 +14,7 @@ class Status(IntEnum):
     NOT_CERTIFIED = 5
     BACKEND_FAILED = 6
     NON_FINITE = 7
+    TOO_MANY_CONTACTS = 8
 
     @property
     def ok(self) -> bool:
@@ -36,4 +37,5 @@ _SENTENCES = {
     Status.NOT_CERTIFIED: "a solution came back but its residual is too large to be trusted; look at units and gaps",
     Status.BACKEND_FAILED: "the QP back end gave up; choose another one",
     Status.NON_FINITE: "the result is not finite; look for a singular mass matrix or a non-finite state",
+    Status.TOO_MANY_CONTACTS: "the enumeration law takes two contacts at most; use the coulomb law",
 }

@@ -92,7 +92,7 @@ class Guess(Record, frozen=True):
 
     law: the law whose basis it is
     keys: contacts of the previous tick
-    basis: the law's own encoding of its complementary basis, one row per contact (n, ·)
+    basis: the law's own encoding of where to begin, as a rule its complementary basis, one row per contact (n, ·)
     tau: previous torque [N·m] (na)
     impulse: previous contact impulses in world coordinates [N·s] (n, 3)
     """

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from sim_harness import plots
-from sim_harness.experiment import Plan, Progress, Run, run_in_process, run_served
+from sim_harness.experiment import Plan, Progress, Run, run_in_process, run_served, with_controller
 from sim_harness.metrics import Summary, table
 from sim_harness.report import Report
 
@@ -47,7 +47,8 @@ def run_chatter(plan: Plan, progress: Progress) -> list[Run]:
 
     The demand is made consistent tangentially only ('stick'), so that all three ask for the very same motion.
     """
-    quiet = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=()))
+    settings = msgspec.structs.replace(plan.settings, push=(), duration=CHATTER_SECONDS)
+    quiet = msgspec.structs.replace(plan, settings=settings)
     common = {
         "law": "coulomb",
         "consistency": "stick",
@@ -60,8 +61,7 @@ def run_chatter(plan: Plan, progress: Progress) -> list[Run]:
         "warm start and selection": {"selection": "torque", "warm_start": True},
     }
     return [
-        run_in_process(quiet, label, common | changes, progress, duration=CHATTER_SECONDS)
-        for label, changes in variants.items()
+        run_in_process(with_controller(quiet, common | changes, label), label, progress) for label, changes in variants.items()
     ]
 
 

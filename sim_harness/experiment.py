@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 
 from controllers.config import NonNegative, Settings, load, parse
-from controllers.controller import ControllerSettings, build_controller
+from controllers.controller import ControllerSettings, build_controller, check_law
+from controllers.kinematics import angles_for_base_shift
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain, resting
 from idyn.errors import ConfigError
-from idyn.laws import make_law
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
@@ -26,6 +26,8 @@ from sim_harness.world import Push, World
 from transport.client import RobotClient
 from transport.conversation import hello_for
 from transport.loopback import Loopback
+from transport.provenance import attachments, metadata
+from transport.recorder import Recorder
 from transport.service import Service
 from transport.settings import ServerSettings
 
@@ -43,6 +45,17 @@ class PushSettings(Settings, frozen=True):
     point: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+class PerturbationSettings(Settings, frozen=True):
+    """How far runs of different seeds begin from the stance.
+
+    shift: largest displacement of a floating base along each axis over feet that stay [m]
+    speed: standard deviation of the joint speeds [rad/s]
+    """
+
+    shift: NonNegative = 0.0
+    speed: NonNegative = 0.0
+
+
 class ExperimentSettings(Settings, frozen=True):
     """`configs/experiments/*.toml`.
 
@@ -55,6 +68,7 @@ class ExperimentSettings(Settings, frozen=True):
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
     mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
         in it too, unless its `contact.mu` says otherwise
+    perturbation: of the first state, drawn from the seed of a run
     push: pushes
     """
 
@@ -67,6 +81,7 @@ class ExperimentSettings(Settings, frozen=True):
     paced: bool = True
     contacts: Literal["geometry", "message"] = "geometry"
     mu: NonNegative | None = None
+    perturbation: PerturbationSettings = PerturbationSettings()
     push: tuple[PushSettings, ...] = ()
 
 
@@ -96,30 +111,42 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
     settings = load("experiments", name_or_path, ExperimentSettings)
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
+    return build_plan(settings)
+
+
+def build_plan(settings: ExperimentSettings) -> Plan:
+    """An experiment's settings with what they name. Raises ConfigError."""
     if not settings.duration > 0:
         raise ConfigError("experiment.duration", f"expected > 0, got {settings.duration}")
     if not settings.laws:
         raise ConfigError("experiment.laws", "expected at least one law")
     for law in settings.laws:
-        make_law(law)
+        check_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
-    values = msgspec.to_builtins(controller)
     if settings.mu is not None:
-        values["contact"]["mu"] = settings.mu
-    controller = parse(_merged(values, settings.controller), ControllerSettings, "experiment.controller")
+        believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
+        controller = msgspec.structs.replace(controller, contact=believed)
     build_engine(settings.engine, settings.engine_settings)
-    return Plan(settings=settings, server=server, controller=controller)
+    return with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
 
 
-def _merged(base: dict[str, Any], changes: dict[str, Any], where: str = "experiment.controller") -> dict[str, Any]:
-    merged = dict(base)
+def with_controller(plan: Plan, changes: dict[str, Any], where: str = "experiment.controller") -> Plan:
+    """The plan with some of its controller's settings replaced, table by table. Raises ConfigError."""
+    values = merged(msgspec.to_builtins(plan.controller), changes, where)
+    return msgspec.structs.replace(plan, controller=parse(values, ControllerSettings, where))
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
+    """`base` with `changes` put in, key by key. Raises ConfigError for a key that is not there."""
+    result = dict(base)
     for key, value in changes.items():
         if key not in base:
             raise ConfigError(f"{where}.{key}", "no such setting")
-        table = isinstance(value, dict) and isinstance(base[key], dict)
-        merged[key] = _merged(base[key], value, f"{where}.{key}") if table else value
-    return merged
+        inner = base[key]
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        result[key] = merged(inner, value, f"{where}.{key}") if both else value
+    return result
 
 
 def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
@@ -151,22 +178,33 @@ def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> R
     return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
 
 
-def run_in_process(plan: Plan, label: str, changes: dict[str, Any], progress: Progress, duration: float | None = None) -> Run:
-    """Robot and service in one process, in lock-step through real bytes. `changes`: to the controller's settings."""
-    if duration is not None:
-        plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=duration))
-    settings = parse(_merged(msgspec.to_builtins(plan.controller), changes, label), ControllerSettings, label)
-    plan = msgspec.structs.replace(plan, controller=settings)
-    controller = build_controller(settings)
-    service = Service(controller, plan.server)
-    client = Loopback(service, hello_for(controller.robot, settings.period, kind="sim"))
-    client.hello()
-    robot, _ = load_robot(settings.robot)
-    trace = _drive(plan, client, robot, label, progress, paced=False)
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
+def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
+    """Robot and service in one process, in lock-step through real bytes.
+
+    seed: of the perturbation; None: none
+    log: where to record every byte
+    """
+    controller = build_controller(plan.controller)
+    recorder = None
+    if log is not None:
+        recorder = Recorder(log, attachments(controller, plan.server), metadata(controller, seed))
+    try:
+        client = Loopback(
+            Service(controller, plan.server, recorder=recorder),
+            hello_for(controller.robot, plan.controller.period, kind="sim"),
+        )
+        client.hello()
+        robot, _ = load_robot(plan.controller.robot)
+        trace = _drive(plan, client, robot, label, progress, paced=False, seed=seed)
+    finally:
+        if recorder is not None:
+            recorder.close()
+    return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
 
 
-def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool) -> Trace:
+def _drive(
+    plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool, seed: int | None = None
+) -> Trace:
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
     terrain, stance = _scene(plan, robot)
@@ -175,7 +213,7 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
-    world.reset(stance)
+    world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
     side = RobotSide(
         world,
         client,
@@ -185,6 +223,20 @@ def _drive(plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Pr
         progress=lambda ticks: progress(label, ticks),
     )
     return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
+
+
+def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
+    """The first configuration (nq) and velocity (nv) of a seed's run: the base is moved over feet that stay."""
+    q, v = np.array(stance), np.zeros(robot.nv)
+    if seed is None:
+        return q, v
+    rng = np.random.default_rng(seed)
+    shift, speeds = rng.uniform(-settings.shift, settings.shift, 3), rng.normal(0.0, settings.speed, robot.na)
+    if robot.base == "free_flyer":
+        q = robot.with_joint_angles(q, angles_for_base_shift(robot, stance, shift, "experiment.perturbation.shift"))
+        q[:3] += shift
+    v[robot.a] = speeds
+    return q, v
 
 
 def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
@@ -203,6 +255,7 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
 
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
+    terrain, _ = _scene(plan, robot)
     return summarise(
         trace,
         robot,
@@ -210,5 +263,6 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         engine=plan.settings.engine,
         ticks=plan.ticks,
         dt=plan.controller.period,
+        terrain=terrain,
         gripping=plan.controller.grip.joints,
     )

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
+from idyn.terrain import Terrain
 from idyn.types import Array
+from sim_harness.jacobian import contact_jacobian
 from sim_harness.trace import Trace
 
 FALLEN_TILT = 0.5
@@ -16,23 +19,30 @@ FALLEN_HEIGHT = 0.5
 """A base lower than this share of its first height has fallen."""
 
 SETTLED = 5
-"""Ticks left out of force comparisons: in the first ones the world comes to rest."""
+"""Ticks left out where forces are compared and torques differentiated: in the first ones the world comes to rest."""
+
+STRIDE = 10
+"""Forces of single contacts are compared in every so-manieth tick: each needs a Jacobian."""
 
 GRAVITY = 9.81
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run in figures.
+    """One run in figures; NaN where a run has nothing to measure.
 
     label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
     upright: whether it ran to its end without falling
-    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m]; all 0
-        for a fixed base
-    tracking: mean |θ − θ_ref| over the joints that do not grip and the ticks in which a reference was followed [rad]
+    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m];
+        distance: travelled by the base in the plane [m]; all 0 for a fixed base
+    tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
+        not those that grip
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
     force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: the same over the mean simulated Σ f_N
+    contact_force_error: mean error of a single normal force [N], without the part of the impulses that moves nothing
+    path_error: mean distance of the centre of mass from the path in the plane [m]
     modes: share of the ticks in each mode of the reply or the failsafe
+    step_p50, step_p99, step_max: of the controller's step [µs], None when the replies do not say
     round_trip_p50, round_trip_p99: state out to torque in [µs], None when nothing was timed
     late: replies that took longer than a period
     """
@@ -44,7 +54,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     height: float
     tilt: float
     drift: float
+    distance: float
     tracking: float
+    speed_tracking: float
     torque: float
     torque_rate: float
     torque_rate_max: float
@@ -52,28 +64,45 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     force: float
     force_error: float
     force_error_relative: float
+    contact_force_error: float
+    path_error: float
     modes: dict[str, float]
+    step_p50: float | None
+    step_p99: float | None
+    step_max: float | None
     round_trip_p50: float | None
     round_trip_p99: float | None
     late: int
 
 
 def summarise(
-    trace: Trace, robot: Robot, *, label: str, engine: str, ticks: int, dt: float, gripping: Sequence[str] = ()
+    trace: Trace,
+    robot: Robot,
+    *,
+    label: str,
+    engine: str,
+    ticks: int,
+    dt: float,
+    terrain: Terrain | None = None,
+    path: Sequence[tuple[float, float]] = (),
+    gripping: Sequence[str] = (),
 ) -> Summary:
-    """The figures of a run that was to last `ticks` periods of `dt` [s]. gripping: names of joints without a reference."""
+    """The figures of a run that was to last `ticks` periods of `dt` [s].
+
+    terrain: what the contact places can touch, for the errors of single contacts
+    path: corners of the path that the centre of mass was to follow in the plane [m]
+    gripping: names of joints without a reference
+    """
     base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
     tilt, height = base_tilt(base), base[:, 2]
     upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0]
     angles = np.array([robot.joint_angles(q) for q in trace.q])
     following = np.array([name not in gripping for name in robot.joint_names])
-    tracking = np.abs(angles - trace.reference)[:, following]
-    rate = np.abs(np.diff(trace.tau, axis=0)) / dt
+    rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
-    error = np.abs(predicted - simulated)[SETTLED:]
-    error = error[np.isfinite(error)]
-    force = float(simulated.mean())
-    timed = trace.round_trip[np.isfinite(trace.round_trip)] * 1e6
+    error = _mean(np.abs(predicted - simulated)[SETTLED:])
+    force = _mean(simulated)
+    stepped, timed = _finite(trace.solve_time) * 1e6, _finite(trace.round_trip) * 1e6
     return Summary(
         label=label,
         engine=engine,
@@ -82,19 +111,72 @@ def summarise(
         height=float(height[-1]),
         tilt=float(tilt.max()),
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
-        tracking=float(np.nanmean(tracking)) if np.isfinite(tracking).any() else float("nan"),
+        distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
+        tracking=_mean(np.abs(angles - trace.q_ref)[:, following]),
+        speed_tracking=_mean(np.abs(trace.v[:, robot.a] - trace.v_ref)[:, following]),
         torque=float(np.abs(trace.tau).mean()),
-        torque_rate=float(rate.mean()),
-        torque_rate_max=float(rate.max()),
+        torque_rate=_mean(rate),
+        torque_rate_max=float(rate.max(initial=0.0)),
         weight=robot.total_mass * GRAVITY,
         force=force,
-        force_error=float(error.mean()) if len(error) else float("nan"),
-        force_error_relative=float(error.mean() / force) if len(error) and force > 0 else float("nan"),
+        force_error=error,
+        force_error_relative=error / force if force > 0 else float("nan"),
+        contact_force_error=float("nan") if terrain is None else contact_force_error(trace, robot, terrain),
+        path_error=float("nan") if not path else path_error(trace, robot, np.array(path, dtype=float)),
         modes={mode: trace.share(mode) for mode in trace.modes},
-        round_trip_p50=float(np.percentile(timed, 50)) if len(timed) else None,
-        round_trip_p99=float(np.percentile(timed, 99)) if len(timed) else None,
+        step_p50=_percentile(stepped, 50),
+        step_p99=_percentile(stepped, 99),
+        step_max=_percentile(stepped, 100),
+        round_trip_p50=_percentile(timed, 50),
+        round_trip_p99=_percentile(timed, 99),
         late=int(np.sum(timed > dt * 1e6)),
     )
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
+def _mean(values: Array) -> float:
+    """Of those that are numbers; NaN when there are none."""
+    there = _finite(values)
+    return float(there.mean()) if len(there) else float("nan")
+
+
+def _percentile(values: Array, percent: float) -> float | None:
+    return float(np.percentile(values, percent)) if len(values) else None
+
+
+def contact_force_error(trace: Trace, robot: Robot, terrain: Terrain) -> float:
+    """Mean |f_N predicted − simulated| of single contacts [N], of the part of the forces that moves the unactuated bodies.
+
+    Forces of redundant contacts are indeterminate by the null space of J_uᵀ, in which two right answers may differ: so only
+    the part of the difference in the row space counts. Ticks with a force where none was predicted are left out.
+    """
+    errors = []
+    for k in range(SETTLED, len(trace), STRIDE):
+        predicted, simulated = trace.predicted[k], trace.simulated[k]
+        there = np.isfinite(predicted[:, 0])
+        if not there.any() or (np.isfinite(simulated[:, 0]) & ~there & (simulated[:, 0] != 0)).any():
+            continue
+        difference = (predicted - np.nan_to_num(simulated))[there][:, [1, 2, 0]].ravel()
+        terms = robot.terms(trace.q[k], trace.v[k])
+        contacts = contacts_from_geometry(robot, trace.q[k], terrain, margin=np.inf)
+        J_u = contact_jacobian(terms.axes, robot.support, contacts)[np.repeat(there, 3)][:, robot.u]
+        errors.append(np.abs((J_u @ (np.linalg.pinv(J_u) @ difference))[2::3]).mean())
+    return float(np.mean(errors)) if errors else float("nan")
+
+
+def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
+    """Mean distance of the centre of mass from a polyline in the plane [m]; corners (n, 2), n ≥ 1 [m]."""
+    com = np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]])
+    begin, along = corners[:-1], np.diff(corners, axis=0)
+    if not len(along):
+        return float(np.linalg.norm(com - corners[0], axis=1).mean())
+    lengths2 = np.maximum((along**2).sum(axis=1), np.finfo(float).tiny)
+    share = np.clip(((com[:, None] - begin) * along).sum(axis=2) / lengths2, 0.0, 1.0)
+    nearest = begin + share[..., None] * along
+    return float(np.linalg.norm(com[:, None] - nearest, axis=2).min(axis=1).mean())
 
 
 def base_tilt(q: Array) -> Array:
@@ -103,13 +185,11 @@ def base_tilt(q: Array) -> Array:
 
 
 def normal_forces(trace: Trace) -> tuple[Array, Array]:
-    """Σ f_N predicted (NaN in ticks without a prediction) and simulated [N] (n)."""
-    predicted = np.where(
-        np.isnan(trace.predicted[..., 0]).all(axis=1) & ~np.isnan(trace.simulated[..., 0]).all(axis=1),
-        np.nan,
-        np.nansum(trace.predicted[..., 0], axis=1),
-    )
-    return predicted, np.nansum(trace.simulated[..., 0], axis=1)
+    """Σ f_N predicted and simulated [N] (n); NaN in ticks without any contact place near the ground, or measured, and without
+    a prediction."""
+    predicted, simulated = trace.predicted[..., 0], trace.simulated[..., 0]
+    near, known = np.isfinite(simulated).any(axis=1), np.isfinite(predicted).any(axis=1)
+    return np.where(known, np.nansum(predicted, axis=1), np.nan), np.where(near, np.nansum(simulated, axis=1), np.nan)
 
 
 COLUMNS = (

@@ -30,7 +30,7 @@ STYLE: dict[Any, Any] = {
 
 def motion(runs: Sequence[Run], pushes: Sequence[PushSettings]) -> bytes:
     """Base sway, height and tilt over time, one line for each run; pushes are shaded."""
-    figure, axes = _rows(3)
+    figure, axes = rows(3)
     for run in runs:
         trace = run.trace
         axes[0].plot(trace.t, trace.q[:, 1] * 1e3, label=run.summary.label)
@@ -41,12 +41,12 @@ def motion(runs: Sequence[Run], pushes: Sequence[PushSettings]) -> bytes:
         axis.set_ylabel(label)
     axes[0].legend(ncols=len(runs), loc="upper left")
     axes[0].set_title("What the robot does under each law")
-    return _png(figure)
+    return png(figure)
 
 
 def forces(runs: Sequence[Run], pushes: Sequence[PushSettings]) -> bytes:
     """Σ f_N predicted and simulated, and their difference, one panel for each run."""
-    figure, axes = _rows(len(runs) + 1)
+    figure, axes = rows(len(runs) + 1)
     for axis, run in zip(axes, runs, strict=False):
         predicted, simulated = normal_forces(run.trace)
         axis.plot(run.trace.t, simulated, label="simulated", color="0.6", linewidth=3)
@@ -59,23 +59,23 @@ def forces(runs: Sequence[Run], pushes: Sequence[PushSettings]) -> bytes:
     axes[0].set_title("Predicted and simulated contact forces")
     axes[-1].set_ylabel("|error| [N]")
     axes[-1].legend(ncols=len(runs), loc="upper left")
-    return _png(figure)
+    return png(figure)
 
 
 def torques(runs: Sequence[Run], pushes: Sequence[PushSettings]) -> bytes:
     """All joint torques, one panel for each run."""
-    figure, axes = _rows(len(runs))
+    figure, axes = rows(len(runs))
     for axis, run in zip(axes, runs, strict=True):
         axis.plot(run.trace.t, run.trace.tau, linewidth=0.8)
         axis.set_ylabel(f"{run.summary.label}\nτ [N·m]")
         _shade(axis, pushes)
     axes[0].set_title("Joint torques")
-    return _png(figure)
+    return png(figure)
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
     """The torques of one joint, and the mean |dτ/dt| of all, with and without selection."""
-    figure, axes = _rows(2)
+    figure, axes = rows(2)
     for run in runs:
         tau, t = run.trace.tau, run.trace.t
         joint = int(np.argmax(np.abs(np.diff(runs[0].trace.tau, axis=0)).sum(axis=0)))
@@ -86,12 +86,12 @@ def chatter(runs: Sequence[Run]) -> bytes:
     axes[1].set_ylabel("mean |dτ/dt| [N·m/s]")
     axes[0].set_title("Torque chatter of the Coulomb law, with and without selection")
     axes[0].legend(loc="upper left")
-    return _png(figure)
+    return png(figure)
 
 
 def round_trips(runs: Sequence[Run], period: float) -> bytes:
     """Distribution of the round trips: share of ticks slower than a time [µs]."""
-    figure, axes = _rows(1)
+    figure, axes = rows(1)
     for run in runs:
         times = np.sort(_timed(run.trace)) * 1e6
         axes[0].loglog(times, 1 - np.arange(len(times)) / len(times), label=run.summary.label)
@@ -100,19 +100,20 @@ def round_trips(runs: Sequence[Run], period: float) -> bytes:
     axes[0].set_ylabel("share of ticks that are slower")
     axes[0].set_title("From state to torque")
     axes[0].legend()
-    return _png(figure)
+    return png(figure)
 
 
 def _timed(trace: Trace) -> np.ndarray:
     return trace.round_trip[np.isfinite(trace.round_trip)]
 
 
-def _rows(count: int) -> tuple[Figure, list[Axes]]:
+def rows(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels over a common time axis."""
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(count, 1, figsize=(9, 1.2 + 2.1 * count), sharex=True, squeeze=False)
-    rows = list(axes[:, 0])
-    rows[-1].set_xlabel("time [s]")
-    return figure, rows
+    panels = list(axes[:, 0])
+    panels[-1].set_xlabel("time [s]")
+    return figure, panels
 
 
 def _shade(axis: Axes, pushes: Sequence[PushSettings]) -> None:
@@ -120,7 +121,8 @@ def _shade(axis: Axes, pushes: Sequence[PushSettings]) -> None:
         axis.axvspan(push.start, push.start + push.duration, color="tab:red", alpha=0.15, linewidth=0)
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """The figure as a file; it is closed."""
     buffer = io.BytesIO()
     figure.tight_layout()
     figure.savefig(buffer, format="png", dpi=110)

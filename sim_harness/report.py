@@ -24,6 +24,9 @@ class Report:
     def heading(self, text: str) -> None:
         self._parts.append(f"<h2>{html.escape(text)}</h2>")
 
+    def subheading(self, text: str) -> None:
+        self._parts.append(f"<h3>{html.escape(text)}</h3>")
+
     def paragraph(self, text: str) -> None:
         self._parts.append(f'<p class="note">{html.escape(text)}</p>')
 

@@ -65,6 +65,7 @@ class RobotSide:
         self._dt = dt
         self._failsafe = Failsafe(dt=dt, kd=np.full(robot.na, kd), tau_max=robot.limits.tau_max)
         self._applied: Array | None = None
+        self._felt: dict[str, bytes] = {}  # force on each contact place in the last step, world axes [N] (3)
         self._waited = 0.0  # for the last reply [s]
         self._report_contacts = report_contacts
         self._progress = progress
@@ -106,6 +107,8 @@ class RobotSide:
         tau, mode = self._failsafe.torque(self._now_ns(), world.v[world.robot.a], fresh)
         trace.command(tau, server_mode if tau is fresh else f"failsafe:{mode}", round_trip)
         result = world.step(tau, self._dt, pushes)
+        forces = result.impulse / self._dt
+        self._felt = {key: force.tobytes() for key, force in zip(result.contacts.keys, forces, strict=True)}
         trace.simulated(result.contacts.keys, result.force, result.status)
         if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
             self._progress(PROGRESS_TICKS)
@@ -129,7 +132,11 @@ class RobotSide:
                 self._note(refusal.code, f"the server refuses the state: {refusal.message}")
             return None, "", np.nan
         if reply.ref is not None:
-            trace.reference(vector(reply.ref.q, self.world.robot.na, "ref.q"))
+            trace.reference(
+                vector(reply.ref.q, self.world.robot.na, "ref.q"), vector(reply.ref.v, self.world.robot.na, "ref.v")
+            )
+        if reply.solver is not None:
+            trace.solved(reply.solver.time_us * 1e-6)
         for force in reply.contact_force:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         return tau, reply.status, round_trip
@@ -145,7 +152,7 @@ class RobotSide:
         )
 
     def _contacts(self) -> list[Contact]:
-        """What an ideal foot sensor and terrain map would report."""
+        """What ideal foot sensors and a terrain map would report."""
         c = self.world.contacts
         mu, gaps = c.mu.tolist(), c.gaps.tolist()
         return [
@@ -156,6 +163,8 @@ class RobotSide:
                 t1=c.tangents[i].tobytes(),
                 mu=mu[i],
                 dist=gaps[i],
+                f_sensed=self._felt.get(key),
+                sensed_valid=key in self._felt,
             )
             for i, key in enumerate(c.keys)
         ]

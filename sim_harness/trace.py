@@ -15,12 +15,13 @@ class Trace(Record, frozen=True):
     t: time at the beginning of the tick [s] (n)
     q, v: state then (n, nq), (n, nv)
     tau: torque applied during the tick [N·m] (n, na)
-    reference: joint angles that the reply said it follows [rad] (n, na)
     predicted: force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
     simulated: the same as the world had it, mean over the tick [N] (n, c, 3)
     mode: what kind of torque it was, an index into `modes` (n)
     status: how the engine ended, `idyn.status.Status` (n)
     round_trip: from sending the state to having its torque [s] (n)
+    solve_time: of the controller's step, as the reply says [s] (n)
+    q_ref, v_ref: what the reply says the joints should do [rad], [rad/s] (n, na)
     places: names of the contact places and pairs (c)
     modes: names of the modes
     """
@@ -29,12 +30,14 @@ class Trace(Record, frozen=True):
     q: Array
     v: Array
     tau: Array
-    reference: Array
     predicted: Array
     simulated: Array
     mode: Array
     status: Array
     round_trip: Array
+    solve_time: Array
+    q_ref: Array
+    v_ref: Array
     places: tuple[str, ...]
     modes: tuple[str, ...]
 
@@ -64,10 +67,10 @@ class TraceWriter:
         self._t = np.full(ticks, np.nan)
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
-        self._reference = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
         self._mode, self._status = np.zeros(ticks, dtype=np.int64), np.zeros(ticks, dtype=np.int64)
-        self._round_trip = np.full(ticks, np.nan)
+        self._round_trip, self._solve_time = np.full((2, ticks), np.nan)
+        self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
 
     def __len__(self) -> int:
         """Rows that were ended."""
@@ -83,9 +86,13 @@ class TraceWriter:
         self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
         self._round_trip[self._row] = round_trip
 
-    def reference(self, angles: Array) -> None:
-        """The joint angles that the reply follows [rad] (na)."""
-        self._reference[self._row] = angles
+    def reference(self, q: Array, v: Array) -> None:
+        """Where the joints should be (na)."""
+        self._q_ref[self._row], self._v_ref[self._row] = q, v
+
+    def solved(self, seconds: float) -> None:
+        """How long the controller took."""
+        self._solve_time[self._row] = seconds
 
     def predicted(self, place: str, force: tuple[float, float, float]) -> None:
         """A predicted contact force along n, t1, t2 [N]; a frame that is no contact place has no column."""
@@ -108,12 +115,14 @@ class TraceWriter:
             q=self._q[:n],
             v=self._v[:n],
             tau=self._tau[:n],
-            reference=self._reference[:n],
             predicted=self._predicted[:n],
             simulated=self._simulated[:n],
             mode=self._mode[:n],
             status=self._status[:n],
             round_trip=self._round_trip[:n],
+            solve_time=self._solve_time[:n],
+            q_ref=self._q_ref[:n],
+            v_ref=self._v_ref[:n],
             places=self._places,
             modes=tuple(self._modes),
         )

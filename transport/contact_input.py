@@ -33,6 +33,18 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet:
         raise _as_sent(error, [where for where, _ in active]) from None
 
 
+def read_sensed(contacts: list[Contact]) -> Array | None:
+    """Measured forces of the active contacts, world axes [N] (n, 3), zero where none is valid; None when none is at all."""
+    active = [(i, contact) for i, contact in enumerate(contacts) if contact.active]
+    force, measured = np.zeros((len(active), 3)), False
+    for row, (i, contact) in enumerate(active):
+        if contact.f_sensed is not None:
+            values = vector(contact.f_sensed, 3, f"contacts[{i}].f_sensed")
+            if contact.sensed_valid:
+                force[row], measured = values, True
+    return force if measured else None
+
+
 def _check_frame(frame: str, agreement: Agreement, field: str) -> None:
     announced = agreement.contact_frames
     if announced is None:

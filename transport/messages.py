@@ -182,8 +182,8 @@ class Contact(Part):
     mu: float | None = None  # friction coefficient ≥ 0
     mu_visc: float | None = None  # [N·s/m], recorded
     dist: float = 0.0  # gap, negative when penetrating [m]
-    f_sensed: Vector | None = None  # [N] (3), recorded
-    sensed_valid: bool = False
+    f_sensed: Vector | None = None  # force on the robot since the last state, world axes [N] (3), for the law `sensed`
+    sensed_valid: bool = False  # f_sensed was measured; otherwise it is recorded only
 
 
 class Reference(Part):

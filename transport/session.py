@@ -9,7 +9,7 @@ import numpy as np
 from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet, State
 from transport.comm import CommStats, watchdog
-from transport.contact_input import read_contacts
+from transport.contact_input import read_contacts, read_sensed
 from transport.errors import ProtocolError
 from transport.handshake import Agreement
 from transport.joint_map import rotation
@@ -104,6 +104,7 @@ class Session:
         self._check_order(message)
         level = self._watch(message, now_ns)
         q, v, tau_applied, contacts, reference = self.read(message)
+        sensed = None if message.contacts is None else read_sensed(message.contacts)
         dt = self._period(message.t_robot)
         # everything is in order: from here on it is noted
         self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
@@ -111,7 +112,7 @@ class Session:
         self._clock_ns = message.t_robot if self.agreement.robot_clock else now_ns
         if message.flags is not None and message.flags.estop:
             self._estop = True
-        inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, estop=self._estop)
+        inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop)
         return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
 
     def read(self, message: StateMessage) -> tuple[Array, Array, Array | None, ContactSet | None, Reference | None]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from idyn.commands.output import progress_bar, write_json
-from sim_harness.experiment import load_plan, run_connected, run_in_process
+from sim_harness.experiment import load_plan, run_connected, run_in_process, with_controller
 from sim_harness.metrics import table, text_table
 
 
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         if options.connect:
             runs = [run_connected(plan, options.connect, laws[0], progress)]
         else:
-            runs = [run_in_process(plan, law, {"law": law}, progress) for law in laws]
+            runs = [run_in_process(with_controller(plan, {"law": law}), law, progress) for law in laws]
     if options.trace and options.connect:
         runs[0].trace.save_npz(options.trace)
     summaries = [run.summary for run in runs]

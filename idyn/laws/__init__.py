@@ -6,8 +6,10 @@ from idyn.errors import ConfigError, nearest
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
+from idyn.laws.enumeration import Enumeration
 from idyn.laws.law import Law
 from idyn.laws.no_slip import NoSlip
+from idyn.laws.sensed import Sensed
 
 LAWS: dict[str, Callable[[int, str], Law]] = {
     "no-slip": lambda edges, backend: NoSlip(),
@@ -16,6 +18,8 @@ LAWS: dict[str, Callable[[int, str], Law]] = {
     "convex-one-stage": lambda edges, backend: Convex(one_stage=True, edges=edges, backend=backend),
     "convex-infinite": lambda edges, backend: Convex(infinite_friction=True, edges=edges, backend=backend),
     "contact-free": lambda edges, backend: ContactFree(),
+    "sensed": lambda edges, backend: Sensed(),
+    "enumeration": lambda edges, backend: Enumeration(edges),
 }
 """Name → constructor from (polygon edges, QP back end)."""
 

@@ -53,6 +53,7 @@ class Conditions(IntEnum):
     NO_SLIP = 1
     COULOMB = 2
     CONVEX = 3
+    GIVEN = 4  # the impulses are data: nothing is claimed of them
 
 
 class Law(Protocol):

@@ -24,7 +24,7 @@ def run(c, states, inputs=TICK):
     return [c.step(s, c.contacts(s.q), FIRST if k == 0 else inputs) for k, s in enumerate(states)]
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", [law for law in LAWS if law != "enumeration"])  # it takes two contacts, not four
 def test_standing_is_asked_for_and_answered(law):
     c = controller("solo12", law=law)
     command = run(c, [at_rest(c)])[0]
@@ -34,7 +34,7 @@ def test_standing_is_asked_for_and_answered(law):
     np.testing.assert_array_equal(command.tau, command.tau_ff)
     assert not command.tau_fb.any()
     assert not command.limited_by.any()
-    if law != "contact-free":
+    if law not in ("contact-free", "sensed"):  # nothing was measured
         assert command.prediction.normal_force.sum() == pytest.approx(c.robot.total_mass * 9.81, rel=1e-6)
 
 

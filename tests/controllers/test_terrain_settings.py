@@ -11,7 +11,7 @@ from controllers.robots import load_robot
 from controllers.terrain import TerrainSettings, make_terrain, resting
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
-from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.experiment import load_plan, run_in_process, with_controller
 
 GROUNDS = {
     "flat": {"kind": "flat"},
@@ -50,7 +50,9 @@ def test_on_flat_ground_the_stance_stays_to_the_bit():
 def test_a_robot_stands_there_with_its_weight_on_its_feet(name, law):
     """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""
     plan = load_plan("stand", 0.05)
-    run = run_in_process(plan, law, {"law": law, "contact": {"terrain": GROUNDS[name], "ground": 0.3}}, lambda *_: None)
+    run = run_in_process(
+        with_controller(plan, {"law": law, "contact": {"terrain": GROUNDS[name], "ground": 0.3}}), law, lambda *_: None
+    )
     assert run.summary.modes == {"ok": 1.0}
     assert run.summary.force_error < 1e-6
     assert run.summary.tracking < 1e-6

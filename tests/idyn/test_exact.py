@@ -14,7 +14,7 @@ from idyn.laws import LAWS, make_law
 from idyn.robot import ContactPoint, Robot
 from idyn.types import Consistency, Selection, State
 
-CONTACT_LAWS = [law for law in LAWS if law != "contact-free"]
+CONTACT_LAWS = [law for law in LAWS if law not in ("contact-free", "sensed")]
 OPTIONS = Options(gaps=LITERAL)
 
 

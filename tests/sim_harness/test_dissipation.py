@@ -9,7 +9,7 @@ from test_engines import check_dynamics, random_problems
 from idyn.status import Status
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import ForwardProblem
-from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.experiment import load_plan, run_in_process, with_controller
 
 DT = 1e-3
 
@@ -86,7 +86,7 @@ def test_the_convex_law_forecasts_its_own_model():
     plan = load_plan("stand", 1.5)
     plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine="dissipation"))
     changes = {"law": "convex", "reference": {"kind": "sway", "start": 0.2, "ramp": 0.3}}
-    summary = run_in_process(plan, "convex", changes, lambda *_: None).summary
+    summary = run_in_process(with_controller(plan, changes), "convex", lambda *_: None).summary
     assert summary.upright
     assert summary.modes == {"ok": 1.0}
     assert 0 < summary.force_error_relative < 0.015

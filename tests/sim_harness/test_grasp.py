@@ -12,7 +12,7 @@ from idyn.errors import ConfigError
 from idyn.terrain import Flat
 from sim_harness import experiment
 from sim_harness.engines.registry import build_engine
-from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.experiment import load_plan, run_in_process, with_controller
 from sim_harness.world import World
 from transport.loopback import Loopback
 
@@ -30,10 +30,10 @@ def world(mu=100.0, engine="lcp"):
 def carry(law, mu, seconds, **changes):
     """Run the experiment; the run and the error of the seven arm joints [rad] (n, 7)."""
     plan = load_plan("grasp", seconds)
-    run = run_in_process(plan, law, {"law": law, "contact": {"mu": mu}, **changes}, lambda *_: None)
+    run = run_in_process(with_controller(plan, {"law": law, "contact": {"mu": mu}, **changes}), law, lambda *_: None)
     robot, _ = load_robot("arm")
     angles = np.array([robot.joint_angles(q) for q in run.trace.q])
-    return run, np.abs(angles - run.trace.reference)[:, :7]
+    return run, np.abs(angles - run.trace.q_ref)[:, :7]
 
 
 def pid_error(mu, seconds):
@@ -166,7 +166,7 @@ def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):
 
     monkeypatch.setattr(experiment, "Loopback", Listening)
     changes = {"law": "no-slip", "consistency": "project", "grip": {"kind": "speed", "squeeze": 0.1}}
-    experiment.run_in_process(load_plan("grasp", 0.02), "no-slip", changes, lambda *_: None)
+    experiment.run_in_process(with_controller(load_plan("grasp", 0.02), changes), "no-slip", lambda *_: None)
     assert max(reply.solver.demand_change for reply in replies) > 1e-3
 
 

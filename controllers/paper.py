@@ -1,0 +1,54 @@
+"""The controllers that the paper compares [ZD §7.3], and ours beside them: one table, name → what changes in a controller.
+
+Everything else (robot, feedback gains, reference, limits) is the same for all of them, and so are the contacts and their μ.
+
+- Predictive laws of the paper run as in the paper. LCP laws take the pivoting solver's own impulses, without selection; the
+  no-slip law begins at the last tick's active contacts [ZD §4.6], the Coulomb law begins anew each time [ZD §5.3]. The QP laws
+  have their second stage, least torque [ZD §6.2.4], or none (one-stage).
+- `consistency` is the experiment's, the same for all predictive laws: it is about the demand and not about the law. The authors
+  did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
+- ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
+- PID has no model at all.
+- Ours: the same LCP laws, warm-started and with selection. `mindiff` is [ZD Alg. 3] for at most two contacts.
+"""
+
+from typing import Any, NamedTuple
+
+from idyn.errors import ConfigError, nearest
+
+_PAPER = {"selection": "off"}
+_QP = {"selection": "torque"}
+_SENSED = {"law": "sensed", "consistency": "off", "selection": "off"}
+_OURS = {"selection": "torque", "warm_start": True}
+
+
+class PaperController(NamedTuple):
+    """title: as in the paper; changes: to the settings of any controller; ours: not one of the paper's."""
+
+    title: str
+    changes: dict[str, Any]
+    ours: bool = False
+
+
+CONTROLLERS = {
+    "id-qp-mu": PaperController("ID(t) QP,μ", {"law": "convex", **_QP}),
+    "id-qp-mu-stage-1": PaperController("ID(t) QP,μ stage I", {"law": "convex", **_PAPER}),
+    "id-qp-mu-one-stage": PaperController("ID(t) QP,μ one-stage", {"law": "convex-one-stage", **_PAPER}),
+    "id-qp-inf": PaperController("ID(t) QP,∞", {"law": "convex-infinite", **_QP}),
+    "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
+    "id-lcp-inf": PaperController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
+    "pid": PaperController("PID", {"law": "pid"}),
+    "id-t-1": PaperController("ID(t−1)", {**_SENSED, "sensing_delay": 1}),
+    "id-t-2": PaperController("ID(t−2)", {**_SENSED, "sensing_delay": 2}),
+    "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),
+    "lcp-mu-selected": PaperController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}, ours=True),
+    "lcp-inf-selected": PaperController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}, ours=True),
+    "mindiff": PaperController("MINDIFF, n ≤ 2", {"law": "enumeration", **_PAPER, "warm_start": True}),
+}
+
+
+def paper_controller(name: str) -> PaperController:
+    """The row of that name. Raises ConfigError naming the nearest ones."""
+    if name not in CONTROLLERS:
+        raise ConfigError("controller", f"no controller named '{name}'{nearest(name, CONTROLLERS)}")
+    return CONTROLLERS[name]

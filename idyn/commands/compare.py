@@ -1,0 +1,103 @@
+"""`idyn compare`: the paper's tables and figures from our own runs, its numbers beside ours; or figures of recorded logs."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tqdm import tqdm
+
+from idyn.commands.output import write_json
+from idyn.errors import ConfigError
+from sim_harness.compare.executors import EXECUTORS
+from sim_harness.compare.logs import summarise_log
+from sim_harness.compare.report import Finding, claims_table, scene_table, write_report
+from sim_harness.compare.results import Outcome
+from sim_harness.compare.run import Options, run_comparisons, run_timings
+from sim_harness.compare.settings import PAPER, load_comparison
+from sim_harness.compare.timing import timing_table
+from sim_harness.metrics import table, text_table
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("compare", help="experiments of the paper with its numbers beside ours, or recorded logs")
+    parser.add_argument(
+        "what", nargs="*", help="names or paths of comparisons, 'paper' for all of the paper's, or log.mcap files"
+    )
+    parser.add_argument("--all", action="store_true", help="all of the paper's")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, help="runs of each controller in each scene instead of the comparison's number")
+    parser.add_argument("--seconds", type=float, help="simulated time of each run instead of the experiments'")
+    parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="folder; what is done there is not done again")
+    parser.add_argument(
+        "--executor", default="processes", choices=tuple(EXECUTORS), help="who runs them (default: %(default)s)"
+    )
+    parser.add_argument("--no-logs", action="store_true", help="no MCAP of each run (they take 2 MB for each second)")
+    parser.add_argument("--json", metavar="FILE", help="write the claims, or the logs' figures, there, '-' for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    what = list(PAPER) if options.all else [name for given in options.what for name in (PAPER if given == "paper" else [given])]
+    if not what:
+        raise ConfigError("compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files")
+    logs = [name.endswith(".mcap") for name in what]
+    if any(logs) and not all(logs):
+        raise ConfigError("compare", "expected comparisons or logs, not both")
+    return _logs(what, options) if any(logs) else _comparisons(what, options)
+
+
+def _logs(paths: list[str], options: argparse.Namespace) -> int:
+    summaries = [summary for path in paths for summary in summarise_log(Path(path))]
+    print(text_table(table(summaries)))
+    if options.json:
+        write_json(msgspec.to_builtins(summaries), options.json)
+    return 0 if all(summary.upright for summary in summaries) else 1
+
+
+def _comparisons(names: list[str], options: argparse.Namespace) -> int:
+    """1 when a claim does not hold."""
+    comparisons = [load_comparison(name) for name in names]
+    how = Options(
+        seeds=options.seeds,
+        seconds=options.seconds,
+        jobs=options.jobs,
+        executor=options.executor,
+        keep_logs=not options.no_logs,
+    )
+    runs = options.out / "runs"
+    with tqdm(unit="run", smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
+
+        def progress(done: int, total: int, name: str) -> None:
+            bar.total = total
+            bar.set_description_str(name, refresh=False)
+            bar.update(done - bar.n)
+            bar.refresh()
+
+        results = run_comparisons(comparisons, runs, how, progress)
+        timings = [run_timings(comparison, runs, progress) for comparison in comparisons]
+    findings = [
+        Finding(name=Path(name).stem, comparison=comparison, results=result, timings=timing)
+        for name, comparison, result, timing in zip(names, comparisons, results, timings, strict=True)
+    ]
+    write_report(findings, options.out)
+    outcomes = [outcome for finding in findings for outcome in _show(finding)]
+    print(f"report: {options.out / 'report.html'}")
+    if options.json:
+        write_json([outcome._asdict() for outcome in outcomes], options.json)
+    return 1 if any(outcome.holds is False for outcome in outcomes) else 0
+
+
+def _show(finding: Finding) -> list[Outcome]:
+    """Print the tables of one comparison; its claims."""
+    print(f"\n{finding.name}: {finding.comparison.title}")
+    for scene in finding.comparison.scene:
+        print(f"\n{scene.name}")
+        print(text_table(scene_table(finding.comparison, scene, finding.results)))
+    if finding.timings is not None:
+        print(text_table(timing_table(finding.timings)))
+    outcomes = finding.outcomes
+    if outcomes:
+        print(text_table(claims_table(outcomes)))
+    return outcomes

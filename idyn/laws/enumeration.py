@@ -1,0 +1,111 @@
+"""Coulomb friction by trying everything: of all basic solutions the one nearest to the last impulses  [ZD §5.3, Alg. 3].
+
+The LCP is that of `idyn.laws.coulomb`. Each of its 2^((k+2)n) complementary bases is solved; singular ones and those with a
+negative variable are no solutions; among the others the impulses p decide, ‖p − p_prev‖ [N·s].
+
+Different from the paper: the distance is measured in impulses, not in all variables of the mixed problem. Bases that cannot be
+regular, or that repeat another one's impulses, are not tried.
+
+When it is wrong: only basic solutions are looked at, those between them never, so the answer may still jump when the last
+basis ends; the cost is exponential: 36 bases for one contact, 1296 for two (k = 4), and more contacts are refused.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
+from idyn.laws.law import LawSolution
+from idyn.reduction import Reduced
+from idyn.solvers.lemke import basis_solution
+from idyn.status import STATUSES
+from idyn.types import Array
+
+MOST_CONTACTS = 2
+"""More have too many bases: three would take 2^18."""
+
+TOO_MANY = 8
+SINGULAR = 4
+
+
+class Enumeration(Coulomb):
+    """Settings as of `Coulomb`. Its warm start are the last impulses themselves, S, T, N of each contact [N·s] (n, 3)."""
+
+    name = "enumeration"
+
+    def __init__(self, edges: int = 4) -> None:
+        super().__init__(edges)
+        self.basis_width = 3
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        last = np.zeros((len(problem.mu), 3)) if basis is None else basis
+        p, status, tried = nearest_solution(problem.Y, problem.b, problem.mu, self.directions, last.ravel())
+        yield (
+            "enumeration",
+            LawSolution(p=p, face=None, status=STATUSES[status], iterations=tried, basis=p.reshape(-1, 3)),
+        )
+
+
+@compiled
+def nearest_solution(Y, b, mu, directions, last):
+    """The basic solution p (3n) whose ‖p − last‖ is least, its status, and how many bases were solved."""
+    n, k = len(mu), len(directions)
+    best = np.zeros(3 * n)
+    if n > MOST_CONTACTS:
+        return best, TOO_MANY, 0
+    M, q, unit, _ = assemble(Y, b, mu, directions, 0.0)
+    size = len(q)
+    distance, tried = np.inf, 0
+    basis, p = np.empty(size, dtype=np.bool_), np.empty(3 * n)
+    for code in range(1 << size):
+        for i in range(size):
+            basis[i] = (code >> i) & 1
+        if not _worth_trying(basis, mu, n, k):
+            continue
+        z, _, regular = basis_solution(M, q, basis)
+        tried += 1
+        if not regular or _error(M, q, z) > NEGATIVE:
+            continue
+        apart = 0.0
+        for i in range(n):
+            p[3 * i], p[3 * i + 1], p[3 * i + 2] = 0.0, 0.0, unit * max(z[i], 0.0)
+            for j in range(k):
+                f = unit * max(z[n + k * i + j], 0.0)
+                p[3 * i] += directions[j, 0] * f
+                p[3 * i + 1] += directions[j, 1] * f
+            for r in range(3):
+                apart += (p[3 * i + r] - last[3 * i + r]) ** 2
+        if apart < distance:
+            distance = apart
+            best[:] = p
+    return best, 0 if distance < np.inf else SINGULAR, tried
+
+
+@compiled
+def _worth_trying(basis, mu, n, k):
+    """Whether a basis may be regular and new: without a normal there is no friction to speak of, only the direction in which
+    an open contact moves; a sliding speed needs a limited friction and its direction."""
+    for i in range(n):
+        loaded = 0
+        for j in range(k):
+            loaded += basis[n + k * i + j]
+        slides = basis[(k + 1) * n + i]
+        if mu[i] == np.inf:
+            if slides:
+                return False
+        elif (slides and loaded == 0) or (not basis[i] and loaded != slides):
+            return False
+    return True
+
+
+@compiled
+def _error(M, q, z):
+    """max |min(z, M z + q)|: whether z solves the problem, whatever its basis promised."""
+    error = 0.0
+    for i in range(len(q)):
+        w = q[i]
+        for j in range(len(q)):
+            w += M[i, j] * z[j]
+        error = max(error, abs(min(z[i], w)))
+    return error

@@ -1,0 +1,39 @@
+"""Sensed forces: inverse dynamics with contact impulses that were measured, not predicted  [ZD §7.3: ID(t−1), ID(t−2)].
+
+When it is wrong: a measurement is at least one period old, and between contacts it is simply believed. What the contacts hold
+against one another is carried on from tick to tick, so that it drifts: the more friction there is, the further.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from idyn.laws.law import Conditions, LawSolution, polygon
+from idyn.reduction import Reduced
+from idyn.status import Status
+from idyn.types import Array
+
+
+class Sensed:
+    """Whoever knows the measurement makes one for each tick; without one nothing pushes.
+
+    p: contact impulses of one period in S, T, N rows [N·s] (3n)
+    """
+
+    name = "sensed"
+    conditions = Conditions.GIVEN
+    unlimited_friction = False
+    directions = polygon(4)
+    basis_width = 0
+
+    def __init__(self, p: Array | None = None) -> None:
+        self.p = p
+
+    def sticking(self, mu: Array) -> Array:
+        return np.zeros(len(mu))
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        n = len(problem.mu)
+        p = np.zeros(3 * n) if self.p is None else self.p
+        none = np.zeros((n, 0), dtype=np.bool_)
+        yield "sensed", LawSolution(p=p, face=None, status=Status.SOLVED, iterations=0, basis=none)

@@ -1,0 +1,1 @@
+"""Experiments on many controllers, scenes and seeds: `idyn compare`."""

@@ -1,0 +1,89 @@
+"""Who does the jobs: processes of this machine, or one of the libraries that spread work over many.
+
+Every job runs in a new process, with one BLAS thread: nothing is carried from one to the next, so that their order, and how
+many run at once, cannot show in the results.
+"""
+
+import importlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
+
+from idyn.errors import ConfigError, nearest
+
+Task = tuple[Any, ...]
+Outcome = tuple[int, BaseException | None]
+"""Index of a task that ended, and what went wrong."""
+
+Executor = Callable[[Callable[..., None], Sequence[Task], int], Iterator[Outcome]]
+"""Calls a function with each task's arguments, so many at once; outcomes come in the order of their ends."""
+
+
+def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        futures = {pool.submit(function, *task): i for i, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.exception()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _joblib(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    joblib = _library("joblib")
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    yield from parallel(joblib.delayed(_guarded)(function, i, task) for i, task in enumerate(tasks))
+
+
+def _dask(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    distributed = _library("dask.distributed")
+    with distributed.Client(n_workers=jobs, threads_per_worker=1) as client:
+        futures = [client.submit(_guarded, function, i, task, pure=False) for i, task in enumerate(tasks)]
+        for _, outcome in distributed.as_completed(futures, with_results=True):
+            yield outcome
+
+
+def _ray(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    ray = _library("ray")
+    ray.init(num_cpus=jobs)
+    try:
+        guarded = ray.remote(max_calls=1)(_guarded)
+        waiting = [guarded.remote(function, i, task) for i, task in enumerate(tasks)]
+        while waiting:
+            (done, *_), waiting = ray.wait(waiting)
+            yield ray.get(done)
+    finally:
+        ray.shutdown()
+
+
+EXECUTORS: dict[str, Executor] = {"processes": _processes, "joblib": _joblib, "dask": _dask, "ray": _ray}
+
+
+def run_tasks(executor: str, function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    """Outcomes of all tasks. Raises ConfigError for an executor that does not exist or is not installed."""
+    if executor not in EXECUTORS:
+        raise ConfigError("executor", f"there is no '{executor}'{nearest(executor, EXECUTORS)}")
+    if jobs < 1:
+        raise ConfigError("jobs", f"expected ≥ 1, got {jobs}")
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ[name] = "1"  # inherited by the processes
+    return EXECUTORS[executor](function, tasks, jobs)
+
+
+def _guarded(function: Callable[..., None], index: int, task: Task) -> Outcome:
+    try:
+        function(*task)
+    except Exception as error:  # it is the outcome
+        return index, error
+    return index, None
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ConfigError("executor", f"'{package}' is not installed here: pip install {package}") from error

@@ -1,0 +1,126 @@
+"""One run as a job: everything it depends on in one digest, everything it leaves in one folder.
+
+A job's folder carries its digest in its name, and `result.json` is written last and at one go: a folder with a result is
+finished, one without was interrupted and is done again.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import controllers
+import idyn
+import sim_harness
+import transport
+from controllers.controller import build_controller
+from sim_harness.experiment import Plan, run_in_process
+from sim_harness.metrics import Summary
+from sim_harness.trace import Trace
+
+RESULT, TRACE, LOG = "result.json", "trace.npz", "log.mcap"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan, complete with its controller's settings, from the state that `seed` gives. controller: a name for people."""
+
+    controller: str
+    plan: Plan
+    seed: int
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with its digest and the folder for what it leaves; keep_log: an MCAP of every byte, too."""
+
+    job: Job
+    digest: str
+    folder: Path
+    keep_log: bool
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What `result.json` holds."""
+
+    digest: str
+    controller: str
+    seed: int
+    summary: Summary
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Of all sources that a run goes through: not the command line, and not what only looks at results."""
+    digest = hashlib.sha256()
+    for package in (idyn, controllers, transport, sim_harness):
+        root = Path(str(package.__file__)).parent
+        for path in sorted(root.rglob("*.py")):
+            inside = path.relative_to(root).parts
+            if inside[0] not in ("commands", "compare") and path.name not in ("plots.py", "report.py", "demo.py", "bench.py"):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def digest_of(job: Job) -> str:
+    """Of settings, robot, seed and code: whatever changes one of them makes another job of it."""
+    plan = job.plan
+    data = {
+        "experiment": msgspec.to_builtins(plan.settings),
+        "server": msgspec.to_builtins(plan.server),
+        "controller": build_controller(plan.controller).snapshot(),
+        "seed": job.seed,
+        "code": code_digest(),
+    }
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def task_of(job: Job, root: Path, keep_log: bool) -> Task:
+    """The job with its own folder below `root`."""
+    digest = digest_of(job)
+    folder = root / f"{job.plan.controller.robot}-{job.controller}-seed{job.seed}-{digest[:12]}"
+    return Task(job=job, digest=digest, folder=folder, keep_log=keep_log)
+
+
+def finished(task: Task) -> Result | None:
+    """The result of a task, if it is there, whole, and of this digest."""
+    try:
+        data = json.loads((task.folder / RESULT).read_text(encoding="utf-8"))
+        result = msgspec.convert(data, Result)
+    except (OSError, ValueError):
+        return None
+    return result if result.digest == task.digest else None
+
+
+def run_task(task: Task) -> None:
+    """Run the job and leave trace, log and result in its folder, which is emptied first."""
+    job, folder = task.job, task.folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    log = folder / LOG if task.keep_log else None
+    run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
+    run.trace.save_npz(folder / TRACE)
+    write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
+
+
+def write_result(folder: Path, result: msgspec.Struct) -> None:
+    """At one go: whoever sees the file sees all of it. Numbers that are none are written NaN and Infinity."""
+    part = folder / f"{RESULT}.part"
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(msgspec.to_builtins(result), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, folder / RESULT)
+
+
+def load_trace(folder: Path) -> Trace:
+    """The trace of a finished job."""
+    with np.load(folder / TRACE) as arrays:
+        fields: dict[str, Any] = dict(arrays)
+    for name in ("places", "modes"):
+        fields[name] = tuple(fields[name].tolist())
+    return Trace(**fields)

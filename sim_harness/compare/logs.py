@@ -1,0 +1,120 @@
+"""Recorded logs as traces: the same figures for a robot as for a simulation."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from controllers.controller import Controller, controller_from_snapshot
+from idyn.types import Array, ContactSet
+from sim_harness.metrics import Summary, summarise
+from sim_harness.trace import Trace, TraceWriter
+from transport.codec import decode, vector
+from transport.contact_input import read_contacts, read_sensed
+from transport.errors import LogError
+from transport.handshake import Agreement, agree, build_host
+from transport.logfile import LogReader
+from transport.messages import Hello, StateMessage, TorqueMessage, Welcome
+from transport.provenance import CONTROLLER, SERVER
+from transport.settings import ServerSettings
+from transport.state_input import read_state
+
+Exchange = tuple[StateMessage, TorqueMessage]
+
+
+def summarise_log(path: Path) -> list[Summary]:
+    """One summary for each session of a controlling client that got torques, in order. Raises LogError.
+
+    Contact forces are compared with those that the states carry as `f_sensed`; without any, there is nothing to compare.
+    A log does not say how long it was meant to be: upright means that no fall was recorded.
+    """
+    with LogReader(path) as reader:
+        controller, settings = _origin(reader)
+        summaries: list[Summary] = []
+        for agreement, exchanges in _sessions(reader, controller, settings):
+            trace = trace_of(agreement, exchanges)
+            name = str(path) if not summaries else f"{path} #{len(summaries) + 1}"
+            summaries.append(
+                summarise(
+                    trace,
+                    controller.robot,
+                    label=name,
+                    engine="recorded",
+                    ticks=len(trace),
+                    dt=agreement.dt_ns * 1e-9,
+                    terrain=controller.terrain,
+                )
+            )
+    if not summaries:
+        raise LogError(f"{path}: no torque was ever answered")
+    return summaries
+
+
+def _origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
+    try:
+        controller = controller_from_snapshot(json.loads(reader.attachments[CONTROLLER]))
+        return controller, msgspec.json.decode(reader.attachments[SERVER], type=ServerSettings)
+    except (KeyError, ValueError) as error:
+        raise LogError(f"{reader.path}: its controller and server settings cannot be read ({error})") from error
+
+
+def _sessions(
+    reader: LogReader, controller: Controller, settings: ServerSettings
+) -> Iterator[tuple[Agreement, list[Exchange]]]:
+    """What was agreed on, and all states with their torques, for each session that controlled."""
+    host = build_host(controller, settings)
+    agreements: dict[int, Agreement] = {}
+    exchanges: dict[int, list[Exchange]] = {}
+    for entry in reader.exchanges():
+        request, reply = decode(entry.request), decode(entry.reply)
+        if isinstance(request, Hello) and isinstance(reply, Welcome) and not reply.dry_run:
+            agreements[reply.session] = agree(request, host, entry.request, entry.t_recv_ns)
+            exchanges[reply.session] = []
+        elif isinstance(request, StateMessage) and isinstance(reply, TorqueMessage) and reply.session in exchanges:
+            exchanges[reply.session].append((request, reply))
+    for session, rows in exchanges.items():
+        if rows:
+            yield agreements[session], rows
+
+
+def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
+    """The trace of a session, in the robot's own order. The torques are those of the replies."""
+    robot, joints = agreement.robot, agreement.joints
+    trace = TraceWriter(robot, len(exchanges))
+    begin = exchanges[0][0].t_robot
+    for (state, reply), after in zip(exchanges, [*(state for state, _ in exchanges[1:]), None], strict=True):
+        q, v, _ = read_state(state, agreement)
+        trace.state((state.t_robot - begin) * 1e-9, q, v)
+        trace.command(joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), reply.status, np.nan)
+        if reply.ref is not None:
+            both = [joints.torques_to_robot(vector(part, robot.na, "ref")) for part in (reply.ref.q, reply.ref.v)]
+            trace.reference(*both)
+        if reply.solver is not None:
+            trace.solved(reply.solver.time_us * 1e-6)
+        for force in reply.contact_force:
+            trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
+        trace.simulated(*_felt(state, after, agreement), status=0)
+    return trace.trace()
+
+
+def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement) -> tuple[tuple[str, ...], Array]:
+    """Contact places and forces along n, t1, t2 [N] (n, 3) during a tick: what the next state's sensors say, in this one's
+    contact frames."""
+    nothing = (), np.zeros((0, 3))
+    if after is None or after.contacts is None or state.contacts is None:
+        return nothing
+    sensed, then = read_sensed(after.contacts), read_contacts(state.contacts, agreement)
+    if sensed is None:
+        return nothing
+    keys = [contact.frame for contact in after.contacts if contact.active]
+    rows = [i for i, key in enumerate(keys) if key in then.keys and key in agreement.robot.contact_keys]
+    forces = [_along(then, then.keys.index(keys[i]), sensed[i]) for i in rows]
+    return tuple(keys[i] for i in rows), np.array(forces).reshape(-1, 3)
+
+
+def _along(contacts: ContactSet, i: int, force: Array) -> Array:
+    """A world force along n, t1 and t2 of a contact (3)."""
+    n, s = contacts.normals[i], contacts.tangents[i]
+    return np.array([n @ force, s @ force, np.cross(n, s) @ force])

@@ -1,0 +1,156 @@
+"""What a comparison came to: tables with the paper's numbers beside ours, claims decided, pictures, one HTML file."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from controllers.paper import CONTROLLERS
+from controllers.robots import load_robot
+from idyn.robot import Robot
+from sim_harness.compare.checks import decide, verdict
+from sim_harness.compare.figures import FIGURES
+from sim_harness.compare.jobs import load_trace
+from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.results import Outcome, Results, Statistic, statistic
+from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
+from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
+from sim_harness.report import Report
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison with its results: runs, or run times."""
+
+    name: str
+    comparison: ComparisonSettings
+    results: Results
+    timings: Timings | None = None
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Its claims, decided."""
+        decided = [decide(check, self.comparison, self.results) for check in self.comparison.check]
+        if self.timings is not None and self.comparison.timing is not None:
+            decided += timing_outcomes(self.comparison.timing, self.timings)
+        return decided
+
+
+def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> list[list[str]]:
+    """One row for each controller: for each quantity the paper's value, ours ± spread, and their ratio."""
+    paper = comparison.paper.get(scene.name, {})
+    rows = [["controller"]]
+    compared = max((len(row) for row in paper.values() if row != "fell"), default=0)
+    for i, quantity in enumerate(comparison.quantities):
+        heading = QUANTITIES[quantity].heading
+        rows[0] += [f"paper: {heading}", "ours", "ours / paper"] if i < compared else [heading]
+    rows[0].append("stayed up")
+    verdicts = comparison.paper_verdicts.get(scene.name, {})
+    if comparison.verdict is not None:
+        rows[0] += ["paper's verdict", "ours"]
+    for controller in controllers_of(comparison, scene):
+        runs = results[scene.name, controller]
+        row = [CONTROLLERS[controller].title]
+        for i, quantity in enumerate(comparison.quantities):
+            ours = statistic(runs, quantity)
+            row += [*_beside(paper.get(controller), i, ours)] if i < compared else [_number(ours)]
+        fallen = sum(not summary.upright for summary in runs.summaries)
+        row.append(f"{len(runs.summaries) - fallen} of {len(runs.summaries)}")
+        if comparison.verdict is not None:
+            row += [verdicts.get(controller, "–"), verdict(comparison.verdict, scene.name, controller, results)]
+        rows.append(row)
+    return rows
+
+
+def _beside(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> tuple[str, str, str]:
+    """The paper's value, ours, ours over the paper's."""
+    if paper is None or isinstance(paper, str) or i >= len(paper):
+        return "–" if paper is None else "fell", _number(ours), ""
+    ratio = ours.mean / paper[i]
+    return f"{paper[i]:.4g}", _number(ours), "" if math.isnan(ratio) else f"{ratio:.2g}"
+
+
+def _number(figures: Statistic) -> str:
+    if math.isnan(figures.mean):
+        return "fell" if figures.fallen else "–"
+    return f"{figures.mean:.3g} ± {figures.spread:.1g}"
+
+
+def claims_table(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """One row for each claim; the measured factor is that of the scene where it is nearest to failing."""
+    words = {True: "holds", False: "does not hold", None: "not decided"}
+    return [["claim", "", "measured"], *([o.claim, words[o.holds], o.measured] for o in outcomes)]
+
+
+def write_report(findings: Sequence[Finding], folder: Path) -> None:
+    """report.html, summary.json and the pictures."""
+    report = Report(
+        "idyn compare: " + ", ".join(finding.name for finding in findings),
+        "Every number is a mean over runs that begin in slightly different states, ± its standard deviation. "
+        "Robots that fell are counted and left out of the means.",
+    )
+    for finding in findings:
+        _add(report, finding, folder)
+    (folder / "report.html").write_text(report.html, encoding="utf-8")
+    summary = {finding.name: _summary(finding) for finding in findings}
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+
+
+def _add(report: Report, finding: Finding, folder: Path) -> None:
+    comparison, outcomes = finding.comparison, finding.outcomes
+    report.heading(f"{finding.name}: {comparison.title}")
+    for scene in comparison.scene:
+        report.subheading(scene.name)
+        report.table(scene_table(comparison, scene, finding.results))
+        for name, png in _pictures(comparison, scene, finding.results):
+            (folder / f"{finding.name}-{scene.name}-{name}.png".replace(" ", "-").replace(",", "")).write_bytes(png)
+            report.picture(png, f"{comparison.title}, {scene.name}: the first seed")
+    if finding.timings is not None:
+        report.table(timing_table(finding.timings))
+        png = run_time_figure(finding.timings)
+        (folder / f"{finding.name}.png").write_bytes(png)
+        report.picture(png, "Medians of whole predictions; the shaded bands reach up to the 99th percentile.")
+    if outcomes:
+        report.subheading("Claims")
+        report.table(claims_table(outcomes))
+        for outcome in outcomes:
+            if outcome.holds is False and outcome.explanation:
+                report.paragraph(f"{outcome.claim}: it does not hold ({outcome.measured}). {outcome.explanation}")
+    for note in comparison.notes:
+        report.paragraph(note)
+
+
+def _pictures(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> list[tuple[str, bytes]]:
+    if not comparison.figures:
+        return []
+    names = controllers_of(comparison, scene)
+    robot = _robot(comparison, scene, names[0])
+    traces = {CONTROLLERS[name].title: load_trace(results[scene.name, name].folders[0]) for name in names}
+    return [(name, FIGURES[name](traces, robot, scene.name)) for name in comparison.figures]
+
+
+def _robot(comparison: ComparisonSettings, scene: SceneSettings, controller: str) -> Robot:
+    return load_robot(plan_of(comparison, scene, controller).controller.robot)[0]
+
+
+def _summary(finding: Finding) -> dict[str, Any]:
+    """Everything in numbers; NaN and Infinity where there are none."""
+    scenes = {
+        scene.name: {
+            controller: {
+                "runs": [folder.name for folder in finding.results[scene.name, controller].folders],
+                "quantities": {
+                    quantity: statistic(finding.results[scene.name, controller], quantity)._asdict()
+                    for quantity in finding.comparison.quantities
+                },
+                "paper": finding.comparison.paper.get(scene.name, {}).get(controller),
+            }
+            for controller in controllers_of(finding.comparison, scene)
+        }
+        for scene in finding.comparison.scene
+    }
+    claims = [outcome._asdict() for outcome in finding.outcomes]
+    timings = None if finding.timings is None else msgspec.to_builtins(finding.timings)
+    return {"title": finding.comparison.title, "scenes": scenes, "claims": claims, "run times": timings}

@@ -1,0 +1,220 @@
+"""Run time of whole predictions against the number of contacts  [ZD §8.4.2, Fig. 19].
+
+The quadruped stands with its joints held while its base rocks, with several contact points at each foot, "artificially
+increasing the number of simultaneous contacts at each foot-ground interface". Held joints make every demand consistent,
+whatever the number of points; the base's speed, of the size that gravity gives it in one period, decides which press.
+"""
+
+import gc
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from controllers.paper import CONTROLLERS
+from controllers.robots import load_robot
+from idyn.contacts import contacts_from_geometry
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.robot import Robot
+from idyn.terrain import Flat
+from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
+from sim_harness.compare.jobs import RESULT, code_digest, write_result
+from sim_harness.compare.results import Outcome
+from sim_harness.compare.settings import TimingSettings
+from sim_harness.plots import png, rows
+
+DT = 1e-3
+PATCH = 0.005
+"""Radius of the ring of contact points at a foot [m]."""
+
+ROCKING = 0.01
+"""Amplitude of the base's velocities [m/s, rad/s]: what gravity adds in one period."""
+
+PERIOD = 97
+"""Of the rocking, in predictions."""
+
+WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
+"""Predictions that do not count, predictions that are measured at least, and time after which no further is begun [s]."""
+
+LINEAR = 1.1
+"""A log-log slope up to this counts as linear."""
+
+
+class RunTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one law with so many contacts [µs]; certified: share of predictions that were the law's own."""
+
+    contacts: int
+    median: float
+    p99: float
+    max: float
+    certified: float
+
+
+class LawTimes(msgspec.Struct, frozen=True, kw_only=True):
+    digest: str
+    controller: str
+    times: list[RunTime]
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """By controller, in the order of the settings."""
+
+    controllers: dict[str, list[RunTime]]
+
+
+class TimingTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller's times, and the folder for them."""
+
+    controller: str
+    settings: TimingSettings
+    digest: str
+    folder: Path
+
+
+def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
+    """One for each controller."""
+    tasks = []
+    for controller, counts in settings.contacts.items():
+        data = [controller, CONTROLLERS[controller].changes, counts, settings.robot, settings.repeat, code_digest()]
+        digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()
+        folder = root / f"timing-{controller}-{digest[:12]}"
+        tasks.append(TimingTask(controller=controller, settings=settings, digest=digest, folder=folder))
+    return tasks
+
+
+def timed(task: TimingTask) -> LawTimes | None:
+    """The times of a task that is done."""
+    try:
+        result = msgspec.convert(json.loads((task.folder / RESULT).read_text(encoding="utf-8")), LawTimes)
+    except (OSError, ValueError):
+        return None
+    return result if result.digest == task.digest else None
+
+
+def run_timing(task: TimingTask) -> None:
+    """Measure and write the result."""
+    settings = task.settings
+    robot, stance = load_robot(settings.robot)
+    counts = settings.contacts[task.controller]
+    times = [measure(robot, stance, task.controller, n, settings.repeat) for n in counts]
+    task.folder.mkdir(parents=True, exist_ok=True)
+    write_result(task.folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
+
+
+def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:
+    """Up to `repeat` predictions with n contacts, each begun where the one before ended, after a few that do not count.
+
+    No more than `LONGEST` are spent on it, but at least `FEWEST` predictions.
+    """
+    changes = CONTROLLERS[controller].changes
+    law = make_law(changes["law"])
+    options = Options(
+        selection=Selection(changes["selection"]),
+        consistency=Consistency.OFF,  # held joints ask for nothing that cannot be
+        warm_start=changes.get("warm_start", True),
+    )
+    contacts, demand = points_at_feet(robot, stance, n), np.zeros(robot.na)
+    guess: Guess | None = None
+    spent, own = [], 0
+    start = time.perf_counter()
+    gc.collect()
+    gc.disable()
+    try:
+        for k in range(WARM_UP + repeat):
+            if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
+                break
+            state = State(q=stance, v=rocking(robot, k))
+            begin = time.perf_counter_ns()
+            answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
+            spent.append((time.perf_counter_ns() - begin) * 1e-3)
+            guess = answer.guess
+            own += answer.law == law.name and answer.status.ok
+    finally:
+        gc.enable()
+    counted = np.array(spent[WARM_UP:])
+    return RunTime(
+        contacts=n,
+        median=float(np.median(counted)),
+        p99=float(np.percentile(counted, 99)),
+        max=float(counted.max()),
+        certified=own / len(spent),
+    )
+
+
+def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
+    """n points on the ground, dealt to the contact places in turn, those of one place on a ring about its own."""
+    one = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+    feet = len(one)
+    foot, turn = np.arange(n) % feet, np.arange(n) // feet
+    angle = 2 * np.pi * turn / max(1, -(-n // feet))
+    ring = PATCH * np.column_stack([np.cos(angle), np.sin(angle), np.zeros(n)])
+    points = one.points[foot] + (ring if n > feet else 0.0)
+    points[:, 2] = 0.0
+    return ContactSet(
+        bodies=one.bodies[foot],
+        others=one.others[foot],
+        points=points,
+        normals=one.normals[foot],
+        tangents=one.tangents[foot],
+        mu=one.mu[foot],
+        gaps=np.zeros(n),
+        keys=tuple(f"{one.keys[f]}.{t}" for f, t in zip(foot, turn, strict=True)),
+    )
+
+
+def rocking(robot: Robot, k: int) -> Array:
+    """Velocity of the k-th prediction: the base along and about all axes, out of phase; the joints rest (nv)."""
+    v = np.zeros(robot.nv)
+    v[robot.u] = ROCKING * np.sin(2 * np.pi * k / PERIOD + np.arange(robot.nu))
+    return v
+
+
+def slope(times: list[RunTime], between: tuple[int, int]) -> float:
+    """Log-log slope of the medians, least squares over the numbers of contacts within `between`; NaN for fewer than two."""
+    low, high = between
+    chosen = [t for t in times if low <= t.contacts <= high]
+    if len(chosen) < 2:
+        return float("nan")
+    n, median = np.array([t.contacts for t in chosen]), np.array([t.median for t in chosen])
+    return float(np.polyfit(np.log(n), np.log(median), 1)[0])
+
+
+def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]:
+    """Whether each controller with a range for it grows no faster than linearly there."""
+    outcomes = []
+    for controller, between in settings.slope.items():
+        measured = slope(timings.controllers[controller], between)
+        claim = f"{CONTROLLERS[controller].title} is linear in contacts between {between[0]} and {between[1]}"
+        outcomes.append(Outcome(claim, measured <= LINEAR, f"log-log slope {measured:.3f}, at most {LINEAR}", ""))
+    return outcomes
+
+
+def timing_table(timings: Timings) -> list[list[str]]:
+    """Median, p99 and max [µs], one row for each controller and number of contacts."""
+    rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope since the row before", "the law's own %"]]
+    for controller, times in timings.controllers.items():
+        for i, t in enumerate(times):
+            since = f"{slope(times[i - 1 : i + 1], (0, t.contacts)):.2f}" if i else ""
+            figures = [f"{x:.4g}" for x in (t.median, t.p99, t.max)]
+            rows.append([CONTROLLERS[controller].title, str(t.contacts), *figures, since, f"{100 * t.certified:.1f}"])
+    return rows
+
+
+def run_time_figure(timings: Timings) -> bytes:
+    """Medians against contacts, both logarithmic; the bands reach up to p99."""
+    figure, (axis,) = rows(1)
+    figure.set_size_inches(8, 5)
+    for controller, times in timings.controllers.items():
+        n = [t.contacts for t in times]
+        (line,) = axis.loglog(n, [t.median for t in times], marker="o", markersize=3, label=CONTROLLERS[controller].title)
+        axis.fill_between(n, [t.median for t in times], [t.p99 for t in times], color=line.get_color(), alpha=0.15)
+    axis.axhline(1000.0, color="0.4", linestyle="--", linewidth=1)
+    axis.set_xlabel("contacts")
+    axis.set_ylabel("run time [µs] (dashed: 1 ms)")
+    axis.legend(fontsize=8)
+    return png(figure)

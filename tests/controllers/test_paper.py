@@ -1,0 +1,96 @@
+"""The paper's controllers by name: each can be built, PID and sensed forces do what their definition says."""
+
+import msgspec
+import numpy as np
+import pytest
+from rigs import at_rest, controller, nudged
+
+from controllers.command import Inputs, Mode, Reference
+from controllers.paper import CONTROLLERS, paper_controller
+from controllers.sensing import SensedForces
+from idyn.errors import ConfigError
+
+FIRST, TICK = Inputs(dt=0.0), Inputs(dt=0.001)
+
+
+def paper(name, robot="quadruped", **changes):
+    return controller(robot, **paper_controller(name).changes, **changes)
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_each_answers(name):
+    c = paper(name)
+    command = c.step(at_rest(c), c.contacts(c.stance), FIRST)
+    assert np.isfinite(command.tau).all()
+    assert command.mode is (Mode.DEGRADED if name == "mindiff" else Mode.OK)  # four feet are too many for it
+
+
+def test_an_unknown_one_is_named():
+    with pytest.raises(ConfigError, match="id-lcp-mu"):
+        paper_controller("id-lcp-my")
+
+
+def test_the_controllers_of_the_paper_choose_as_in_the_paper():
+    changes = {name: row.changes for name, row in CONTROLLERS.items()}
+    for name in ("id-lcp-mu", "id-lcp-inf", "id-qp-mu-one-stage"):
+        assert changes[name]["selection"] == "off"
+    for name in ("id-qp-mu", "id-qp-inf"):
+        assert changes[name]["selection"] == "torque"
+    assert not changes["id-lcp-mu"]["warm_start"]
+
+
+def test_pid_is_proportional_derivative_and_integral():
+    gains = {"kp": 20.0, "kd": 0.1, "ki": 3.0, "integral_limit": 10.0}
+    c = paper("pid", torque_feedback=gains, safety__torque_rate=np.inf)
+    state = nudged(c, np.random.default_rng(0))
+    angles, speeds = c.robot.joint_angles(state.q), state.v[c.robot.a]
+    reference = Reference(q=angles + 0.01, v=speeds + 0.5, a=np.full(12, 1e3))
+    contacts = c.contacts(state.q)
+    for k in range(5):
+        inputs = msgspec.structs.replace(TICK if k else FIRST, reference=reference)
+        command = c.step(state, contacts, inputs)
+        np.testing.assert_allclose(command.tau, 20 * 0.01 + 0.1 * 0.5 + 3 * 0.01 * 0.001 * k, rtol=1e-9)
+        np.testing.assert_array_equal(command.tau, command.tau_fb)
+        assert command.prediction is None
+        assert not command.tau_ff.any()
+    c.reset()
+    np.testing.assert_allclose(c.step(state, contacts, msgspec.structs.replace(FIRST, reference=reference)).tau, 0.25)
+
+
+def test_pid_survives_a_rehearsal():
+    c = paper("pid")
+    c.step(at_rest(c), c.contacts(c.stance), FIRST)
+    c.rehearse()
+
+
+@pytest.mark.parametrize("delay", [1, 2])
+def test_sensed_forces_are_used_so_many_measurements_later(delay):
+    """The Coulomb law's prediction, measured one period after another, gives that law's torque when its turn comes."""
+    predictive, sensing = paper("id-lcp-mu"), paper(f"id-t-{delay}")
+    state = at_rest(predictive)
+    contacts = predictive.contacts(state.q)
+    answer = predictive.step(state, contacts, FIRST).prediction
+    free = paper("contact-free").step(state, contacts, FIRST).tau_ff
+    for k in range(delay + 1):
+        sensed = answer.force if k == 1 else None
+        tau = sensing.step(state, contacts, Inputs(dt=0.001 * (k > 0), sensed_force=sensed)).tau_ff
+        expected = answer.tau if k == delay else free
+        np.testing.assert_allclose(tau, expected, atol=1e-10)
+
+
+def test_sensed_forces_go_with_their_contacts():
+    c = controller("quadruped")
+    contacts = c.contacts(c.stance)
+    sensed = SensedForces(1)
+    force = np.arange(12.0).reshape(4, 3)
+    sensed.measure(contacts, force)
+    p = sensed.impulses(contacts, 0.001).reshape(4, 3)
+    np.testing.assert_allclose(p @ np.ones(3), 1e-3 * force.sum(axis=1) * [1, 1, 1, 1], atol=1e-15)
+    np.testing.assert_allclose(p[:, 2], 1e-3 * force[:, 2], atol=1e-15)  # normals point upwards
+    sensed.measure(contacts, None)
+    assert not sensed.impulses(contacts, 0.001).any()
+
+
+def test_a_wrong_delay_is_refused():
+    with pytest.raises(ConfigError, match="sensing_delay"):
+        controller("quadruped", sensing_delay=0)

@@ -1,0 +1,111 @@
+"""MINDIFF: against brute force over all complementary bases, on small problems that have many solutions."""
+
+import msgspec
+import numpy as np
+import pytest
+from oracles import coulomb_lcp, enumerate_lcp, lcp_error
+from scenes import DT, PLAIN, WALKERS, random_scene, standing_scene
+
+from idyn.inverse_dynamics import predict
+from idyn.laws import make_law
+from idyn.laws.enumeration import Enumeration
+from idyn.reduction import Reduced
+from idyn.status import Status
+
+
+def random_problem(seed, n):
+    """Contacts of one rigid body: D of rank at most 3, so that impulses are indeterminate; all kinds of μ."""
+    rng = np.random.default_rng(seed)
+    Y = rng.normal(size=(3 * n, 3))
+    mu = rng.choice([0.0, 0.3, 1.0, np.inf], n)
+    b = rng.normal(size=3 * n)
+    b[2::3] -= 0.5
+    return Reduced(Y=Y, b=b, energy=np.zeros(3 * n), mu=mu)
+
+
+def all_solutions(problem):
+    """Impulses of every basic solution, by an independent assembly and enumeration; unlimited friction has no λ."""
+    M, q, G = coulomb_lcp(problem.Y @ problem.Y.T, problem.b, np.where(np.isinf(problem.mu), 0.0, problem.mu))
+    keep = np.r_[np.ones(5 * len(problem.mu), dtype=bool), np.isfinite(problem.mu)]
+    M, q, G = M[np.ix_(keep, keep)], q[keep], G[:, keep]
+    return M, q, G, [G @ z for z in enumerate_lcp(M, q)]
+
+
+@pytest.mark.parametrize(("n", "count"), [(1, 200), (2, 12)])
+def test_it_finds_the_nearest_of_all_basic_solutions(n, count):
+    several = 0
+    for seed in range(count):
+        problem = random_problem(seed, n)
+        _, _, _, found = all_solutions(problem)
+        last = np.random.default_rng([seed, 1]).normal(size=(n, 3))
+        (rung, answer), *rest = Enumeration().attempts(problem, last)
+        assert rung == "enumeration"
+        assert not rest
+        assert answer.status.ok == bool(found)
+        if found:
+            distances = [np.linalg.norm(p - last.ravel()) for p in found]
+            assert np.linalg.norm(answer.p - last.ravel()) == pytest.approx(min(distances), rel=1e-7)
+            several += np.ptp(distances) > 1e-6
+    assert several > 0 or n == 1  # one contact has one solution here
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("name", WALKERS)
+def test_it_solves_the_lcp_of_feet(name, n):
+    for seed in range(20):
+        scene = random_scene(name, seed, n=n)
+        answer = predict(
+            scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("enumeration"), dt=DT, options=PLAIN
+        )
+        assert (answer.status, answer.law) == (Status.SOLVED, "enumeration")
+        assert answer.residuals.worst < 1e-8
+
+
+def test_the_solution_satisfies_the_lcp():
+    """Not through the certificate: z is rebuilt from p, λ as the smallest that will do."""
+    for seed in range(100):
+        problem = random_problem(seed, 1)
+        if np.isinf(problem.mu[0]):
+            continue
+        M, q, _, found = all_solutions(problem)
+        ((_, answer),) = Enumeration().attempts(problem, None)
+        if not found:
+            continue
+        p = answer.p
+        z = np.r_[p[2], max(p[0], 0), max(p[1], 0), max(-p[0], 0), max(-p[1], 0), 0.0]
+        v = problem.Y @ problem.Y.T @ p + problem.b
+        z[-1] = max(abs(v[0]), abs(v[1]))
+        assert lcp_error(M, q, z) < 1e-8
+
+
+def test_it_stays_where_it_was():
+    """Two feet, two equal solutions by symmetry or not: what was chosen last is chosen again."""
+    scene = standing_scene("solo12", n=2)
+    law, first = make_law("enumeration"), None
+    answers = []
+    for _ in range(3):
+        answer = predict(
+            scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN,
+            guess=first,
+        )  # fmt: skip
+        first = answer.guess
+        answers.append(answer.p)
+    np.testing.assert_array_equal(answers[1], answers[2])
+
+
+def test_a_contact_that_comes_does_not_disturb_those_that_stay():
+    two = standing_scene("solo12", n=2)
+    one = msgspec.structs.replace(two, contacts=standing_scene("solo12", n=1).contacts)
+    law = make_law("enumeration")
+    guess = predict(one.robot, one.state, one.contacts, one.q_ddot, law=law, dt=DT, options=PLAIN).guess
+    answer = predict(two.robot, two.state, two.contacts, two.q_ddot, law=law, dt=DT, options=PLAIN, guess=guess)
+    assert answer.status.ok
+
+
+def test_more_than_two_contacts_are_refused_in_words():
+    scene = standing_scene("solo12", n=3)
+    answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("enumeration"), dt=DT, options=PLAIN)
+    assert answer.law != "enumeration"
+    ((_, refused),) = Enumeration().attempts(random_problem(0, 3), None)
+    assert refused.status is Status.TOO_MANY_CONTACTS
+    assert "two contacts at most" in refused.status.sentence

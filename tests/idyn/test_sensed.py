@@ -1,0 +1,48 @@
+"""Sensed forces: zero is contact-free, the law's own prediction gives the law's own torque."""
+
+import numpy as np
+import pytest
+from scenes import DT, PLAIN, WALKERS, random_scene
+
+from idyn.inverse_dynamics import predict
+from idyn.laws import make_law
+from idyn.laws.sensed import Sensed
+
+
+def solve(scene, law):
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_nothing_sensed_is_contact_free(name):
+    for seed in range(20):
+        scene = random_scene(name, seed)
+        free = solve(scene, make_law("contact-free"))
+        for law in (make_law("sensed"), Sensed(np.zeros(3 * len(scene.contacts)))):
+            answer = solve(scene, law)
+            assert answer.status.ok
+            np.testing.assert_array_equal(answer.tau, free.tau)
+            np.testing.assert_array_equal(answer.v_plus, free.v_plus)
+
+
+@pytest.mark.parametrize("law", ["coulomb", "no-slip", "convex"])
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_predicted_force_that_is_sensed_gives_the_predicted_torque(name, law):
+    for seed in range(20):
+        scene = random_scene(name, seed)
+        predicted = solve(scene, make_law(law))
+        if predicted.law != law:
+            continue
+        answer = solve(scene, Sensed(predicted.p))
+        assert answer.law == "sensed"
+        np.testing.assert_allclose(answer.tau, predicted.tau, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(answer.impulse, predicted.impulse, rtol=0, atol=1e-15)
+
+
+def test_it_claims_dynamics_and_nothing_else():
+    """Forces that pull, through the ground: believed, and still certified."""
+    scene = random_scene("solo12", 0, n=4)
+    answer = solve(scene, Sensed(np.tile([0.01, 0.0, -0.02], 4)))
+    assert answer.status.ok
+    assert answer.residuals.dynamics < 1e-12
+    assert answer.residuals.cone == answer.residuals.complementarity == 0.0
