@@ -97,7 +97,7 @@ class Controller:
         self._sensed = SensedForces(settings.sensing_delay)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
-        self._no_push, self._no_motion = np.zeros(robot.na), np.zeros(3)
+        self._no_motion = np.zeros(3)
         self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
@@ -135,7 +135,8 @@ class Controller:
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
         if self.law is None:
-            return self._without_model(reference, angles, speeds, grip + self._push(state, contacts, reference), inputs)
+            direct = self._direct(state, contacts, reference, grip)
+            return self._without_model(reference, angles, speeds, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         if self.settings.contact.source == "fused":
             touches, demand = self._landing.anticipate(state, contacts, demand)
@@ -150,7 +151,7 @@ class Controller:
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
-        tau_fb = grip + self._push(state, contacts, reference)
+        tau_fb = self._direct(state, contacts, reference, grip)
         forward = self._grip.filled(prediction.tau)
         tau, limited_by = self._safety.limit(forward + tau_fb, inputs.dt, inputs.tau_applied)
         return Command(
@@ -170,15 +171,15 @@ class Controller:
         if self._rehearsal is not None:
             self._predict(*self._rehearsal)
 
-    def _push(self, state: State, contacts: ContactSet, reference: Reference) -> Array:
-        """Torques that push the base to where it should be [N·m] (na)."""
+    def _direct(self, state: State, contacts: ContactSet, reference: Reference, grip: Array) -> Array:
+        """Torque that no model decides: of springs that grip, and of the stabilisation (na)."""
         if not self._stabilisation.active:
-            return self._no_push
+            return grip
         base = self._no_motion if reference.base is None else reference.base
-        return self._stabilisation.torque(state, contacts, base)
+        return grip + self._stabilisation.torque(state, contacts, base)
 
     def _without_model(self, reference: Reference, angles: Array, speeds: Array, direct: Array, inputs: Inputs) -> Command:
-        """PID: the torque is the feedback, at the joints that grip their springs', and what comes on top of it (na)."""
+        """PID: the torque is the feedback, at the joints that grip their springs'."""
         feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
         feedback = self._grip.filled(self._grip.prescribed(feedback)) + direct
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)

@@ -17,6 +17,7 @@ from idyn.types import State
 
 MOVING = ("sway", "squat")
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
+MOTIONS = [*((name, kind) for name in ROBOTS for kind in MOVING), ("arm", "sinusoid"), ("quadruped", "sinusoid")]
 
 
 class Timed:
@@ -36,8 +37,7 @@ def trajectory(name, kind, **settings):
     return robot, stance, Timed(make_trajectory(TrajectorySettings(kind=kind, **settings), robot, stance, 0.001), robot, stance)
 
 
-@pytest.mark.parametrize("kind", MOVING)
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(("name", "kind"), MOTIONS)
 def test_velocities_and_accelerations_are_derivatives(name, kind):
     """By central differences, over the ramp, across its end, and in the steady motion."""
     _, _, motion = trajectory(name, kind, start=0.1)
@@ -48,8 +48,7 @@ def test_velocities_and_accelerations_are_derivatives(name, kind):
         np.testing.assert_allclose(now.a, (after.v - before.v) / (2 * e), atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", MOVING)
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(("name", "kind"), MOTIONS)
 def test_they_begin_at_rest_in_the_stance(name, kind):
     robot, stance, motion = trajectory(name, kind, start=0.2)
     for t in (0.0, 0.1, 0.2):
@@ -73,6 +72,14 @@ def test_feet_stay_while_the_base_moves(name, kind, axis):
         q = robot.with_joint_angles(robot.integrate(stance, shift), motion.at(t).q)
         np.testing.assert_allclose(contact_places(robot, q), places, atol=1e-6)
     assert reached > 0.0099
+
+
+def test_a_sinusoid_goes_down_by_its_amplitude_and_back():
+    robot, stance, motion = trajectory("arm", "sinusoid", amplitude=0.0846, frequency=3.0, ramp=0.5)
+    angles = np.array([motion.at(t).q for t in np.arange(0.5, 3.0, 1e-3)]) - robot.joint_angles(stance)
+    np.testing.assert_allclose(angles.max(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(angles.min(axis=0), -0.0846, atol=1e-5)
+    np.testing.assert_allclose(motion.at(1.0).q, motion.at(4 / 3).q, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ROBOTS)

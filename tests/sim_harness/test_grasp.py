@@ -1,5 +1,6 @@
 """The arm and its box: what fingers do to the box, and what each way of gripping makes of a sinusoid  [ZD §8.4.1]."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from controllers.robots import load_robot
 from controllers.trajectory import make_trajectory
 from idyn.errors import ConfigError
 from idyn.terrain import Flat
+from idyn.types import State
 from sim_harness import experiment
 from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import load_plan, run_in_process, with_controller
@@ -152,6 +154,33 @@ def test_fingers_told_to_close_through_the_box_are_kept_off_it_and_it_is_said(co
 def test_without_the_consistency_step_nothing_is_certified():
     _, commands = squeezing("off")
     assert Mode.DEGRADED in {c.mode for c in commands[:5]}
+
+
+@pytest.mark.parametrize(("law", "falls"), [("coulomb", True), ("no-slip", False)])
+def test_fingers_at_rest_do_not_say_how_hard_they_press(law, falls):
+    """With their motion prescribed a falling box is a certified answer of the Coulomb law; without slip it is none."""
+    settings = load_plan("grasp").controller
+    paper = msgspec.structs.replace(settings.grip, kind="speed")
+    controller = build_controller(msgspec.structs.replace(settings, law=law, grip=paper))
+    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+    prediction = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0)).prediction
+    assert prediction.law == law
+    assert prediction.residuals.worst < 1e-8
+    acceleration = prediction.v_plus[2] / DT
+    assert acceleration < -0.3 * G if falls else abs(acceleration) < 1e-3
+
+
+def test_a_spring_says_it():
+    """The same grasp with a known torque in the fingers: each law holds the box up, with the normal force of the spring."""
+    settings = load_plan("grasp").controller
+    for law in ("coulomb", "no-slip"):
+        controller = build_controller(msgspec.structs.replace(settings, law=law))
+        state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+        command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))
+        assert abs(command.prediction.v_plus[2]) / DT < 0.05
+        np.testing.assert_allclose(command.tau_fb[-4:], 20.0 * (-0.7754 + 0.785398), atol=1e-6)
+        assert (command.tau_ff[-4:] == 0).all()
+        assert 15 < command.prediction.normal_force.sum() < 30
 
 
 def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):

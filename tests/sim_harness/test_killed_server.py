@@ -24,24 +24,37 @@ DT = 1e-3
 RUN_S, KILL_S = 1.0, 0.5
 
 
-def test_robot_damps_within_20_ms_and_the_log_survives(tmp_path):
-    log = tmp_path / "log.mcap"
-    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
-    robot, stance = load_robot("quadruped")
-    world = World(robot, Flat(), build_engine("lcp"), stance)
-    world.step(np.zeros(robot.na), DT)
-    world.reset(stance)
-    with (
-        ServerProcess(settings, log_path=log) as server,
-        RobotClient(server.endpoint, hello_for(robot, DT, kind="sim")) as client,
-    ):
-        client.hello()
-        side = RobotSide(world, client, dt=DT, kd=0.2, report_contacts=False)
-        killer = threading.Thread(target=kill_at, args=(server, time.monotonic() + KILL_S))
-        killer.start()
-        trace = side.run_paced(RUN_S)
-        killer.join()
+ATTEMPTS = 3
+"""A busy machine may stall for the 100 ms after which a robot stops of its own: then the kill finds nobody to answer."""
 
+
+def killed_run(folder):
+    """The trace and the log of a run whose server was killed while it answered."""
+    for attempt in range(ATTEMPTS):
+        log = folder / f"{attempt}.mcap"
+        address = f"ipc://{folder}/server{attempt}"
+        settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=address)
+        robot, stance = load_robot("quadruped")
+        world = World(robot, Flat(), build_engine("lcp"), stance)
+        world.step(np.zeros(robot.na), DT)
+        world.reset(stance)
+        with (
+            ServerProcess(settings, log_path=log) as server,
+            RobotClient(server.endpoint, hello_for(robot, DT, kind="sim")) as client,
+        ):
+            client.hello()
+            side = RobotSide(world, client, dt=DT, kd=0.2, report_contacts=False)
+            killer = threading.Thread(target=kill_at, args=(server, time.monotonic() + KILL_S))
+            killer.start()
+            trace = side.run_paced(RUN_S)
+            killer.join()
+        if trace.t[np.isfinite(trace.round_trip)][-1] > 0.1:
+            return trace, log
+    raise AssertionError(f"the machine stalled in each of {ATTEMPTS} runs")
+
+
+def test_robot_damps_within_20_ms_and_the_log_survives(tmp_path):
+    trace, log = killed_run(tmp_path)
     answered = np.flatnonzero(np.isfinite(trace.round_trip))
     last = answered[-1]
     assert 0.1 < trace.t[last] < RUN_S - 0.1

@@ -4,21 +4,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from sim_harness.experiment import load_plan, run_in_process
+from controllers.config import load
+from sim_harness.experiment import ExperimentSettings, build_plan, run_in_process, with_controller
 
 LOW, HIGH = 0.1, 100.0
 
 
-def trot(experiment, law, seconds, mu=None, **changes):
-    plan = load_plan(experiment, seconds)
-    if mu is not None:
-        contact = msgspec.structs.replace(plan.controller.contact, mu=mu)
-        plan = msgspec.structs.replace(
-            plan,
-            settings=msgspec.structs.replace(plan.settings, mu=mu),
-            controller=msgspec.structs.replace(plan.controller, contact=contact),
-        )
-    return run_in_process(plan, law, {"law": law} | changes, lambda label, ticks: None)
+def trot(experiment, law, seconds, mu=None):
+    settings = load("experiments", experiment, ExperimentSettings)
+    settings = msgspec.structs.replace(settings, duration=seconds, mu=settings.mu if mu is None else mu)
+    plan = with_controller(build_plan(settings), {"law": law})
+    return run_in_process(plan, law, lambda label, ticks: None)
 
 
 def is_a_good_trot(run):
