@@ -85,7 +85,8 @@ class Locomotion:
         """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
         self._advance(t)
         if t >= self._start:
-            self._steer(t - self._start, state)
+            if self._gait.walks:
+                self._steer(t - self._start, state)
             self._step(t, state, contacts)
         x, v, a = self._feet(t)
         q, dq, ddq, _ = self._legs.solve(x, v, a, self._angles)

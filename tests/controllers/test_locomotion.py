@@ -41,8 +41,9 @@ def test_a_walk_lifts_one_foot_at_a_time():
 
 
 def test_who_stands_stands_for_good_in_stand():
-    references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.0, 0.0, 0.0)).run(0.7)
+    references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.2, 0.0, 0.0)).run(0.7)
     assert stances(references).all()
+    np.testing.assert_array_equal(references[-1].q, references[150].q)
     assert np.isinf(references[-1].schedule.time_to_switch).all()
 
 

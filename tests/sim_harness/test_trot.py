@@ -10,10 +10,10 @@ from sim_harness.experiment import ExperimentSettings, build_plan, run_in_proces
 LOW, HIGH = 0.1, 100.0
 
 
-def trot(experiment, law, seconds, mu=None):
+def trot(experiment, law, seconds, mu=None, **reference):
     settings = load("experiments", experiment, ExperimentSettings)
     settings = msgspec.structs.replace(settings, duration=seconds, mu=settings.mu if mu is None else mu)
-    plan = with_controller(build_plan(settings), {"law": law})
+    plan = with_controller(build_plan(settings), {"law": law, "reference": reference})
     return run_in_process(plan, law, lambda label, ticks: None)
 
 
@@ -36,6 +36,15 @@ def test_the_quadruped_trots(law, mu):
     assert 0.18 < (x[1300] - x[1000]) / 0.3 < 0.23
     lifted = np.isnan(run.trace.predicted[400:, :, 0]).mean(axis=0)
     np.testing.assert_allclose(lifted, 0.25, atol=0.06)
+
+
+def test_the_quadruped_walks_one_foot_at_a_time():
+    gait = {"pattern": "walk", "period": 0.4, "duty": 0.8}
+    run = trot("trot", "coulomb", 2.0, 0.8, gait=gait, path={"waypoints": [], "velocity": [0.08, 0.0, 0.0]})
+    assert is_a_good_trot(run)
+    assert 0.12 < run.trace.q[-1, 0] < 0.15
+    standing = np.isfinite(run.trace.predicted[400:, :, 0]).sum(axis=1)
+    assert (standing >= 3).mean() > 0.99
 
 
 @pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
