@@ -130,20 +130,14 @@ class Controller:
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
         self._sensed.measure(contacts, inputs.sensed_force)
-        contacts = self._source.pick(contacts, reference.schedule)
         angles, speeds = self._angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
         if self.law is None:
-            direct = self._direct(state, contacts, reference, grip)
+            direct = self._direct(state, self._source.pick(contacts, reference.schedule), reference, grip)
             return self._without_model(reference, angles, speeds, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
-        if self.settings.contact.source == "fused":
-            touches, demand = self._landing.anticipate(state, contacts, demand)
-            contacts = rows(contacts, np.flatnonzero(touches))
-        law = self.law
-        if isinstance(law, Sensed):
-            law = Sensed(self._sensed.impulses(contacts, self.settings.period))
+        law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand)
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
         self._rehearsal = state, contacts, demand, grip, law, prediction.guess
@@ -170,6 +164,19 @@ class Controller:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         if self._rehearsal is not None:
             self._predict(*self._rehearsal)
+
+    def _contact_model(
+        self, law: Law, state: State, contacts: ContactSet, reference: Reference, demand: Array
+    ) -> tuple[Law, ContactSet, Array]:
+        """The law of this tick, the contacts that take part, and what they leave of the demand. Who senses forces takes them
+        all, planned or not."""
+        if isinstance(law, Sensed):
+            return Sensed(self._sensed.impulses(contacts, self.settings.period)), contacts, demand
+        contacts = self._source.pick(contacts, reference.schedule)
+        if self.settings.contact.source == "fused":
+            touches, demand = self._landing.anticipate(state, contacts, demand)
+            contacts = rows(contacts, np.flatnonzero(touches))
+        return law, contacts, demand
 
     def _direct(self, state: State, contacts: ContactSet, reference: Reference, grip: Array) -> Array:
         """Torque that no model decides: of springs that grip, and of the stabilisation (na)."""

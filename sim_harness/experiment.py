@@ -181,9 +181,10 @@ def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> R
 def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
     """Robot and service in one process, in lock-step through real bytes.
 
-    seed: of the perturbation; None: none
+    seed: of the perturbation, and added to those of hills and friction; None: no perturbation
     log: where to record every byte
     """
+    plan = plan if seed is None else _on_other_ground(plan, seed)
     controller = build_controller(plan.controller)
     recorder = None
     if log is not None:
@@ -239,6 +240,17 @@ def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed
     return q, v
 
 
+def _on_other_ground(plan: Plan, seed: int) -> Plan:
+    """The plan with `seed` added to the seeds of its terrain."""
+    contact = plan.controller.contact
+    terrain, friction = contact.terrain, contact.terrain.friction
+    if friction is not None:
+        friction = msgspec.structs.replace(friction, seed=friction.seed + seed)
+    terrain = msgspec.structs.replace(terrain, seed=terrain.seed + seed, friction=friction)
+    contact = msgspec.structs.replace(contact, terrain=terrain)
+    return msgspec.structs.replace(plan, controller=msgspec.structs.replace(plan.controller, contact=contact))
+
+
 def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
     """The ground that the controller believes in too, and the stance at rest on it (nq)."""
     contact = plan.controller.contact
@@ -256,6 +268,7 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
     terrain, _ = _scene(plan, robot)
+    reference = plan.controller.reference
     return summarise(
         trace,
         robot,
@@ -264,5 +277,6 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         ticks=plan.ticks,
         dt=plan.controller.period,
         terrain=terrain,
+        path=reference.path.waypoints if reference.kind == "gait" else (),
         gripping=plan.controller.grip.joints,
     )
