@@ -164,6 +164,14 @@ def test_it_starts_and_stops_smoothly():
     assert np.abs(references[-1].v).max() < 1e-9
 
 
+def test_feet_that_cannot_be_reached_are_told_of():
+    """At 3 m/s the stance is two thirds of a metre long."""
+    assert all(not r.problem for r in Walker(velocity=(0.2, 0.0, 0.0)).run(0.5))
+    hasty = Walker(velocity=(3.0, 0.0, 0.0), acceleration=30.0).run(0.5)
+    assert any("does not reach" in r.problem for r in hasty)
+    assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
+
+
 def test_before_the_start_it_stands():
     walker = Walker(start=0.3, velocity=(0.2, 0.0, 0.0))
     references = walker.run(0.29)
