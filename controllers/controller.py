@@ -145,6 +145,8 @@ class Controller:
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
+        if mode is Mode.OK and reference.problem:
+            mode, message = Mode.DEGRADED, reference.problem
         tau_fb = self._direct(state, contacts, reference, grip)
         forward = self._grip.filled(prediction.tau)
         tau, limited_by = self._safety.limit(forward + tau_fb, inputs.dt, inputs.tau_applied)
