@@ -62,7 +62,7 @@ def test_selection_costs_nothing(name, law, points):
         assert any(face.contains(f, chosen.p, plain.p, 1e-8) for face in faces(law, plain, f, scene.contacts))
 
 
-@pytest.mark.parametrize(("law", "points"), [*((law, 1) for law in LAWS), ("coulomb", 3), ("convex", 3)])
+@pytest.mark.parametrize(("law", "points"), [*((law, 1) for law in LAWS[:5]), ("coulomb", 3), ("convex", 3)])
 @pytest.mark.parametrize("name", WALKERS)
 def test_selection_finds_the_smallest_torque(name, law, points):
     """τ is unique, whatever the impulses: the independent program in all variables has the same."""
