@@ -41,6 +41,7 @@ class Reference(Record, frozen=True):
     """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na).
 
     schedule: which feet are to stand; None: all, always
+    problem: what is wrong with it, '' when nothing is
     base: velocity that the base is to have, forward, left [m/s], turn [rad/s] (3); None: none
     """
 
@@ -49,6 +50,7 @@ class Reference(Record, frozen=True):
     a: Array
     schedule: Schedule | None = None
     base: Array | None = None
+    problem: str = ""
 
 
 class Inputs(Record, frozen=True):

@@ -154,6 +154,8 @@ class Controller:
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
+        if mode is Mode.OK and reference.problem:
+            mode, message = Mode.DEGRADED, reference.problem
         forward = self._grip.filled(prediction.tau)
         direct = direct + self._stabilised(state, contacts, reference)
         tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)

@@ -4,7 +4,8 @@ Everything else (robot, feedback gains, reference, limits) is the same for all o
 
 - Predictive laws of the paper run as in the paper. LCP laws take the pivoting solver's own impulses, without selection; the
   no-slip law begins at the last tick's active contacts [ZD §4.6], the Coulomb law begins anew each time [ZD §5.3]. The QP laws
-  have their second stage, least torque [ZD §6.2.4], or none (one-stage).
+  have their second stage, least torque [ZD §6.2.4], or none (one-stage). They minimise what [ZD Eq. 75] does, with which the
+  authors' robot walked; by [ZD Eq. 69] it cannot, see `idyn.laws.convex`.
 - `consistency` is the experiment's, the same for all predictive laws: it is about the demand and not about the law. The authors
   did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
 - ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
@@ -31,10 +32,11 @@ class PaperController(NamedTuple):
 
 
 CONTROLLERS = {
-    "id-qp-mu": PaperController("ID(t) QP,μ", {"law": "convex", **_QP}),
-    "id-qp-mu-stage-1": PaperController("ID(t) QP,μ stage I", {"law": "convex", **_PAPER}),
-    "id-qp-mu-one-stage": PaperController("ID(t) QP,μ one-stage", {"law": "convex-one-stage", **_PAPER}),
-    "id-qp-inf": PaperController("ID(t) QP,∞", {"law": "convex-infinite", **_QP}),
+    "id-qp-mu": PaperController("ID(t) QP,μ", {"law": "cone", **_QP}),
+    "id-qp-mu-stage-1": PaperController("ID(t) QP,μ stage I", {"law": "cone", **_PAPER}),
+    "id-qp-mu-one-stage": PaperController("ID(t) QP,μ one-stage", {"law": "cone-one-stage", **_PAPER}),
+    "id-qp-inf": PaperController("ID(t) QP,∞", {"law": "cone-infinite", **_QP}),
+    "id-qp-mu-eq69": PaperController("ID(t) QP,μ by Eq. 69", {"law": "convex", **_QP}),
     "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
     "id-lcp-inf": PaperController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
     "pid": PaperController("PID", {"law": "pid", "torque_feedback": {"kp": 20.0, "kd": 0.1}}),  # the authors' gains

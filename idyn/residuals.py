@@ -28,7 +28,7 @@ def certify(
 
     mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞
     epsilon: weight of the ½ε‖p‖² in the convex law's program [1/kg]
-    y: multipliers of the non-penetration rows, by which the convex law's optimality is judged (n); without them (0) its
+    y: multipliers of the non-penetration rows, by which the convex laws' optimality is judged (n); without them (0) their
         complementarity is inf
     """
     n, nv = len(bodies), len(v)
@@ -58,10 +58,12 @@ def certify(
     velocity = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v_plus)
     complementarity, cone, penetration, slip = 0.0, 0.0, 0.0, 0.0
     descent = velocity
-    if conditions == 3 and not (len(y) == n and np.isfinite(y).all()):
+    convex = conditions in (3, 5)
+    if convex and not (len(y) == n and np.isfinite(y).all()):
         return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
-    if conditions == 3:
-        descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, v_plus, y)
+    if convex:
+        momentum = v_plus if conditions == 3 else np.zeros(nv)
+        descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, momentum, y)
     for i in range(n if conditions != 4 else 0):
         allowance = 0.0 if abs(gaps[i]) <= noise else max(gaps[i] / dt, -recovery_speed)
         w = velocity[i, 2] + allowance
@@ -91,6 +93,8 @@ def certify(
             complementarity = max(complementarity, abs(min(y[i], w)))
             for c in range(3):
                 descent[i, c] += epsilon * p[3 * i + c]
+                if conditions == 5:
+                    descent[i, c] += velocity[i, c] if c < 2 else w
             error, outside = _optimal(ps, pt, pn, descent[i], mu[i], free, directions)
             complementarity, cone = max(complementarity, error), max(cone, outside)
     return dynamics, complementarity, cone, penetration, slip, impulse
@@ -168,7 +172,7 @@ def _coulomb(ps, pt, pn, vs, vt, mu, free, directions):
 
 @compiled
 def _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, v_plus, y):
-    """Gradient of the kinetic energy with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
+    """Gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
     the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(u), len(v_plus)
     A, x = np.empty((nu, nu)), np.zeros(nu)

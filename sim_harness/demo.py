@@ -1,4 +1,4 @@
-"""The demo: a robot stands, sways and is pushed under several laws; tables, pictures and a report of it."""
+"""The demo: a robot walks under several laws; tables, pictures and a report of it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +7,12 @@ import msgspec
 import numpy as np
 
 from sim_harness import plots
-from sim_harness.experiment import Plan, Progress, Run, run_in_process, run_served, with_controller
+from sim_harness.experiment import Plan, Progress, Run, load_plan, run_in_process, run_served, with_controller
 from sim_harness.metrics import Summary, table
 from sim_harness.report import Report
+
+CHATTER_SCENE = "stand"
+"""The experiment whose robot and world the chatter comparison has."""
 
 CHATTER_SECONDS = 2.0
 """Length of each run of the chatter comparison [s]."""
@@ -37,18 +40,17 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 def run_demo(plan: Plan, folder: Path, progress: Progress) -> Demo:
     """Run everything and write summary.json, the pictures and report.html into `folder`, each law's data into folders there."""
     runs = [run_served(plan, law, folder / law, progress) for law in plan.settings.laws]
-    demo = Demo(runs=runs, chatter=run_chatter(plan, progress))
+    demo = Demo(runs=runs, chatter=run_chatter(progress))
     write_report(plan, demo, folder)
     return demo
 
 
-def run_chatter(plan: Plan, progress: Progress) -> list[Run]:
+def run_chatter(progress: Progress) -> list[Run]:
     """A four-foot squat under the Coulomb law: cold and unselected as in the paper, warm and unselected, selected.
 
     The demand is made consistent tangentially only ('stick'), so that all three ask for the very same motion.
     """
-    settings = msgspec.structs.replace(plan.settings, push=(), duration=CHATTER_SECONDS)
-    quiet = msgspec.structs.replace(plan, settings=settings)
+    plan = load_plan(CHATTER_SCENE, CHATTER_SECONDS)
     common = {
         "law": "coulomb",
         "consistency": "stick",
@@ -61,17 +63,22 @@ def run_chatter(plan: Plan, progress: Progress) -> list[Run]:
         "warm start and selection": {"selection": "torque", "warm_start": True},
     }
     return [
-        run_in_process(with_controller(quiet, common | changes, label), label, progress) for label, changes in variants.items()
+        run_in_process(with_controller(plan, common | changes, label), label, progress) for label, changes in variants.items()
     ]
 
 
 def write_report(plan: Plan, demo: Demo, folder: Path) -> None:
     """summary.json, PNG pictures and report.html."""
     pushes = plan.settings.push
-    pictures = {
-        "motion": (plots.motion(demo.runs, pushes), "Shaded: the push. All laws follow the same reference."),
+    reference = plan.controller.reference
+    walk = {
+        "path": (plots.path(demo.runs, reference.path.waypoints), "The base from above, and its waypoints."),
+        "footfalls": (plots.footfalls(demo.runs), "Feet that carry, predicted and simulated, in the last second and a half."),
+    }
+    pictures = (walk if reference.kind == "gait" else {}) | {
+        "motion": (plots.motion(demo.runs, pushes), "All laws follow the same plan. Shaded: a push."),
         "forces": (plots.forces(demo.runs, pushes), "The server predicts the contact forces before the robot feels them."),
-        "torques": (plots.torques(demo.runs, pushes), "All joints. The push is felt, not announced."),
+        "torques": (plots.torques(demo.runs, pushes), "All joints."),
         "chatter": (plots.chatter(demo.chatter), _chatter_caption(demo.chatter)),
         "round_trips": (plots.round_trips(demo.runs, plan.controller.period), "Server and robot in two processes over ipc."),
     }
@@ -92,8 +99,9 @@ def _report(plan: Plan, demo: Demo, pictures: dict[str, tuple[bytes, str]]) -> R
     )
     report.heading("Result")
     report.table(table(demo.summaries))
-    for name in ("motion", "forces", "torques"):
-        report.picture(*pictures[name])
+    for name in ("path", "footfalls", "motion", "forces", "torques"):
+        if name in pictures:
+            report.picture(*pictures[name])
     report.heading("Torque chatter")
     report.table(table([run.summary for run in demo.chatter]))
     report.picture(*pictures["chatter"])

@@ -28,6 +28,42 @@ STYLE: dict[Any, Any] = {
 }
 
 
+FOOTFALL_SECONDS = 1.5
+"""Length of the gait diagram [s]."""
+
+
+def path(runs: Sequence[Run], waypoints: Sequence[tuple[float, float]]) -> bytes:
+    """The base in the plane, one line for each run."""
+    with mpl.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(7, 5))
+    for run in runs:
+        axis.plot(run.trace.q[:, 0], run.trace.q[:, 1], label=run.summary.label)
+    if waypoints:
+        axis.plot(*zip(*waypoints, strict=True), "o", color="0.6", markersize=12, fillstyle="none", zorder=0)
+    axis.set_aspect("equal")
+    axis.set_xlabel("x [m]")
+    axis.set_ylabel("y [m]")
+    axis.set_title("Where the robot goes")
+    axis.legend()
+    return png(figure)
+
+
+def footfalls(runs: Sequence[Run]) -> bytes:
+    """Which contacts carry something at the end of each run: a bar for the simulated, a line for the predicted force."""
+    figure, axes = rows(len(runs))
+    for axis, run in zip(axes, runs, strict=True):
+        late = run.trace.t >= run.trace.t[-1] - FOOTFALL_SECONDS
+        t = run.trace.t[late]
+        for i in range(len(run.trace.places)):
+            simulated, predicted = (force[late, i, 0] for force in (run.trace.simulated, run.trace.predicted))
+            axis.fill_between(t, i - 0.3, i + 0.3, where=(simulated > 0).tolist(), color=f"C{i}", alpha=0.3, linewidth=0)
+            axis.plot(t, np.where(predicted > 0, i, np.nan), color=f"C{i}", linewidth=3)
+        axis.set_yticks(range(len(run.trace.places)), run.trace.places)
+        axis.set_ylabel(run.summary.label)
+    axes[0].set_title("Feet that carry: simulated (bars), predicted (lines)")
+    return png(figure)
+
+
 def motion(runs: Sequence[Run], pushes: Sequence[PushSettings]) -> bytes:
     """Base sway, height and tilt over time, one line for each run; pushes are shaded."""
     figure, axes = rows(3)

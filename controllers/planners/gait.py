@@ -15,7 +15,7 @@ TOUCHDOWN = {"trot": (0.25, 0.75, 0.75, 0.25), "walk": (0.25, 0.75, 0.0, 0.5)}
 class GaitSettings(Settings, frozen=True):
     """Timing and shape of the steps.
 
-    pattern: 'trot' or 'walk' of four feet, 'stand', or 'table' for the phases of `touchdown`
+    pattern: 'trot' or 'walk' of four feet, 'stand' whatever the path, or 'table' for the phases of `touchdown`
     touchdown: share of the period at which each foot touches down, in the order of the robot's contacts
     period: of the gait [s]; duty: share of it in which a foot stands
     step_height: of the swing's highest point [m]

@@ -37,6 +37,8 @@ LANDING = 0.1
 EARLY = 0.4
 """Share of the swing at its end in which ground that is met ends it."""
 
+UNREACHED = "the planner wants a foot where its leg does not reach"
+
 CUBIC_PEAK = 1.5
 """Largest over mean speed of a cubic from rest to rest."""
 
@@ -85,13 +87,14 @@ class Locomotion:
         """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
         self._advance(t)
         if t >= self._start:
-            self._steer(t - self._start, state)
+            if self._gait.walks:
+                self._steer(t - self._start, state)
             self._step(t, state, contacts)
         x, v, a = self._feet(t)
-        q, dq, ddq, _ = self._legs.solve(x, v, a, self._angles)
+        q, dq, ddq, reached = self._legs.solve(x, v, a, self._angles)
         self._angles = q
         schedule = Schedule(stance=~self._swinging, time_to_switch=self._wait)
-        return Reference(q=q, v=dq, a=ddq, schedule=schedule, base=self._u)
+        return Reference(q=q, v=dq, a=ddq, schedule=schedule, base=self._u, problem="" if reached else UNREACHED)
 
     # -- the base ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from sim_harness.metrics import table, text_table
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("demo", help="a simulated robot stands, sways and is pushed under every law")
+    parser = subparsers.add_parser("demo", help="a simulated robot walks under every law")
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
     parser.add_argument("--seconds", type=float, help="simulated time for each law instead of the experiment's")
     parser.add_argument("--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free)")

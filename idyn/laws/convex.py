@@ -9,11 +9,22 @@ is the selection step that follows every law. *One-stage* adds ε‖p‖² inste
 Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Cold: a QP back end, and the
 basis that is read off its answer.
 
+The paper states one program and solves another. Its Eq. 69 minimises the kinetic energy ½ v⁺ᵀ M v⁺: the program above
+(`energy='kinetic'`, laws `convex…`). With the joint motion prescribed that brakes the base: friction takes all momentum that
+the cones allow in one period, whatever the feet do. Its Eq. 75, after substitution, has −Jκ, the contact velocity b, in the
+place of the energy's gradient (`energy='contact'`, laws `cone…`):
+
+    min_p ½ pᵀ D p + pᵀ b        under the same constraints
+
+This is the energy of the motion that is left at the contacts, Anitescu's convex relaxation of Coulomb's law. Both agree where
+joints are free. Only the second lets a robot walk: feet that stick in it stay where they are, and the base goes on.
+
 When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
-feet slide or lift; the energy it dissipates depends on the frame's own motion.
+feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -33,13 +44,13 @@ least-norm ones; below, back ends differ from one another; at 1e-3 active contac
 
 
 class Convex:
-    """Settings: one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞); edges k of the polygon; QP back end."""
-
-    conditions = Conditions.CONVEX
+    """Settings: energy, 'kinetic' or 'contact' (above); one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞);
+    edges k of the polygon; QP back end."""
 
     def __init__(
         self,
         *,
+        energy: Literal["kinetic", "contact"] = "kinetic",
         one_stage: bool = False,
         infinite_friction: bool = False,
         edges: int = 4,
@@ -49,7 +60,10 @@ class Convex:
         if edges < 4 or edges % 2:
             raise ConfigError("law.edges", f"expected an even number ≥ 4, got {edges}")
         check_backend(backend)
-        self.name = "convex-one-stage" if one_stage else "convex-infinite" if infinite_friction else "convex"
+        family = "convex" if energy == "kinetic" else "cone"
+        self.name = family + ("-one-stage" if one_stage else "-infinite" if infinite_friction else "")
+        self.conditions = Conditions.CONVEX if energy == "kinetic" else Conditions.CONE
+        self._kinetic = energy == "kinetic"
         self.directions = polygon(edges, circumscribed)
         self._regularisation = ONE_STAGE if one_stage else 0.0
         self._one_stage = one_stage
@@ -72,7 +86,7 @@ class Convex:
         H, f, A, lower, unit, epsilon = assemble(
             problem.Y,
             problem.b,
-            problem.energy,
+            self._gradient(problem),
             problem.mu,
             self.unlimited_friction,
             self.directions,
@@ -82,7 +96,7 @@ class Convex:
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
         plain = LawSolution(
             p=p,
-            face=None if self._one_stage else self._whole_cone(problem),
+            face=self._whole_cone(problem) if self._kinetic and not self._one_stage else None,
             status=qp.status,
             iterations=qp.iterations,
             basis=np.zeros((n, self.basis_width), dtype=np.bool_),
@@ -91,20 +105,25 @@ class Convex:
         )
         if self._one_stage or y is None or not qp.status.ok:
             return plain
-        basis = basis_of(problem.Y, problem.b, problem.energy, problem.mu, self.unlimited_friction, self.directions, p, y)
+        gradient = self._gradient(problem)
+        basis = basis_of(problem.Y, problem.b, gradient, problem.mu, self.unlimited_friction, self.directions, p, y)
         exact = self._on_basis(problem, basis, qp.iterations)
         return msgspec.structs.replace(exact, p=p) if exact.status.ok else plain
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
         p, y, flags, solved = solve_basis(
-            problem.Y, problem.b, problem.energy, problem.mu, self.unlimited_friction, self.directions, basis
+            problem.Y, problem.b, self._gradient(problem), problem.mu, self.unlimited_friction, self.directions, basis
         )
         face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
         return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
 
+    def _gradient(self, problem: Reduced) -> Array:
+        """Of the energy at p = 0 [m/s] (3n)."""
+        return problem.energy if self._kinetic else problem.b
+
     def _whole_cone(self, problem: Reduced) -> Face:
-        """Every admissible impulse with the same motion: without exact multipliers no ray can be excluded."""
+        """Every admissible impulse with the same motion, which decides the kinetic energy."""
         flags = np.ones((len(problem.mu), 2 + len(self.directions)), dtype=np.bool_)
         flags[:, 1] = False
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
@@ -114,8 +133,8 @@ class Convex:
 def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
     """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
 
-    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets where it is
-    not free; with μ > 0 they imply p_N ≥ 0.
+    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
+    where it is not free; with μ > 0 they imply p_N ≥ 0.
     """
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = units(Y, b, energy)

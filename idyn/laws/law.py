@@ -54,6 +54,7 @@ class Conditions(IntEnum):
     COULOMB = 2
     CONVEX = 3
     GIVEN = 4  # the impulses are data: nothing is claimed of them
+    CONE = 5
 
 
 class Law(Protocol):

@@ -46,7 +46,7 @@ def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ('robot = "quadruped"\nlaw = "colomb"', "no law named 'colomb' (nearest: coulomb)"),
+        ('robot = "quadruped"\nlaw = "colomb"', "no law named 'colomb' (nearest: coulomb, cone)"),
         ('robot = "quadruped"\nlow = "coulomb"', "unknown field `low` (nearest: law)"),
         ('robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
         ('robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped)"),
@@ -92,7 +92,7 @@ def test_an_unreadable_log_is_named(capsys, tmp_path):
 
 def test_simulate_in_one_process_and_its_figures(capsys, tmp_path):
     figures = tmp_path / "figures.json"
-    assert main(["simulate", "demo", "--seconds", "0.3", "--json", str(figures)]) == 0
+    assert main(["simulate", "push", "--seconds", "0.3", "--json", str(figures)]) == 0
     summaries = json.loads(figures.read_text())
     assert [s["label"] for s in summaries] == ["no-slip", "coulomb", "convex"]
     for summary in summaries:

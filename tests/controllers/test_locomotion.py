@@ -41,8 +41,9 @@ def test_a_walk_lifts_one_foot_at_a_time():
 
 
 def test_who_stands_stands_for_good_in_stand():
-    references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.0, 0.0, 0.0)).run(0.7)
+    references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.2, 0.0, 0.0)).run(0.7)
     assert stances(references).all()
+    np.testing.assert_array_equal(references[-1].q, references[150].q)
     assert np.isinf(references[-1].schedule.time_to_switch).all()
 
 
@@ -161,6 +162,14 @@ def test_it_starts_and_stops_smoothly():
     assert stances(references)[-300:].all()
     assert np.abs(walker.feet - walker.plan._hips).max() < 2e-3
     assert np.abs(references[-1].v).max() < 1e-9
+
+
+def test_feet_that_cannot_be_reached_are_told_of():
+    """At 3 m/s the stance is two thirds of a metre long."""
+    assert all(not r.problem for r in Walker(velocity=(0.2, 0.0, 0.0)).run(0.5))
+    hasty = Walker(velocity=(3.0, 0.0, 0.0), acceleration=30.0).run(0.5)
+    assert any("does not reach" in r.problem for r in hasty)
+    assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
 
 
 def test_before_the_start_it_stands():

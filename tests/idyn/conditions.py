@@ -61,6 +61,20 @@ def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> 
     return float(max(normal_error(f, p, v_plus, extra), error.max(initial=0)))
 
 
+def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
+    """Cone complementarity: p in the polygon's cone, (u_T, u_N + φ/dt) in its dual, and the two at right angles."""
+    u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
+    u[:, 2] += extra
+    worst = outside_cone(p, mu, k)
+    for i in range(len(mu)):
+        if np.isinf(mu[i]):
+            worst = max(worst, np.abs(u[i, :2]).max(), -u[i, 2], abs(min(impulse[i, 2], u[i, 2])))
+        else:
+            lowest = u[i, 2] + mu[i] * (corners(k) @ u[i, :2]).min()  # along the ray that closes fastest
+            worst = max(worst, -lowest, abs(impulse[i] @ u[i]))
+    return float(worst)
+
+
 def outside_cone(p: Array, mu: Array, k: int = 4) -> float:
     """How far impulses pull or leave the polygon (μ = ∞ does not limit)."""
     impulse = p.reshape(-1, 3)

@@ -93,3 +93,15 @@ def coulomb_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 
         limit[0, i], limit[0, shares] = mu[i], -1
         (E if slip > ZERO else A).append(limit)
     return Polyhedron(G, np.vstack(A), np.vstack(E))
+
+
+def cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> Polyhedron:
+    """In the loads of each contact's k rays: none along which the contact opens. For 0 < μ < ∞."""
+    n, d = len(mu), corners(k)
+    u = (f.J @ answer.v_plus).reshape(-1, 3)
+    G, zero = np.zeros((3 * n, k * n)), []
+    for i in range(n):
+        rays = range(k * i, k * i + k)
+        G[3 * i : 3 * i + 2, rays], G[3 * i + 2, rays] = mu[i] * d.T, 1
+        zero += [j for j, w in zip(rays, u[i, 2] + extra[i] + mu[i] * d @ u[i, :2], strict=True) if w > 3 * ZERO]
+    return Polyhedron(G, np.eye(k * n), np.eye(k * n)[zero])

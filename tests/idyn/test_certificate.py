@@ -46,10 +46,11 @@ def expected(scene, law, f, a):
             speed, rest = max(-along.min(), 0), c.mu[i] * p[i, 2] - shares.sum()
             pairs.append(np.r_[min(speed, max(rest, 0)), np.minimum(shares, along + speed)])
             cone = max(cone, -rest)
-    if law.conditions is Conditions.CONVEX:
+    if law.conditions in (Conditions.CONVEX, Conditions.CONE):
         pairs.append(np.minimum(a.y, w))
         qp = convex_program(f, scene.q_ddot, DT, c.mu, allowance(c.gaps, DT), k)
-        slope = (qp.V.T @ f.M @ a.v_plus - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
+        gradient = qp.V.T @ f.M @ a.v_plus if law.conditions is Conditions.CONVEX else np.column_stack([u[:, :2], w]).ravel()
+        slope = (gradient - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
         for i in range(len(c)):
             if free[i]:
                 pairs.append(np.r_[slope[i, :2], min(p[i, 2], slope[i, 2])])
@@ -79,13 +80,16 @@ def spoiled(a, rng, f, q_ddot):
 @pytest.mark.parametrize("name", WALKERS)
 def test_the_numbers_are_those_of_numpy(name, law):
     """For right answers and for spoiled ones, whatever the error's size."""
-    law, rng = make_law(law), np.random.default_rng(0)
+    law, rng, solved = make_law(law), np.random.default_rng(0), 0
     for seed in range(24):
         scene = random_scene(name, seed)
         if seed % 2:  # frictionless and sticking contacts among them
             mu = rng.choice([0.0, 0.5, np.inf], len(scene.contacts))
             scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=mu))
         f, a = answer_of(scene, law)
+        if law.conditions is Conditions.CONE and (not len(a.y) or np.abs(a.p).max(initial=0) > 1e3):
+            continue  # unlimited friction against the demand: without solution, or nearly
+        solved += 1
         for one in (a, *spoiled(a, rng, f, scene.q_ddot)):
             actual, impulse = certificate(scene, law, one)
             wanted = expected(scene, law, f, one)
@@ -95,3 +99,4 @@ def test_the_numbers_are_those_of_numpy(name, law):
             t = np.cross(scene.contacts.normals, scene.contacts.tangents)
             frame = np.stack([scene.contacts.tangents, t, scene.contacts.normals], axis=1)
             np.testing.assert_allclose(impulse, np.einsum("ic,icw->iw", one.p.reshape(-1, 3), frame), atol=1e-12)
+    assert solved >= 8

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from conditions import allowance, dynamics, outside_cone
+from conditions import allowance, cone_error, dynamics, outside_cone
 from oracles import convex_program, full, solve_semidefinite_qp
 from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
 
@@ -13,7 +13,7 @@ from idyn.ladder import Options
 from idyn.laws import LAWS, make_law
 from idyn.laws.convex import Convex
 from idyn.solvers.qp import backends
-from idyn.types import Selection
+from idyn.types import Consistency, Selection, State
 
 VARIANTS = {"few feet": (1, None), "twelve points": (3, None), "all kinds": (1, (0.0, 0.3, 1.0, np.inf))}
 
@@ -131,6 +131,39 @@ def test_more_edges_dissipate_more():
             p = solve(scene, Convex(edges=edges, circumscribed=circumscribed)).p
             energies.append(p @ qp.H @ p / 2 + qp.f @ p)
     assert inside[0] > inside[1] > inside[2] > outside[2] > outside[1] > outside[0]
+
+
+@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_cone_law_is_cone_complementarity(name, variant, edges):
+    law = make_law("cone", edges)
+    for scene in scenes(name, variant, 40 if variant == "few feet" else 12):
+        answer = solve(scene, law)
+        assert (answer.law, answer.status.name) == ("cone", "SOLVED")
+        f = full(scene.robot, scene.state, scene.contacts)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
+        assert cone_error(f, answer.p, answer.v_plus, scene.contacts.mu, allowance(scene.contacts.gaps, DT), edges) < 1e-8
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_feet_that_stick_stick_in_the_cone_law_and_slide_in_the_convex_one(name):
+    """A body that moves over resting feet: Coulomb's law and its relaxation agree, least kinetic energy brakes the base."""
+    scene = standing_scene(name)
+    f = full(scene.robot, scene.state, scene.contacts)
+    v = np.zeros(len(f.v))
+    v[0] = 0.2
+    v[f.a] = -np.linalg.pinv(f.J[:, f.a]) @ f.J[:, 0] * 0.2  # the legs turn under the base
+    moving = msgspec.structs.replace(scene, state=State(q=scene.state.q, v=v), q_ddot=np.zeros(len(f.a)))
+    hold = Options(selection=Selection.TORQUE, gaps=LITERAL, consistency=Consistency.HOLD)
+    answers = {law: solve(moving, make_law(law), hold) for law in ("coulomb", "cone", "convex")}
+    np.testing.assert_allclose(answers["cone"].v_plus, answers["coulomb"].v_plus, atol=1e-9)
+    np.testing.assert_allclose(answers["cone"].tau, answers["coulomb"].tau, atol=1e-6)
+    assert abs(answers["cone"].v_plus[0] - 0.2) < 0.01
+    assert answers["convex"].v_plus[0] < answers["cone"].v_plus[0] - 0.01
+    f = full(moving.robot, moving.state, moving.contacts)
+    assert np.abs((f.J @ answers["cone"].v_plus)[0::3]).max() < 1e-6
+    assert np.abs((f.J @ answers["convex"].v_plus)[0::3]).max() > 0.01
 
 
 @pytest.mark.parametrize("law", LAWS)

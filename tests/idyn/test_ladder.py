@@ -22,6 +22,9 @@ RUNGS = {
     "convex": ["daqp", "quadprog"],
     "convex-one-stage": ["daqp", "quadprog"],
     "convex-infinite": ["daqp", "quadprog"],
+    "cone": ["daqp", "quadprog"],
+    "cone-one-stage": ["daqp", "quadprog"],
+    "cone-infinite": ["daqp", "quadprog"],
     "contact-free": ["contact-free"],
     "sensed": ["sensed"],
     "enumeration": ["enumeration"],
@@ -75,7 +78,7 @@ CERTIFIABLE = {law: len(rungs) for law, rungs in RUNGS.items()} | {"coulomb": 4}
 def test_every_rung_of_every_law(law, failures, status):
     """Whether the earlier rungs say that they failed or are found out, the next one answers under its own name.
     quadprog wants a positive definite D: it can stand in on one foot only."""
-    scene = calm(1 if law.startswith("convex") else 2)
+    scene = calm(1 if law.startswith(("convex", "cone")) else 2)
     answer = solve(scene, Failing(make_law(law), failures, status))
     assert (answer.law, answer.rung, answer.status) == (law, RUNGS[law][failures], Status.SOLVED)
     assert answer.residuals.worst <= CERTIFIED

@@ -16,7 +16,9 @@ def loaded(name, law):
     """Four feet standing, asked to move a little: all laws press, and there is something to spoil."""
     scene = standing_scene(name, mu=0.3)
     q_ddot = 0.3 * np.random.default_rng(1).normal(size=12)
-    scene = msgspec.structs.replace(scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite") else 0 * q_ddot)
+    scene = msgspec.structs.replace(
+        scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite", "cone-infinite") else 0 * q_ddot
+    )
     law = make_law(law)
     return scene, law, *answer_of(scene, law)
 
@@ -122,7 +124,7 @@ def test_friction_the_wrong_way_is_refused():
     assert refused(scene, law, no_friction)
 
 
-@pytest.mark.parametrize("law", ["convex", "convex-one-stage", "convex-infinite"])
+@pytest.mark.parametrize("law", ["convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"])
 def test_the_convex_law_is_judged_by_its_multipliers(law):
     """Wrong ones, none, or NaN: the same impulses are no longer proved to be optimal."""
     scene = random_scene("quadruped", 4, n=4, touching=1.0)

@@ -4,21 +4,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from sim_harness.experiment import load_plan, run_in_process, with_controller
+from controllers.config import load
+from controllers.kinematics import contact_places
+from controllers.robots import load_robot
+from sim_harness.experiment import ExperimentSettings, build_plan, run_in_process, with_controller
 
 LOW, HIGH = 0.1, 100.0
 
 
-def trot(experiment, law, seconds, mu=None, **changes):
-    plan = load_plan(experiment, seconds)
-    if mu is not None:
-        contact = msgspec.structs.replace(plan.controller.contact, mu=mu)
-        plan = msgspec.structs.replace(
-            plan,
-            settings=msgspec.structs.replace(plan.settings, mu=mu),
-            controller=msgspec.structs.replace(plan.controller, contact=contact),
-        )
-    return run_in_process(with_controller(plan, {"law": law} | changes), law, lambda label, ticks: None)
+def trot(experiment, law, seconds, mu=None, **reference):
+    settings = load("experiments", experiment, ExperimentSettings)
+    settings = msgspec.structs.replace(settings, duration=seconds, mu=settings.mu if mu is None else mu)
+    plan = with_controller(build_plan(settings), {"law": law, "reference": reference})
+    return run_in_process(plan, law, lambda label, ticks: None)
 
 
 def is_a_good_trot(run):
@@ -40,6 +38,17 @@ def test_the_quadruped_trots(law, mu):
     assert 0.18 < (x[1300] - x[1000]) / 0.3 < 0.23
     lifted = np.isnan(run.trace.predicted[400:, :, 0]).mean(axis=0)
     np.testing.assert_allclose(lifted, 0.25, atol=0.06)
+
+
+def test_the_quadruped_walks_one_foot_at_a_time():
+    gait = {"pattern": "walk", "period": 0.4, "duty": 0.8}
+    run = trot("trot", "coulomb", 2.0, 0.8, gait=gait, path={"waypoints": [], "velocity": [0.08, 0.0, 0.0]})
+    assert is_a_good_trot(run)
+    assert 0.12 < run.trace.q[-1, 0] < 0.15
+    robot, _ = load_robot("quadruped")
+    lifted = np.array([contact_places(robot, q)[:, 2] > robot.contact_radii + 0.002 for q in run.trace.q])
+    assert lifted.sum(axis=1).max() == 1
+    assert (lifted.mean(axis=0) > 0.1).all()
 
 
 @pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
