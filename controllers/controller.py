@@ -43,7 +43,8 @@ class ControllerSettings(Settings, frozen=True):
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1
     period: nominal control period [s]
-    feedback: gains on acceleration; torque_feedback: gains on torque, for 'pid'
+    feedback: gains on acceleration
+    torque_feedback: gains on torque, which comes on top of every law's and is all there is for 'pid'; none by default
     """
 
     robot: str
@@ -57,7 +58,7 @@ class ControllerSettings(Settings, frozen=True):
     period: float = 0.001
     contact: ContactSettings = ContactSettings()
     feedback: FeedbackSettings = FeedbackSettings()
-    torque_feedback: FeedbackSettings = FeedbackSettings(kp=20.0, kd=0.1, integral_limit=1.0)
+    torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
     reference: TrajectorySettings = TrajectorySettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
     grip: GripSettings = GripSettings()
@@ -71,6 +72,8 @@ class Controller:
         """`stance`: the configuration that trajectories start from (nq). Raises ConfigError for unknown names and values."""
         if not settings.period > 0:
             raise ConfigError("period", f"expected > 0, got {settings.period}")
+        if settings.law == PID and not settings.torque_feedback.kp > 0:
+            raise ConfigError("torque_feedback.kp", f"expected > 0 for the law '{PID}', got {settings.torque_feedback.kp:g}")
         if settings.sensing_delay < 1:
             raise ConfigError("sensing_delay", f"expected ≥ 1, got {settings.sensing_delay}")
         check_backend(settings.qp_backend)
@@ -93,7 +96,8 @@ class Controller:
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
-        self._feedback = JointFeedback(settings.torque_feedback if self.law is None else settings.feedback, robot.na)
+        self._feedback = JointFeedback(settings.feedback, robot.na)
+        self._torque_feedback = JointFeedback(settings.torque_feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
@@ -110,6 +114,7 @@ class Controller:
         self._source.reset()
         self._landing.reset()
         self._feedback.reset()
+        self._torque_feedback.reset()
         self._sensed.reset()
         self._safety.reset()
 
@@ -133,9 +138,13 @@ class Controller:
         angles, speeds = self._angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
+        direct = grip
+        if self._torque_feedback.active:
+            feedback = self._torque_feedback.correction(reference, angles, speeds, inputs.dt)
+            direct = self._grip.filled(self._grip.prescribed(feedback)) + grip
         if self.law is None:
-            direct = self._direct(state, self._source.pick(contacts, reference.schedule), reference, grip)
-            return self._without_model(reference, angles, speeds, direct, inputs)
+            direct = direct + self._stabilised(state, self._source.pick(contacts, reference.schedule), reference)
+            return self._without_model(reference, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand)
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
@@ -147,13 +156,13 @@ class Controller:
         mode, message = self._judge(prediction, law)
         if mode is Mode.OK and reference.problem:
             mode, message = Mode.DEGRADED, reference.problem
-        tau_fb = self._direct(state, contacts, reference, grip)
         forward = self._grip.filled(prediction.tau)
-        tau, limited_by = self._safety.limit(forward + tau_fb, inputs.dt, inputs.tau_applied)
+        direct = direct + self._stabilised(state, contacts, reference)
+        tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau,
             tau_ff=forward,
-            tau_fb=tau_fb,
+            tau_fb=direct,
             limited_by=limited_by,
             mode=mode,
             prediction=prediction,
@@ -180,17 +189,15 @@ class Controller:
             contacts = rows(contacts, np.flatnonzero(touches))
         return law, contacts, demand
 
-    def _direct(self, state: State, contacts: ContactSet, reference: Reference, grip: Array) -> Array:
-        """Torque that no model decides: of springs that grip, and of the stabilisation (na)."""
+    def _stabilised(self, state: State, contacts: ContactSet, reference: Reference) -> Array | float:
+        """The stabilisation's torque (na)."""
         if not self._stabilisation.active:
-            return grip
+            return 0.0
         base = self._no_motion if reference.base is None else reference.base
-        return grip + self._stabilisation.torque(state, contacts, base)
+        return self._stabilisation.torque(state, contacts, base)
 
-    def _without_model(self, reference: Reference, angles: Array, speeds: Array, direct: Array, inputs: Inputs) -> Command:
+    def _without_model(self, reference: Reference, feedback: Array, inputs: Inputs) -> Command:
         """PID: the torque is the feedback, at the joints that grip their springs'."""
-        feedback = self._feedback.correction(reference, angles, speeds, inputs.dt)
-        feedback = self._grip.filled(self._grip.prescribed(feedback)) + direct
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,

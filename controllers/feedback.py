@@ -35,6 +35,11 @@ class JointFeedback:
         self._settings = settings
         self._integral = np.zeros(na)
 
+    @property
+    def active(self) -> bool:
+        """Whether any gain is not zero."""
+        return max(self._settings.kp, self._settings.kd, self._settings.ki) > 0.0
+
     def reset(self) -> None:
         """Forget the integral."""
         self._integral[:] = 0.0

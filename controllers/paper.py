@@ -39,7 +39,7 @@ CONTROLLERS = {
     "id-qp-mu-eq69": PaperController("ID(t) QP,μ by Eq. 69", {"law": "convex", **_QP}),
     "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
     "id-lcp-inf": PaperController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
-    "pid": PaperController("PID", {"law": "pid"}),
+    "pid": PaperController("PID", {"law": "pid", "torque_feedback": {"kp": 20.0, "kd": 0.1}}),  # the authors' gains
     "id-t-1": PaperController("ID(t−1)", {**_SENSED, "sensing_delay": 1}),
     "id-t-2": PaperController("ID(t−2)", {**_SENSED, "sensing_delay": 2}),
     "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),

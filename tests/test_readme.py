@@ -12,8 +12,10 @@ import pytest
 from controllers.command import Inputs
 from controllers.config import RobotSettings, load, parse
 from controllers.controller import ControllerSettings, build_controller
+from controllers.paper import CONTROLLERS
 from idyn.__main__ import build_parser
 from idyn.types import State
+from sim_harness.compare.settings import load_comparison, plan_of
 from sim_harness.server_process import ServerProcess
 from transport.settings import ServerSettings
 
@@ -58,6 +60,19 @@ def test_the_scene_example_is_a_valid_controller():
     contacts = controller.contacts(controller.stance)
     assert len(contacts) == 4
     assert (contacts.mu == 0.1).all()
+
+
+def test_the_comparison_example_can_be_run(tmp_path):
+    path = tmp_path / "my_comparison.toml"
+    path.write_text(next(block for block in blocks("toml") if "[[scene]]" in block))
+    comparison = load_comparison(str(path))
+    for controller in comparison.controllers:
+        assert plan_of(comparison, comparison.scene[0], controller).controller.contact.mu == 0.1
+
+
+def test_the_controllers_of_the_table_are_all_there_are():
+    section = README[README.index("| controller | is |") :].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", section)) == set(CONTROLLERS)
 
 
 def test_every_command_of_the_table_exists():

@@ -37,6 +37,9 @@ rows that differ by less; where the demand is consistent the normals do their wo
 ALL_ROWS = 1e-9
 """The next rung keeps every row that differs by more than rounding errors: the law to the letter."""
 
+SETTLES = 20
+"""Step 5 is done so often at most: a body that just lifts off may toss hundreds of contact points between the two sets."""
+
 HOLDS = 1e-10
 """A closing speed up to this [m/s] is none: round-off of the velocities that rank selection amplifies."""
 
@@ -140,8 +143,9 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     n = len(mu)
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
     start = guess[:, 0].copy()
-    for attempt in range(n + 3):
-        if attempt == n + 2:
+    last = min(n, SETTLES) + 2
+    for attempt in range(last + 1):
+        if attempt == last:
             held = mu > 0.0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]

@@ -8,13 +8,13 @@ import importlib
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from idyn.errors import ConfigError, nearest
 
 Task = tuple[Any, ...]
-Outcome = tuple[int, BaseException | None]
+Outcome = tuple[int, str | None]
 """Index of a task that ended, and what went wrong."""
 
 Executor = Callable[[Callable[..., None], Sequence[Task], int], Iterator[Outcome]]
@@ -22,14 +22,38 @@ Executor = Callable[[Callable[..., None], Sequence[Task], int], Iterator[Outcome
 
 
 def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
+    """The standard library's pool can do one process for each task, too, but may then wait forever (Python 3.11)."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
-        futures = {pool.submit(function, *task): i for i, task in enumerate(tasks)}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.exception()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    running: dict[Any, tuple[int, Any, Connection]] = {}
+    rest = iter(enumerate(tasks))
+    try:
+        while True:
+            while len(running) < jobs and (following := next(rest, None)) is not None:
+                index, task = following
+                news, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_tell, args=(theirs, function, index, task), daemon=True)
+                process.start()
+                theirs.close()
+                running[process.sentinel] = index, process, news
+            if not running:
+                return
+            for sentinel in wait(list(running)):
+                index, process, news = running.pop(sentinel)
+                process.join()
+                with news:
+                    try:
+                        yield news.recv()
+                    except EOFError:
+                        yield index, f"its process ended with exit code {process.exitcode}"
+    finally:
+        for _, process, news in running.values():
+            process.terminate()
+            process.join()
+            news.close()
+
+
+def _tell(news: Connection, function: Callable[..., None], index: int, task: Task) -> None:
+    news.send(_guarded(function, index, task))
 
 
 def _joblib(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
@@ -77,7 +101,7 @@ def _guarded(function: Callable[..., None], index: int, task: Task) -> Outcome:
     try:
         function(*task)
     except Exception as error:  # it is the outcome
-        return index, error
+        return index, f"{type(error).__name__}: {error}"
     return index, None
 
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -66,24 +67,28 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def digest_of(job: Job) -> str:
+def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep_log: bool) -> list[Task]:
+    """The plan from the state of each seed, each with its own folder below `root`."""
+    snapshot = build_controller(plan.controller).snapshot()
+    tasks = []
+    for seed in seeds:
+        digest = _digest(plan, snapshot, seed)
+        folder = root / f"{plan.controller.robot}-{controller}-seed{seed}-{digest[:12]}"
+        job = Job(controller=controller, plan=plan, seed=seed)
+        tasks.append(Task(job=job, digest=digest, folder=folder, keep_log=keep_log))
+    return tasks
+
+
+def _digest(plan: Plan, snapshot: dict[str, Any], seed: int) -> str:
     """Of settings, robot, seed and code: whatever changes one of them makes another job of it."""
-    plan = job.plan
     data = {
         "experiment": msgspec.to_builtins(plan.settings),
         "server": msgspec.to_builtins(plan.server),
-        "controller": build_controller(plan.controller).snapshot(),
-        "seed": job.seed,
+        "controller": snapshot,
+        "seed": seed,
         "code": code_digest(),
     }
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
-def task_of(job: Job, root: Path, keep_log: bool) -> Task:
-    """The job with its own folder below `root`."""
-    digest = digest_of(job)
-    folder = root / f"{job.plan.controller.robot}-{job.controller}-seed{job.seed}-{digest[:12]}"
-    return Task(job=job, digest=digest, folder=folder, keep_log=keep_log)
 
 
 def finished(task: Task) -> Result | None:

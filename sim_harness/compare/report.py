@@ -15,7 +15,7 @@ from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.figures import FIGURES
 from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.results import Outcome, Results, Statistic, statistic
+from sim_harness.compare.results import Outcome, Results, Runs, Statistic, statistic
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
 from sim_harness.report import Report
@@ -56,12 +56,21 @@ def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: R
         for i, quantity in enumerate(comparison.quantities):
             ours = statistic(runs, quantity)
             row += [*_beside(paper.get(controller), i, ours)] if i < compared else [_number(ours)]
-        fallen = sum(not summary.upright for summary in runs.summaries)
-        row.append(f"{len(runs.summaries) - fallen} of {len(runs.summaries)}")
+        row.append(_stayed_up(runs))
         if comparison.verdict is not None:
             row += [verdicts.get(controller, "–"), verdict(comparison.verdict, scene.name, controller, results)]
         rows.append(row)
     return rows
+
+
+def _stayed_up(runs: Runs) -> str:
+    """How many did, and for how long on average the others were answered with torques."""
+    fell = [s for s in runs.summaries if not s.upright]
+    said = f"{len(runs.summaries) - len(fell)} of {len(runs.summaries)}"
+    if not fell:
+        return said
+    answered = [s.seconds * (s.modes.get("ok", 0.0) + s.modes.get("degraded", 0.0)) for s in fell]
+    return f"{said}, the others {sum(answered) / len(answered):.1f} s"
 
 
 def _beside(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ import msgspec
 
 from idyn.errors import IdynError
 from sim_harness.compare.executors import run_tasks
-from sim_harness.compare.jobs import Job, Task, finished, run_task, task_of
+from sim_harness.compare.jobs import Task, finished, run_task, tasks_of
 from sim_harness.compare.results import Results, Runs
 from sim_harness.compare.settings import ComparisonSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_timing, timed, timing_tasks
@@ -31,15 +31,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 Tasks = dict[tuple[str, str], list[Task]]
 
 
-def tasks_of(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
+def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
     """All runs of a comparison. Raises ConfigError before anything runs."""
     seeds = comparison.seeds if options.seeds is None else options.seeds
     tasks = {}
     for scene in comparison.scene:
         for controller in controllers_of(comparison, scene):
             plan = plan_of(comparison, scene, controller, options.seconds)
-            jobs = [Job(controller=controller, plan=plan, seed=seed) for seed in range(seeds)]
-            tasks[scene.name, controller] = [task_of(job, root, options.keep_logs) for job in jobs]
+            tasks[scene.name, controller] = tasks_of(plan, controller, range(seeds), root, options.keep_logs)
     return tasks
 
 
@@ -51,7 +50,7 @@ def run_comparisons(
     progress: called with how many jobs are done, how many there are, and the name of the last one
     Raises JobFailed after all others are done, naming the first that failed.
     """
-    wanted = [tasks_of(comparison, root, options) for comparison in comparisons]
+    wanted = [all_tasks(comparison, root, options) for comparison in comparisons]
     each = {task.folder: task for tasks in wanted for same in tasks.values() for task in same}
     _do(list(each.values()), options, progress)
     return [{place: _runs(same) for place, same in tasks.items()} for tasks in wanted]
@@ -65,7 +64,7 @@ def run_timings(comparison: ComparisonSettings, root: Path, progress: Callable[[
     rest = [task for task in tasks if timed(task) is None]
     for done, (index, error) in enumerate(run_tasks("processes", run_timing, [(task,) for task in rest], 1), 1):
         if error is not None:
-            raise JobFailed(f"{rest[index].folder.name}: {type(error).__name__}: {error}")
+            raise JobFailed(f"{rest[index].folder.name}: {error}")
         progress(done, len(rest), rest[index].folder.name)
     times = {task.controller: timed(task) for task in tasks}
     return Timings(controllers={name: found.times for name, found in times.items() if found is not None})
@@ -80,7 +79,7 @@ def _do(tasks: Sequence[Task], options: Options, progress: Callable[[int, int, s
         done += 1
         name = rest[index].folder.name
         if error is not None:
-            failures.append(f"{name}: {type(error).__name__}: {error}")
+            failures.append(f"{name}: {error}")
         progress(done, len(tasks), name)
     if failures:
         raise JobFailed(f"{len(failures)} of {len(tasks)} jobs failed, first {failures[0]}")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from controllers.config import Settings, load
+from controllers.config import Settings, find, load
 from controllers.paper import CONTROLLERS
 from idyn.errors import ConfigError, nearest
 from sim_harness.compare.quantities import QUANTITIES
@@ -108,6 +108,11 @@ class ComparisonSettings(Settings, frozen=True):
     check: tuple[CheckSettings, ...] = ()
     notes: tuple[str, ...] = ()
     timing: TimingSettings | None = None
+
+
+def is_comparison(name_or_path: str) -> bool:
+    """Whether this experiment compares others: it has a title. Raises ConfigError for a name without a file."""
+    return "title" in find("experiments", name_or_path).read_text(encoding="utf-8").partition("[")[0]
 
 
 def load_comparison(name_or_path: str) -> ComparisonSettings:

@@ -41,7 +41,7 @@ def test_the_controllers_of_the_paper_choose_as_in_the_paper():
 
 def test_pid_is_proportional_derivative_and_integral():
     gains = {"kp": 20.0, "kd": 0.1, "ki": 3.0, "integral_limit": 10.0}
-    c = paper("pid", torque_feedback=gains, safety__torque_rate=np.inf)
+    c = controller("quadruped", law="pid", torque_feedback=gains, safety__torque_rate=np.inf)
     state = nudged(c, np.random.default_rng(0))
     angles, speeds = c.robot.joint_angles(state.q), state.v[c.robot.a]
     reference = Reference(q=angles + 0.01, v=speeds + 0.5, a=np.full(12, 1e3))
@@ -55,6 +55,23 @@ def test_pid_is_proportional_derivative_and_integral():
         assert not command.tau_ff.any()
     c.reset()
     np.testing.assert_allclose(c.step(state, contacts, msgspec.structs.replace(FIRST, reference=reference)).tau, 0.25)
+
+
+def test_the_same_torque_may_come_on_top_of_a_law():
+    plain = paper("id-lcp-mu")
+    both = paper("id-lcp-mu", torque_feedback={"kp": 20.0, "kd": 0.1})
+    state = nudged(plain, np.random.default_rng(1))
+    one, two = (c.step(state, c.contacts(state.q), FIRST) for c in (plain, both))
+    feedback = paper("pid").step(state, plain.contacts(state.q), FIRST).tau_fb
+    np.testing.assert_array_equal(two.tau_ff, one.tau_ff)
+    np.testing.assert_array_equal(two.tau_fb, feedback)
+    np.testing.assert_allclose(two.tau, np.clip(one.tau_ff + feedback, -7.3, 7.3), atol=1e-12)
+    assert not one.tau_fb.any()
+
+
+def test_pid_without_gains_is_refused():
+    with pytest.raises(ConfigError, match=r"torque_feedback\.kp"):
+        controller("quadruped", law="pid")
 
 
 def test_pid_survives_a_rehearsal():

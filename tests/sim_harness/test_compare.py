@@ -15,6 +15,7 @@ import pytest
 
 from idyn.__main__ import main
 from idyn.errors import ConfigError
+from sim_harness import experiment
 from sim_harness.compare import executors, jobs
 from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.executors import run_tasks
@@ -22,7 +23,7 @@ from sim_harness.compare.jobs import LOG, RESULT, TRACE, finished, load_trace, r
 from sim_harness.compare.logs import summarise_log
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Runs, statistic
-from sim_harness.compare.run import Options, run_comparisons, tasks_of
+from sim_harness.compare.run import Options, all_tasks, run_comparisons
 from sim_harness.compare.settings import (
     CheckSettings,
     ComparisonSettings,
@@ -109,7 +110,7 @@ def test_what_was_interrupted_is_done_again(comparison, here, tmp_path, damage):
 
 def test_settings_seed_robot_and_code_make_another_job(comparison, tmp_path, monkeypatch):
     def digests(settings, **options):
-        tasks = tasks_of(settings, tmp_path, Options(**options))
+        tasks = all_tasks(settings, tmp_path, Options(**options))
         return {task.digest for same in tasks.values() for task in same}
 
     settings = load_comparison(comparison)
@@ -130,7 +131,7 @@ def test_seeds_begin_elsewhere_and_repeat_themselves(comparison, tmp_path):
     settings = msgspec.structs.replace(load_comparison(comparison), seeds=2)
     begins = []
     for root in (tmp_path / "a", tmp_path / "b"):
-        for task in tasks_of(settings, root, Options(keep_logs=False))["short", "pid"]:
+        for task in all_tasks(settings, root, Options(keep_logs=False))["short", "pid"]:
             run_task(task)
             begins.append(load_trace(task.folder))
     assert not np.array_equal(begins[0].q[0], begins[1].q[0])
@@ -196,7 +197,7 @@ def test_a_killed_comparison_goes_on_where_it_was(comparison, tmp_path):
 
 def test_a_job_that_fails_is_named_and_the_others_are_done(comparison, tmp_path, monkeypatch, capsys):
     def execute(function, tasks, jobs):
-        yield 0, RuntimeError("the roof came down")
+        yield 0, "the roof came down"
         function(*tasks[1])
         yield 1, None
 
@@ -205,6 +206,15 @@ def test_a_job_that_fails_is_named_and_the_others_are_done(comparison, tmp_path,
     assert "1 of 2 jobs failed" in (error := capsys.readouterr().err)
     assert "the roof came down" in error
     assert len(list((tmp_path / "runs").glob(f"*/{RESULT}"))) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_task_has_an_outcome(jobs):
+    """Whether it ends well, raises, or takes its process with it; more tasks than processes."""
+    for function, argument, said in ((abs, 1, None), (int, "x", "ValueError: invalid"), (os._exit, 3, "exit code 3")):
+        outcomes = dict(run_tasks("processes", function, 4 * [(argument,)], jobs))
+        assert sorted(outcomes) == [0, 1, 2, 3]
+        assert all(outcome == said or said in outcome for outcome in outcomes.values())
 
 
 @pytest.mark.parametrize("name", ["joblib", "dask", "ray"])
@@ -241,6 +251,25 @@ def test_what_does_not_exist_is_named(tmp_path, old, new, named):
     path.write_text(COMPARISON.replace(old, new))
     with pytest.raises(ConfigError, match=named):
         load_comparison(str(path))
+
+
+def test_check_reads_a_comparison(comparison, tmp_path, capsys):
+    assert main(["check", "figure-18"]) == 0
+    assert main(["check", comparison]) == 0
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(COMPARISON.replace("duration", "duratoin"))
+    assert main(["check", str(wrong)]) == 2
+    assert "duratoin" in capsys.readouterr().err
+
+
+def test_a_seed_makes_other_ground(tmp_path, monkeypatch):
+    """The terrain of the controller and of the world alike."""
+    plans = []
+    monkeypatch.setattr(experiment, "build_controller", lambda settings: [plans.append(settings.contact.terrain), 1 / 0])
+    for seed in (0, 3):
+        with pytest.raises(ZeroDivisionError):
+            experiment.run_in_process(experiment.load_plan("trot-heightmap"), "", quiet, seed=seed)
+    assert (plans[1].seed - plans[0].seed, plans[1].friction.seed - plans[0].friction.seed) == (3, 3)
 
 
 def test_changes_reach_the_plan(comparison):
@@ -331,7 +360,7 @@ def test_verdicts():
 def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):
     """All but the last tick's force, which no later state tells, and the clock."""
     settings = load_comparison(comparison)
-    for (task,) in tasks_of(settings, tmp_path, Options()).values():
+    for (task,) in all_tasks(settings, tmp_path, Options()).values():
         run_task(task)
         summary = finished(task).summary
         (recorded,) = summarise_log(task.folder / LOG)
