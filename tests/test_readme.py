@@ -72,7 +72,8 @@ def test_the_comparison_example_can_be_run(tmp_path):
 
 def test_the_controllers_of_the_table_are_all_there_are():
     section = README[README.index("| controller | is |") :].split("\n\n")[0]
-    assert set(re.findall(r"`([a-z0-9-]+)`", section)) == set(CONTROLLERS)
+    named = [cell for row in section.splitlines()[2:] for cell in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(CONTROLLERS)
 
 
 def test_every_command_of_the_table_exists():

@@ -1,7 +1,7 @@
 """One run as a job: everything it depends on in one digest, everything it leaves in one folder.
 
-A job's folder carries its digest in its name, and `result.json` is written last and at one go: a folder with a result is
-finished, one without was interrupted and is done again.
+A job's folder carries its digest in its name and appears at one go, when everything is in it: what was interrupted has none,
+and is done again.
 """
 
 import hashlib
@@ -102,14 +102,21 @@ def finished(task: Task) -> Result | None:
 
 
 def run_task(task: Task) -> None:
-    """Run the job and leave trace, log and result in its folder, which is emptied first."""
-    job, folder = task.job, task.folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Run the job and leave trace, log and result in its folder, instead of whatever was there.
+
+    All is written into a folder of this process alone, which is renamed at the end: a process whose parent was killed may still
+    be at the same job.
+    """
+    job, folder = task.job, task.folder.with_name(f"{task.folder.name}.{os.getpid()}.part")
+    for old in folder.parent.glob(f"{task.folder.name}.*.part"):
+        shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
     log = folder / LOG if task.keep_log else None
     run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
     run.trace.save_npz(folder / TRACE)
     write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
+    shutil.rmtree(task.folder, ignore_errors=True)
+    folder.rename(task.folder)
 
 
 def write_result(folder: Path, result: msgspec.Struct) -> None:
