@@ -22,6 +22,7 @@ class GaitSettings(Settings, frozen=True):
     touchdown_speed: with which a foot is to meet the ground [m/s]
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
     redirect: share of the swing until which its goal follows the command
+    patience: so long feet that are to lift wait for those that are to stand meanwhile but do not touch [s]
     settle: after touchdown, in which a foot goes to its height below a level base [s]
     """
 
@@ -33,6 +34,7 @@ class GaitSettings(Settings, frozen=True):
     touchdown_speed: NonNegative = 0.15
     swing_speed: float = 3.0
     redirect: float = 0.75
+    patience: NonNegative = 0.1
     settle: float = 0.1
 
 

@@ -9,7 +9,8 @@ with c, R the base's place and heading, u its velocity in its own frame, f a foo
 the base is to move forwards, and touch down without sliding.
 
 Across the plane the plan is blind; in height it looks: a foot that comes down aims at the level of the feet that stand, seen
-from the base as it really is. Once it stands, it goes to its height below a level base, which levels the base.
+from the base as it really is. Once it stands, it goes to its height below a level base, which levels the base. A foot that
+loses the ground goes after it, and no foot lifts while another one that is to carry instead does not touch yet.
 """
 
 import math
@@ -74,6 +75,7 @@ class Locomotion:
         self._pose = np.zeros(3)
         self._u, self._du = np.zeros(3), np.zeros(3)
         self._phase = np.zeros(n)
+        self._lag, self._patience = 0.0, self._settings.patience
         self._wait = np.full(n, np.inf)
         self._swinging, self._seeking = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         self._end, self._lifted = np.zeros(n), np.zeros((n, 2))
@@ -117,9 +119,17 @@ class Locomotion:
     def _step(self, t: float, state: State, contacts: ContactSet) -> None:
         """Lift-offs, swings and touchdowns."""
         gait, before = self._gait, self._phase
-        phase = self._phase = gait.phase(t - self._start)
+        phase = gait.phase(t - self._start - self._lag)
         touches = self._touching(contacts)
         lifts = (phase >= gait.duty) & ~self._swinging & ((before < gait.duty) | (t == self._start))
+        if lifts.any() and self._patience > 0.0 and not touches[~self._swinging & ~lifts].all():
+            self._patience -= self._period
+            self._lag += self._period
+            phase, lifts = before, np.zeros_like(lifts)
+        elif lifts.any():
+            self._patience = self._settings.patience
+        self._phase = phase
+        self._seek_lost(t, touches)
         if lifts.any() and self._wants_to_step(t):
             for i in np.flatnonzero(lifts).tolist():
                 self._lift(i, t, (1.0 - phase[i]) * gait.period)
@@ -134,6 +144,12 @@ class Locomotion:
             self._reach(t, state, touches)
         if gait.walks:
             self._wait = np.where(self._swinging, 1.0 - phase, (gait.duty - phase) % 1.0) * gait.period
+
+    def _seek_lost(self, t: float, touches: Array) -> None:
+        """Feet that are to stand but do not touch any more look for the ground again."""
+        for i in np.flatnonzero(~self._swinging & ~self._seeking & ~touches).tolist():
+            self._seeking[i] = True
+            self._along.stop(i, t)
 
     def _lift(self, i: int, t: float, swing: float) -> None:
         self._swinging[i], self._seeking[i] = True, False

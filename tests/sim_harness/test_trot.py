@@ -4,11 +4,18 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.command import Inputs
 from controllers.config import load
+from controllers.controller import build_controller
 from controllers.kinematics import contact_places
 from controllers.robots import load_robot
-from sim_harness.experiment import ExperimentSettings, build_plan, run_in_process, with_controller
+from idyn.terrain import Flat
+from sim_harness.engines.registry import build_engine
+from sim_harness.experiment import ExperimentSettings, build_plan, load_plan, run_in_process, with_controller
+from sim_harness.metrics import base_tilt
+from sim_harness.world import World
 
+DT = 1e-3
 LOW, HIGH = 0.1, 100.0
 
 
@@ -56,6 +63,26 @@ def test_other_robots_trot_by_their_configuration_alone(robot):
     run = trot(f"trot-{robot}", "coulomb", 1.5)
     assert is_a_good_trot(run)
     assert run.trace.q[-1, 0] > 0.1
+
+
+@pytest.mark.parametrize("law", ["coulomb", "cone"])
+def test_a_server_that_misses_ticks_lets_nobody_fall(law):
+    """Ten times a second five answers are missing, and the last torque acts on."""
+    tau = np.zeros(12)
+    plan = with_controller(load_plan("trot"), {"law": law, "contact": {"mu": 0.8}})
+    controller = build_controller(plan.controller)
+    robot, stance = load_robot("quadruped")
+    world = World(robot, Flat(), build_engine("lcp"), stance, mu=np.full(4, 0.8))
+    rng, ticks, last = np.random.default_rng(0), 2000, -1
+    missing = np.concatenate([start + np.arange(5) for start in rng.integers(500, ticks, 15)])
+    for tick in sorted(set(range(ticks)) - set(missing.tolist())):
+        for _ in range(tick - last - 1):
+            world.step(tau, DT)
+        dt, last = DT * (tick - last) if tick else 0.0, tick
+        tau = controller.step(world.state, controller.contacts(world.q), Inputs(dt=dt)).tau
+        world.step(tau, DT)
+    assert base_tilt(world.q[None])[0] < 0.1
+    assert world.q[2] > 0.14
 
 
 @pytest.mark.long
