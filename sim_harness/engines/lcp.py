@@ -4,8 +4,10 @@
 F holds `edges` tangent directions per contact and c the gap speed φ/dt:
 the time stepping of Stewart & Trinkle and of Anitescu & Potra.
 
-Different from the textbook: a contact with μ = ∞ has no λ (its tangents stick), one with μ = 0 no tangents at all; the
-gap speed of a penetrating contact is at least −recovery, so that a penetration is worked off and not thrown off.
+Different from the textbook: a contact with μ = ∞ has no λ (its tangents stick), one with μ = 0 no tangents at all; nothing
+bounds the friction of the former where it is open, so the step is solved again without that of contacts that do not press,
+until the same ones press, or, when that does not settle, with all of it; the gap speed of a penetrating contact is at least
+−recovery, so that a penetration is worked off and not thrown off.
 
 Modelling error: the polygon lies inside the friction circle, so the largest friction is between μ cos(π/edges) and μ
 times the normal force, depending on direction, and a sliding friction need not point exactly against the slip. Contact
@@ -31,6 +33,10 @@ SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
 """Shares of the mean diagonal of D that are added to it, one after the other, until a step is solved."""
 
 
+ROUNDS = 8
+"""Solutions of one step at the most, while contacts of unlimited friction come and go."""
+
+
 class PolygonLcp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of the engine.
 
@@ -49,7 +55,15 @@ class PolygonLcp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
         if not regular:
             return no_solution(problem)
-        p, status, pivots, error = solve_polygon(D, b, a.mu, a.gaps / a.dt, self.edges, self.recovery, self.max_pivots)
+        unlimited, pivots = np.isinf(a.mu), 0
+        released = np.zeros_like(unlimited)
+        for turn in range(ROUNDS):
+            mu = a.mu if turn == ROUNDS - 1 else np.where(released, 0.0, a.mu)
+            p, status, used, error = solve_polygon(D, b, mu, a.gaps / a.dt, self.edges, self.recovery, self.max_pivots)
+            pivots += used
+            before, released = released, unlimited & (p[:, 2] <= 0.0)
+            if (released == before).all():
+                break
         return solution(problem, (L, v_free), p.ravel(), Status(status), pivots, error)
 
 
