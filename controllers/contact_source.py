@@ -8,6 +8,7 @@ import numpy as np
 from controllers.command import Schedule
 from controllers.config import NonNegative, Settings
 from controllers.terrain import TerrainSettings
+from idyn.errors import ConfigError
 from idyn.types import Array, ContactSet
 
 
@@ -30,8 +31,8 @@ class ContactSettings(Settings, frozen=True):
     ground: float = 0.0
     terrain: TerrainSettings = TerrainSettings()
     mu: NonNegative | None = None
-    margin: float = 0.002
-    release: float = 0.004
+    margin: NonNegative = 0.002
+    release: NonNegative = 0.004
     early: NonNegative = 0.03
     gap_noise: NonNegative = 1e-5
     recovery_speed: NonNegative = 0.05
@@ -41,7 +42,9 @@ class ContactSource:
     """Picks the contacts of a tick; owns which were there in the last one, for the hysteresis."""
 
     def __init__(self, settings: ContactSettings, places: tuple[str, ...]) -> None:
-        """places: names of the robot's contact places (n), in the order of schedules"""
+        """places: names of the robot's contact places (n), in the order of schedules. Raises ConfigError."""
+        if settings.source == "fused" and not settings.margin <= settings.release:
+            raise ConfigError("contact.release", f"expected at least the margin {settings.margin}, got {settings.release}")
         self._settings = settings
         self._places = places
         self.reset()

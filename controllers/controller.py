@@ -70,8 +70,8 @@ class Controller:
 
     def __init__(self, settings: ControllerSettings, robot: Robot, stance: Array) -> None:
         """`stance`: the configuration that trajectories start from (nq). Raises ConfigError for unknown names and values."""
-        if not settings.period > 0:
-            raise ConfigError("period", f"expected > 0, got {settings.period}")
+        if not 0 < settings.period < np.inf:
+            raise ConfigError("period", f"expected a finite number > 0, got {settings.period}")
         if settings.law == PID and not settings.torque_feedback.kp > 0:
             raise ConfigError("torque_feedback.kp", f"expected > 0 for the law '{PID}', got {settings.torque_feedback.kp:g}")
         if settings.sensing_delay < 1:

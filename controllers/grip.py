@@ -57,6 +57,8 @@ class Grip:
             raise ConfigError(
                 "grip.targets", f"expected {len(settings.joints)}, one for each joint, got {len(settings.targets)}"
             )
+        if settings.targets and not spring:
+            raise ConfigError("grip.targets", "go with kind = 'spring'")
         joints = np.array([robot.joint_names.index(name) for name in settings.joints], dtype=np.int64)
         self._settings = settings
         self._springs, self._joints = (joints, joints[:0]) if spring else (joints[:0], joints)

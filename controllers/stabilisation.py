@@ -44,8 +44,8 @@ class Stabilisation:
         """height: of the base above the standing feet's contact points when all is well [m]"""
         self.active = any(settings.kp) or any(settings.kv)
         for field in ("kp", "kv"):
-            if any(not gain >= 0 for gain in getattr(settings, field)):
-                raise ConfigError(f"stabilisation.{field}", f"expected gains ≥ 0, got {list(getattr(settings, field))}")
+            if any(not 0 <= gain < np.inf for gain in getattr(settings, field)):
+                raise ConfigError(f"stabilisation.{field}", f"expected finite gains ≥ 0, got {list(getattr(settings, field))}")
         if any(settings.kp[i] for i in (0, 1, 5)):
             raise ConfigError("stabilisation.kp", "expected 0 for forward, left and yaw: only height and tilt have a place")
         if self.active and robot.base != "free_flyer":

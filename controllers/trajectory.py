@@ -133,8 +133,8 @@ def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
 
 def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array, period: float) -> Trajectory:
     """The trajectory from a stance (nq), for ticks of `period` [s]. Raises ConfigError for values that make no motion."""
-    if not settings.start >= 0:
-        raise ConfigError("reference.start", f"expected ≥ 0, got {settings.start}")
+    if not 0 <= settings.start < np.inf:
+        raise ConfigError("reference.start", f"expected a finite number ≥ 0, got {settings.start}")
     for field in ("amplitude", "frequency", "ramp"):
         value = getattr(settings, field)
         if not value > 0:

@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except IdynError as error:
         print(f"idyn: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"idyn: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("idyn: interrupted", file=sys.stderr)
         return 130

@@ -116,8 +116,8 @@ def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
 
 def build_plan(settings: ExperimentSettings) -> Plan:
     """An experiment's settings with what they name. Raises ConfigError."""
-    if not settings.duration > 0:
-        raise ConfigError("experiment.duration", f"expected > 0, got {settings.duration}")
+    if not 0 < settings.duration < np.inf:
+        raise ConfigError("experiment.duration", f"expected a finite number > 0, got {settings.duration}")
     if not settings.laws:
         raise ConfigError("experiment.laws", "expected at least one law")
     for law in settings.laws:
@@ -128,7 +128,11 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=believed)
     build_engine(settings.engine, settings.engine_settings)
-    return with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    if plan.ticks < 1:
+        period = plan.controller.period
+        raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
+    return plan
 
 
 def with_controller(plan: Plan, changes: dict[str, Any], where: str = "experiment.controller") -> Plan:

@@ -68,8 +68,10 @@ class Gait:
 
 def _check(s: GaitSettings, where: str) -> None:
     for field in ("period", "step_height", "swing_speed", "settle"):
-        if not getattr(s, field) > 0:
-            raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(s, field)}")
+        if not 0 < getattr(s, field) < np.inf:
+            raise ConfigError(f"{where}.{field}", f"expected a finite number > 0, got {getattr(s, field)}")
+    if s.touchdown and s.pattern != "table":
+        raise ConfigError(f"{where}.touchdown", f"goes with pattern = 'table', got '{s.pattern}'")
     if not 0 < s.duty < 1:
         raise ConfigError(f"{where}.duty", f"expected 0 < x < 1, got {s.duty}")
     if not 0 <= s.redirect < 1:

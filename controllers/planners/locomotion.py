@@ -121,7 +121,7 @@ class Locomotion:
         gait, before = self._gait, self._phase
         phase = gait.phase(t - self._start - self._lag)
         touches = self._touching(contacts)
-        lifts = (phase >= gait.duty) & ~self._swinging & ((before < gait.duty) | (t == self._start))
+        lifts = (phase >= gait.duty) & ~self._swinging & (before < gait.duty)
         if lifts.any() and self._patience > 0.0 and not touches[~self._swinging & ~lifts].all():
             self._patience -= self._period
             self._lag += self._period

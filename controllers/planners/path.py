@@ -43,6 +43,9 @@ class Path:
         for field in ("tolerance", "heading", "acceleration", "turn_acceleration"):
             if not getattr(settings, field) > 0:
                 raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(settings, field)}")
+        for field, value in (("waypoints", settings.waypoints), ("velocity", settings.velocity)):
+            if not np.isfinite(np.array(value)).all():
+                raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {value}")
         self._settings = settings
         self._velocity = np.array(settings.velocity)
         self._stop = np.zeros(3)

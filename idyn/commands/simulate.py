@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from idyn.commands.output import progress_bar, write_json
+from idyn.errors import ConfigError
 from sim_harness.experiment import load_plan, run_connected, run_in_process, with_controller
 from sim_harness.metrics import table, text_table
 
@@ -21,6 +22,8 @@ def add_to(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.trace and not options.connect:
+        raise ConfigError("--trace", "goes with --connect")
     plan = load_plan(options.experiment, options.seconds)
     laws = ["server's law"] if options.connect else list(plan.settings.laws)
     with progress_bar(len(laws) * plan.ticks) as progress:
@@ -28,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
             runs = [run_connected(plan, options.connect, laws[0], progress)]
         else:
             runs = [run_in_process(with_controller(plan, {"law": law}), law, progress) for law in laws]
-    if options.trace and options.connect:
+    if options.trace:
         runs[0].trace.save_npz(options.trace)
     summaries = [run.summary for run in runs]
     print(text_table(table(summaries)))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.errors import ConfigError
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import LawSolution
 from idyn.reduction import Reduced
@@ -24,6 +25,9 @@ from idyn.types import Array
 
 MOST_CONTACTS = 2
 """More have too many bases: three would take 2^18."""
+
+EDGES = 4
+"""Of the friction polygon: each further pair of edges takes twenty times as long."""
 
 TOO_MANY = 8
 SINGULAR = 4
@@ -35,6 +39,8 @@ class Enumeration(Coulomb):
     name = "enumeration"
 
     def __init__(self, edges: int = 4) -> None:
+        if edges != EDGES:
+            raise ConfigError("law.edges", f"expected {EDGES} for the enumeration, whose bases are 2^((k + 2) n), got {edges}")
         super().__init__(edges)
         self.basis_width = 3
 

@@ -50,7 +50,7 @@ def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
         ('robot = "quadruped"\nlow = "coulomb"', "unknown field `low` (nearest: law)"),
         ('robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
         ('robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped)"),
-        ('robot = "quadruped"\nperiod = 0.0', "period: expected > 0"),
+        ('robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),
         ("robot = ", "not valid TOML"),
     ],
 )

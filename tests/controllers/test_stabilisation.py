@@ -114,7 +114,7 @@ def test_it_goes_into_the_feedback_part_of_the_command():
     ("gains", "named"),
     [
         ({"kp": (1.0, 0, 0, 0, 0, 0)}, r"stabilisation\.kp: expected 0 for forward, left and yaw"),
-        ({"kv": (0, 0, -1.0, 0, 0, 0)}, r"stabilisation\.kv: expected gains ≥ 0"),
+        ({"kv": (0, 0, -1.0, 0, 0, 0)}, r"stabilisation\.kv: expected finite gains ≥ 0"),
     ],
 )
 def test_bad_gains_are_refused(robot_and_stance, gains, named):
