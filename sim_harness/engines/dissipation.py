@@ -1,11 +1,12 @@
 """`dissipation`: rigid contact without complementarity, as one convex quadratic program per step  [ZD §2.3.4].
 
-    min ½ v⁺ᵀ M v⁺  =  min ½ pᵀ D p + bᵀ p + const.          J v⁺ = D p + b
+    min ½ v⁺ᵀ M v⁺ + cᵀ p_N  =  min ½ pᵀ D p + bᵀ p + cᵀ p_N + const.          J v⁺ = D p + b
     s.t.  N v⁺ + c ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon      c gap speed φ/dt
 Of all impulses that keep bodies apart and lie in the friction polygons, those after which the least kinetic energy is
 left: the model of Drumwright & Shell and of Anitescu, over all degrees of freedom and under given joint torques.
 
-Different from the textbook: the gap speed of a penetrating contact is at least −recovery, as in the engine `lcp`.
+Different from the textbook: the gap speed is in the energy, too, as in Anitescu's relaxation; without it bodies that come
+near one another are slowed down before they touch. That of a penetrating contact is at least −recovery, as in `lcp`.
 
 Modelling error: a contact may push although it parts (p_N and N v⁺ + c both positive), so feet that slide or lift feel
 more normal force than rigid Coulomb contact gives them. The polygon is that of the engine `lcp`. D is singular where
@@ -57,6 +58,7 @@ def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[A
     mass, speed = len(b) / np.trace(D), max(np.abs(b).max(), np.finfo(float).tiny)
     H, f = mass * D, b / speed
     A, lower = constraints(H, f, mu, c / speed, edges)
+    f[2::3] += c / speed
     best, least, status, iterations = np.zeros(len(b)), np.inf, Status.BACKEND_FAILED, 0
     for shift in SHIFTS:
         answer = solve_qp(H + shift * np.eye(len(b)), f, A, lower)
