@@ -374,6 +374,21 @@ def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, caps
         assert "log.mcap" in capsys.readouterr().out
 
 
+def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
+    """Forces between fingers and box, and the errors of the joints that follow."""
+    settings = experiment.load_plan("grasp", 0.3).settings
+    plan = experiment.build_plan(msgspec.structs.replace(settings, contacts="message"))
+    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, True)
+    run_task(task)
+    summary, trace = finished(task).summary, load_trace(task.folder)
+    (recorded,) = summarise_log(task.folder / LOG)
+    assert recorded.tracking == pytest.approx(summary.tracking, rel=1e-12)
+    assert recorded.speed_tracking == pytest.approx(summary.speed_tracking, rel=1e-12)
+    known = len(trace) - 1  # no later state tells the last force
+    assert recorded.force * known + normal_forces(trace)[1][-1] == pytest.approx(summary.force * (known + 1), rel=1e-9)
+    assert summary.force > 15.0
+
+
 def test_logs_and_comparisons_do_not_mix(comparison, capsys):
     assert main(["compare", comparison, "log.mcap"]) == 2
     assert main(["compare"]) == 2
