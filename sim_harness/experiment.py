@@ -271,8 +271,6 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
 
 def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     robot, _ = load_robot(plan.controller.robot)
-    terrain, _ = _scene(plan, robot)
-    reference = plan.controller.reference
     return summarise(
         trace,
         robot,
@@ -280,7 +278,16 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         engine=plan.settings.engine,
         ticks=plan.ticks,
         dt=plan.controller.period,
-        terrain=terrain,
-        path=reference.path.waypoints if reference.kind == "gait" else (),
-        gripping=plan.controller.grip.joints,
+        **aims(plan.controller),
     )
+
+
+def aims(controller: ControllerSettings) -> dict[str, Any]:
+    """What `summarise` has to know of a controller: its ground, the path it was to follow, the joints that grip instead."""
+    reference, contact = controller.reference, controller.contact
+    corners = reference.path.waypoints if reference.kind == "gait" else ()
+    return {
+        "terrain": make_terrain(contact.terrain, contact.ground),
+        "path": corners + corners[:1] if reference.path.repeat else corners,
+        "gripping": controller.grip.joints,
+    }

@@ -16,7 +16,10 @@ FALLEN_TILT = 0.5
 """A base tilted further than this has fallen [rad]."""
 
 FALLEN_HEIGHT = 0.5
-"""A base lower than this share of its first height has fallen."""
+"""A base lower above the ground than this share of its first height has fallen."""
+
+DROPS, LANDED = 20, 1e-4
+"""Most steps down from the base to the ground below it, and the distance that is none [m]."""
 
 SETTLED = 5
 """Ticks left out where forces are compared and torques differentiated: in the first ones the world comes to rest."""
@@ -83,19 +86,20 @@ def summarise(
     engine: str,
     ticks: int,
     dt: float,
-    terrain: Terrain | None = None,
+    terrain: Terrain,
     path: Sequence[tuple[float, float]] = (),
     gripping: Sequence[str] = (),
 ) -> Summary:
     """The figures of a run that was to last `ticks` periods of `dt` [s].
 
-    terrain: what the contact places can touch, for the errors of single contacts
+    terrain: the ground, for falls and for the errors of single contacts
     path: corners of the path that the centre of mass was to follow in the plane [m]
     gripping: names of joints without a reference
     """
     base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
-    tilt, height = base_tilt(base), base[:, 2]
-    upright = len(trace) == ticks and tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0]
+    tilt, height = base_tilt(base), above_ground(base[:, :3], terrain)
+    fixed = robot.base != "free_flyer"
+    stands = fixed or (tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0])
     angles = np.array([robot.joint_angles(q) for q in trace.q])
     following = np.array([name not in gripping for name in robot.joint_names])
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
@@ -107,8 +111,8 @@ def summarise(
         label=label,
         engine=engine,
         seconds=len(trace) * dt,
-        upright=bool(upright),
-        height=float(height[-1]),
+        upright=bool(len(trace) == ticks and stands),
+        height=float(base[-1, 2]),
         tilt=float(tilt.max()),
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
@@ -121,7 +125,7 @@ def summarise(
         force=force,
         force_error=error,
         force_error_relative=error / force if force > 0 else float("nan"),
-        contact_force_error=float("nan") if terrain is None else contact_force_error(trace, robot, terrain),
+        contact_force_error=contact_force_error(trace, robot, terrain),
         path_error=float("nan") if not path else path_error(trace, robot, np.array(path, dtype=float)),
         modes={mode: trace.share(mode) for mode in trace.modes},
         step_p50=_percentile(stepped, 50),
@@ -182,6 +186,21 @@ def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
 def base_tilt(q: Array) -> Array:
     """Angle of a floating base from upright [rad], for configurations (n, nq)."""
     return np.arccos(np.clip(1 - 2 * (q[:, 3] ** 2 + q[:, 4] ** 2), -1.0, 1.0))
+
+
+def above_ground(points: Array, terrain: Terrain) -> Array:
+    """Height of points (n, 3) above the terrain straight below them [m] (n).
+
+    Each goes down by its distance to the terrain, again and again: no further than to the ground, and slowly only where that
+    is steep.
+    """
+    below = points.copy()
+    for _ in range(DROPS):
+        distances, _ = terrain.query(below)
+        below[:, 2] -= distances
+        if np.abs(distances).max(initial=0.0) < LANDED:
+            break
+    return points[:, 2] - below[:, 2]
 
 
 def normal_forces(trace: Trace) -> tuple[Array, Array]:

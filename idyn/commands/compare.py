@@ -2,13 +2,14 @@
 
 import argparse
 import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from tqdm import tqdm
 
-from idyn.commands.output import write_json
+from idyn.commands.output import check_json, write_json
 from idyn.errors import ConfigError
 from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.logs import summarise_log
@@ -45,19 +46,23 @@ def run(options: argparse.Namespace) -> int:
     logs = [name.endswith(".mcap") for name in what]
     if any(logs) and not all(logs):
         raise ConfigError("compare", "expected comparisons or logs, not both")
-    return _logs(what, options) if any(logs) else _comparisons(what, options)
+    check_json(options.json)
+    with redirect_stdout(sys.stderr) if options.json == "-" else nullcontext():
+        data, good = _logs(what) if any(logs) else _comparisons(what, options)
+    if options.json:
+        write_json(data, options.json)
+    return 0 if good else 1
 
 
-def _logs(paths: list[str], options: argparse.Namespace) -> int:
+def _logs(paths: list[str]) -> tuple[Any, bool]:
+    """The figures of all sessions, and whether no robot fell."""
     summaries = [summary for path in paths for summary in summarise_log(Path(path))]
     print(text_table(table(summaries)))
-    if options.json:
-        write_json(msgspec.to_builtins(summaries), options.json)
-    return 0 if all(summary.upright for summary in summaries) else 1
+    return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)
 
 
-def _comparisons(names: list[str], options: argparse.Namespace) -> int:
-    """1 when a claim does not hold."""
+def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
+    """The claims, and whether none was disproved."""
     comparisons = [load_comparison(name) for name in names]
     how = Options(
         seeds=options.seeds,
@@ -66,7 +71,7 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> int:
         executor=options.executor,
         keep_logs=not options.no_logs,
     )
-    runs = options.out / "runs"
+    runs = options.out.absolute() / "runs"  # workers may be elsewhere
     with tqdm(unit="run", smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
 
         def progress(done: int, total: int, name: str) -> None:
@@ -84,9 +89,7 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> int:
     write_report(findings, options.out)
     outcomes = [outcome for finding in findings for outcome in _show(finding)]
     print(f"report: {options.out / 'report.html'}")
-    if options.json:
-        write_json([outcome._asdict() for outcome in outcomes], options.json)
-    return 1 if any(outcome.holds is False for outcome in outcomes) else 0
+    return [outcome._asdict() for outcome in outcomes], not any(outcome.holds is False for outcome in outcomes)
 
 
 def _show(finding: Finding) -> list[Outcome]:

@@ -1,14 +1,15 @@
 """What commands share: progress on the terminal, JSON on request."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tqdm import tqdm
 
+from idyn.errors import ConfigError
 from sim_harness.experiment import Progress
 
 
@@ -24,9 +25,15 @@ def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
         yield update
 
 
+def check_json(target: str | None) -> None:
+    """Raises ConfigError when no file can be there: before the work, not after it."""
+    if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
+        raise ConfigError("--json", f"expected a file in a folder that exists, got {target}")
+
+
 def write_json(data: Any, target: str) -> None:
-    """JSON into a file, or to stdout for '-'."""
-    text = json.dumps(data, indent=2)
+    """JSON into a file, or to stdout for '-'; null for what is no finite number."""
+    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=float)).decode()
     if target == "-":
         print(text)
     else:

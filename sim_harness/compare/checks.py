@@ -15,27 +15,33 @@ def decide(check: CheckSettings, comparison: ComparisonSettings, results: Result
     if not judged:
         return Outcome(check.claim, None, "nothing was measured", check.explanation)
     margin, sentence = min(judged, key=lambda entry: entry[0])
-    return Outcome(check.claim, margin >= 1.0, sentence, check.explanation)
+    return Outcome(check.claim, margin >= 0.0, sentence, check.explanation)
 
 
 Judged = list[tuple[float, str]]
-"""Margins (≥ 1: it holds there) with what was measured."""
+"""Margins (≥ 0: it holds there) with what was measured."""
 
 
 def _in_order(check: CheckSettings, scene: str, results: Results) -> Judged:
+    """A fall of `smaller` disproves the claim; one of `larger` proves nothing but that the robot lost its aim."""
     judged = []
     for larger in check.larger:
         for smaller in check.smaller:
             if (scene, larger) not in results or (scene, smaller) not in results:
                 continue
             more, less = (_level(results[scene, name], check.quantity) for name in (larger, smaller))
-            if math.isnan(more) or math.isnan(less):
-                continue
+            if math.isinf(more) and (math.isinf(less) or not QUANTITIES[check.quantity].lost):
+                continue  # nobody can tell
             ratio = _ratio(more, less)
-            if math.isnan(ratio):
-                continue
-            judged.append((ratio / check.factor, f"{larger} over {smaller}: {ratio:.3g} times ({scene})"))
+            if not math.isnan(ratio):
+                judged.append((ratio - check.factor, f"{_said(larger, more, smaller, less)} ({scene})"))
     return judged
+
+
+def _said(larger: str, more: float, smaller: str, less: float) -> str:
+    if math.isinf(more) or math.isinf(less):
+        return f"{larger if math.isinf(more) else smaller} fell"
+    return f"{larger} over {smaller}: {_ratio(more, less):.3g} times"
 
 
 def _in_range(check: CheckSettings, scene: str, results: Results) -> Judged:
@@ -44,12 +50,11 @@ def _in_range(check: CheckSettings, scene: str, results: Results) -> Judged:
         if (scene, name) not in results:
             continue
         value = _level(results[scene, name], check.quantity)
-        if math.isnan(value):
-            continue
-        margin = 1.0 if check.at_least <= value <= check.at_most else 0.0
-        heading = QUANTITIES[check.quantity].heading
-        said = "fell" if math.isinf(value) else f"{value:.3g}"
-        judged.append((margin, f"{name}: {said} {'' if math.isinf(value) else heading} ({scene})".replace("  ", " ")))
+        if math.isinf(value):
+            judged.append((-math.inf, f"{name}: fell ({scene})"))
+        elif not math.isnan(value):
+            margin = min(value - check.at_least, check.at_most - value)
+            judged.append((margin, f"{name}: {value:.3g} {QUANTITIES[check.quantity].heading} ({scene})"))
     return judged
 
 
@@ -60,19 +65,19 @@ def _level(runs: Runs, quantity: str) -> float:
 
 
 def _ratio(more: float, less: float) -> float:
-    """NaN when both are infinite: two that fell cannot be told apart."""
-    if math.isinf(more) and math.isinf(less):
-        return math.nan
-    return more / less if less > 0 else math.inf
+    """NaN when one of them is."""
+    return more / less if less else more + math.inf
 
 
 def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
-    """PASS, or FAIL and why."""
+    """PASS, or FAIL and why; '–' when there is no torque to compare with, because whoever is smooth fell."""
     runs = results[scene, controller]
     rates = statistic(runs, "torque-rate")
     if rates.fallen:
         return f"FAIL (fell, {rates.fallen} of {rates.runs})"
     smooth = statistic(results[scene, settings.smooth], "torque-rate").mean
+    if math.isnan(rates.mean) or math.isnan(smooth):
+        return "–"
     if rates.mean > settings.factor * smooth:
-        return f"FAIL (torque chatter, {rates.mean / smooth:.0f} times {settings.smooth})"
+        return f"FAIL (torque chatter, {_ratio(rates.mean, smooth):.0f} times {settings.smooth})"
     return "PASS"

@@ -1,7 +1,11 @@
 """Who does the jobs: processes of this machine, or one of the libraries that spread work over many.
 
-Every job runs in a new process, with one BLAS thread: nothing is carried from one to the next, so that their order, and how
-many run at once, cannot show in the results.
+Jobs share nothing but code and files, and compute with one BLAS thread, so that neither their order nor how many run at once
+shows in the results. `processes` and `ray` begin a new process for each; those of `joblib` and `dask` are used again.
+
+`dask` and `ray` run jobs where DASK_SCHEDULER_ADDRESS or RAY_ADDRESS says that a cluster is running, as many at once as it
+takes; otherwise, and `joblib` always, on this machine. The machines of a cluster need this package, the folder of the results
+under the same path, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1 in the environment of their workers.
 """
 
 import importlib
@@ -64,7 +68,8 @@ def _joblib(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> 
 
 def _dask(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     distributed = _library("dask.distributed")
-    with distributed.Client(n_workers=jobs, threads_per_worker=1) as client:
+    sizes = {} if "DASK_SCHEDULER_ADDRESS" in os.environ else {"n_workers": jobs, "threads_per_worker": 1}
+    with distributed.Client(**sizes) as client:
         futures = [client.submit(_guarded, function, i, task, pure=False) for i, task in enumerate(tasks)]
         for _, outcome in distributed.as_completed(futures, with_results=True):
             yield outcome
@@ -72,7 +77,7 @@ def _dask(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> It
 
 def _ray(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
     ray = _library("ray")
-    ray.init(num_cpus=jobs)
+    ray.init(**({} if "RAY_ADDRESS" in os.environ else {"address": "local", "num_cpus": jobs}))
     try:
         guarded = ray.remote(max_calls=1)(_guarded)
         waiting = [guarded.remote(function, i, task) for i, task in enumerate(tasks)]

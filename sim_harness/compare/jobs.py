@@ -73,7 +73,7 @@ def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep
     tasks = []
     for seed in seeds:
         digest = _digest(plan, snapshot, seed)
-        folder = root / f"{plan.controller.robot}-{controller}-seed{seed}-{digest[:12]}"
+        folder = root / f"{Path(plan.controller.robot).stem}-{controller}-seed{seed}-{digest[:12]}"
         job = Job(controller=controller, plan=plan, seed=seed)
         tasks.append(Task(job=job, digest=digest, folder=folder, keep_log=keep_log))
     return tasks

@@ -9,6 +9,7 @@ import numpy as np
 
 from controllers.controller import Controller, controller_from_snapshot
 from idyn.types import Array, ContactSet
+from sim_harness.experiment import aims
 from sim_harness.metrics import Summary, summarise
 from sim_harness.trace import Trace, TraceWriter
 from transport.codec import decode, vector
@@ -44,7 +45,7 @@ def summarise_log(path: Path) -> list[Summary]:
                     engine="recorded",
                     ticks=len(trace),
                     dt=agreement.dt_ns * 1e-9,
-                    terrain=controller.terrain,
+                    **aims(controller.settings),
                 )
             )
     if not summaries:
@@ -100,8 +101,8 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
 
 
 def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement) -> tuple[tuple[str, ...], Array]:
-    """Contact places and forces along n, t1, t2 [N] (n, 3) during a tick: what the next state's sensors say, in this one's
-    contact frames."""
+    """Contact places and pairs, and their forces along n, t1, t2 [N] (n, 3) during a tick: what the next state's sensors say,
+    in this one's contact frames."""
     nothing = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:
         return nothing
@@ -109,7 +110,8 @@ def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement)
     if sensed is None:
         return nothing
     keys = [contact.frame for contact in after.contacts if contact.active]
-    rows = [i for i, key in enumerate(keys) if key in then.keys and key in agreement.robot.contact_keys]
+    robot = agreement.robot
+    rows = [i for i, key in enumerate(keys) if key in then.keys and key in robot.contact_keys + robot.pair_keys]
     forces = [_along(then, then.keys.index(keys[i]), sensed[i]) for i in rows]
     return tuple(keys[i] for i in rows), np.array(forces).reshape(-1, 3)
 

@@ -8,10 +8,11 @@ from sim_harness.metrics import Summary
 
 
 class Quantity(NamedTuple):
-    """heading: of its column, with unit; value: of a run, NaN where it has none."""
+    """heading: of its column, with unit; value: of a run, NaN where it has none; lost: who fell has infinitely much of it."""
 
     heading: str
     value: Callable[[Summary], float]
+    lost: bool = False
 
 
 def _or_nan(value: float | None) -> float:
@@ -19,15 +20,15 @@ def _or_nan(value: float | None) -> float:
 
 
 QUANTITIES = {
-    "tracking": Quantity("E|θ−θ_des| rad", lambda s: s.tracking),
-    "speed-tracking": Quantity("E|θ̇−θ̇_des| rad/s", lambda s: s.speed_tracking),
+    "tracking": Quantity("E|θ−θ_des| rad", lambda s: s.tracking, lost=True),
+    "speed-tracking": Quantity("E|θ̇−θ̇_des| rad/s", lambda s: s.speed_tracking, lost=True),
     "torque-rate": Quantity("E|dτ/dt| N·m/s", lambda s: s.torque_rate),
     "torque-rate-max": Quantity("max |dτ/dt| N·m/s", lambda s: s.torque_rate_max),
     "torque": Quantity("E|τ| N·m", lambda s: s.torque),
     "force-error": Quantity("Σf_N error N", lambda s: s.force_error),
     "force-error-relative": Quantity("Σf_N error %", lambda s: 100 * s.force_error_relative),
     "contact-force-error": Quantity("f_N error of a contact N", lambda s: s.contact_force_error),
-    "path-error": Quantity("CoM off its path mm", lambda s: 1e3 * s.path_error),
+    "path-error": Quantity("CoM off its path mm", lambda s: 1e3 * s.path_error, lost=True),
     "distance": Quantity("way of the base m", lambda s: s.distance),
     "degraded": Quantity("substituted ticks %", lambda s: 100 * (1 - s.modes.get("ok", 0.0))),
     "step-p50": Quantity("step p50 µs", lambda s: _or_nan(s.step_p50)),

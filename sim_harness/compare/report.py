@@ -1,6 +1,5 @@
 """What a comparison came to: tables with the paper's numbers beside ours, claims decided, pictures, one HTML file."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +76,7 @@ def _beside(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> t
     """The paper's value, ours, ours over the paper's."""
     if paper is None or isinstance(paper, str) or i >= len(paper):
         return "–" if paper is None else "fell", _number(ours), ""
-    ratio = ours.mean / paper[i]
+    ratio = ours.mean / paper[i] if paper[i] else math.nan
     return f"{paper[i]:.4g}", _number(ours), "" if math.isnan(ratio) else f"{ratio:.2g}"
 
 
@@ -95,6 +94,7 @@ def claims_table(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 def write_report(findings: Sequence[Finding], folder: Path) -> None:
     """report.html, summary.json and the pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
     report = Report(
         "idyn compare: " + ", ".join(finding.name for finding in findings),
         "Every number is a mean over runs that begin in slightly different states, ± its standard deviation. "
@@ -104,7 +104,7 @@ def write_report(findings: Sequence[Finding], folder: Path) -> None:
         _add(report, finding, folder)
     (folder / "report.html").write_text(report.html, encoding="utf-8")
     summary = {finding.name: _summary(finding) for finding in findings}
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
 
 
 def _add(report: Report, finding: Finding, folder: Path) -> None:
@@ -145,7 +145,7 @@ def _robot(comparison: ComparisonSettings, scene: SceneSettings, controller: str
 
 
 def _summary(finding: Finding) -> dict[str, Any]:
-    """Everything in numbers; NaN and Infinity where there are none."""
+    """Everything in numbers; null where there are none."""
     scenes = {
         scene.name: {
             controller: {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from idyn.errors import IdynError
+from idyn.errors import ConfigError, IdynError
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import Task, finished, run_task, tasks_of
 from sim_harness.compare.results import Results, Runs
@@ -34,6 +34,8 @@ Tasks = dict[tuple[str, str], list[Task]]
 def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
     """All runs of a comparison. Raises ConfigError before anything runs."""
     seeds = comparison.seeds if options.seeds is None else options.seeds
+    if seeds < 1:
+        raise ConfigError("seeds", f"expected ≥ 1, got {seeds}")
     tasks = {}
     for scene in comparison.scene:
         for controller in controllers_of(comparison, scene):

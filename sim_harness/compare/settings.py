@@ -1,15 +1,17 @@
 """What is compared: `configs/experiments/table-3.toml` and its like."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from controllers.config import Settings, find, load
+from controllers.config import Settings, load
 from controllers.paper import CONTROLLERS
 from idyn.errors import ConfigError, nearest
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.experiment import ExperimentSettings, Plan, build_plan, merged, with_controller
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 PaperRow = tuple[float, ...] | Literal["fell"]
 
@@ -40,7 +42,7 @@ class CheckSettings(Settings, frozen=True):
 
     Either about two sets of controllers: in the means over seeds, each of `larger` has at least `factor` times the quantity of
     each of `smaller`; or about one set: all `controllers` have it between `at_least` and `at_most`.
-    A controller that fell has an infinite error.
+    A robot that fell lets no claim hold, but one: that it tracked worse than another that did not.
 
     explanation: printed when the claim does not hold
     """
@@ -74,9 +76,9 @@ class TimingSettings(Settings, frozen=True):
     slope: controller → numbers of contacts between which it is claimed to be linear
     """
 
-    contacts: dict[str, tuple[int, ...]]
+    contacts: dict[str, tuple[Count, ...]]
     robot: str = "quadruped"
-    repeat: int = 200
+    repeat: Count = 200
     slope: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
 
@@ -99,7 +101,7 @@ class ComparisonSettings(Settings, frozen=True):
     changes: dict[str, Any] = msgspec.field(default_factory=dict)
     controllers: tuple[str, ...] = ()
     quantities: tuple[str, ...] = ()
-    seeds: int = 3
+    seeds: Count = 3
     scene: tuple[SceneSettings, ...] = ()
     paper: dict[str, dict[str, PaperRow]] = msgspec.field(default_factory=dict)
     paper_verdicts: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
@@ -111,8 +113,8 @@ class ComparisonSettings(Settings, frozen=True):
 
 
 def is_comparison(name_or_path: str) -> bool:
-    """Whether this experiment compares others: it has a title. Raises ConfigError for a name without a file."""
-    return "title" in find("experiments", name_or_path).read_text(encoding="utf-8").partition("[")[0]
+    """Whether this experiment compares others: it has a title. Raises ConfigError for a name without a file, or no TOML."""
+    return "title" in load("experiments", name_or_path, dict)
 
 
 def load_comparison(name_or_path: str) -> ComparisonSettings:
@@ -127,7 +129,11 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
     _known("comparison.controllers", c.controllers, CONTROLLERS)
     _known("comparison.figures", c.figures, FIGURES)
     for scene in c.scene:
+        if "/" in scene.name:
+            raise ConfigError("comparison.scene.name", f"files are named after it: expected no '/', got '{scene.name}'")
         _known(f"comparison.scene.{scene.name}.controllers", scene.controllers, CONTROLLERS)
+        if c.verdict is not None:
+            _known("comparison.verdict.smooth", [c.verdict.smooth], controllers_of(c, scene))
     for table in (c.paper, c.paper_verdicts):
         _known("comparison.paper", table, scenes)
         for name, rows in table.items():
@@ -136,10 +142,22 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
         _known("comparison.check.quantity", [check.quantity], QUANTITIES)
         _known("comparison.check.controllers", (*check.larger, *check.smaller, *check.controllers), CONTROLLERS)
         _known("comparison.check.scenes", check.scenes, scenes)
+        _check_check(c, check)
     if c.timing is not None:
         _known("comparison.timing.contacts", c.timing.contacts, CONTROLLERS)
         _known("comparison.timing.slope", c.timing.slope, c.timing.contacts)
     return c
+
+
+def _check_check(comparison: ComparisonSettings, check: CheckSettings) -> None:
+    """Raises ConfigError for a claim that no data could decide."""
+    if bool(check.larger) != bool(check.smaller) or bool(check.larger) == bool(check.controllers):
+        raise ConfigError("comparison.check", f"expected larger and smaller, or controllers: '{check.claim}'")
+    named = {*check.larger, *check.smaller, *check.controllers}
+    run = {scene.name for scene in comparison.scene if named <= set(controllers_of(comparison, scene))}
+    if not run or not run.issuperset(check.scenes):
+        where = "any scene" if not run else ", ".join(sorted(set(check.scenes) - run))
+        raise ConfigError("comparison.check", f"not all of {', '.join(sorted(named))} are run in {where}: '{check.claim}'")
 
 
 def _known(where: str, names: Iterable[str], table: Iterable[str]) -> None:

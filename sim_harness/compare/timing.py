@@ -77,10 +77,13 @@ class TimingTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
-    """One for each controller."""
+    """One for each controller; its digest is of all that its times depend on: settings, robot, and code, with this file."""
+    robot, stance = load_robot(settings.robot)
+    body = [robot.urdf, robot.base, msgspec.to_builtins(robot.contact_points), list(stance)]
+    code = [code_digest(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()]
     tasks = []
     for controller, counts in settings.contacts.items():
-        data = [controller, CONTROLLERS[controller].changes, counts, settings.robot, settings.repeat, code_digest()]
+        data = [controller, CONTROLLERS[controller].changes, counts, settings.repeat, body, code]
         digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()
         folder = root / f"timing-{controller}-{digest[:12]}"
         tasks.append(TimingTask(controller=controller, settings=settings, digest=digest, folder=folder))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -28,10 +29,12 @@ from sim_harness.compare.settings import (
     CheckSettings,
     ComparisonSettings,
     SceneSettings,
+    TimingSettings,
     VerdictSettings,
     load_comparison,
     plan_of,
 )
+from sim_harness.compare.timing import timing_tasks
 from sim_harness.metrics import Summary, normal_forces
 
 COMPARISON = """
@@ -224,6 +227,43 @@ def test_an_executor_that_is_not_installed_says_what_to_install(name, monkeypatc
         list(run_tasks(name, print, [()], 1))
 
 
+class FakeClient:
+    """What `_dask` needs of a client, in this process."""
+
+    def __init__(self, **sizes):
+        FakeClient.sizes = sizes
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error): ...
+
+    def submit(self, function, *arguments, pure):
+        return function(*arguments)
+
+
+@pytest.mark.parametrize("address", [None, "tcp://there:8786"])
+def test_a_cluster_that_is_running_is_asked_for_no_size(monkeypatch, address):
+    """Dask's own client and ray's init connect to the address in the environment when they are given none."""
+    dask, ray, asked = ModuleType("dask.distributed"), ModuleType("ray"), []
+    dask.Client, dask.as_completed = FakeClient, lambda futures, with_results: [(None, future) for future in futures]
+    ray.init, ray.shutdown, ray.get = lambda **how: asked.append(how), lambda: None, lambda outcome: outcome
+    ray.remote = lambda max_calls: lambda function: SimpleNamespace(remote=function)
+    ray.wait = lambda waiting: (waiting[:1], waiting[1:])
+    for name, module in (("dask.distributed", dask), ("ray", ray)):
+        monkeypatch.setitem(sys.modules, name, module)
+    for variable in ("DASK_SCHEDULER_ADDRESS", "RAY_ADDRESS"):
+        monkeypatch.delenv(variable, raising=False)
+        if address:
+            monkeypatch.setenv(variable, address)
+    for name in ("dask", "ray"):
+        outcomes = dict(run_tasks(name, int, [("1",), ("x",)], 2))
+        assert outcomes[0] is None
+        assert "ValueError" in outcomes[1]
+    assert FakeClient.sizes == ({} if address else {"n_workers": 2, "threads_per_worker": 1})
+    assert asked == [{} if address else {"address": "local", "num_cpus": 2}]
+
+
 def test_an_unknown_executor_and_no_jobs_are_refused():
     with pytest.raises(ConfigError, match="processes"):
         run_tasks("procesess", print, [], 1)
@@ -243,6 +283,12 @@ def test_an_unknown_executor_and_no_jobs_are_refused():
         ("[[scene]]", '[[scene]]\nname = "short"\n[[scene]]', "same name"),
         ('"path"]', '"paths"]', "path"),
         ('larger = ["pid"]', 'larger = ["pi"]', "pid"),
+        ('larger = ["pid"]', 'larger = ["id-t-1"]', "not all of id-qp-mu, id-t-1 are run in any scene"),
+        ('larger = ["pid"]', "", "expected larger and smaller"),
+        ('smaller = ["id-qp-mu"]', "", "expected larger and smaller"),
+        ('name = "short"', 'name = "μ = 1/10"', "no '/'"),
+        ("seeds = 1", "seeds = 0", "seeds"),
+        ("seeds = 1", 'seeds = 1\nverdict = { smooth = "id-t-1" }', "verdict.smooth: there is no 'id-t-1'"),
     ],
 )
 def test_what_does_not_exist_is_named(tmp_path, old, new, named):
@@ -260,6 +306,62 @@ def test_check_reads_a_comparison(comparison, tmp_path, capsys):
     wrong.write_text(COMPARISON.replace("duration", "duratoin"))
     assert main(["check", str(wrong)]) == 2
     assert "duratoin" in capsys.readouterr().err
+
+
+def test_what_compares_is_told_by_its_keys(tmp_path):
+    """Not by the word in a comment, nor by what stands before the first bracket."""
+    plain = tmp_path / "plain.toml"
+    plain.write_text('# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
+    assert main(["check", str(plain)]) == 0
+    listed = tmp_path / "listed.toml"
+    listed.write_text('notes = ["a bracket"]\n' + COMPARISON)
+    assert main(["check", str(listed)]) == 0
+
+
+@pytest.mark.parametrize("options", [["--seeds", "0"], ["--json", "nowhere/claims.json"]])
+def test_what_cannot_be_done_is_refused_before_the_work(comparison, here, tmp_path, capsys, options):
+    assert main(["compare", comparison, "--out", str(tmp_path / "out"), *options]) == 2
+    assert here == []
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_json_is_all_there_is_on_stdout_and_has_null_for_no_number(comparison, here, tmp_path, capsys):
+    out = tmp_path / "out"
+    text = Path(comparison).read_text().replace('["tracking", "torque-rate"]', '["tracking", "path-error"]')
+    Path(comparison).write_text(text.replace("id-qp-mu = [0.5]", "id-qp-mu = [0.0]"))
+    main(["compare", comparison, "--out", str(out), "--json", "-"])
+    shown = capsys.readouterr()
+    assert len(json.loads(shown.out)) == 1
+    assert "PID is worse" in shown.err
+    (log, *_) = (out / "runs").glob(f"*/{LOG}")
+    main(["compare", str(log), "--json", "-"])
+
+    def refuse(name):
+        raise ValueError(name)
+
+    (figures,) = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert figures["path_error"] is None
+    summary = json.loads((out / "summary.json").read_text(), parse_constant=refuse)
+    assert summary["two"]["scenes"]["short"]["pid"]["quantities"]["path-error"]["mean"] is None
+
+
+def test_a_robot_given_by_its_path_stays_in_the_folder(comparison, tmp_path):
+    robot = Path(__file__).parents[2] / "configs/robots/quadruped.toml"
+    settings = msgspec.structs.replace(load_comparison(comparison), changes={"controller": {"robot": str(robot)}})
+    for (task,) in all_tasks(settings, tmp_path, Options()).values():
+        assert task.folder.parent == tmp_path
+        assert task.folder.name.startswith("quadruped-")
+
+
+def test_another_robot_of_that_name_makes_other_run_times(tmp_path):
+    shipped = Path(__file__).parents[2] / "configs/robots/quadruped"
+    robot, text = tmp_path / "robot.toml", shipped.with_suffix(".toml").read_text()
+    settings, digests = TimingSettings(contacts={"id-qp-mu": (1,)}, robot=str(robot)), set()
+    for note in ("", "<!-- another -->", "<!-- another -->"):
+        (tmp_path / "quadruped.urdf").write_text(shipped.with_suffix(".urdf").read_text() + note)
+        robot.write_text(text)
+        digests.add(timing_tasks(settings, tmp_path)[0].digest)
+    assert len(digests) == 2
 
 
 def test_a_seed_makes_other_ground(tmp_path, monkeypatch):
@@ -330,6 +432,24 @@ def test_who_fell_is_infinitely_worse_and_two_who_fell_are_not_compared():
     assert claim({("a", "pid"): fell, ("a", "id-qp-mu"): fell}, **order).holds is None
 
 
+def test_a_fall_lets_no_claim_hold_about_what_it_does_not_show():
+    """A robot that lies down has no great torque rate and has not gone far."""
+    fell, stood = runs(0.1, upright=False), runs(1.0)
+    results = {("a", "pid"): fell, ("a", "id-qp-mu"): stood}
+    for quantity in ("torque-rate-max", "distance", "torque"):
+        for larger, smaller, holds in (("pid", "id-qp-mu", None), ("id-qp-mu", "pid", False)):
+            assert claim(results, quantity=quantity, larger=(larger,), smaller=(smaller,)).holds is holds
+    outcome = claim(results, controllers=("pid", "id-qp-mu"), at_least=0.5)
+    assert (outcome.holds, outcome.measured) == (False, "pid: fell (a)")
+    assert claim(results, controllers=("id-qp-mu",), at_least=0.5).holds is True
+
+
+def test_a_range_names_whoever_is_nearest_to_its_limit():
+    results = {("a", "pid"): runs(5.0), ("a", "id-t-1"): runs(9.0), ("b", "pid"): runs(2.0)}
+    assert claim(results, controllers=("pid", "id-t-1"), at_most=10.0).measured.startswith("id-t-1: 9")
+    assert claim(results, controllers=("pid", "id-t-1"), at_least=1.5, at_most=20.0).measured.startswith("pid: 2")
+
+
 def test_a_range_is_kept_by_all_or_not_kept():
     results = {
         ("a", "pid"): runs(0.011, field="force_error_relative"),
@@ -352,6 +472,9 @@ def test_verdicts():
     assert verdict(settings, "a", "id-qp-mu", results) == "PASS"
     assert verdict(settings, "a", "id-lcp-mu", results) == "FAIL (torque chatter, 11 times id-qp-mu)"
     assert verdict(settings, "a", "pid", results) == "FAIL (fell, 1 of 1)"
+    without = msgspec.structs.replace(settings, smooth="pid")
+    assert verdict(without, "a", "id-lcp-mu", results) == "–"
+    assert verdict(without, "a", "pid", results) == "FAIL (fell, 1 of 1)"
 
 
 # -- logs -----------------------------------------------------------------------------------------------------------------
@@ -372,6 +495,21 @@ def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, caps
         assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)
         assert main(["compare", str(task.folder / LOG)]) == 0
         assert "log.mcap" in capsys.readouterr().out
+
+
+def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
+    """Forces between fingers and box, and the errors of the joints that follow."""
+    settings = experiment.load_plan("grasp", 0.3).settings
+    plan = experiment.build_plan(msgspec.structs.replace(settings, contacts="message"))
+    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, True)
+    run_task(task)
+    summary, trace = finished(task).summary, load_trace(task.folder)
+    (recorded,) = summarise_log(task.folder / LOG)
+    assert recorded.tracking == pytest.approx(summary.tracking, rel=1e-12)
+    assert recorded.speed_tracking == pytest.approx(summary.speed_tracking, rel=1e-12)
+    known = len(trace) - 1  # no later state tells the last force
+    assert recorded.force * known + normal_forces(trace)[1][-1] == pytest.approx(summary.force * (known + 1), rel=1e-9)
+    assert summary.force > 15.0
 
 
 def test_logs_and_comparisons_do_not_mix(comparison, capsys):

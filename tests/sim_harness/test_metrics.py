@@ -8,12 +8,14 @@ import pytest
 
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
-from idyn.terrain import Flat
+from idyn.terrain import Flat, Slope, Stairs
+from sim_harness.experiment import aims, load_plan, with_controller
 from sim_harness.jacobian import contact_jacobian
-from sim_harness.metrics import SETTLED, contact_force_error, path_error, summarise
+from sim_harness.metrics import SETTLED, above_ground, contact_force_error, path_error, summarise
 from sim_harness.trace import Trace
 
 N, DT = 40, 1e-3
+FLAT = Flat()
 
 
 def trace(**changes) -> Trace:
@@ -40,13 +42,13 @@ def trace(**changes) -> Trace:
     return msgspec.structs.replace(still, **changes)
 
 
-def figures(one: Trace, **options):
+def figures(one: Trace, terrain=FLAT, **options):
     robot, _ = load_robot("quadruped")
-    return summarise(one, robot, label="", engine="", ticks=N, dt=DT, **options)
+    return summarise(one, robot, label="", engine="", ticks=N, dt=DT, terrain=terrain, **options)
 
 
 def test_standing_still_has_no_error():
-    s = figures(trace(), terrain=Flat())
+    s = figures(trace())
     assert (s.upright, s.tracking, s.speed_tracking, s.torque, s.torque_rate, s.torque_rate_max) == (True, 0, 0, 0, 0, 0)
     assert (s.force_error, s.drift, s.distance, s.tilt, s.modes) == (0, 0, 0, 0, {"ok": 1.0})
     assert s.contact_force_error == pytest.approx(0, abs=1e-12)
@@ -123,6 +125,30 @@ def test_the_path_error_is_the_distance_to_the_nearest_segment():
     assert path_error(trace(), robot, np.array(beyond)) == pytest.approx(0.05)
     assert path_error(trace(), robot, com[None] + [[0.3, 0.4]]) == pytest.approx(0.5)
     assert figures(trace(), path=beyond).path_error == pytest.approx(0.05)
+
+
+def test_a_path_that_is_repeated_leads_back_to_its_beginning():
+    corners = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0))
+    for repeat, path in ((False, corners), (True, (*corners, corners[0]))):
+        plan = with_controller(load_plan("trot"), {"reference": {"path": {"waypoints": corners, "repeat": repeat}}})
+        assert aims(plan.controller)["path"] == path
+    assert aims(load_plan("stand").controller)["path"] == ()
+
+
+@pytest.mark.parametrize("ground", [-1.0, 1.0])
+def test_a_robot_stands_and_falls_on_the_ground_where_it_is(ground):
+    q = trace().q.copy()
+    q[:, 2] += ground
+    assert figures(trace(q=q), terrain=Flat(ground)).upright
+    q[30:, 2] = ground + 0.05
+    assert not figures(trace(q=q), terrain=Flat(ground)).upright
+
+
+def test_height_counts_from_the_ground_straight_below():
+    points = np.array([[-1.0, 0.0, 0.3], [0.45, 0.2, 0.3], [0.75, 0.2, 0.1]])
+    np.testing.assert_allclose(above_ground(points, Stairs(0.3, 0.2, 0.02, 5)), [0.3, 0.28, 0.04], atol=1e-3)
+    ground = 0.1 + points[:, 0] * np.tan(0.3)
+    np.testing.assert_allclose(above_ground(points, Slope(0.3, 0.1)), points[:, 2] - ground, atol=1e-3)
 
 
 @pytest.mark.parametrize("how", ["tilted", "sunk", "stopped"])
