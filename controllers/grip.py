@@ -23,7 +23,7 @@ class GripSettings(Settings, frozen=True):
     kind: 'spring': they press with τ = kp (target − θ) − kd θ̇; the prediction knows τ, and takes their motion for what comes of
         it. 'speed', the paper's way: their motion is prescribed, their positions are free
     joints: their names
-    targets: of the springs, one for each joint [rad]
+    targets: of the springs, one for each joint [rad]; 'speed' has no use for them
     kp [N·m/rad], kd [N·m·s/rad]: of the springs; kd dt must stay below a joint's lightest inertia, or it shakes
     squeeze: speed of a joint whose body touches something [rad/s]; 0 holds still. Through a rigid object it is a demand that
         cannot be met: `consistency` decides what becomes of it
@@ -57,8 +57,6 @@ class Grip:
             raise ConfigError(
                 "grip.targets", f"expected {len(settings.joints)}, one for each joint, got {len(settings.targets)}"
             )
-        if settings.targets and not spring:
-            raise ConfigError("grip.targets", "go with kind = 'spring'")
         joints = np.array([robot.joint_names.index(name) for name in settings.joints], dtype=np.int64)
         self._settings = settings
         self._springs, self._joints = (joints, joints[:0]) if spring else (joints[:0], joints)
