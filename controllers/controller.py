@@ -102,7 +102,6 @@ class Controller:
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._no_motion = np.zeros(3)
-        self._plain_angles = bool((robot.q_index >= 0).all())
         self.reset()
 
     def reset(self) -> None:
@@ -135,7 +134,7 @@ class Controller:
         self._time += inputs.dt
         reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
         self._sensed.measure(contacts, inputs.sensed_force)
-        angles, speeds = self._angles(state.q), state.v[self.robot.a]
+        angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
         direct = grip
@@ -238,9 +237,6 @@ class Controller:
             "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
             "stance": list(map(float, self.stance)),
         }
-
-    def _angles(self, q: Array) -> Array:
-        return q[self.robot.q_index] if self._plain_angles else self.robot.joint_angles(q)
 
     def _judge(self, prediction: Prediction, law: Law) -> tuple[Mode, str]:
         if not prediction.status.ok:

@@ -136,6 +136,7 @@ class Robot:
                 if k:
                     self.support[i, ancestor.idx_v : ancestor.idx_v + ancestor.nv] = True
         self.q_index = np.array(q_index, dtype=np.int64)
+        self._plain_angles = bool((self.q_index >= 0).all())
 
     def _read_limits(self, tau_max: Mapping[str, float]) -> Limits:
         unknown = [name for name in tau_max if name not in self.joint_names]
@@ -248,7 +249,7 @@ class Robot:
 
     def joint_angles(self, q: Array) -> Array:
         """Positions of the actuated joints [rad or m] (na); a continuous joint gives its angle in (−π, π]."""
-        return self.difference(self.neutral(), q)[self.a]
+        return q[self.q_index] if self._plain_angles else self.difference(self.neutral(), q)[self.a]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:
         """q with the actuated joints moved to `angles` (na)."""

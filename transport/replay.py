@@ -144,14 +144,15 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
 
 
 class _Tally:
-    """Counts and sums over the exchanges of a log."""
+    """Collects the exchanges of a log; sums are taken at the end, all at once."""
 
     def __init__(self) -> None:
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
-        self._both = 0
-        self._tau_sum = self._tau_max = self._force_sum = 0.0
-        self._rates = [_Rate(), _Rate()]
+        self._sessions: list[int] = []
+        self._times: list[int] = []
+        self._torques: list[tuple[Array, Array]] = []
+        self._force_sum = 0.0
 
     def note(self, entry: Entry, reply: bytes) -> None:
         if not entry.answered:
@@ -165,56 +166,38 @@ class _Tally:
         if not same and self.first_difference is None:
             self.first_difference = recorded.seq
         if isinstance(replayed, TorqueMessage):
-            self._compare(recorded, replayed)
-
-    def _compare(self, recorded: TorqueMessage, replayed: TorqueMessage) -> None:
-        before, after = _numbers(recorded.tau), _numbers(replayed.tau)
-        change = np.abs(after - before)
-        self._both += 1
-        self._tau_sum += float(change.mean())
-        self._tau_max = max(self._tau_max, float(change.max()))
-        self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
-        self._rates[0].note(before, recorded)
-        self._rates[1].note(after, replayed)
+            self._sessions.append(recorded.session)
+            self._times.append(recorded.t_robot)
+            self._torques.append((_numbers(recorded.tau), _numbers(replayed.tau)))
+            self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
 
     @property
     def robot_s(self) -> float:
         """Time on the robot's clock, summed over the sessions."""
-        return self._rates[0].seconds
+        return float(self._periods()[1].sum())
 
     def differences(self) -> Differences | None:
-        if self.first_difference is None:
+        if self.first_difference is None or not self._torques:
             return None
-        n = max(1, self._both)
+        tau = np.array(self._torques)  # (ticks, 2, na)
+        change = np.abs(tau[:, 1] - tau[:, 0])
+        following, periods = self._periods()
+        rates = np.abs(np.diff(tau, axis=0)).mean(axis=2)[following] / periods[:, None]
+        recorded, replayed = rates.mean(axis=0) if len(rates) else (0.0, 0.0)
         return Differences(
-            tau_mean=self._tau_sum / n,
-            tau_max=self._tau_max,
-            recorded_rate=self._rates[0].mean,
-            replayed_rate=self._rates[1].mean,
-            normal_force=self._force_sum / n,
+            tau_mean=float(change.mean()),
+            tau_max=float(change.max()),
+            recorded_rate=float(recorded),
+            replayed_rate=float(replayed),
+            normal_force=self._force_sum / len(tau),
         )
 
-
-class _Rate:
-    """Mean |dτ/dt| of one series, not across the bounds of sessions."""
-
-    def __init__(self) -> None:
-        self._sum, self._count = 0.0, 0
-        self.seconds = 0.0
-        self._tau: Array | None = None
-        self._session, self._t = 0, 0
-
-    def note(self, tau: Array, message: TorqueMessage) -> None:
-        dt = (message.t_robot - self._t) * 1e-9
-        if self._tau is not None and message.session == self._session and dt > 0:
-            self._sum += float(np.abs(tau - self._tau).mean()) / dt
-            self._count += 1
-            self.seconds += dt
-        self._tau, self._session, self._t = tau, message.session, message.t_robot
-
-    @property
-    def mean(self) -> float:
-        return self._sum / max(1, self._count)
+    def _periods(self) -> tuple[Array, Array]:
+        """Which ticks follow the one before in the same session (ticks − 1), and by how much, of those [s]."""
+        sessions, times = np.array(self._sessions, dtype=np.uint64), np.array(self._times, dtype=np.int64)
+        periods = np.diff(times) * 1e-9
+        following = (sessions[1:] == sessions[:-1]) & (periods > 0)
+        return following, periods[following]
 
 
 def _numbers(value: Vector) -> Array:

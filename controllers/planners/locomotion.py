@@ -112,7 +112,8 @@ class Locomotion:
         x, y, _, i, j, k, w = state.q[:7].tolist()
         yaw = math.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
         limit = self._path.acceleration
-        self._du = np.clip((self._path.command(t, x, y, yaw) - self._u) / self._period, -limit, limit)
+        wanted = (self._path.command(t, x, y, yaw) - self._u) / self._period
+        self._du = np.minimum(np.maximum(wanted, -limit), limit)  # np.clip takes five times as long
 
     # -- the feet ----------------------------------------------------------------------------------------------------
 
@@ -147,9 +148,11 @@ class Locomotion:
 
     def _seek_lost(self, t: float, touches: Array) -> None:
         """Feet that are to stand but do not touch any more look for the ground again."""
-        for i in np.flatnonzero(~self._swinging & ~self._seeking & ~touches).tolist():
-            self._seeking[i] = True
-            self._along.stop(i, t)
+        lost = ~(self._swinging | self._seeking | touches)
+        if lost.any():
+            for i in np.flatnonzero(lost).tolist():
+                self._seeking[i] = True
+                self._along.stop(i, t)
 
     def _lift(self, i: int, t: float, swing: float) -> None:
         self._swinging[i], self._seeking[i] = True, False
