@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.controller import controller_from_snapshot
+from controllers.controller import Controller, controller_from_snapshot
 from idyn.types import Array
 from transport.codec import decode
 from transport.errors import LogError
@@ -18,6 +18,7 @@ from transport.messages import TorqueMessage, Vector
 from transport.port import ControllerPort
 from transport.provenance import CONTROLLER, SERVER
 from transport.recorder import Entry
+from transport.server import warm_up
 from transport.service import Service
 from transport.settings import ServerSettings
 
@@ -140,7 +141,10 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
     changes = {"law": law, "selection": selection}
     snapshot["settings"] |= {name: value for name, value in changes.items() if value is not None}
     shadow = build(snapshot) if settings.shadow else None
-    return Service(build(snapshot), settings, shadow=shadow, clock=now, rebuild=build)
+    controller = build(snapshot)
+    if isinstance(controller, Controller):
+        warm_up(controller, settings)  # as the server did before it began
+    return Service(controller, settings, shadow=shadow, clock=now, rebuild=build)
 
 
 class _Tally:
