@@ -16,7 +16,7 @@ from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.law import Law, LawSolution
 from idyn.reduction import GapPolicy, Motion, Reduced, recover, reduce
-from idyn.residuals import certify
+from idyn.residuals import CERTIFIED, certify
 from idyn.robot import Robot
 from idyn.selection import Selected, previous_impulses, select
 from idyn.status import Status
@@ -32,9 +32,6 @@ from idyn.types import (
     Selection,
     State,
 )
-
-CERTIFIED = 1e-8
-"""Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
 
 _NO_MULTIPLIERS = np.zeros(0)
 

@@ -13,6 +13,8 @@ CERTIFIED = 1e-8
 """Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
 
 
+FREE, NO_SLIP, COULOMB, CONVEX, GIVEN, CONE = range(6)  # values of idyn.laws.law.Conditions
+
 PARTS = 1e-9
 """A contact that opens faster than this without a normal impulse parts [m/s]."""
 
@@ -38,45 +40,29 @@ def certify(
         for c in range(3):
             impulse[i, c] = p[3 * i] * tangents[i, c] + p[3 * i + 1] * t[c] + p[3 * i + 2] * normals[i, c]
 
-    balance = np.empty(nv)
-    for j in range(nv):
-        balance[j] = dt * h[j]
-        for k in range(nv):
-            balance[j] += M[j, k] * (v_plus[k] - v[k])
-    for k in range(len(a)):
-        balance[a[k]] -= dt * tau[k]
-    for i in range(n):
-        for j in range(nv):
-            sign = int(support[bodies[i], j]) - int(support[others[i], j])
-            if sign != 0:
-                x = _point_velocity(axes[j], points[i])
-                balance[j] -= sign * (x[0] * impulse[i, 0] + x[1] * impulse[i, 1] + x[2] * impulse[i, 2])
-    dynamics = 0.0
-    for j in range(nv):
-        dynamics = max(dynamics, abs(balance[j])) if balance[j] == balance[j] else np.inf
-
+    dynamics = _imbalance(M, h, axes, support, a, bodies, others, points, v, v_plus, tau, impulse, dt)
     velocity = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v_plus)
     complementarity, cone, penetration, slip = 0.0, 0.0, 0.0, 0.0
     descent = velocity
-    convex = conditions in (3, 5)
+    convex = conditions in (CONVEX, CONE)
     if convex and not (len(y) == n and np.isfinite(y).all()):
         return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
     if convex:
-        momentum = v_plus if conditions == 3 else np.zeros(nv)
+        momentum = v_plus if conditions == CONVEX else np.zeros(nv)
         descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, momentum, y)
-    for i in range(n if conditions != 4 else 0):
+    for i in range(n if conditions != GIVEN else 0):
         allowance = 0.0 if abs(gaps[i]) <= noise else max(gaps[i] / dt, -recovery_speed)
         w = velocity[i, 2] + allowance
         free = mu[i] == np.inf or (unlimited and mu[i] > 0.0)
         pn, ps, pt = p[3 * i + 2], p[3 * i], p[3 * i + 1]
-        if conditions == 0:
+        if conditions == FREE:
             cone = max(cone, abs(pn), abs(ps), abs(pt))
             continue
         if not (gaps[i] == gaps[i] and mu[i] == mu[i]):
             complementarity = np.inf  # no number, no statement
         penetration = max(penetration, -w)
         cone = max(cone, -pn)
-        if conditions == 1:
+        if conditions == NO_SLIP:
             complementarity = max(complementarity, abs(min(pn, w)))
             sliding, pulling = max(abs(velocity[i, 0]), abs(velocity[i, 1])), max(abs(ps), abs(pt))
             if mu[i] == 0.0:
@@ -85,7 +71,7 @@ def certify(
                 slip = max(slip, min(sliding, pulling))  # a contact that parts may slide when it carries nothing
             else:
                 slip = max(slip, sliding)
-        elif conditions == 2:
+        elif conditions == COULOMB:
             complementarity = max(complementarity, abs(min(pn, w)))
             error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], free, directions)
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
@@ -93,11 +79,34 @@ def certify(
             complementarity = max(complementarity, abs(min(y[i], w)))
             for c in range(3):
                 descent[i, c] += epsilon * p[3 * i + c]
-                if conditions == 5:
+                if conditions == CONE:
                     descent[i, c] += velocity[i, c] if c < 2 else w
             error, outside = _optimal(ps, pt, pn, descent[i], mu[i], free, directions)
             complementarity, cone = max(complementarity, error), max(cone, outside)
     return dynamics, complementarity, cone, penetration, slip, impulse
+
+
+@compiled
+def _imbalance(M, h, axes, support, a, bodies, others, points, v, v_plus, tau, impulse, dt):
+    """‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3); inf when it is no number."""
+    nv = len(v)
+    balance = np.empty(nv)
+    for j in range(nv):
+        balance[j] = dt * h[j]
+        for k in range(nv):
+            balance[j] += M[j, k] * (v_plus[k] - v[k])
+    for k in range(len(a)):
+        balance[a[k]] -= dt * tau[k]
+    for i in range(len(bodies)):
+        for j in range(nv):
+            sign = int(support[bodies[i], j]) - int(support[others[i], j])
+            if sign != 0:
+                x = _point_velocity(axes[j], points[i])
+                balance[j] -= sign * (x[0] * impulse[i, 0] + x[1] * impulse[i, 1] + x[2] * impulse[i, 2])
+    worst = 0.0
+    for j in range(nv):
+        worst = max(worst, abs(balance[j])) if balance[j] == balance[j] else np.inf
+    return worst
 
 
 @compiled

@@ -103,8 +103,7 @@ class Session:
         """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence latches."""
         self._check_order(message)
         level = self._watch(message, now_ns)
-        q, v, tau_applied, contacts, reference = self.read(message)
-        sensed = None if message.contacts is None else read_sensed(message.contacts)
+        q, v, tau_applied, contacts, sensed, reference = self.read(message)
         dt = self._period(message.t_robot)
         # everything is in order: from here on it is noted
         self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
@@ -115,12 +114,16 @@ class Session:
         inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop)
         return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
 
-    def read(self, message: StateMessage) -> tuple[Array, Array, Array | None, ContactSet | None, Reference | None]:
-        """q, v, tau_applied, contacts and reference of a state in the robot's order. Raises ProtocolError; notes nothing."""
+    def read(
+        self, message: StateMessage
+    ) -> tuple[Array, Array, Array | None, ContactSet | None, Array | None, Reference | None]:
+        """q, v, tau_applied, contacts, sensed forces and reference of a state in the robot's order. Raises ProtocolError; notes
+        nothing."""
         q, v, tau_applied = read_state(message, self.agreement)
         contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
+        sensed = None if message.contacts is None else read_sensed(message.contacts)
         reference = None if message.ref is None else read_reference(message.ref, self.agreement)
-        return q, v, tau_applied, contacts, reference
+        return q, v, tau_applied, contacts, sensed, reference
 
     def answered(self, seq: int, state: bytes, torque: bytes) -> None:
         """Keep an exchange in the ring."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, is_free
-from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.solvers.linalg import lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
@@ -76,20 +76,42 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
     """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
     law."""
     n, k, m = len(mu), len(directions), Y.shape[1]
-    d, speed_unit = units(Y, b, energy)
-    impulse_unit = speed_unit / d
+    d, speed = units(Y, b, energy)
     axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
-    loaded, pressed = np.empty(n * k, dtype=np.int64), np.empty(n, dtype=np.int64)
-    rays, normals = 0, 0
-    for i in range(n):
-        for j in range(k):
-            if basis[i, j] and taken[k * i + j]:
-                loaded[rays] = k * i + j
-                rays += 1
-        if basis[i, k]:
-            pressed[normals] = i
-            normals += 1
-    size = rays + normals
+    loaded = np.flatnonzero(basis[:, :k].copy().reshape(n * k) & taken)
+    pressed = np.flatnonzero(basis[:, k])
+    K, rhs = _kkt(G, slopes, Y, b, loaded, pressed)
+    z, solved = lu_refined(K, rhs)
+    p, y = np.zeros(3 * n), np.zeros(n)
+    if not solved:
+        return p, y, np.zeros((n, 2 + k), dtype=np.bool_), False
+
+    x, descent = np.zeros(m), np.zeros(m)  # the motion, and what is left of it for the rays
+    least = -NEGATIVE * speed / d
+    for i in range(len(loaded)):
+        row = loaded[i]
+        if signed[row]:
+            solved = solved and z[i] >= least
+            z[i] = max(z[i], 0.0)
+        for c in range(m):
+            x[c] += z[i] * G[row, c]
+        for r in range(3):
+            p[3 * (row // k) + r] += z[i] * axes[row, r]
+    descent[:] = x
+    for j in range(len(pressed)):
+        i = pressed[j]
+        solved = solved and z[len(loaded) + j] >= least
+        y[i] = max(z[len(loaded) + j], 0.0)
+        for c in range(m):
+            descent[c] -= y[i] * Y[3 * i + 2, c]
+    flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, k, NEGATIVE * speed)
+    return p, y, flags, solved and optimal and _keeps_apart(Y, b, x, NEGATIVE * speed)
+
+
+@compiled
+def _kkt(G, slopes, Y, b, loaded, pressed):
+    """Matrix and right-hand side for the loads c of the loaded rays and the multipliers y of the pressed contacts."""
+    rays, size, m = len(loaded), len(loaded) + len(pressed), Y.shape[1]
     K, rhs = np.zeros((size, size)), np.empty(size)
     for i in range(rays):
         for j in range(i + 1):
@@ -97,56 +119,44 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
             for c in range(m):
                 s += G[loaded[i], c] * G[loaded[j], c]
             K[i, j] = K[j, i] = s
-        for j in range(normals):
+        for j in range(len(pressed)):
             s = 0.0
             for c in range(m):
                 s += G[loaded[i], c] * Y[3 * pressed[j] + 2, c]
             K[i, rays + j], K[rays + j, i] = -s, s
         rhs[i] = -slopes[loaded[i]]
-    for j in range(normals):
+    for j in range(len(pressed)):
         rhs[rays + j] = -b[3 * pressed[j] + 2]
+    return K, rhs
 
-    p, y, flags = np.zeros(3 * n), np.zeros(n), np.zeros((n, 2 + k), dtype=np.bool_)
-    LU, order, solved = lu_factor(K)
-    if not solved:
-        return p, y, flags, False
-    z = lu_solve(LU, order, rhs)
-    for i in range(size):
-        for j in range(size):
-            rhs[i] -= K[i, j] * z[j]
-    z += lu_solve(LU, order, rhs)
 
-    x, descent = np.zeros(m), np.zeros(m)
-    for i in range(rays):
-        row = loaded[i]
-        if signed[row]:
-            solved = solved and z[i] >= -NEGATIVE * impulse_unit
-            z[i] = max(z[i], 0.0)
-        for c in range(m):
-            x[c] += z[i] * G[row, c]
-        for r in range(3):
-            p[3 * (row // k) + r] += z[i] * axes[row, r]
-    descent[:] = x
-    for j in range(normals):
-        i = pressed[j]
-        solved = solved and z[rays + j] >= -NEGATIVE * impulse_unit
-        y[i] = max(z[rays + j], 0.0)
-        for c in range(m):
-            descent[c] -= y[i] * Y[3 * i + 2, c]
-    for i in range(n):
+@compiled
+def _keeps_apart(Y, b, x, tolerance):
+    """Whether no contact closes faster than `tolerance` [m/s] under the motion x."""
+    for i in range(len(b) // 3):
         w = b[3 * i + 2]
-        for c in range(m):
+        for c in range(len(x)):
             w += Y[3 * i + 2, c] * x[c]
-        solved = solved and w >= -NEGATIVE * speed_unit
+        if not w >= -tolerance:
+            return False
+    return True
+
+
+@compiled
+def _face(G, slopes, taken, signed, mu, unlimited, descent, k, tolerance):
+    """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]."""
+    n = len(mu)
+    flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
+    for i in range(n):
         flat, steepest = 0, 0.0  # rays that may be loaded, and the largest slope along any
         for j in range(k):
             row = k * i + j
             if not taken[row]:
                 continue
             slope = slopes[row]
-            for c in range(m):
+            for c in range(len(descent)):
                 slope += G[row, c] * descent[c]
-            solved = solved and slope >= -NEGATIVE * speed_unit and (signed[row] or slope <= NEGATIVE * speed_unit)
+            optimal = optimal and slope >= -tolerance and (signed[row] or slope <= tolerance)
             steepest = max(steepest, slope)
             flags[i, 2 + j] = slope <= FACE_ZERO
             flat += 1 if flags[i, 2 + j] else 0
@@ -156,7 +166,7 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
         else:  # three flat corners span the cone: the others are steep by rounding errors only
             flags[i, 0] = flat > 0
             flags[i, 1] = mu[i] > 0.0 and steepest > FACE_ZERO and flat < 3
-    return p, y, flags, solved
+    return flags, optimal
 
 
 @compiled

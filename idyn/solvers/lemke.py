@@ -13,7 +13,7 @@ Different from the textbook:
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.solvers.linalg import lu_refined
 from idyn.types import Array
 
 SOLVED, RAY, PIVOT_LIMIT, SINGULAR = 0, 1, 2, 4  # values of idyn.status.Status
@@ -46,14 +46,9 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
         b[i] = -q[index[i]]
         for j in range(m):
             A[i, j] = M[index[i], index[j]]
-    LU, order, regular = lu_factor(A)
+    x, regular = lu_refined(A, b)
     if not regular:
         return z, w, False
-    x = lu_solve(LU, order, b)
-    for i in range(m):
-        for j in range(m):
-            b[i] -= A[i, j] * x[j]
-    x += lu_solve(LU, order, b)
     for i in range(m):
         z[index[i]] = x[i]
     for i in range(n):

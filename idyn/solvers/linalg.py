@@ -90,3 +90,18 @@ def lu_solve(LU: Array, order: Array, b: Array) -> Array:
             s -= LU[i, k] * x[k]
         x[i] = s / LU[i, i]
     return x
+
+
+@compiled
+def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
+    """x with A x = b after one step of iterative refinement, and whether A is regular; zeros when it is not."""
+    n = len(b)
+    LU, order, regular = lu_factor(A)
+    if not regular:
+        return np.zeros(n), False
+    x = lu_solve(LU, order, b)
+    rest = b.copy()
+    for i in range(n):
+        for j in range(n):
+            rest[i] -= A[i, j] * x[j]
+    return x + lu_solve(LU, order, rest), True
