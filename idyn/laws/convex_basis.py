@@ -78,8 +78,7 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = units(Y, b, energy)
     axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
-    loaded = np.flatnonzero(basis[:, :k].copy().reshape(n * k) & taken)
-    pressed = np.flatnonzero(basis[:, k])
+    loaded, pressed = _listed(basis, taken)
     K, rhs = _kkt(G, slopes, Y, b, loaded, pressed)
     z, solved = lu_refined(K, rhs)
     p, y = np.zeros(3 * n), np.zeros(n)
@@ -106,6 +105,23 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
             descent[c] -= y[i] * Y[3 * i + 2, c]
     flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, k, NEGATIVE * speed)
     return p, y, flags, solved and optimal and _keeps_apart(Y, b, x, NEGATIVE * speed)
+
+
+@compiled
+def _listed(basis, taken):
+    """Indices of a basis' rays that exist, and of its pressed contacts."""
+    n, k = basis.shape[0], basis.shape[1] - 1
+    loaded, pressed = np.empty(n * k, dtype=np.int64), np.empty(n, dtype=np.int64)
+    rays, normals = 0, 0
+    for i in range(n):
+        for j in range(k):
+            if basis[i, j] and taken[k * i + j]:
+                loaded[rays] = k * i + j
+                rays += 1
+        if basis[i, k]:
+            pressed[normals] = i
+            normals += 1
+    return loaded[:rays], pressed[:normals]
 
 
 @compiled
