@@ -19,6 +19,10 @@ place of the energy's gradient (`energy='contact'`, laws `cone…`):
 This is the energy of the motion that is left at the contacts, Anitescu's convex relaxation of Coulomb's law. Both agree where
 joints are free. Only the second lets a robot walk: feet that stick in it stay where they are, and the base goes on.
 
+Where friction is unlimited, both would let a foot that just lifts hold on to the ground sideways, and feet that are almost on
+one plane with kilonewtons that cancel. In the laws `cone…` a contact that parts carries nothing, as in the no-slip law; where
+that leads to no answer, the program is taken to the letter.
+
 When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
 feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
 """
@@ -41,6 +45,9 @@ from idyn.types import Array
 ONE_STAGE = 1e-8
 """ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses stay within 1e-4 N of the
 least-norm ones; below, back ends differ from one another; at 1e-3 active contacts change."""
+
+BARELY = 0.01
+"""A contact whose normal impulse is a smaller share of the largest one than this hardly presses."""
 
 
 class Convex:
@@ -78,9 +85,27 @@ class Convex:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
         for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
-            yield backend, self._solve(problem, backend)
+            solution = self._solve(problem, backend)
+            if not self._kinetic:
+                yield from self._parted(problem, solution, backend)
+            yield backend, solution
 
-    def _solve(self, problem: Reduced, backend: str) -> LawSolution:
+    def _parted(self, problem: Reduced, solution: LawSolution, backend: str) -> Iterator[tuple[str, LawSolution]]:
+        """The law's answer when contacts of unlimited friction that hardly press do not hold either; none when all press."""
+        mu, last = problem.mu, solution if solution.status.ok else self._solve(problem, backend, ONE_STAGE)
+        while last.status.ok:
+            holding = barely_press(last.p, mu, self.unlimited_friction)
+            if not holding.any():
+                break
+            mu = np.where(holding, 0.0, mu)
+            last = self._solve(msgspec.structs.replace(problem, mu=mu), backend)
+        if mu is problem.mu:
+            return
+        p = last.p.copy()
+        p.reshape(-1, 3)[(mu == 0.0) & ~last.basis.any(axis=1)] = 0.0  # not next to nothing: nothing
+        yield f"{backend}, parted", msgspec.structs.replace(last, p=p)
+
+    def _solve(self, problem: Reduced, backend: str, regularisation: float = 0.0) -> LawSolution:
         """The QP's own impulses, with the face and the multipliers of the basis that is read off them where there is one."""
         n = len(problem.mu)
         H, f, A, lower, unit, epsilon = assemble(
@@ -90,7 +115,7 @@ class Convex:
             problem.mu,
             self.unlimited_friction,
             self.directions,
-            self._regularisation,
+            max(regularisation, self._regularisation),
         )
         qp = solve_qp(H, f, A, lower, backend=backend)
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
@@ -112,7 +137,14 @@ class Convex:
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
         p, y, flags, solved = solve_basis(
-            problem.Y, problem.b, self._gradient(problem), problem.mu, self.unlimited_friction, self.directions, basis
+            problem.Y,
+            problem.b,
+            self._gradient(problem),
+            problem.mu,
+            self.unlimited_friction,
+            self.directions,
+            basis,
+            not self._kinetic,
         )
         face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
@@ -127,6 +159,19 @@ class Convex:
         flags = np.ones((len(problem.mu), 2 + len(self.directions)), dtype=np.bool_)
         flags[:, 1] = False
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
+
+
+@compiled
+def barely_press(p: Array, mu: Array, unlimited: bool) -> Array:
+    """Which contacts of unlimited friction hold sideways, but hardly press (n, bool)."""
+    most = 0.0
+    for i in range(len(mu)):
+        most = max(most, p[3 * i + 2])
+    holds = np.zeros(len(mu), dtype=np.bool_)
+    for i in range(len(mu)):
+        friction = max(abs(p[3 * i]), abs(p[3 * i + 1]))
+        holds[i] = is_free(mu[i], unlimited) and friction > 0.0 and p[3 * i + 2] <= BARELY * most
+    return holds
 
 
 @compiled

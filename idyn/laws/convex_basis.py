@@ -6,8 +6,8 @@ actual motion x = Gᵀ c, stage I is the LCP
     0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
 
 whose basis is the set of loaded rays and of pressed contacts. Where friction is free a contact has two tangential rays of
-either sign and its normal. Loaded rays of a basis are linearly independent in G, so there are at most nu of them, however many
-contacts there are.
+either sign and its normal; nothing is asked of one that is released. Loaded rays of a basis are linearly independent in G, so
+there are at most nu of them, however many contacts there are.
 """
 
 import numpy as np
@@ -72,9 +72,9 @@ def cone_rays(Y, energy, mu, unlimited, directions):
 
 
 @compiled
-def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
+def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
     """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
-    law."""
+    law. release: contacts of free friction that carry nothing and part need not be held."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = units(Y, b, energy)
     axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
@@ -103,8 +103,13 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
         y[i] = max(z[len(loaded) + j], 0.0)
         for c in range(m):
             descent[c] -= y[i] * Y[3 * i + 2, c]
-    flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, k, NEGATIVE * speed)
-    return p, y, flags, solved and optimal and _keeps_apart(Y, b, x, NEGATIVE * speed)
+    w = _opening(Y, b, x)
+    parts = np.zeros(n, dtype=np.bool_)
+    for i in range(n):
+        solved = solved and w[i] >= -NEGATIVE * speed
+        parts[i] = release and is_free(mu[i], unlimited) and not basis[i].any() and w[i] > FACE_ZERO
+    flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, NEGATIVE * speed)
+    return p, y, flags, solved and optimal
 
 
 @compiled
@@ -147,23 +152,25 @@ def _kkt(G, slopes, Y, b, loaded, pressed):
 
 
 @compiled
-def _keeps_apart(Y, b, x, tolerance):
-    """Whether no contact closes faster than `tolerance` [m/s] under the motion x."""
-    for i in range(len(b) // 3):
-        w = b[3 * i + 2]
+def _opening(Y, b, x):
+    """Speeds at which contacts open under the motion x [m/s] (n)."""
+    n = len(b) // 3
+    w = np.empty(n)
+    for i in range(n):
+        w[i] = b[3 * i + 2]
         for c in range(len(x)):
-            w += Y[3 * i + 2, c] * x[c]
-        if not w >= -tolerance:
-            return False
-    return True
+            w[i] += Y[3 * i + 2, c] * x[c]
+    return w
 
 
 @compiled
-def _face(G, slopes, taken, signed, mu, unlimited, descent, k, tolerance):
-    """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]."""
+def _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, tolerance):
+    """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]; contacts that part carry nothing either way."""
     n = len(mu)
     flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
     for i in range(n):
+        if parts[i]:
+            continue
         flat, steepest = 0, 0.0  # rays that may be loaded, and the largest slope along any
         for j in range(k):
             row = k * i + j

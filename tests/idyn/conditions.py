@@ -62,11 +62,14 @@ def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> 
 
 
 def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
-    """Cone complementarity: p in the polygon's cone, (u_T, u_N + φ/dt) in its dual, and the two at right angles."""
+    """Cone complementarity: p in the polygon's cone, (u_T, u_N + φ/dt) in its dual, and the two at right angles. Where friction
+    has no limit, a contact that parts and carries nothing may slide."""
     u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
     u[:, 2] += extra
     worst = outside_cone(p, mu, k)
     for i in range(len(mu)):
+        if np.isinf(mu[i]) and u[i, 2] > 1e-9 and not impulse[i].any():
+            continue
         if np.isinf(mu[i]):
             worst = max(worst, np.abs(u[i, :2]).max(), -u[i, 2], abs(min(impulse[i, 2], u[i, 2])))
         else:

@@ -52,6 +52,8 @@ def expected(scene, law, f, a):
         gradient = qp.V.T @ f.M @ a.v_plus if law.conditions is Conditions.CONVEX else np.column_stack([u[:, :2], w]).ravel()
         slope = (gradient - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
         for i in range(len(c)):
+            if law.conditions is Conditions.CONE and free[i] and w[i] > 1e-9 and not p[i].any():
+                continue
             if free[i]:
                 pairs.append(np.r_[slope[i, :2], min(p[i, 2], slope[i, 2])])
                 continue

@@ -73,5 +73,5 @@ def test_a_wrong_basis_is_refused():
         if problem.b[2::3].min() >= 0:
             continue
         for basis in (np.zeros((n, 5), dtype=bool), np.ones((n, 5), dtype=bool)):
-            *_, solved = solve_basis(problem.Y, problem.b, problem.energy, problem.mu, False, directions, basis)
+            *_, solved = solve_basis(problem.Y, problem.b, problem.energy, problem.mu, False, directions, basis, False)
             assert not solved
