@@ -73,9 +73,9 @@ def _project(
                 Y[row, na + k] = J / root
                 b[row] += J * v[u[k]]
     none = np.zeros(n, dtype=np.bool_)
-    p, _, status, _, _ = hold(Y, b, bilateral, none, PRINCIPAL, ALL_ROWS, max_pivots)
+    p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, max_pivots)
     if status != 0:
-        p, _, status, _, _ = hold(Y, b, bilateral, none, DUAL, ALL_ROWS, max_pivots)
+        p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, max_pivots)
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):

@@ -61,6 +61,7 @@ def certify(
         if not (gaps[i] == gaps[i] and mu[i] == mu[i]):
             complementarity = np.inf  # no number, no statement
         penetration = max(penetration, -w)
+        apart = w > PARTS and ps == 0.0 and pt == 0.0 and pn == 0.0  # it may slide
         cone = max(cone, -pn)
         if conditions == NO_SLIP:
             complementarity = max(complementarity, abs(min(pn, w)))
@@ -73,12 +74,14 @@ def certify(
                 slip = max(slip, sliding)
         elif conditions == COULOMB:
             complementarity = max(complementarity, abs(min(pn, w)))
+            if free and apart:
+                continue
             error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], free, directions)
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
         else:
             complementarity = max(complementarity, abs(min(y[i], w)))
-            if conditions == CONE and free and ps == 0.0 and pt == 0.0 and pn == 0.0 and w > PARTS:
-                continue  # a contact that parts may slide when it carries nothing
+            if conditions == CONE and free and apart:
+                continue
             for c in range(3):
                 descent[i, c] += epsilon * p[3 * i + c]
                 if conditions == CONE:

@@ -19,9 +19,8 @@ place of the energy's gradient (`energy='contact'`, laws `cone…`):
 This is the energy of the motion that is left at the contacts, Anitescu's convex relaxation of Coulomb's law. Both agree where
 joints are free. Only the second lets a robot walk: feet that stick in it stay where they are, and the base goes on.
 
-Where friction is unlimited, both would let a foot that just lifts hold on to the ground sideways, and feet that are almost on
-one plane with kilonewtons that cancel. In the laws `cone…` a contact that parts carries nothing, as in the no-slip law; where
-that leads to no answer, the program is taken to the letter.
+Where friction is unlimited, contacts that part are let go in the laws `cone…` (`idyn.laws.parting`); where that leads to no
+answer, the program is taken to the letter.
 
 When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
 feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
@@ -37,6 +36,7 @@ from idyn.compiled import compiled
 from idyn.errors import ConfigError
 from idyn.laws.convex_basis import basis_of, solve_basis, units
 from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
+from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.status import Status
@@ -45,9 +45,6 @@ from idyn.types import Array
 ONE_STAGE = 1e-8
 """ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses stay within 1e-4 N of the
 least-norm ones; below, back ends differ from one another; at 1e-3 active contacts change."""
-
-BARELY = 0.01
-"""A contact whose normal impulse is a smaller share of the largest one than this hardly presses."""
 
 
 class Convex:
@@ -86,24 +83,15 @@ class Convex:
             yield "warm", self._on_basis(problem, basis, 0)
         for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
             solution = self._solve(problem, backend)
-            if not self._kinetic:
-                yield from self._parted(problem, solution, backend)
+            if not self._kinetic and (self.unlimited_friction or np.isinf(problem.mu).any()):
+                for parted in self._parted(problem, solution, backend):
+                    yield f"{backend}, parted", parted
             yield backend, solution
 
-    def _parted(self, problem: Reduced, solution: LawSolution, backend: str) -> Iterator[tuple[str, LawSolution]]:
-        """The law's answer when contacts of unlimited friction that hardly press do not hold either; none when all press."""
-        mu, last = problem.mu, solution if solution.status.ok else self._solve(problem, backend, ONE_STAGE)
-        while last.status.ok:
-            holding = barely_press(last.p, mu, self.unlimited_friction)
-            if not holding.any():
-                break
-            mu = np.where(holding, 0.0, mu)
-            last = self._solve(msgspec.structs.replace(problem, mu=mu), backend)
-        if mu is problem.mu:
-            return
-        p = last.p.copy()
-        p.reshape(-1, 3)[(mu == 0.0) & ~last.basis.any(axis=1)] = 0.0  # not next to nothing: nothing
-        yield f"{backend}, parted", msgspec.structs.replace(last, p=p)
+    def _parted(self, problem: Reduced, solution: LawSolution, backend: str) -> Iterator[LawSolution]:
+        """Where the program has no solution, a regularised one tells who hardly presses."""
+        hint = solution if solution.status.ok else self._solve(problem, backend, ONE_STAGE)
+        return let_go(problem, hint, self.unlimited_friction, lambda other: self._solve(other, backend))
 
     def _solve(self, problem: Reduced, backend: str, regularisation: float = 0.0) -> LawSolution:
         """The QP's own impulses, with the face and the multipliers of the basis that is read off them where there is one."""
@@ -159,19 +147,6 @@ class Convex:
         flags = np.ones((len(problem.mu), 2 + len(self.directions)), dtype=np.bool_)
         flags[:, 1] = False
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
-
-
-@compiled
-def barely_press(p: Array, mu: Array, unlimited: bool) -> Array:
-    """Which contacts of unlimited friction hold sideways, but hardly press (n, bool)."""
-    most = 0.0
-    for i in range(len(mu)):
-        most = max(most, p[3 * i + 2])
-    holds = np.zeros(len(mu), dtype=np.bool_)
-    for i in range(len(mu)):
-        friction = max(abs(p[3 * i]), abs(p[3 * i + 1]))
-        holds[i] = is_free(mu[i], unlimited) and friction > 0.0 and p[3 * i + 2] <= BARELY * most
-    return holds
 
 
 @compiled

@@ -5,7 +5,7 @@
     [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
 
 Warm: the last basis, solved directly and kept when it is still complementary. Cold: Lemke. A contact with μ = ∞ loses its
-λ: opposite directions then force S v⁺ = T v⁺ = 0.
+λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it parts (`idyn.laws.parting`).
 
 When it is wrong: the polygon has corners, so friction is up to 1 − cos(π/k) too weak (inscribed) between them; there may be
 several solutions with different v⁺; cost grows like n³.
@@ -18,6 +18,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
 from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
+from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, lemke
 from idyn.status import STATUSES
@@ -51,7 +52,12 @@ class Coulomb:
         if basis is not None:
             yield "warm", self._solve(problem, basis, True, 0.0)
         cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
-        yield "cold", self._solve(problem, cold, False, 0.0)
+        solution = self._solve(problem, cold, False, 0.0)
+        if np.isinf(problem.mu).any():
+            hint = solution if solution.status.ok else self._solve(problem, cold, False, REGULARISATIONS[-1])
+            for parted in let_go(problem, hint, False, lambda other: self._solve(other, cold, False, 0.0)):
+                yield "parted", parted
+        yield "cold", solution
         for share in REGULARISATIONS:
             yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)
 
@@ -121,7 +127,7 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
     n, k = len(mu), len(directions)
     M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
     size = len(q)
-    basis = np.zeros(size, dtype=np.bool_)
+    basis, parts = np.zeros(size, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     status, pivots = 0, 0
     if warm:
         for i in range(n):
@@ -131,8 +137,11 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             basis[(k + 1) * n + i] = guess[i, k + 1]
         z, w, regular = basis_solution(M, q, basis)
         status = 0 if regular else 4
+        for i in range(n):
+            parts[i] = mu[i] == np.inf and not guess[i].any() and speed * w[i] > FACE_ZERO
         for i in range(size):
-            if not (z[i] >= -NEGATIVE and w[i] >= -NEGATIVE):
+            idle = n <= i < (k + 1) * n and parts[(i - n) // k]
+            if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):
                 status = 5
     else:
         z, status, pivots, basis = lemke(M, q, max_pivots)
@@ -153,6 +162,6 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             f = unit * max(z[n + k * i + j], 0.0)
             p[3 * i] += directions[j, 0] * f
             p[3 * i + 1] += directions[j, 1] * f
-            flags[i, 2 + j] = speed * w[n + k * i + j] <= 3 * FACE_ZERO
+            flags[i, 2 + j] = speed * w[n + k * i + j] <= 3 * FACE_ZERO and not parts[i]
             after[i, 1 + j] = basis[n + k * i + j]
     return p, flags, status, pivots, after

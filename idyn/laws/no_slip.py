@@ -9,8 +9,9 @@
 5. Contacts that part lose their tangential rows, contacts that do not get them back, and 1–4 are done again until nothing
    changes; when that does not settle, all are held.
 
-Different from the papers: step 5; they hold a foot that lifts by a micron sideways with unlimited friction. The most
-independent row is taken next, not the first that is independent enough, and the orthogonal basis itself is kept instead of
+Different from the papers: step 5; they hold a foot that lifts by a micron sideways with unlimited friction. Rows of contacts
+that press come first, so that others hold only what these cannot. Among them the most independent row is taken next, not the
+first that is independent enough, and the orthogonal basis itself is kept instead of
 the Gram matrix D_XX, which squares the condition number: rows that are almost dependent (feet almost on one plane) are the
 normal case here.
 
@@ -77,8 +78,9 @@ class NoSlip:
 
 
 @compiled
-def select_rows(Y: Array, bilateral: Array, rank: float) -> tuple[Array, int, Array, Array]:
-    """Maximal independent set of the `bilateral` rows (3n, bool), the most independent first.
+def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float) -> tuple[Array, int, Array, Array]:
+    """Maximal independent set of the `bilateral` rows (3n, bool): those of `preferred` contacts (n, bool), then the others,
+    the most independent first.
 
     A row is independent when more than the share `rank` of its length is new. Returns the row indices X, their number k,
     an orthonormal basis U (k rows) of their span, and the triangle R with Y_X = R U.
@@ -93,10 +95,16 @@ def select_rows(Y: Array, bilateral: Array, rank: float) -> tuple[Array, int, Ar
     new = start.copy()  # and of what is still new; 0 when a row is out of the running
     X, U, R = np.empty(m, dtype=np.int64), np.zeros((m, m)), np.zeros((m, m))
     along = np.zeros((rows, m))  # components of the rows along the basis
-    k = 0
-    while k < m and rows > 0:
-        row = int(np.argmax(new))
-        if not new[row] > rank * rank * start[row]:
+    k, first = 0, True
+    while k < m:
+        row, most = -1, 0.0
+        for i in range(rows):
+            if preferred[i // 3] == first and new[i] > max(most, rank * rank * start[i]):
+                row, most = i, new[i]
+        if row < 0 and first:
+            first = False
+            continue
+        if row < 0:
             break
         new[row] = 0.0
         u = rest[row]
@@ -143,18 +151,20 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     n = len(mu)
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
     start = guess[:, 0].copy()
+    preferred, retried = start, False
     last = min(n, SETTLES) + 2
     for attempt in range(last + 1):
         if attempt == last:
             held = mu > 0.0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
-        p, w, status, more, active = hold(Y, b, bilateral, start, rule, rank, max_pivots)
+        p, w, status, more, active = hold(Y, b, bilateral, preferred, start, rule, rank, max_pivots)
         pivots += more
-        presses = (mu > 0.0) & (w <= FACE_ZERO)
-        if status != 0 or (presses == held).all():
+        stays = (mu > 0.0) & (w <= FACE_ZERO)
+        settled = (stays == held).all()
+        if status != 0 or (settled and (retried or not _idle(p, active))):
             break
-        held = presses
+        held, preferred, retried = stays, active, settled
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):
         flags[i, 0] = w[i] <= FACE_ZERO
@@ -163,13 +173,23 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
 
 
 @compiled
-def hold(Y, b, bilateral, guess, rule, rank, max_pivots):
-    """Steps 1 to 4 with the `bilateral` rows (3n, bool) made to vanish, normals among them if so marked.
+def _idle(p, active):
+    """Whether a contact that does not press holds sideways."""
+    idle = False
+    for i in range(len(active)):
+        idle = idle or (not active[i] and (p[3 * i] != 0.0 or p[3 * i + 1] != 0.0))
+    return idle
+
+
+@compiled
+def hold(Y, b, bilateral, preferred, guess, rule, rank, max_pivots):
+    """Steps 1 to 4 with the `bilateral` rows (3n, bool) made to vanish, normals among them if so marked; those of `preferred`
+    contacts (n, bool) first.
 
     Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
     """
     n, m = len(b) // 3, Y.shape[1]
-    X, k, U, R = select_rows(Y, bilateral, rank)
+    X, k, U, R = select_rows(Y, bilateral, preferred, rank)
     triangle = R[:k, :k]
     g = np.empty(k)  # the part of x = Yᵀp that makes the rows of X vanish: U x = g
     for i in range(k):

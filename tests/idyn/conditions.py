@@ -39,11 +39,14 @@ def normal_error(f: Full, p: Array, v_plus: Array, extra: Array) -> float:
 
 
 def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
-    """Signorini's condition, and friction that dissipates most: p_T = Proj(p_T − u_T) on μ p_N × polygon."""
+    """Signorini's condition, and friction that dissipates most: p_T = Proj(p_T − u_T) on μ p_N × polygon. With μ = ∞ nothing
+    slides but a contact that parts and carries nothing."""
     worst = normal_error(f, p, v_plus, extra)
     u = (f.J @ v_plus).reshape(-1, 3)
     for i in range(len(mu)):
         pt = p[3 * i : 3 * i + 2]
+        if np.isinf(mu[i]) and u[i, 2] + extra[i] > 1e-9 and not pt.any():
+            continue
         if np.isinf(mu[i]):
             worst = max(worst, np.abs(u[i, :2]).max())
         else:

@@ -40,7 +40,7 @@ def expected(scene, law, f, a):
         cone = max(cone, pulling[c.mu == 0].max(initial=0))
     if law.conditions is Conditions.COULOMB:
         pairs.append(np.minimum(p[:, 2], w))
-        slip = moving[free].max(initial=0)
+        slip = moving[free & ~((w > 1e-9) & ~p.any(axis=1))].max(initial=0)
         for i in np.flatnonzero(~free):
             shares, along = shares_of(p[i, :2], k), corners(k) @ u[i, :2]
             speed, rest = max(-along.min(), 0), c.mu[i] * p[i, 2] - shares.sum()

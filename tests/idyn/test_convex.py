@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conditions import allowance, cone_error, dynamics, outside_cone
 from oracles import convex_program, full, solve_semidefinite_qp
-from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, subset, turned
+from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
 
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
@@ -164,37 +164,6 @@ def test_feet_that_stick_stick_in_the_cone_law_and_slide_in_the_convex_one(name)
     f = full(moving.robot, moving.state, moving.contacts)
     assert np.abs((f.J @ answers["cone"].v_plus)[0::3]).max() < 1e-6
     assert np.abs((f.J @ answers["convex"].v_plus)[0::3]).max() > 0.01
-
-
-@pytest.mark.parametrize("name", WALKERS)
-def test_a_foot_that_parts_lets_go_under_unlimited_friction(name):
-    """One foot slips off the ground. The program to the letter would hold it sideways, with whatever that takes at the others;
-    the law, begun anew or from the last basis, leaves it alone, and is then that of the robot without this foot."""
-    scene = standing_scene(name)
-    f, lifts = full(scene.robot, scene.state, scene.contacts), 3
-    away = np.linalg.pinv(f.J[3 * lifts : 3 * lifts + 3, f.a]) @ np.array([0.3, -0.2, 0.5])  # m/s²
-    scene = msgspec.structs.replace(scene, q_ddot=away)
-    law, others = make_law("cone-infinite"), subset(scene.contacts, np.arange(3))
-    alone = solve(scene, law, contacts=others)
-    cold = solve(scene, law)
-    warm = predict(
-        scene.robot,
-        scene.state,
-        scene.contacts,
-        away,
-        law=law,
-        dt=DT,
-        options=PLAIN,
-        guess=solve(scene, law, contacts=others).guess,
-    )
-    assert (cold.rung, warm.rung) == ("daqp, parted", "warm")
-    extra = allowance(scene.contacts.gaps, DT)
-    for answer in (cold, warm):
-        assert answer.residuals.worst < 1e-8
-        assert not answer.p[3 * lifts :].any()
-        np.testing.assert_allclose(answer.v_plus, alone.v_plus, atol=1e-9)
-        assert cone_error(f, answer.p, answer.v_plus, np.full(4, np.inf), extra) < 1e-8
-        assert 1e-5 < np.abs((f.J @ answer.v_plus)[3 * lifts : 3 * lifts + 2]).max() < 1e-3
 
 
 @pytest.mark.parametrize("law", LAWS)

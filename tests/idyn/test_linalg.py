@@ -67,9 +67,12 @@ def test_row_selection_is_a_basis_of_the_rows(rank):
     rng = np.random.default_rng(rank)
     Y = rng.normal(size=(12, rank)) @ rng.normal(size=(rank, 6))
     wanted = rng.uniform(size=12) < 0.8
-    X, k, U, R = select_rows(Y, wanted, 1e-9)
+    preferred = np.array([False, True, True, False])
+    X, k, U, R = select_rows(Y, wanted, preferred, 1e-9)
     assert k == min(rank, wanted.sum())
     assert wanted[X[:k]].all()
+    first = wanted & np.repeat(preferred, 3)
+    assert preferred[X[:k] // 3].sum() == min(rank, first.sum())
     np.testing.assert_allclose(U[:k] @ U[:k].T, np.eye(k), atol=1e-12)
     np.testing.assert_allclose(R[:k, :k] @ U[:k], Y[X[:k]], atol=1e-10)
     np.testing.assert_allclose(np.tril(R[:k, :k]), R[:k, :k])
