@@ -34,7 +34,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
-from idyn.laws.convex_basis import basis_of, solve_basis, units
+from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
 from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
@@ -109,7 +109,7 @@ class Convex:
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
         plain = LawSolution(
             p=p,
-            face=self._whole_cone(problem) if self._kinetic and not self._one_stage else None,
+            face=None,
             status=qp.status,
             iterations=qp.iterations,
             basis=np.zeros((n, self.basis_width), dtype=np.bool_),
@@ -118,10 +118,11 @@ class Convex:
         )
         if self._one_stage or y is None or not qp.status.ok:
             return plain
-        gradient = self._gradient(problem)
-        basis = basis_of(problem.Y, problem.b, gradient, problem.mu, self.unlimited_friction, self.directions, p, y)
-        exact = self._on_basis(problem, basis, qp.iterations)
-        return msgspec.structs.replace(exact, p=p) if exact.status.ok else plain
+        data = (problem.Y, problem.b, self._gradient(problem), problem.mu, self.unlimited_friction, self.directions)
+        exact = self._on_basis(problem, basis_of(*data, p, y), qp.iterations)
+        if exact.status.ok:
+            return msgspec.structs.replace(exact, p=p)
+        return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y, not self._kinetic)))
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
         p, y, flags, solved = solve_basis(
@@ -134,7 +135,7 @@ class Convex:
             basis,
             not self._kinetic,
         )
-        face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
+        face = self._face(problem, flags)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
         return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
 
@@ -142,10 +143,7 @@ class Convex:
         """Of the energy at p = 0 [m/s] (3n)."""
         return problem.energy if self._kinetic else problem.b
 
-    def _whole_cone(self, problem: Reduced) -> Face:
-        """Every admissible impulse with the same motion, which decides the kinetic energy."""
-        flags = np.ones((len(problem.mu), 2 + len(self.directions)), dtype=np.bool_)
-        flags[:, 1] = False
+    def _face(self, problem: Reduced, flags: Array) -> Face:
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
 
 

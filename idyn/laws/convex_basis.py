@@ -31,6 +31,9 @@ COARSE = 1e4
 """Dependence is judged by this multiple of a row's squared length: 3e-5 of its length must be new. A basis of rows that
 differ by less would be full of rounding errors."""
 
+WELL = 1e9
+"""The same for friction that is taken first: a hundredth must be new."""
+
 
 @compiled
 def units(Y, b, energy):
@@ -110,6 +113,25 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
         parts[i] = release and is_free(mu[i], unlimited) and not basis[i].any() and w[i] > FACE_ZERO
     flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, NEGATIVE * speed)
     return p, y, flags, solved and optimal
+
+
+@compiled
+def face_at(Y, b, energy, mu, unlimited, directions, p, y, release):
+    """The face's flags (n, 2 + k) of a solution that some other method found."""
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    _, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
+    x = np.zeros(m)
+    for row in range(3 * n):
+        for c in range(m):
+            x[c] += p[row] * Y[row, c]
+    w = _opening(Y, b, x)
+    parts = np.zeros(n, dtype=np.bool_)
+    for i in range(n):
+        parts[i] = release and is_free(mu[i], unlimited) and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
+        for c in range(m):
+            x[c] -= y[i] * Y[3 * i + 2, c]
+    flags, _ = _face(G, slopes, taken, signed, mu, unlimited, x, parts, k, 0.0)
+    return flags
 
 
 @compiled
@@ -253,13 +275,19 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
     """
     R, m = G.shape
     F, active, count = np.zeros((m, m)), np.empty(max(m, 1), dtype=np.int64), 0
-    for either in range(2):  # coordinates without a sign first: they can take any load
+    good = np.zeros(R, dtype=np.bool_)
+    for stage in range(3):  # what presses, or feet almost on one plane would carry it by friction; good friction; the rest
         for j in range(R):
-            if not taken[j] or signed[j] != (either == 1) or (signed[j] and not c[j] > nothing):
+            if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > nothing):
                 continue
             length2 = 0.0
             for q in range(m):
                 length2 += G[j, q] * G[j, q]
+            if stage == 1:
+                good[j] = append_row(F, G, active, count, j, WELL * length2)
+                count += 1 if good[j] else 0
+            if stage == 1 or good[j]:
+                continue
             while not append_row(F, G, active, count, j, COARSE * length2):
                 full = _hand_over(F, G, active, count, c, signed, j)
                 if full < 0:
@@ -274,16 +302,17 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
 @compiled
 def _hand_over(F: Array, G: Array, active: Array, count: int, c: Array, signed: Array, j: int) -> int:
     """Move load of row j to the active rows it depends on; the active row that lost its own by that, −1 when j lost all."""
+    direction = -1.0 if c[j] < 0.0 else 1.0
     rhs = np.zeros(count)
     for i in range(count):
         for q in range(G.shape[1]):
             rhs[i] += G[active[i], q] * G[j, q]
-    alpha = solve_active(F, active, count, rhs)
-    step, full = c[j], -1
+    alpha = solve_active(F, active, count, direction * rhs)
+    step, full = abs(c[j]), -1
     for i in range(count):
         if signed[active[i]] and alpha[i] < -NO_PART and c[active[i]] < -alpha[i] * step:
             step, full = -c[active[i]] / alpha[i], i
     for i in range(count):
         c[active[i]] += step * alpha[i]
-    c[j] -= step
+    c[j] -= direction * step
     return full
