@@ -26,14 +26,14 @@ class PathSettings(Settings, frozen=True):
     waypoints: tuple[tuple[float, float], ...] = ()
     repeat: bool = False
     speed: NonNegative = 0.2
-    turn: NonNegative = 0.8
+    turn: NonNegative = 0.5
     tolerance: float = 0.03
     heading: float = 0.7
     turn_gain: NonNegative = 3.0
     velocity: tuple[float, float, float] = (0.0, 0.0, 0.0)
     duration: NonNegative = math.inf
     acceleration: float = 0.5
-    turn_acceleration: float = 4.0
+    turn_acceleration: float = 2.0
 
 
 class Path:
