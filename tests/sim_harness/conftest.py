@@ -1,4 +1,4 @@
-"""What the tests of the simulated world share: a block that slides, and the torque that holds a robot up."""
+"""What the tests of the simulated world share: a block that slides, the torque that holds a robot up, a short comparison."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,31 @@ import pytest
 from controllers.robots import load_robot
 from idyn.robot import ContactPoint, Robot
 from idyn.terrain import Flat
+from sim_harness.compare import executors
 from sim_harness.engines.registry import build_engine
 from sim_harness.jacobian import contact_jacobian
 from sim_harness.world import World
 
+COMPARISON = """
+title = "two laws"
+experiment = "sway"
+controllers = ["id-qp-mu", "pid"]
+quantities = ["tracking", "torque-rate"]
+figures = ["tracking", "torque-rate", "forces", "path"]
+seeds = 1
+[changes]
+duration = 0.04
+[[scene]]
+name = "short"
+[[check]]
+claim = "PID is worse"
+quantity = "tracking"
+larger = ["pid"]
+smaller = ["id-qp-mu"]
+[paper.short]
+id-qp-mu = [0.5]
+pid = "fell"
+"""
 BLOCK = """
 <robot name="block"><link name="block"><inertial><mass value="2"/>
 <inertia ixx="0.02" ixy="0" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial></link></robot>
@@ -67,3 +88,25 @@ def make_world():
 @pytest.fixture
 def make_stand():
     return Stand
+
+
+@pytest.fixture
+def comparison(tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(COMPARISON)
+    return str(path)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Jobs run in this process: what they are made of is tested, not who runs them."""
+    done = []
+
+    def execute(function, tasks, jobs):
+        for i, task in enumerate(tasks):
+            function(*task)
+            done.append(task[0].folder.name)
+            yield i, None
+
+    monkeypatch.setitem(executors.EXECUTORS, "processes", execute)
+    return done

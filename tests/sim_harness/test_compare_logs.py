@@ -1,0 +1,53 @@
+"""The figures of recorded logs."""
+
+import msgspec
+import pytest
+
+from idyn.__main__ import main
+from sim_harness import experiment
+from sim_harness.compare import jobs
+from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
+from sim_harness.compare.logs import summarise_log
+from sim_harness.compare.run import Options, all_tasks
+from sim_harness.compare.settings import (
+    load_comparison,
+)
+from sim_harness.metrics import normal_forces
+
+
+def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):
+    """All but the last tick's force, which no later state tells, and the clock."""
+    settings = load_comparison(comparison)
+    for (task,) in all_tasks(settings, tmp_path, Options()).values():
+        run_task(task)
+        summary = finished(task).summary
+        (recorded,) = summarise_log(task.folder / LOG)
+        for name in ("seconds", "upright", "height", "tilt", "drift", "distance", "tracking", "speed_tracking", "torque",
+                     "torque_rate", "torque_rate_max", "weight"):  # fmt: skip
+            assert getattr(recorded, name) == pytest.approx(getattr(summary, name), rel=1e-12)
+        assert (recorded.modes, recorded.step_p50) == (summary.modes, pytest.approx(summary.step_p50))
+        last = normal_forces(load_trace(task.folder))[1][-1]
+        assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)
+        assert main(["compare", str(task.folder / LOG)]) == 0
+        assert "log.mcap" in capsys.readouterr().out
+
+
+def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
+    """Forces between fingers and box, and the errors of the joints that follow."""
+    settings = experiment.load_plan("grasp", 0.3).settings
+    plan = experiment.build_plan(msgspec.structs.replace(settings, contacts="message"))
+    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, True)
+    run_task(task)
+    summary, trace = finished(task).summary, load_trace(task.folder)
+    (recorded,) = summarise_log(task.folder / LOG)
+    assert recorded.tracking == pytest.approx(summary.tracking, rel=1e-12)
+    assert recorded.speed_tracking == pytest.approx(summary.speed_tracking, rel=1e-12)
+    known = len(trace) - 1  # no later state tells the last force
+    assert recorded.force * known + normal_forces(trace)[1][-1] == pytest.approx(summary.force * (known + 1), rel=1e-9)
+    assert summary.force > 15.0
+
+
+def test_logs_and_comparisons_do_not_mix(comparison, capsys):
+    assert main(["compare", comparison, "log.mcap"]) == 2
+    assert main(["compare"]) == 2
+    assert "log.mcap" in capsys.readouterr().err
