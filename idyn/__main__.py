@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from idyn import __version__
 from idyn.commands import bench, check, compare, demo, replay, serve, simulate
+from idyn.commands.output import report
 from idyn.errors import IdynError
 
 COMMANDS = (demo, serve, simulate, replay, compare, bench, check)
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command: 0 when all is well, 1 when its result is bad, 2 when it could not be run."""
     options = build_parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return 0 if report(options) else 1
     except IdynError as error:
         print(f"idyn: {error}", file=sys.stderr)
         return 2

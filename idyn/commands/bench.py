@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from idyn.commands.output import progress_bar, write_json
+from idyn.commands.output import add_json, progress_bar
 from sim_harness.bench import bench_laws, bench_server, laws_table, server_table
 from sim_harness.metrics import text_table
 
@@ -14,11 +14,11 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("--repeat", type=int, default=5000, help="predictions for each figure (default: %(default)s)")
     parser.add_argument("--ticks", type=int, default=20000, help="paced ticks of the server at 1 kHz (default: %(default)s)")
     parser.add_argument("--no-server", action="store_true", help="the laws only")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there, '-' for stdout")
+    add_json(parser, "the figures")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
     with progress_bar(0, unit="") as progress:
         laws = bench_laws(options.robot, options.repeat, progress)
     print(text_table(laws_table(laws)))
@@ -27,6 +27,4 @@ def run(options: argparse.Namespace) -> int:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)
         print(text_table(server_table(result["server"])))
-    if options.json:
-        write_json(result, options.json)
-    return 0
+    return result, True

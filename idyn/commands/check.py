@@ -6,7 +6,7 @@ from typing import Any
 from controllers.config import find, load
 from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
-from idyn.commands.output import write_json
+from idyn.commands.output import add_json
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from sim_harness.compare.settings import controllers_of, is_comparison, load_comparison, plan_of
@@ -20,11 +20,11 @@ def add_to(subparsers: Any) -> None:
     parser = subparsers.add_parser("check", help="report on a configuration or a URDF")
     parser.add_argument("what", help="name or path of a configuration, or path of a URDF")
     parser.add_argument("--fixed", action="store_true", help="a URDF's base is fixed, not floating")
-    parser.add_argument("--json", metavar="FILE", help="write the findings there, '-' for stdout")
+    add_json(parser, "the findings")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
     robots = (
         [Robot.from_urdf(options.what, base="fixed" if options.fixed else "free_flyer")]
         if options.what.endswith((".urdf", ".xml"))
@@ -35,10 +35,8 @@ def run(options: argparse.Namespace) -> int:
         print(_describe(robot))
     for robot, finding in findings:
         print(f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}")
-    if options.json:
-        rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
-        write_json(rows, options.json)
-    return 1 if any(finding.severity == "error" for _, finding in findings) else 0
+    rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
+    return rows, not any(finding.severity == "error" for _, finding in findings)
 
 
 def _robots(what: str) -> list[Robot]:

@@ -2,14 +2,13 @@
 
 import argparse
 import sys
-from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from tqdm import tqdm
 
-from idyn.commands.output import check_json, write_json
+from idyn.commands.output import add_json
 from idyn.errors import ConfigError
 from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.logs import summarise_log
@@ -35,23 +34,18 @@ def add_to(subparsers: Any) -> None:
         "--executor", default="processes", choices=tuple(EXECUTORS), help="who runs them (default: %(default)s)"
     )
     parser.add_argument("--no-logs", action="store_true", help="no MCAP of each run (they take 2 MB for each second)")
-    parser.add_argument("--json", metavar="FILE", help="write the claims, or the logs' figures, there, '-' for stdout")
+    add_json(parser, "the claims, or the logs' figures,")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
     what = list(PAPER) if options.all else [name for given in options.what for name in (PAPER if given == "paper" else [given])]
     if not what:
         raise ConfigError("compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files")
     logs = [name.endswith(".mcap") for name in what]
     if any(logs) and not all(logs):
         raise ConfigError("compare", "expected comparisons or logs, not both")
-    check_json(options.json)
-    with redirect_stdout(sys.stderr) if options.json == "-" else nullcontext():
-        data, good = _logs(what) if any(logs) else _comparisons(what, options)
-    if options.json:
-        write_json(data, options.json)
-    return 0 if good else 1
+    return _logs(what) if any(logs) else _comparisons(what, options)
 
 
 def _logs(paths: list[str]) -> tuple[Any, bool]:

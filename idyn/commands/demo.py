@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from idyn.commands.output import new_folder, progress_bar, write_json
+from idyn.commands.output import add_json, new_folder, progress_bar
 from sim_harness.demo import CHATTER_SECONDS, run_demo
 from sim_harness.experiment import load_plan
 from sim_harness.metrics import table, text_table
@@ -17,11 +17,11 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
     parser.add_argument("--seconds", type=float, help="simulated time for each law instead of the experiment's")
     parser.add_argument("--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free)")
-    parser.add_argument("--json", metavar="FILE", help="write the summaries there, '-' for stdout")
+    add_json(parser, "the summaries")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds)
     folder = new_folder(Path(options.out))
     print("starting (the first run compiles its kernels, which takes a minute)", flush=True)
@@ -33,6 +33,4 @@ def run(options: argparse.Namespace) -> int:
     print(f"{demo.chatter[-1].summary.torque_rate:.3g} with selection")
     print(f"report: {folder / 'report.html'}")
     print(f"replay: idyn replay {folder / plan.settings.laws[0] / 'log.mcap'}")
-    if options.json:
-        write_json(msgspec.to_builtins(demo.summaries), options.json)
-    return 0 if demo.upright else 1
+    return msgspec.to_builtins(demo.summaries), demo.upright

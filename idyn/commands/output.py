@@ -1,8 +1,12 @@
-"""What commands share: progress on the terminal, JSON on request."""
+"""What commands share: progress on the terminal, JSON on request.
 
+A command's `run` takes the parsed options, prints tables, and returns its figures and whether they are good.
+"""
+
+import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +29,29 @@ def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
         yield update
 
 
-def check_json(target: str | None) -> None:
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """The option `--json`."""
+    parser.add_argument("--json", metavar="FILE", help=f"write {what} there, '-' for stdout and nothing else on it")
+
+
+def report(options: argparse.Namespace) -> bool:
+    """Run the command; its figures as JSON where they are asked for. Whether they are good."""
+    target: str | None = getattr(options, "json", None)
+    _check_json(target)
+    with redirect_stdout(sys.stderr) if target == "-" else nullcontext():
+        figures, good = options.run(options)
+    if target:
+        _write_json(figures, target)
+    return bool(good)
+
+
+def _check_json(target: str | None) -> None:
     """Raises ConfigError when no file can be there: before the work, not after it."""
     if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
         raise ConfigError("--json", f"expected a file in a folder that exists, got {target}")
 
 
-def write_json(data: Any, target: str) -> None:
+def _write_json(data: Any, target: str) -> None:
     """JSON into a file, or to stdout for '-'; null for what is no finite number."""
     text = msgspec.json.format(msgspec.json.encode(data, enc_hook=float)).decode()
     if target == "-":

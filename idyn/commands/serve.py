@@ -22,10 +22,10 @@ def add_to(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load("server", options.config, ServerSettings)
     changes = {name: getattr(options, name) for name in ("endpoint", "law", "selection")}
     settings = msgspec.structs.replace(settings, **{name: value for name, value in changes.items() if value is not None})
     serve(settings, log_path=options.log, ready=lambda endpoint: print(f"serving at {endpoint}", flush=True))
-    return 0
+    return None, True

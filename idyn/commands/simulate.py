@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from idyn.commands.output import progress_bar, write_json
+from idyn.commands.output import add_json, progress_bar
 from idyn.errors import ConfigError
 from sim_harness.experiment import load_plan, run_connected, run_in_process, with_controller
 from sim_harness.metrics import table, text_table
@@ -17,11 +17,11 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
     parser.add_argument("--seconds", type=float, help="simulated time instead of the experiment's")
     parser.add_argument("--trace", metavar="FILE", help="write the run's arrays there (npz); with --connect only")
-    parser.add_argument("--json", metavar="FILE", help="write the summaries there, '-' for stdout")
+    add_json(parser, "the summaries")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if options.trace and not options.connect:
         raise ConfigError("--trace", "goes with --connect")
     plan = load_plan(options.experiment, options.seconds)
@@ -35,6 +35,4 @@ def run(options: argparse.Namespace) -> int:
         runs[0].trace.save_npz(options.trace)
     summaries = [run.summary for run in runs]
     print(text_table(table(summaries)))
-    if options.json:
-        write_json(msgspec.to_builtins(summaries), options.json)
-    return 0 if all(summary.upright for summary in summaries) else 1
+    return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)

@@ -125,3 +125,11 @@ def test_demo_writes_what_it_promises_and_its_log_replays_bit_for_bit(capsys, tm
     recovered = json.loads(figures.read_text())
     assert not recovered["complete"]
     assert recovered["ticks"] == recovered["identical"] > 50
+
+
+@pytest.mark.parametrize("command", [("simulate", "stand", "--seconds", "0.01"), ("check", "quadruped")])
+def test_json_on_stdout_is_alone_there(command, capsys):
+    assert main([*command, "--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) is not None
+    assert "quadruped" in err or "coulomb" in err
