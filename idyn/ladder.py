@@ -103,7 +103,7 @@ def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool
 def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[Prediction | None, Status]:
     """The law's own rungs for one demand: the first certified answer, or None and why the last one failed.
 
-    A ray proves that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
+    A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
     """
     reduced, motion = reduce(
         problem.robot, problem.terms, problem.state, problem.contacts, q_ddot, problem.dt, problem.options.gaps

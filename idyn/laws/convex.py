@@ -27,6 +27,7 @@ feet slide or lift; the kinetic energy depends, in addition, on the frame's own 
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -81,19 +82,15 @@ class Convex:
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
+        free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction) & (not self._kinetic)
         for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
             solution = self._solve(problem, backend)
-            if not self._kinetic and (self.unlimited_friction or np.isinf(problem.mu).any()):
-                for parted in self._parted(problem, solution, backend):
+            if free.any():
+                for parted in let_go(problem, solution, free, partial(self._solve, backend=backend)):
                     yield f"{backend}, parted", parted
             yield backend, solution
 
-    def _parted(self, problem: Reduced, solution: LawSolution, backend: str) -> Iterator[LawSolution]:
-        """Where the program has no solution, a regularised one tells who hardly presses."""
-        hint = solution if solution.status.ok else self._solve(problem, backend, ONE_STAGE)
-        return let_go(problem, hint, self.unlimited_friction, lambda other: self._solve(other, backend))
-
-    def _solve(self, problem: Reduced, backend: str, regularisation: float = 0.0) -> LawSolution:
+    def _solve(self, problem: Reduced, backend: str) -> LawSolution:
         """The QP's own impulses, with the face and the multipliers of the basis that is read off them where there is one."""
         n = len(problem.mu)
         H, f, A, lower, unit, epsilon = assemble(
@@ -103,7 +100,7 @@ class Convex:
             problem.mu,
             self.unlimited_friction,
             self.directions,
-            max(regularisation, self._regularisation),
+            self._regularisation,
         )
         qp = solve_qp(H, f, A, lower, backend=backend)
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]

@@ -57,7 +57,7 @@ def cone_rays(Y, energy, mu, unlimited, directions):
     taken, signed = np.zeros(n * k, dtype=np.bool_), np.ones(n * k, dtype=np.bool_)
     for i in range(n):
         free = is_free(mu[i], unlimited)
-        for j in range(3 if free else 1 if mu[i] == 0.0 else k):
+        for j in range(0 if mu[i] > 0.0 else 2, 3 if free or mu[i] == 0.0 else k):
             row = k * i + j
             taken[row] = True
             if free:
@@ -110,7 +110,8 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
         solved = solved and w[i] >= -NEGATIVE * speed
-        parts[i] = release and is_free(mu[i], unlimited) and not basis[i].any() and w[i] > FACE_ZERO
+        parts[i] = release and is_free(mu[i], unlimited) and w[i] > FACE_ZERO
+        solved = solved and not (parts[i] and basis[i, :k].any())  # it would hold sideways
     flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, NEGATIVE * speed)
     return p, y, flags, solved and optimal
 
@@ -250,7 +251,7 @@ def _coordinates(mu, unlimited, directions, p):
             out[k * i], out[k * i + 1], out[k * i + 2] = ps, pt, pn
             continue
         if mu[i] == 0.0:
-            out[k * i] = pn
+            out[k * i + 2] = pn
             continue
         best, corner, share0, share1 = -np.inf, 0, 0.0, 0.0
         for j in range(k):

@@ -53,9 +53,10 @@ class Coulomb:
             yield "warm", self._solve(problem, basis, True, 0.0)
         cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
         solution = self._solve(problem, cold, False, 0.0)
-        if np.isinf(problem.mu).any():
-            hint = solution if solution.status.ok else self._solve(problem, cold, False, REGULARISATIONS[-1])
-            for parted in let_go(problem, hint, False, lambda other: self._solve(other, cold, False, 0.0)):
+        free = np.isinf(problem.mu)
+        if free.any():
+            for parted in let_go(problem, solution, free, lambda other: self._solve(other, cold, False, 0.0)):
+                parted.basis[free, -1] = False  # without friction they had a sliding speed
                 yield "parted", parted
         yield "cold", solution
         for share in REGULARISATIONS:
@@ -138,7 +139,9 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
         z, w, regular = basis_solution(M, q, basis)
         status = 0 if regular else 4
         for i in range(n):
-            parts[i] = mu[i] == np.inf and not guess[i].any() and speed * w[i] > FACE_ZERO
+            parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO
+            if parts[i] and guess[i].any():
+                status = 5  # it holds sideways
         for i in range(size):
             idle = n <= i < (k + 1) * n and parts[(i - n) // k]
             if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):

@@ -8,12 +8,13 @@
 4. p_X so that the rows of X vanish; the other tangential impulses are zero.
 5. Contacts that part lose their tangential rows, contacts that do not get them back, and 1–4 are done again until nothing
    changes; when that does not settle, all are held.
+6. Where a contact that does not press holds sideways, 1–4 once more with the rows of those that press first; kept when the
+   motion is the same.
 
-Different from the papers: step 5; they hold a foot that lifts by a micron sideways with unlimited friction. Rows of contacts
-that press come first, so that others hold only what these cannot. Among them the most independent row is taken next, not the
-first that is independent enough, and the orthogonal basis itself is kept instead of
-the Gram matrix D_XX, which squares the condition number: rows that are almost dependent (feet almost on one plane) are the
-normal case here.
+Different from the papers: steps 5 and 6; they hold a foot that lifts by a micron sideways with unlimited friction. The most
+independent row is taken next, not the first that is independent enough, and the orthogonal basis itself is kept instead of the
+Gram matrix D_XX, which squares the condition number: rows that are almost dependent (feet almost on one plane) are the normal
+case here.
 
 When it is wrong: friction is unlimited, so a foot that should slide holds; μ is used only to tell frictionless contacts
 (μ = 0) from the others. The rows it drops are violated unless the demand is consistent (mathematics §4).
@@ -147,24 +148,27 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float) -> tu
 
 @compiled
 def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
-    """The five steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1)."""
+    """The six steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1)."""
     n = len(mu)
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
-    start = guess[:, 0].copy()
-    preferred, retried = start, False
+    start, nobody = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
     last = min(n, SETTLES) + 2
     for attempt in range(last + 1):
         if attempt == last:
             held = mu > 0.0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
-        p, w, status, more, active = hold(Y, b, bilateral, preferred, start, rule, rank, max_pivots)
+        p, w, status, more, active = hold(Y, b, bilateral, nobody, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
-        settled = (stays == held).all()
-        if status != 0 or (settled and (retried or not _idle(p, active))):
+        if status != 0 or (stays == held).all():
             break
-        held, preferred, retried = stays, active, settled
+        held = stays
+    if status == 0 and _idle(p, active):
+        other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
+        pivots += more
+        if again == 0 and (np.abs(opens - w) <= HOLDS).all():
+            p, active = other, presses
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):
         flags[i, 0] = w[i] <= FACE_ZERO

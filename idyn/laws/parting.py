@@ -1,8 +1,8 @@
 """Contacts of unlimited friction that part: they carry nothing, and nothing is asked of their sliding.
 
 To the letter, μ = ∞ lets a foot that just lifts hold on to the ground sideways, whatever its normal impulse, and feet that are
-almost on one plane hold against one another with kilonewtons that cancel. Friction without pressure is none: so the law is
-solved again without the friction of contacts that hold, but hardly press; those that part then are let go.
+almost on one plane hold against one another with kilonewtons that cancel. Friction without pressure is none. So the law is
+solved without the friction of contacts that hardly press, under this law or under the no-slip law; those that part are let go.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,57 +10,79 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.laws.law import FACE_ZERO, LawSolution, is_free
+from idyn.laws.law import FACE_ZERO, LawSolution
+from idyn.laws.no_slip import PRINCIPAL, WELL_CONDITIONED, solve_no_slip
 from idyn.reduction import Reduced
 from idyn.types import Array
+
+MAX_PIVOTS = 1000
 
 BARELY = 0.01
 """A contact whose normal impulse is a smaller share of the largest one than this hardly presses."""
 
 
 def let_go(
-    problem: Reduced, solution: LawSolution, unlimited: bool, solve: Callable[[Reduced], LawSolution]
+    problem: Reduced, letter: LawSolution, free: Array, solve: Callable[[Reduced], LawSolution]
 ) -> Iterator[LawSolution]:
-    """The law's solution when contacts of unlimited friction that hardly press do not hold either; none when all press.
+    """The law's solutions in which contacts of unlimited friction that part carry nothing; none when all press that hold.
 
-    solution: of the law to the letter; solve: the law for other data
+    letter: its solution to the letter, successful or not; free: which contacts those are (n, bool); solve: the law for others
     """
-    mu, last = problem.mu, solution
+    idle, last = np.zeros_like(free), letter
     while last.status.ok:
-        idle = hardly_press(last.p, mu, unlimited)
-        if not idle.any():
+        more = free & ~idle & _hardly_presses(last.p)
+        if not more.any():
             break
-        mu = np.where(idle, 0.0, mu)
-        last = solve(msgspec.structs.replace(problem, mu=mu))
-    released = mu != problem.mu
-    if not last.status.ok or not released.any():
+        idle = idle | more
+        last = solve(msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu)))
+    if letter.status.ok and not idle.any():
         return
-    apart = released & (_opening(problem, last.p) > FACE_ZERO)
-    p, basis, face = last.p.copy(), last.basis.copy(), last.face
-    p.reshape(-1, 3)[apart], basis[released] = 0.0, False
-    if face is not None:  # those that stay are held again
+    yield from _without(problem, idle, solve)
+    yield from _without(problem, free & ~_presses(problem), solve)
+
+
+def _hardly_presses(p: Array) -> Array:
+    """Contacts that hold sideways all the same (n, bool)."""
+    normal, sideways = p[2::3], np.abs(p[0::3]) + np.abs(p[1::3])
+    hardly: Array = (sideways > 0.0) & (normal <= BARELY * normal.max())
+    return hardly
+
+
+def _presses(problem: Reduced) -> Array:
+    """Contacts that carry a normal impulse under the no-slip law (n, bool); all, when it has no answer."""
+    n = len(problem.mu)
+    cold = np.zeros((n, 1), dtype=np.bool_)
+    *_, status, _, active = solve_no_slip(problem.Y, problem.b, problem.mu, cold, PRINCIPAL, WELL_CONDITIONED, MAX_PIVOTS)
+    return active[:, 0] if status == 0 else np.ones(n, dtype=np.bool_)
+
+
+def _without(problem: Reduced, idle: Array, solve: Callable[[Reduced], LawSolution]) -> Iterator[LawSolution]:
+    """Solutions without the friction of the idle contacts (n, bool): of all, then of those only that part."""
+    if not idle.any():
+        return
+    without = solve(msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu)))
+    if not without.status.ok:
+        return
+    apart = idle & (_opening(problem, without.p) > FACE_ZERO)
+    yield _released(problem, without, apart, idle & ~apart)
+    if apart.any() and (idle & ~apart).any():
+        held = solve(msgspec.structs.replace(problem, mu=np.where(apart, 0.0, problem.mu)))
+        if held.status.ok:
+            yield _released(problem, held, apart, np.zeros_like(apart))
+
+
+def _released(problem: Reduced, solution: LawSolution, apart: Array, stay: Array) -> LawSolution:
+    """Without the rounding errors of what is let go; idle contacts that stay may be loaded by the selection."""
+    p, basis, face = solution.p.copy(), solution.basis.copy(), solution.face
+    p.reshape(-1, 3)[apart], basis[apart] = 0.0, False
+    if face is not None:
         flags = face.flags.copy()
-        flags[apart] = False
-        flags[released & ~apart, 1], flags[released & ~apart, 2:] = False, True
+        flags[apart], flags[stay, 1], flags[stay, 2:] = False, False, True
         face = msgspec.structs.replace(face, flags=flags, mu=problem.mu)
-    yield msgspec.structs.replace(last, p=p, basis=basis, face=face)
+    return msgspec.structs.replace(solution, p=p, basis=basis, face=face)
 
 
 def _opening(problem: Reduced, p: Array) -> Array:
     """Speeds at which contacts open [m/s] (n)."""
     opening: Array = problem.b[2::3] + problem.Y[2::3] @ (problem.Y.T @ p)
     return opening
-
-
-@compiled
-def hardly_press(p: Array, mu: Array, unlimited: bool) -> Array:
-    """Which contacts of unlimited friction hold sideways, but hardly press (n, bool)."""
-    most = 0.0
-    for i in range(len(mu)):
-        most = max(most, p[3 * i + 2])
-    idle = np.zeros(len(mu), dtype=np.bool_)
-    for i in range(len(mu)):
-        holds = p[3 * i] != 0.0 or p[3 * i + 1] != 0.0
-        idle[i] = is_free(mu[i], unlimited) and holds and p[3 * i + 2] <= BARELY * most
-    return idle
