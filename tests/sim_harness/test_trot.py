@@ -86,7 +86,9 @@ def test_a_server_that_misses_ticks_lets_nobody_fall(law):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("law", "mu"), [("coulomb", LOW), ("coulomb", HIGH), ("no-slip", HIGH)])
+@pytest.mark.parametrize(
+    ("law", "mu"), [("coulomb", LOW), *((law, np.inf) for law in ("no-slip", "coulomb", "cone", "cone-infinite"))]
+)
 def test_the_quadruped_trots_between_waypoints(law, mu):
     """The paper's task: 30 s [ZD §7.6]. Waypoints are reached in their order."""
     run = trot("trot", law, 30.0, mu)
