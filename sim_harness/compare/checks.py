@@ -75,6 +75,9 @@ def verdict(settings: VerdictSettings, scene: str, controller: str, results: Res
     rates = statistic(runs, "torque-rate")
     if rates.fallen:
         return f"FAIL (fell, {rates.fallen} of {rates.runs})"
+    stopped = sum(summary.modes.get("failsafe:stopped", 0.0) > 0.0 for summary in runs.summaries)
+    if stopped:
+        return f"FAIL (stopped, {stopped} of {rates.runs})"
     smooth = statistic(results[scene, settings.smooth], "torque-rate").mean
     if math.isnan(rates.mean) or math.isnan(smooth):
         return "–"

@@ -101,6 +101,8 @@ def test_verdicts():
     assert verdict(settings, "a", "id-qp-mu", results) == "PASS"
     assert verdict(settings, "a", "id-lcp-mu", results) == "FAIL (torque chatter, 11 times id-qp-mu)"
     assert verdict(settings, "a", "pid", results) == "FAIL (fell, 1 of 1)"
+    results["a", "id-t-1"] = runs({"ok": 0.9, "failsafe:stopped": 0.1}, field="modes")
+    assert verdict(settings, "a", "id-t-1", results) == "FAIL (stopped, 1 of 1)"
     without = msgspec.structs.replace(settings, smooth="pid")
     assert verdict(without, "a", "id-lcp-mu", results) == "–"
     assert verdict(without, "a", "pid", results) == "FAIL (fell, 1 of 1)"
