@@ -93,15 +93,7 @@ class Convex:
     def _solve(self, problem: Reduced, backend: str) -> LawSolution:
         """The QP's own impulses, with the face and the multipliers of the basis that is read off them where there is one."""
         n = len(problem.mu)
-        H, f, A, lower, unit, epsilon = assemble(
-            problem.Y,
-            problem.b,
-            self._gradient(problem),
-            problem.mu,
-            self.unlimited_friction,
-            self.directions,
-            self._regularisation,
-        )
+        H, f, A, lower, unit, epsilon = assemble(*self._data(problem), self._regularisation)
         qp = solve_qp(H, f, A, lower, backend=backend)
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
         plain = LawSolution(
@@ -115,30 +107,22 @@ class Convex:
         )
         if self._one_stage or y is None or not qp.status.ok:
             return plain
-        data = (problem.Y, problem.b, self._gradient(problem), problem.mu, self.unlimited_friction, self.directions)
+        data = self._data(problem)
         exact = self._on_basis(problem, basis_of(*data, p, y), qp.iterations)
         if exact.status.ok:
             return msgspec.structs.replace(exact, p=p)
         return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y, not self._kinetic)))
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
-        p, y, flags, solved = solve_basis(
-            problem.Y,
-            problem.b,
-            self._gradient(problem),
-            problem.mu,
-            self.unlimited_friction,
-            self.directions,
-            basis,
-            not self._kinetic,
-        )
+        p, y, flags, solved = solve_basis(*self._data(problem), basis, not self._kinetic)
         face = self._face(problem, flags)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
         return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
 
-    def _gradient(self, problem: Reduced) -> Array:
-        """Of the energy at p = 0 [m/s] (3n)."""
-        return problem.energy if self._kinetic else problem.b
+    def _data(self, problem: Reduced) -> tuple[Array, Array, Array, Array, bool, Array]:
+        """What the kernels take: Y, b, the gradient of the energy at p = 0 [m/s] (3n), μ, and how friction is read."""
+        gradient = problem.energy if self._kinetic else problem.b
+        return problem.Y, problem.b, gradient, problem.mu, self.unlimited_friction, self.directions
 
     def _face(self, problem: Reduced, flags: Array) -> Face:
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)

@@ -11,11 +11,9 @@ import msgspec
 import numpy as np
 
 from idyn.laws.law import FACE_ZERO, LawSolution
-from idyn.laws.no_slip import PRINCIPAL, WELL_CONDITIONED, solve_no_slip
+from idyn.laws.no_slip import NoSlip
 from idyn.reduction import Reduced
 from idyn.types import Array
-
-MAX_PIVOTS = 1000
 
 BARELY = 0.01
 """A contact whose normal impulse is a smaller share of the largest one than this hardly presses."""
@@ -34,11 +32,14 @@ def let_go(
         if not more.any():
             break
         idle = idle | more
-        last = solve(msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu)))
+        last = solve(_frictionless(problem, idle))
     if letter.status.ok and not idle.any():
         return
-    yield from _without(problem, idle, solve)
-    yield from _without(problem, free & ~_presses(problem), solve)
+    if idle.any():
+        yield from _parted(problem, idle, last, solve)
+    idle = free & ~_presses(problem)
+    if idle.any():
+        yield from _parted(problem, idle, solve(_frictionless(problem, idle)), solve)
 
 
 def _hardly_presses(p: Array) -> Array:
@@ -50,23 +51,24 @@ def _hardly_presses(p: Array) -> Array:
 
 def _presses(problem: Reduced) -> Array:
     """Contacts that carry a normal impulse under the no-slip law (n, bool); all, when it has no answer."""
-    n = len(problem.mu)
-    cold = np.zeros((n, 1), dtype=np.bool_)
-    *_, status, _, active = solve_no_slip(problem.Y, problem.b, problem.mu, cold, PRINCIPAL, WELL_CONDITIONED, MAX_PIVOTS)
-    return active[:, 0] if status == 0 else np.ones(n, dtype=np.bool_)
+    _, solution = next(NoSlip().attempts(problem, None))
+    return solution.basis[:, 0] if solution.status.ok else np.ones(len(problem.mu), dtype=np.bool_)
 
 
-def _without(problem: Reduced, idle: Array, solve: Callable[[Reduced], LawSolution]) -> Iterator[LawSolution]:
-    """Solutions without the friction of the idle contacts (n, bool): of all, then of those only that part."""
-    if not idle.any():
-        return
-    without = solve(msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu)))
+def _frictionless(problem: Reduced, idle: Array) -> Reduced:
+    return msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu))
+
+
+def _parted(
+    problem: Reduced, idle: Array, without: LawSolution, solve: Callable[[Reduced], LawSolution]
+) -> Iterator[LawSolution]:
+    """The solution without the friction of the idle contacts (n, bool), then one with friction for those of them that stay."""
     if not without.status.ok:
         return
     apart = idle & (_opening(problem, without.p) > FACE_ZERO)
     yield _released(problem, without, apart, idle & ~apart)
     if apart.any() and (idle & ~apart).any():
-        held = solve(msgspec.structs.replace(problem, mu=np.where(apart, 0.0, problem.mu)))
+        held = solve(_frictionless(problem, apart))
         if held.status.ok:
             yield _released(problem, held, apart, np.zeros_like(apart))
 
