@@ -8,7 +8,7 @@ from controllers.command import Inputs, Mode
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engines.registry import build_engine
-from sim_harness.world import World
+from sim_harness.engine_world import EngineWorld
 
 DT = 0.001
 FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}
@@ -16,7 +16,7 @@ FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 
 
 def world_of(name, engine="lcp", **settings):
     robot, stance = load_robot(name)
-    return World(robot, Flat(), build_engine(engine, settings), stance)
+    return EngineWorld(robot, Flat(), build_engine(engine, settings), stance)
 
 
 class Loop:

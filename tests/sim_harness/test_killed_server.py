@@ -14,7 +14,7 @@ from idyn.terrain import Flat
 from sim_harness.engines.registry import build_engine
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
-from sim_harness.world import World
+from sim_harness.engine_world import EngineWorld
 from transport.client import RobotClient
 from transport.conversation import hello_for
 from transport.replay import replay
@@ -35,7 +35,7 @@ def killed_run(folder):
         address = f"ipc://{folder}/server{attempt}"
         settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=address)
         robot, stance = load_robot("quadruped")
-        world = World(robot, Flat(), build_engine("lcp"), stance)
+        world = EngineWorld(robot, Flat(), build_engine("lcp"), stance)
         world.step(np.zeros(robot.na), DT)
         world.reset(stance)
         with (
