@@ -234,6 +234,7 @@ class Controller:
             "contact": msgspec.to_builtins(robot.contact_points),
             "box": msgspec.to_builtins(robot.boxes),
             "unactuated": list(robot.unactuated_joints),
+            "armature": robot.armature,
             "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
             "stance": list(map(float, self.stance)),
         }
@@ -315,6 +316,7 @@ def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
         boxes=msgspec.convert(snapshot["box"], list[Box]),
         unactuated=snapshot["unactuated"],
         tau_max=snapshot["tau_max"],
+        armature=snapshot["armature"],
         source="snapshot",
     )
     return Controller(settings, robot, np.array(snapshot["stance"]))

@@ -17,6 +17,7 @@ from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.jacobian import contact_jacobian, generalised_force, world_impulses
+from sim_harness.joint_friction import JointFriction, solve_with_friction
 
 MARGIN = 0.01
 """Contacts nearer than this to the terrain are handed to the engine [m]: what a foot of 10 m/s passes in 1 ms."""
@@ -68,6 +69,7 @@ class World:
 
     robot: the world's own instance, shared with nobody (it is also the scratch)
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
+    friction: in the joints, none by default
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class World:
         q: Array,
         *,
         mu: Array | None = None,
+        friction: JointFriction | None = None,
         margin: float = MARGIN,
     ) -> None:
         self.robot = robot
@@ -85,6 +88,7 @@ class World:
         self.engine = engine
         self.margin = margin
         self._mu = mu
+        self._friction = friction
         self.reset(q)
 
     def reset(self, q: Array, v: Array | None = None) -> None:
@@ -108,18 +112,18 @@ class World:
         force[self.robot.a] = tau
         for push in pushes:
             force += self._force_of(push, terms, dt)
-        solution = self.engine.solve(
-            ForwardProblem(
-                M=terms.M,
-                h=terms.h,
-                v=self.v,
-                J=contact_jacobian(terms.axes, self.robot.support, contacts),
-                force=force,
-                mu=contacts.mu,
-                gaps=contacts.gaps,
-                dt=dt,
-            )
+        problem = ForwardProblem(
+            M=terms.M,
+            h=terms.h,
+            v=self.v,
+            J=contact_jacobian(terms.axes, self.robot.support, contacts),
+            force=force,
+            mu=contacts.mu,
+            gaps=contacts.gaps,
+            dt=dt,
         )
+        friction = self._friction
+        solution = self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
         self.t += dt
         self._move(self.robot.integrate(self.q, solution.v_plus * dt), solution.v_plus)
         return _result(contacts, solution, dt)
