@@ -14,8 +14,8 @@ from sim_harness.metrics import Summary, summarise
 from sim_harness.trace import Trace, TraceWriter
 from transport.codec import decode, vector
 from transport.contact_input import read_contacts, read_sensed
-from transport.foot_switches import FootSwitches
 from transport.errors import LogError
+from transport.foot_switches import FootSwitches
 from transport.handshake import Agreement, agree, build_host
 from transport.logfile import LogReader
 from transport.messages import Hello, StateMessage, TorqueMessage, Welcome
