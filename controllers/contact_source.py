@@ -1,5 +1,6 @@
 """Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -87,9 +88,15 @@ class ContactSource:
         return picked
 
 
+def touched(contacts: ContactSet, keys: Sequence[str]) -> ContactSet:
+    """The contacts called `keys`, in that order, as touching: with a gap of 0."""
+    picked = rows(contacts, np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
+    return msgspec.structs.replace(picked, gaps=np.zeros(len(keys)))
+
+
 def rows(contacts: ContactSet, rows: Array) -> ContactSet:
     """Some of the contacts."""
-    if len(rows) == len(contacts):
+    if np.array_equal(rows, np.arange(len(contacts))):
         return contacts
     return ContactSet(
         bodies=contacts.bodies[rows],

@@ -1,5 +1,6 @@
 """A controller: state and contacts in, a torque command out, once per tick."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import Settings, load, parse
-from controllers.contact_source import ContactSettings, ContactSource, rows
+from controllers.contact_source import ContactSettings, ContactSource, rows, touched
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.grip import Grip, GripSettings, released
 from controllers.ground import GroundSettings, make_ground
@@ -125,9 +126,12 @@ class Controller:
         """The limits in force."""
         return self.robot.limits
 
-    def contacts(self, q: Array) -> ContactSet:
-        """Contacts from geometry at configuration q."""
-        return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
+    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
+        """Contacts from geometry at configuration q; or those of the places `touching`, in that order: their points and normals
+        are those of geometry, their gaps 0 whatever it says."""
+        if touching is None:
+            return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
+        return touched(contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu), touching)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
@@ -237,6 +241,7 @@ class Controller:
             "contact": msgspec.to_builtins(robot.contact_points),
             "box": msgspec.to_builtins(robot.boxes),
             "unactuated": list(robot.unactuated_joints),
+            "armature": robot.armature,
             "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
             "stance": list(map(float, self.stance)),
         }
@@ -318,6 +323,7 @@ def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
         boxes=msgspec.convert(snapshot["box"], list[Box]),
         unactuated=snapshot["unactuated"],
         tau_max=snapshot["tau_max"],
+        armature=snapshot["armature"],
         source="snapshot",
     )
     return Controller(settings, robot, np.array(snapshot["stance"]))

@@ -16,6 +16,7 @@ from idyn.robot import Robot
 from idyn.status import Status
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, State
+from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.model import body_name, build_model, pair_name, place_name, plane_name
@@ -30,10 +31,19 @@ class MujocoWorld:
     """A `World`.
 
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
+    friction: in the joints, none by default
     """
 
     def __init__(
-        self, robot: Robot, terrain: Terrain, settings: MujocoSettings, q: Array, *, mu: Array | None = None, margin: float = MARGIN
+        self,
+        robot: Robot,
+        terrain: Terrain,
+        settings: MujocoSettings,
+        q: Array,
+        *,
+        mu: Array | None = None,
+        friction: JointFriction | None = None,
+        margin: float = MARGIN,
     ) -> None:
         self.robot = robot
         self.terrain = terrain
@@ -43,6 +53,9 @@ class MujocoWorld:
         self._model = model = build_model(robot, settings)
         self._data = mujoco.MjData(model)
         self._coordinates = Coordinates(robot, model)
+        if friction is not None:
+            model.dof_damping[self._coordinates.dofs] = friction.viscous
+            model.dof_frictionloss[self._coordinates.dofs] = friction.coulomb
         self._keys = robot.contact_keys + robot.pair_keys
         rows = range(len(self._keys))
         self._pairs = np.array([model.pair(pair_name(row)).id for row in rows], dtype=np.int64)
