@@ -17,6 +17,10 @@ class ControllerPort(Protocol):
     def limits(self) -> Limits:
         """The limits in force."""
 
+    @property
+    def stance(self) -> Array:
+        """The configuration that trajectories start from (nq)."""
+
     def contacts(self, q: Array) -> ContactSet:
         """The contacts at q, from geometry."""
 

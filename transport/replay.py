@@ -18,9 +18,9 @@ from transport.messages import TorqueMessage, Vector
 from transport.port import ControllerPort
 from transport.provenance import CONTROLLER, SERVER
 from transport.recorder import Entry
-from transport.server import warm_up
 from transport.service import Service
 from transport.settings import ServerSettings
+from transport.warm_up import warm_up
 
 Build = Callable[[dict[str, Any]], ControllerPort]
 

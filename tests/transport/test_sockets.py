@@ -27,9 +27,9 @@ from transport.failsafe import Failsafe, FailsafeMode
 from transport.messages import Code, StateMessage, Stats, StatsGet, TorqueMessage
 from transport.replay import replay
 from transport.router import SOCKET_MAX_BYTES, Router, newest
-from transport.server import warm_up
 from transport.service import Service
 from transport.settings import AnticipationSettings, ServerSettings, endpoint
+from transport.warm_up import warm_up
 
 
 @contextmanager
