@@ -80,7 +80,10 @@ def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: 
     for start in range(20):
         settings = load("server", "quadruped", ServerSettings)
         settings = msgspec.structs.replace(settings, endpoint=f"ipc://{tmp_path}/{start}")
-        with ServerProcess(settings) as server, RobotClient(server.endpoint, hello_for(robot, 1e-3), deadline_ms=1000) as client:
+        with (
+            ServerProcess(settings) as server,
+            RobotClient(server.endpoint, hello_for(robot, 1e-3), deadline_ms=1000) as client,
+        ):
             client.hello()
             spent = []
             for _ in range(5):
