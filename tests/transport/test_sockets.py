@@ -23,7 +23,7 @@ from transport.client import RobotClient
 from transport.codec import MAX_BYTES, encode
 from transport.conversation import Conversation, hello_for
 from transport.errors import ConnectionFailed
-from transport.failsafe import Failsafe, FailsafeMode
+from transport.failsafe import Failsafe, FailsafeMode, drive_command
 from transport.messages import Code, StateMessage, Stats, StatsGet, TorqueMessage
 from transport.replay import replay
 from transport.router import SOCKET_MAX_BYTES, Router, newest
@@ -252,27 +252,26 @@ def process(address: str, logs: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tmp_path: Path) -> None:
+    """By the robot's clock, which ticks with the loop."""
     address = f"ipc://{tmp_path}/s"
-    failsafe = Failsafe(dt=1e-3, kd=np.full(robot.na, 0.1), tau_max=np.full(robot.na, 10.0))
-    v = np.zeros(robot.na)
-    with process(address, tmp_path) as child:
-        client = RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=1)
-        with client:
-            client.hello()
-            modes: dict[int, FailsafeMode] = {}
-            last_good = 0
-            for tick in range(200):
-                if tick == 50:
-                    child.kill()
-                    child.wait()
-                torque = client.exchange(state(robot, tick))
-                fresh = None if torque is None else np.frombuffer(torque.tau)  # type: ignore[arg-type]
-                last_good = last_good if fresh is None else tick
-                _, modes[tick] = failsafe.torque(tick * MS, v, fresh)
-            assert last_good < 50
-            assert modes[last_good + 19] is FailsafeMode.HOLD
-            assert modes[last_good + 20] is FailsafeMode.DAMPING
-            assert modes[last_good + 100] is FailsafeMode.STOPPED
+    failsafe = Failsafe(damping=np.full(robot.na, 0.1), tau_max=np.full(robot.na, 10.0))
+    q, v = np.zeros(robot.na), np.ones(robot.na)
+    with process(address, tmp_path) as child, client_of(robot, address) as client:
+        client.hello()
+        modes: list[FailsafeMode] = []
+        for tick in range(200):
+            if tick == 50:
+                child.kill()
+                child.wait()
+            reply = client.exchange(state(robot, tick))
+            command = None if reply is None else drive_command(reply, robot.na)
+            tau, mode = failsafe.torque(tick * MS, q, v, command)
+            modes.append(mode)
+    assert modes[:50] == [FailsafeMode.OK] * 50
+    assert modes[50:69] == [FailsafeMode.FOLLOW] * 19
+    assert modes[69:149] == [FailsafeMode.DAMPING] * 80
+    assert modes[149:] == [FailsafeMode.STOPPED] * 51
+    np.testing.assert_allclose(tau, -0.1)
 
 
 def test_a_signal_ends_the_server_with_a_whole_log(robot: Robot, tmp_path: Path) -> None:
