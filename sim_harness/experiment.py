@@ -36,6 +36,10 @@ Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
 
 
+LOCK_STEP_MS = 30_000
+"""A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
+
+
 class PushSettings(Settings, frozen=True):
     """A push: see `sim_harness.world.Push`."""
 
@@ -213,9 +217,10 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
 
 
 def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
-    """A robot that waits for its replies as long as its world does."""
-    patience = round(1e3 * plan.settings.patience)
-    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=patience or DEADLINE_MS)
+    """A robot that waits for its replies as long as its world does; in lock-step, as good as for ever."""
+    patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
+    deadline = patience if plan.settings.paced else LOCK_STEP_MS
+    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline)
 
 
 def _drive(

@@ -31,6 +31,9 @@ from transport.service import Service
 from transport.settings import AnticipationSettings, ServerSettings, endpoint
 from transport.warm_up import warm_up
 
+PATIENCE_MS = 30_000
+"""A busy machine may take its time; who waits longer waits for nothing [ms]."""
+
 
 @contextmanager
 def serving(robot: Robot, address: str) -> Iterator[str]:
@@ -47,8 +50,7 @@ def serving(robot: Robot, address: str) -> Iterator[str]:
             yield router.endpoint
         finally:
             stop.set()
-            thread.join(5)
-            assert not thread.is_alive()
+            thread.join()
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def address(robot: Robot, tmp_path: Path) -> Iterator[str]:
 
 
 def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
-    return RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=1000, **settings)  # type: ignore[arg-type]
+    return RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=PATIENCE_MS, **settings)  # type: ignore[arg-type]
 
 
 def state(robot: Robot, tick: int) -> StateMessage:
@@ -86,7 +88,7 @@ def independent_hello(robot: Robot) -> dict[str, object]:
 def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists: bool) -> None:
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger = 0
-        dealer.rcvtimeo = 5000
+        dealer.rcvtimeo = PATIENCE_MS
         dealer.connect(address)
         dealer.send(msgpack.packb(independent_hello(robot)))
         welcome = msgpack.unpackb(dealer.recv())
@@ -129,7 +131,7 @@ def test_without_a_server_nothing_is_queued_and_hello_says_so(robot: Robot, tmp_
     with client_of(robot, f"ipc://{tmp_path}/none", connect_ms=50) as client:
         begin = time.monotonic()
         assert client.exchange(state(robot, 0)) is None
-        assert time.monotonic() - begin < 0.5
+        assert time.monotonic() - begin < 1e-3 * PATIENCE_MS  # it did not wait for an answer
         with pytest.raises(ConnectionFailed, match="no server at"):
             client.hello()
 
@@ -145,7 +147,7 @@ def test_the_server_outlives_every_bad_input(robot: Robot, address: str) -> None
     with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as bad:
         good.hello()
         bad.linger = 0
-        bad.rcvtimeo = 5000
+        bad.rcvtimeo = PATIENCE_MS
         bad.connect(address)
         message = encode(state(robot, 1))
         rubbish = [b"", b"\x00", b"\xc1" * 1000, *(message[:n] for n in range(1, len(message), 40))]
@@ -168,7 +170,7 @@ def test_a_flood_of_states_ends_with_the_newest_answered(robot: Robot, address: 
     conversation = Conversation()
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger = 0
-        dealer.rcvtimeo = 5000
+        dealer.rcvtimeo = PATIENCE_MS
         dealer.connect(address)
         dealer.send(encode(hello_for(robot, 1e-3, kind="sim")))
         conversation.begin(dealer.recv())
@@ -256,7 +258,8 @@ def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tm
     address = f"ipc://{tmp_path}/s"
     failsafe = Failsafe(damping=np.full(robot.na, 0.1), tau_max=np.full(robot.na, 10.0))
     q, v = np.zeros(robot.na), np.ones(robot.na)
-    with process(address, tmp_path) as child, client_of(robot, address) as client:
+    hello = hello_for(robot, 1e-3, kind="sim")
+    with process(address, tmp_path) as child, RobotClient(address, hello, deadline_ms=2000) as client:
         client.hello()
         modes: list[FailsafeMode] = []
         for tick in range(200):
@@ -280,8 +283,9 @@ def test_a_signal_ends_the_server_with_a_whole_log(robot: Robot, tmp_path: Path)
         client.hello()
         for tick in range(20):
             assert client.exchange(state(robot, tick)) is not None, client.error
-        assert client.exchange(state(robot, 500)) is None  # latches
-        time.sleep(0.05)
+        assert client.exchange(state(robot, 500)) is None
+        assert client.error is not None
+        assert client.error.code is Code.LATCHED_FAULT
         child.send_signal(signal.SIGTERM)
         assert child.stdout is not None
         assert child.stdout.readline() == "ended\n"
