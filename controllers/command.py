@@ -2,6 +2,7 @@
 
 from enum import IntFlag, StrEnum
 
+from controllers.drive import DriveGains
 from idyn.types import Array, Prediction, Record
 
 
@@ -83,6 +84,7 @@ class Command(Record, frozen=True):
     message: why the mode is not OK, else ''
     reference: what the joints were to follow, None when nothing was followed
     missing: contact places that are planned to stand but do not touch
+    drive: gains with which the drives may follow `reference` on while no answer comes, None: they may not
     """
 
     tau: Array
@@ -94,3 +96,4 @@ class Command(Record, frozen=True):
     message: str = ""
     reference: Reference | None = None
     missing: tuple[str, ...] = ()
+    drive: DriveGains | None = None

@@ -9,6 +9,7 @@ import numpy as np
 from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import Settings, load, parse
 from controllers.contact_source import ContactSettings, ContactSource, rows, touched
+from controllers.drive import DriveSettings, drive_gains
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.foresight import Foresight
 from controllers.grip import Grip, GripSettings, released
@@ -66,6 +67,7 @@ class ControllerSettings(Settings, frozen=True):
     reference: TrajectorySettings = TrajectorySettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
     grip: GripSettings = GripSettings()
+    drive: DriveSettings = DriveSettings()
     safety: SafetySettings = SafetySettings()
 
 
@@ -107,6 +109,7 @@ class Controller:
         self._sensed = SensedForces(settings.sensing_delay)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
+        self._drive = drive_gains(settings.drive, robot, settings.grip.joints)
         self._no_motion = np.zeros(3)
         self.reset()
 
@@ -181,6 +184,7 @@ class Controller:
             message=message,
             reference=reference,
             missing=self._source.missing(contacts, reference.schedule),
+            drive=self._drive,
         )
 
     def rehearse(self) -> None:
@@ -213,7 +217,7 @@ class Controller:
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
-            prediction=None, reference=reference,
+            prediction=None, reference=reference, drive=self._drive,
         )  # fmt: skip
 
     def _predict(

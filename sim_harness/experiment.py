@@ -29,8 +29,9 @@ from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
 from sim_harness.world import Push
 from sim_harness.worlds import build_world, load_engine
-from transport.client import RobotClient
+from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
+from transport.failsafe import FailsafeSettings
 from transport.loopback import Loopback
 from transport.provenance import attachments, metadata
 from transport.recorder import Recorder
@@ -39,6 +40,10 @@ from transport.settings import ServerSettings
 
 Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
+
+
+LOCK_STEP_MS = 30_000
+"""A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
 
 
 class PushSettings(Settings, frozen=True):
@@ -71,6 +76,9 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
+    patience: paced, the world stands still for so long while a reply is late [s]: a slow machine then shows a slow walk. 0: it
+        moves on, as a robot would
+    failsafe: what the robot's own side does while no answer comes
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report, 'binary' which feet touch
     mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
         in it too, unless its `contact.mu` says otherwise, or `robot.ground.mu` what the world has instead
@@ -86,6 +94,8 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
+    patience: NonNegative = 0.0
+    failsafe: FailsafeSettings = FailsafeSettings()
     contacts: Report = "geometry"
     mu: NonNegative | None = None
     perturbation: PerturbationSettings = PerturbationSettings()
@@ -174,10 +184,9 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
     robot, _ = load_robot(plan.controller.robot)
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
         settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
-        hello = hello_for(robot, plan.controller.period, kind="sim")
         with (
             ServerProcess(settings, plan.controller, log) as server,
-            RobotClient(server.endpoint, hello) as client,
+            _client(plan, server.endpoint, robot) as client,
         ):
             client.hello()
             trace = _drive(plan, client, law, progress, paced=plan.settings.paced)
@@ -190,7 +199,7 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
 def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
     """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
     robot, _ = load_robot(plan.controller.robot)
-    with RobotClient(address, hello_for(robot, plan.controller.period, kind="sim")) as client:
+    with _client(plan, address, robot) as client:
         client.hello()
         trace = _drive(plan, client, label, progress, paced=plan.settings.paced)
     return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
@@ -220,6 +229,13 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
     return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
 
 
+def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
+    """A robot that waits for its replies as long as its world does; in lock-step, as good as for ever."""
+    patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
+    deadline = patience if plan.settings.paced else LOCK_STEP_MS
+    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline)
+
+
 def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, paced: bool, seed: int | None = None) -> Trace:
     """The robot side of one run."""
     settings, dt = plan.settings, plan.controller.period
@@ -240,8 +256,11 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
         kd=plan.controller.safety.damping,
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=lambda ticks: progress(label, ticks),
+        failsafe=settings.failsafe,
     )
-    return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
+    if paced:
+        return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
+    return side.run(settings.duration, pushes)
 
 
 def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:

@@ -281,6 +281,7 @@ class Comm(ServerPart):
 class Watchdog(ServerPart):
     state: WatchdogLevel
     misses: int  # ticks without a state before this one
+    pause_ms: float = 0.0  # of the server since the last state, in which nobody was silent
 
 
 class TorqueMessage(ServerMessage, tag="torque"):
@@ -290,7 +291,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     t_recv: int  # server clock
     t_send: int  # server clock
     deadline_met: bool
-    valid_until: int  # robot clock: afterwards the robot damps
+    valid_until: int  # robot clock: until then the torque may be applied and `ref` followed on
     dry_run: bool
     tau: Vector  # [N·m] (na)
     tau_ff: Vector  # inverse-dynamics part before limits [N·m] (na)
@@ -303,6 +304,8 @@ class TorqueMessage(ServerMessage, tag="torque"):
     comm: Comm
     watchdog: Watchdog
     ref: Reference | None = None  # what the motors were to follow
+    kp: Vector | None = None  # for the drives while no answer comes: see `transport.failsafe` [N·m/rad] (na)
+    kd: Vector | None = None  # the same, on speeds [N·m·s/rad] (na)
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames that are planned to stand but do not touch
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from sim_harness.imperfections.draws import Purpose, stream
 from sim_harness.imperfections.settings import LinkSettings, Loss
 from sim_harness.robot_side import Exchanger
-from transport.messages import ErrorMessage, StateMessage, TorqueMessage
+from transport.messages import ErrorMessage, FromClient, FromServer, StateMessage, TorqueMessage
 
 M = TypeVar("M", StateMessage, TorqueMessage)
 
@@ -31,6 +31,18 @@ class Link:
         self._torques: deque[tuple[int, TorqueMessage]] = deque()
         self._begun = False
         self.error: ErrorMessage | None = None
+
+    @property
+    def session(self) -> int:
+        return self._client.session
+
+    @property
+    def deadline(self) -> float:
+        return self._client.deadline
+
+    def ask(self, message: FromClient) -> FromServer:
+        """The answer to any message but a state: neither delayed nor lost."""
+        return self._client.ask(message)
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         """Send off the state of this tick; the torque that arrives in it, if one does."""
