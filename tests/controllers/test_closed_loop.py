@@ -7,8 +7,8 @@ from rigs import controller
 from controllers.command import Inputs, Mode
 from controllers.robots import load_robot
 from idyn.terrain import Flat
-from sim_harness.engines.registry import build_engine
 from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.registry import build_engine
 
 DT = 0.001
 FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}

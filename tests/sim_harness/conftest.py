@@ -7,9 +7,9 @@ from controllers.robots import load_robot
 from idyn.robot import ContactPoint, Robot
 from idyn.terrain import Flat
 from sim_harness.compare import executors
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.jacobian import contact_jacobian
-from sim_harness.engine_world import EngineWorld
 
 COMPARISON = """
 title = "two laws"

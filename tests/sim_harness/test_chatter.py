@@ -10,8 +10,8 @@ from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from idyn.types import Consistency, Selection, State
-from sim_harness.engines.registry import build_engine
 from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.registry import build_engine
 
 DT = 1e-3
 TICKS = 2000

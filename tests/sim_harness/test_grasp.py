@@ -13,9 +13,9 @@ from idyn.errors import ConfigError
 from idyn.terrain import Flat
 from idyn.types import State
 from sim_harness import experiment
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import load_plan, run_in_process, with_controller
-from sim_harness.engine_world import EngineWorld
 from transport.loopback import Loopback
 
 DT = 1e-3

@@ -11,10 +11,10 @@ import numpy as np
 from controllers.config import load
 from controllers.robots import load_robot
 from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
-from sim_harness.engine_world import EngineWorld
 from transport.client import RobotClient
 from transport.conversation import hello_for
 from transport.replay import replay
