@@ -36,6 +36,7 @@ SLACK = 1e-9
 class MujocoWorld:
     """A `World`.
 
+    model, data: MuJoCo's own, to be looked at; `coordinates` leads from ours to theirs
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
     """
 
@@ -54,9 +55,9 @@ class MujocoWorld:
         self.settings = settings
         self.margin = margin
         self._mu = mu
-        self._model = model = build_model(robot, settings)
-        self._data = mujoco.MjData(model)
-        self._coordinates = Coordinates(robot, model)
+        self.model = model = build_model(robot, settings)
+        self.data = mujoco.MjData(model)
+        self.coordinates = Coordinates(robot, model)
         places, rows = range(len(robot.contact_keys)), range(len(robot.contact_keys + robot.pair_keys))
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}
@@ -71,25 +72,25 @@ class MujocoWorld:
 
     def reset(self, q: Array, v: Array | None = None) -> None:
         state = checked_state(self.robot, q, v)
-        mujoco.mj_resetData(self._model, self._data)
-        self._data.qpos[:], self._data.qvel[:] = self._coordinates.to_mujoco(state.q, state.v)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(state.q, state.v)
         self.t = 0.0
         self._move(state.q, state.v)
 
     def step(self, tau: Array, dt: float, pushes: Sequence[Push] = ()) -> StepResult:
-        data, before, warnings = self._data, self._everywhere, self._data.warning.number.sum()
+        data, before, warnings = self.data, self._everywhere, self.data.warning.number.sum()
         count = max(ceil(dt / self.settings.timestep - SLACK), 1)
-        self._model.opt.timestep = h = dt / count
+        self.model.opt.timestep = h = dt / count
         impulses, iterations, missed = np.zeros((len(self._pairs), 3)), 0, 0.0
         for k in range(count):
             self._lay_ground()
-            mujoco.mj_step1(self._model, data)
+            mujoco.mj_step1(self.model, data)
             self._apply(tau, pushes, self.t + k * h, h)
-            mujoco.mj_step2(self._model, data)
+            mujoco.mj_step2(self.model, data)
             impulses += h * self._forces()
             iterations += int(data.solver_niter.sum())
             missed = max(missed, h * self._missed())
-            self._move(*self._coordinates.from_mujoco(data.qpos, data.qvel))
+            self._move(*self.coordinates.from_mujoco(data.qpos, data.qvel))
         self.t += dt
         rows = np.flatnonzero((before.gaps <= self.margin) | impulses.any(axis=1))
         contacts = _chosen(before, rows)
@@ -105,16 +106,16 @@ class MujocoWorld:
     def _lay_ground(self) -> None:
         """A plane below each contact place, tangent to the terrain, and the friction of all contacts."""
         c, n = self._everywhere, len(self._planes)
-        self._data.mocap_pos[self._planes] = c.points[:n] - c.gaps[:n, None] * c.normals[:n]
+        self.data.mocap_pos[self._planes] = c.points[:n] - c.gaps[:n, None] * c.normals[:n]
         for plane, normal in zip(self._planes, c.normals[:n], strict=True):
-            mujoco.mju_quatZ2Vec(self._data.mocap_quat[plane], normal)
-        self._model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]
+            mujoco.mju_quatZ2Vec(self.data.mocap_quat[plane], normal)
+        self.model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]
 
     def _apply(self, tau: Array, pushes: Sequence[Push], t: float, h: float) -> None:
         """Torques and pushes of the physics step [t, t + h]; the bodies have been placed."""
-        model, data = self._model, self._data
+        model, data = self.model, self.data
         data.qfrc_applied[:] = 0.0
-        data.qfrc_applied[self._coordinates.dofs[self.robot.a]] = tau
+        data.qfrc_applied[self.coordinates.dofs[self.robot.a]] = tau
         for push in pushes:
             body = model.body(body_name(self.robot.joint_of_frame(push.frame))).id
             point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ np.array(push.point)
@@ -124,27 +125,33 @@ class MujocoWorld:
     def _forces(self) -> Array:
         """On the bodies of the contact places, world frame, contact places first and then pairs [N] (·, 3)."""
         forces, wrench = np.zeros((len(self._pairs), 3)), np.zeros(6)
-        found = self._data.contact
+        found = self.data.contact
         for i, ((first, second), frame) in enumerate(zip(found.geom.tolist(), found.frame, strict=True)):
-            mujoco.mj_contactForce(self._model, self._data, i, wrench)
+            mujoco.mj_contactForce(self.model, self.data, i, wrench)
             on_second = wrench[:3] @ frame.reshape(3, 3)
             forces[self._rows[frozenset((first, second))]] += on_second if second in self._spheres else -on_second
         return forces
 
     def _missed(self) -> float:
         """‖M v̇ + c − τ − Jᵀf‖∞ of the physics step: how far MuJoCo's solver came [N, N·m]."""
-        data, inertial = self._data, np.zeros(self._model.nv)
-        mujoco.mj_mulM(self._model, data, inertial, data.qacc)
+        data, inertial = self.data, np.zeros(self.model.nv)
+        mujoco.mj_mulM(self.model, data, inertial, data.qacc)
         forces = data.qfrc_passive + data.qfrc_applied + data.qfrc_constraint
         return float(np.abs(inertial + data.qfrc_bias - forces).max())
 
     def _status(self, warned: bool) -> Status:
-        if not (np.isfinite(self.q).all() and np.isfinite(self.v).all()):
+        if not self._finite:
             return Status.NON_FINITE
         return Status.NOT_CERTIFIED if warned else Status.SOLVED
 
+    @property
+    def _finite(self) -> bool:
+        return bool(np.isfinite(self.q).all() and np.isfinite(self.v).all())
+
     def _move(self, q: Array, v: Array) -> None:
         self.q, self.v = q, v
+        if not self._finite:
+            return  # nowhere has no contacts: the last ones stay
         self._everywhere = contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu)
         self.contacts = _chosen(self._everywhere, np.flatnonzero(self._everywhere.gaps <= self.margin))
 

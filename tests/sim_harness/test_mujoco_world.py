@@ -1,0 +1,297 @@
+"""MuJoCo's world against closed forms and against Pinocchio's equation of motion: flight, weight, friction, repeatability."""
+
+import mujoco
+import numpy as np
+import pytest
+from test_mujoco_model import turning, velocity_map
+
+from controllers.robots import load_robot
+from idyn.errors import InputError
+from idyn.heightmap import Heightmap, hills
+from idyn.robot import ContactPoint, Robot
+from idyn.shapes import Box
+from idyn.status import Status
+from idyn.terrain import Flat, FrictionMap, Slope
+from sim_harness.jacobian import contact_jacobian
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.world import Push
+
+DT = 1e-3
+G = 9.81
+BLOCK = """
+<robot name="block"><link name="block"><inertial><mass value="2"/>
+<inertia ixx="0.02" ixy="0" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial></link></robot>
+"""
+CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
+
+
+def block_world(mu=0.5, terrain=None, **settings):
+    """A 2 kg block, 0.4 × 0.3 × 0.1 m, on the ground."""
+    robot = Robot(BLOCK, contact_points=[ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS])
+    q = robot.neutral()
+    q[2] = 0.05
+    return MujocoWorld(robot, Flat() if terrain is None else terrain, MujocoSettings(**settings), q)
+
+
+def robot_world(name="quadruped", terrain=None, **settings):
+    robot, q = load_robot(name)
+    return MujocoWorld(robot, Flat() if terrain is None else terrain, MujocoSettings(**settings), q)
+
+
+def lifted(world, height=10.0):
+    q = world.q.copy()
+    q[2] += height
+    return q
+
+
+def test_a_falling_robot_follows_the_discrete_parabola():
+    world = robot_world()
+    q, n = lifted(world), 500
+    world.reset(q)
+    for _ in range(n):
+        result = world.step(np.zeros(12), DT)
+    assert result.status is Status.SOLVED
+    assert len(result.contacts) == 0
+    assert world.t == pytest.approx(n * DT)
+    assert q[2] - world.q[2] == pytest.approx(G * DT * DT * n * (n + 1) / 2, abs=1e-10)
+    assert world.v[2] == pytest.approx(-G * world.t, abs=1e-10)
+
+
+def test_energy_error_in_flight_is_first_order():
+    v0 = np.random.default_rng(2).normal(size=18)
+    drift = []
+    for dt in (1e-3, 5e-4):
+        world = robot_world()
+        q = lifted(world)
+        world.reset(q, v0)
+        before = world.robot.energy(q, v0)
+        for _ in range(round(0.2 / dt)):
+            world.step(np.zeros(12), dt)
+        drift.append(abs(world.robot.energy(world.q, world.v) - before))
+    assert drift[0] < 0.05
+    assert drift[1] == pytest.approx(drift[0] / 2, rel=0.2)
+
+
+def test_a_push_gives_its_impulse_as_momentum():
+    """Off the grid: 3.3 ms from 0.4 ms on, in control steps of 2 ms of two physics steps each."""
+    world = block_world()
+    world.reset(lifted(world))
+    push = Push(frame="block", force=(4.0, -3.0, 2.0), start=0.4e-3, duration=3.3e-3)
+    for _ in range(5):
+        world.step(np.zeros(0), 2 * DT, [push])
+    np.testing.assert_allclose(2 * world.v[:3], 3.3e-3 * np.array(push.force) - [0, 0, 2 * G * world.t], atol=1e-12)
+    np.testing.assert_allclose(world.v[3:], 0, atol=1e-14)
+
+
+def test_a_push_off_the_centre_turns_the_block():
+    world = block_world()
+    world.reset(lifted(world))
+    world.step(np.zeros(0), DT, [Push(frame="block", force=(0, 5, 0), point=(0.2, 0, 0))])
+    assert world.v[5] == pytest.approx(0.2 * 5 * DT / 0.04)
+
+
+@pytest.mark.parametrize("name", ["quadruped", "go2"])
+@pytest.mark.parametrize("ground", ["flat", "slope"])
+def test_the_reported_forces_move_the_robot(name, ground):
+    """M v̇ + h = τ + Jᵀ f with Pinocchio's M and h and our contact Jacobian: 100 steps of a robot that is thrown at the ground.
+
+    MuJoCo lets forces act half-way between the two surfaces.
+    """
+    rng = np.random.default_rng(5)
+    world = robot_world(name, Slope(0.1) if ground == "slope" else None)
+    robot = world.robot
+    world.reset(world.q, 0.5 * rng.normal(size=18))
+    pressed = 0
+    for _ in range(100):
+        q, v, tau = world.q, world.v, rng.normal(size=12)
+        terms = robot.terms(q, v)
+        M, h, axes = terms.M.copy(), terms.h.copy(), terms.axes.copy()
+        T, before = velocity_map(world, q), world.data.qvel.copy()
+        result = world.step(tau, DT)
+        acceleration = np.linalg.solve(T, (world.data.qvel - before) / DT - turning(world, q, v))
+        c = result.contacts
+        middle = np.array(c.points - 0.5 * c.gaps[:, None] * c.normals)
+        J = contact_jacobian(
+            axes, robot.support, type(c)(**{f: getattr(c, f) for f in c.__struct_fields__} | {"points": middle})
+        )
+        missed = M @ acceleration + h - J.T @ result.force[:, [1, 2, 0]].ravel()
+        missed[robot.a] -= tau
+        np.testing.assert_allclose(missed, 0, atol=1e-8 + 2 * result.dynamics / DT)  # what MuJoCo's solver left
+        assert result.dynamics < 1e-4 * world.robot.total_mass * G * DT
+        np.testing.assert_allclose(result.impulse, DT * np.einsum("nj,nji->ni", result.force, frames(c)), atol=1e-12)
+        pressed += (result.normal_force > 0).sum()
+    assert pressed > 50
+
+
+def frames(c):
+    return np.stack([c.normals, c.tangents, np.cross(c.normals, c.tangents)], axis=1)
+
+
+@pytest.mark.parametrize("ground", ["default", "firm", "stiff"])
+@pytest.mark.parametrize(("name", "kp", "kd"), [("quadruped", 60, 0.2), ("solo12", 30, 0.2), ("a1", 300, 3), ("go2", 300, 3)])
+def test_at_rest_the_ground_carries_the_weight(make_stand, name, kp, kd, ground):
+    world = robot_world(name, ground=ground)
+    stand = make_stand(world, kp=kp, kd=kd)
+    for _ in range(3000):
+        result = world.step(stand.torque(), DT)
+    assert result.status is Status.SOLVED
+    assert result.dynamics < 1e-9
+    assert np.abs(world.v).max() < 1e-3
+    assert result.normal_force.sum() == pytest.approx(world.robot.total_mass * G, rel=1e-5)
+    assert (world.contacts.gaps < 0).all()
+
+
+def test_a_firmer_ground_yields_less():
+    depth = {}
+    for ground in ("default", "firm", "stiff"):
+        world = block_world(ground=ground)
+        for _ in range(1000):
+            result = world.step(np.zeros(0), DT)
+        assert result.normal_force == pytest.approx(np.full(4, 2 * G / 4), rel=1e-6)
+        depth[ground] = -world.contacts.gaps.mean()
+    assert depth["default"] > 5 * depth["firm"] > 10 * depth["stiff"] > 0
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5])
+def test_a_sliding_block_is_braked_by_mu_times_its_weight(mu):
+    """At every step by μ Σ f_N; and the weight is Σ f_N on average, as MuJoCo throws a block that begins to slide a little up."""
+    world = block_world(mu, ground="stiff")
+    world.reset(world.q, np.array([2.0, 0, 0, 0, 0, 0]))
+    while world.v[0] > 0.01:
+        result = world.step(np.zeros(0), DT)
+        assert -result.impulse[:, 0].sum() == pytest.approx(mu * result.impulse[:, 2].sum(), rel=1e-2, abs=1e-6)
+    assert world.t == pytest.approx(2.0 / (mu * G), rel=0.05)
+
+
+def test_a_pyramid_is_weaker_between_its_edges():
+    """Along its edges friction is that of the circle, at 45° to them cos 45° of it; where they point is MuJoCo's choice."""
+    share = []
+    for angle in np.linspace(0, np.pi / 2, 7):
+        world = block_world(0.5, ground="stiff", cone="pyramidal")
+        direction = np.array([np.cos(angle), np.sin(angle), 0])
+        world.reset(world.q, np.concatenate([direction, np.zeros(3)]))
+        result = world.step(np.zeros(0), DT)
+        share.append(-(result.impulse.sum(axis=0) @ direction) / (0.5 * result.impulse[:, 2].sum()))
+    assert max(share) == pytest.approx(1.0, abs=1e-3)
+    assert min(share) == pytest.approx(np.cos(np.pi / 4), abs=0.02)
+
+
+def test_a_block_slides_down_a_slope_that_is_steeper_than_its_friction_angle():
+    angle = 0.3
+    tilt = [0, -np.sin(angle / 2), 0, np.cos(angle / 2)]
+    for mu, expected in ((0.1, G * (np.sin(angle) - 0.1 * np.cos(angle))), (0.6, 0.0)):
+        world = block_world(mu, Slope(angle), ground="stiff")
+        q = world.q.copy()
+        q[:3], q[3:] = 0.05 * np.array([-np.sin(angle), 0, np.cos(angle)]), tilt
+        world.reset(q)
+        for _ in range(200):
+            world.step(np.zeros(0), DT)
+        assert -world.v[0] == pytest.approx(expected * world.t, rel=0.03, abs=0.005)
+
+
+def friction(world):
+    """What the feet have in MuJoCo, along both tangents (n, 2)."""
+    return np.array([world.model.pair(f"pair {i}").friction[:2] for i in range(4)])
+
+
+def test_friction_of_the_experiment_and_of_the_patch_reaches_mujoco():
+    robot, q = load_robot("quadruped")
+    world = MujocoWorld(robot, Flat(), MujocoSettings(), q, mu=np.array([0.0, 0.3, np.inf, 1.0]))
+    world.step(np.zeros(12), DT)
+    np.testing.assert_allclose(friction(world), np.tile([[1e-5], [0.3], [100.0], [1.0]], 2))
+    patches = FrictionMap(0.1, 1.5, 0.05, seed=3)
+    world = MujocoWorld(robot, Flat(friction=patches), MujocoSettings(), q)
+    world.step(np.zeros(12), DT)
+    world.step(np.zeros(12), DT)
+    np.testing.assert_allclose(friction(world), patches.at(world.contacts.points)[:, None].repeat(2, axis=1), atol=1e-6)
+
+
+def test_a_robot_stands_on_hills(make_stand):
+    heights = hills(side=3.0, resolution=0.05, count=100, height=0.02, variance=0.05, spread=0.5, seed=1)
+    world = robot_world(terrain=Heightmap(heights, 0.05), ground="firm")
+    stand = make_stand(world, kp=60.0, kd=0.2)
+    world.reset(lifted(world, 0.02))
+    for _ in range(2000):
+        result = world.step(stand.torque(), DT)
+    assert result.impulse[:, 2].sum() / DT == pytest.approx(world.robot.total_mass * G, rel=1e-3)
+    assert np.ptp(world.contacts.points[:, 2]) > 1e-3
+
+
+PLATE_AND_BALL = """
+<robot name="two">
+<link name="root"/>
+<link name="plate"><inertial><mass value="3"/><inertia ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.1"/></inertial></link>
+<link name="ball"><inertial><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
+<joint name="p" type="floating"><parent link="root"/><child link="plate"/><origin xyz="1 2 0.02" rpy="0 0 0.5"/></joint>
+<joint name="b" type="floating"><parent link="root"/><child link="ball"/><origin xyz="1.02 2.01 0.09" rpy="0.4 0 0"/></joint>
+</robot>
+"""
+
+
+def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
+    """Free bodies that are not placed at the origin; the force of a pair is that on the body of the contact place."""
+    corners = [(x, y, -0.02) for x in (-0.2, 0.2) for y in (-0.2, 0.2)]
+    points = [ContactPoint(frame="plate", offset=corner) for corner in corners] + [ContactPoint(frame="ball", radius=0.05)]
+    robot = Robot(PLATE_AND_BALL, base="fixed", contact_points=points, boxes=[Box(frame="plate", size=(0.4, 0.4, 0.04))])
+    world = MujocoWorld(robot, Flat(), MujocoSettings(), robot.neutral())
+    for _ in range(1000):
+        result = world.step(np.zeros(0), DT)
+    forces = dict(zip(result.contacts.keys, result.impulse / DT, strict=True))
+    np.testing.assert_allclose(forces.pop("ball/plate"), [0, 0, G], atol=1e-3)
+    np.testing.assert_allclose(sum(forces.values()), [0, 0, 4 * G], atol=1e-3)
+    assert set(forces) == {"plate", "plate.1", "plate.2", "plate.3"}
+
+
+def test_two_runs_and_a_reset_are_equal_to_the_bit(make_stand):
+    world, ends = robot_world(), []
+    for again in range(3):
+        if again == 2:
+            world = robot_world()
+        start = load_robot("quadruped")[1]
+        world.reset(start)
+        assert world.q.tobytes() == start.tobytes()
+        assert world.t == 0.0
+        stand = make_stand(world)
+        for _ in range(200):
+            world.step(stand.torque(), DT, [Push(frame="BODY0", force=(8, 5, 0), start=0.02, duration=0.1)])
+        ends.append((world.q.tobytes(), world.v.tobytes()))
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_a_control_period_of_several_physics_steps():
+    """5 ms at once are five steps of 1 ms, and the impulse is theirs together."""
+    coarse, fine = robot_world(), robot_world()
+    tau = np.random.default_rng(4).normal(size=12)
+    at_once = coarse.step(tau, 5 * DT)
+    parts = [fine.step(tau, DT) for _ in range(5)]
+    assert coarse.q.tobytes() == fine.q.tobytes()
+    np.testing.assert_allclose(at_once.impulse, sum(part.impulse for part in parts), atol=1e-15)
+    np.testing.assert_allclose(at_once.force, sum(part.force for part in parts) / 5, atol=1e-12)
+
+
+def test_settings_reach_mujoco():
+    option = robot_world(cone="pyramidal", integrator="implicitfast", impratio=10.0, solref=(-5000.0, -100.0)).model
+    assert option.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
+    assert option.opt.integrator == mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    assert option.opt.impratio == 10.0
+    np.testing.assert_array_equal(option.pair_solref, np.tile([-5000.0, -100.0], (4, 1)))
+
+
+@pytest.mark.parametrize("terrain", [Flat(), Flat(friction=FrictionMap(0.1, 1.0, 0.05, 0)), Heightmap(np.zeros((9, 9)), 0.5)])
+def test_a_world_that_diverges_says_so(terrain, tmp_path, monkeypatch):
+    """And does not begin again from where it started, as MuJoCo does by itself, nor write a log file."""
+    monkeypatch.chdir(tmp_path)
+    world = robot_world(terrain=terrain)
+    for _ in range(20):
+        result = world.step(np.full(12, 1e300), DT)
+        if result.status is not Status.SOLVED:
+            break
+    assert result.status is Status.NON_FINITE
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_malformed_state_is_refused():
+    world = robot_world()
+    with pytest.raises(InputError, match="q: expected 19"):
+        world.reset(np.zeros(18))
