@@ -155,7 +155,7 @@ def test_a_firmer_ground_yields_less():
 
 @pytest.mark.parametrize("mu", [0.1, 0.5])
 def test_a_sliding_block_is_braked_by_mu_times_its_weight(mu):
-    """At every step by μ Σ f_N; and the weight is Σ f_N on average, as MuJoCo throws a block that begins to slide a little up."""
+    """In every step by μ Σ f_N, which is the weight on average: MuJoCo throws a block that begins to slide a little up."""
     world = block_world(mu, ground="stiff")
     world.reset(world.q, np.array([2.0, 0, 0, 0, 0, 0]))
     while world.v[0] > 0.01:
@@ -221,8 +221,10 @@ def test_a_robot_stands_on_hills(make_stand):
 PLATE_AND_BALL = """
 <robot name="two">
 <link name="root"/>
-<link name="plate"><inertial><mass value="3"/><inertia ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.1"/></inertial></link>
-<link name="ball"><inertial><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
+<link name="plate">
+  <inertial><mass value="3"/><inertia ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.1"/></inertial></link>
+<link name="ball">
+  <inertial><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
 <joint name="p" type="floating"><parent link="root"/><child link="plate"/><origin xyz="1 2 0.02" rpy="0 0 0.5"/></joint>
 <joint name="b" type="floating"><parent link="root"/><child link="ball"/><origin xyz="1.02 2.01 0.09" rpy="0.4 0 0"/></joint>
 </robot>
