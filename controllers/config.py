@@ -34,6 +34,7 @@ class RobotSettings(Settings, frozen=True):
     contact: places that may touch the ground, and boxes of other bodies
     box: what else may be touched
     tau_max: effort limits that replace the URDF's [N·m]
+    armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: directly driven
     standing: joint angles of the nominal stance [rad]; joints left out stand at 0
     """
 
@@ -43,6 +44,7 @@ class RobotSettings(Settings, frozen=True):
     contact: tuple[ContactPoint, ...] = ()
     box: tuple[Box, ...] = ()
     tau_max: dict[str, float] = {}
+    armature: NonNegative | dict[str, NonNegative] = 0.0
     standing: dict[str, float] = {}
 
 

@@ -1,5 +1,6 @@
 """Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -24,7 +25,6 @@ class ContactSettings(Settings, frozen=True):
     margin: contacts nearer than this take part [m]
     release: 'fused' keeps a contact until it is farther than this [m]
     early: before its planned touchdown [s]
-    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
     """
 
     source: Literal["geometry", "sensed", "planner", "fused"] = "geometry"
@@ -34,8 +34,6 @@ class ContactSettings(Settings, frozen=True):
     margin: NonNegative = 0.002
     release: NonNegative = 0.004
     early: NonNegative = 0.03
-    gap_noise: NonNegative = 1e-5
-    recovery_speed: NonNegative = 0.05
 
 
 class ContactSource:
@@ -90,9 +88,15 @@ class ContactSource:
         return picked
 
 
+def touched(contacts: ContactSet, keys: Sequence[str]) -> ContactSet:
+    """The contacts called `keys`, in that order, as touching: with a gap of 0."""
+    picked = rows(contacts, np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
+    return msgspec.structs.replace(picked, gaps=np.zeros(len(keys)))
+
+
 def rows(contacts: ContactSet, rows: Array) -> ContactSet:
     """Some of the contacts."""
-    if len(rows) == len(contacts):
+    if np.array_equal(rows, np.arange(len(contacts))):
         return contacts
     return ContactSet(
         bodies=contacts.bodies[rows],

@@ -114,13 +114,5 @@ def released(robot: Robot, joints: Iterable[str]) -> Robot:
     free = {*robot.unactuated_joints, *joints}
     if len(free) == len(robot.unactuated_joints):
         return robot
-    limits = dict(zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True))
-    return Robot(
-        robot.urdf,
-        base=robot.base,
-        contact_points=robot.contact_points,
-        boxes=robot.boxes,
-        unactuated=tuple(free),
-        tau_max={name: tau for name, tau in limits.items() if name not in free},
-        source=robot.source,
-    )
+    limits = zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True)
+    return robot.variant(unactuated=tuple(free), tau_max={name: tau for name, tau in limits if name not in free})

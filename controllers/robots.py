@@ -20,6 +20,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         boxes=settings.box,
         unactuated=settings.unactuated,
         tau_max=settings.tau_max,
+        armature=settings.armature,
     )
     return robot, standing(robot, settings.standing)
 

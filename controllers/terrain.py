@@ -59,6 +59,14 @@ class TerrainSettings(Settings, frozen=True):
     friction: FrictionSettings | None = None
 
 
+def reseeded(settings: TerrainSettings, seed: int) -> TerrainSettings:
+    """The settings with `seed` added to the seeds of hills and friction."""
+    friction = settings.friction
+    if friction is not None:
+        friction = msgspec.structs.replace(friction, seed=friction.seed + seed)
+    return msgspec.structs.replace(settings, seed=settings.seed + seed, friction=friction)
+
+
 def make_terrain(settings: TerrainSettings, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
     """The terrain of the settings. Raises ConfigError, headed by `where`, for values that make none.
 

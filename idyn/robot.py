@@ -73,10 +73,12 @@ class Robot:
         boxes: Sequence[Box] = (),
         unactuated: Sequence[str] = (),
         tau_max: Mapping[str, float] | None = None,
+        armature: Mapping[str, float] | float = 0.0,
         source: str = "urdf text",
     ) -> None:
         """Build from URDF text. `unactuated` names joints without a motor, besides a floating base and floating joints (free
-        bodies that the robot touches).
+        bodies that the robot touches). `armature` is the inertia of a motor's rotor as its joint feels it: rotor inertia times
+        gear ratio squared [kg·m²], of every actuated joint or by joint; it adds to the diagonal of M and to nothing else.
 
         Raises ModelError for a text that is no robot, FrameNotFound and InputError for names that the model lacks.
         """
@@ -100,6 +102,7 @@ class Robot:
         self.total_mass = float(pin.computeTotalMass(self._model))
         self._index_joints(unactuated)
         self.limits = self._read_limits(tau_max or {})
+        self.armature = self._add_armature(armature)
         self._open_scratch()
         self._place_contacts(contact_points)
         self._place_boxes(boxes)
@@ -112,6 +115,21 @@ class Robot:
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path}: cannot be read ({error})") from error
         return cls(text, source=str(path), **settings)  # type: ignore[arg-type]
+
+    def variant(self, **changes: object) -> "Robot":
+        """The same robot with some arguments of the constructor replaced, `urdf` among them, and a scratch of its own."""
+        limits = zip(self.joint_names, self.limits.tau_max.tolist(), strict=True)
+        settings: dict[str, object] = {
+            "urdf": self.urdf,
+            "base": self.base,
+            "contact_points": self.contact_points,
+            "boxes": self.boxes,
+            "unactuated": self.unactuated_joints,
+            "tau_max": dict(limits),
+            "armature": self.armature,
+            "source": self.source,
+        }
+        return Robot(**(settings | changes))  # type: ignore[arg-type]
 
     # -- what the model consists of -------------------------------------------------------------------------------
 
@@ -173,6 +191,20 @@ class Robot:
             q_min=np.where(free, -np.inf, q_min),
             q_max=np.where(free, np.inf, q_max),
         )
+
+    def _add_armature(self, armature: Mapping[str, float] | float) -> dict[str, float]:
+        """Give the model its motors' rotors; by joint, without those that have none [kg·m²]."""
+        by_joint = armature if isinstance(armature, Mapping) else dict.fromkeys(self.joint_names, armature)
+        columns = np.zeros(self.nv)
+        movable = [name for name, joint in zip(self._model.names, self._model.joints, strict=True) if joint.nv == 1]
+        for name, value in by_joint.items():
+            if name not in movable:
+                raise InputError("armature", f"no joint of one axis named '{name}'{nearest(name, movable)}")
+            if not 0 <= value < np.inf:
+                raise InputError(f"armature.{name}", f"expected a finite number ≥ 0, got {value}")
+            columns[self._model.joints[self._model.getJointId(name)].idx_v] = value
+        self._model.armature = columns
+        return {name: float(value) for name, value in by_joint.items() if value > 0}
 
     def _open_scratch(self) -> None:
         """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
@@ -294,10 +326,9 @@ class Robot:
         return np.array(pin.rnea(self._model, self._data, q, v, acceleration))
 
     def energy(self, q: Array, v: Array) -> float:
-        """Kinetic plus potential energy [J]."""
-        return float(
-            pin.computeKineticEnergy(self._model, self._data, q, v) + pin.computePotentialEnergy(self._model, self._data, q)
-        )
+        """Kinetic plus potential energy [J]. `pin.computeKineticEnergy` leaves the armature of some kinds of joints out."""
+        kinetic = 0.5 * v @ self.terms(q, v).M @ v
+        return float(kinetic + pin.computePotentialEnergy(self._model, self._data, q))
 
     def center_of_mass(self, q: Array) -> Array:
         """[m] (3)"""

@@ -6,7 +6,7 @@ A law determines v⁺, and v⁺ depends on p through J_uᵀ p only. All p of the
 
 is affine in p, so choosing costs a small convex program in the null space of J_uᵀ:
 
-    min ½‖τ(p)‖²   |   ½‖τ(p) − τ_prev‖²   |   ½‖(p − p_prev)/dt‖²       over the face
+    min ½‖τ(p)‖²  |  ½‖τ(p) − τ_prev‖²  |  ½‖(p − p_prev)/dt‖²  |  ½‖p/dt − f‖²       over the face
 
 Works in forces f = p/dt [N]. The face is written contact by contact in as few coordinates as it has: three for a contact that
 may stick, one for each loaded friction direction of a contact that slides, none for one that parts.
@@ -64,16 +64,19 @@ def select(
     *,
     objective: Selection,
     guess: Guess | None,
+    last: Array,
+    preferred: Array,
     backend: str = "daqp",
 ) -> Selected:
-    """Choose inside `face`, starting from the law's own impulses p (3n).
+    """Choose inside `face`, starting from the law's own impulses p (3n). last, preferred: those of the last tick and those
+    that `Selection.FORCE` wants, in today's rows (3n).
 
     Torque limits of the robot are kept when the face allows it; otherwise the largest excess is made as small as it can be.
     When the QP fails the law's own impulses are kept: they are as right as any.
     """
-    of_forces = objective is Selection.IMPULSE_CHANGE
+    of_forces = objective in (Selection.IMPULSE_CHANGE, Selection.FORCE)
     if of_forces:
-        target = previous_impulses(contacts, motion, guess) / dt
+        target = (last if objective is Selection.IMPULSE_CHANGE else preferred) / dt
     else:
         target = _zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
     # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
@@ -125,16 +128,6 @@ def _chosen(
     y, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, y)
     chosen, _ = _step(p, dt, matrices, vectors, d + r, y, limits)
     return Selected(p=chosen, null_dim=d, excess=excess)
-
-
-def previous_impulses(contacts: ContactSet, motion: Motion, guess: Guess | None) -> Array:
-    """The last tick's impulses of today's contacts in their S, T, N rows (3n); zero for those that were not there."""
-    p = np.zeros(3 * len(contacts))
-    if guess is not None:
-        for i, key in enumerate(contacts.keys):
-            if key in guess.keys:
-                p[3 * i : 3 * i + 3] = motion.maps[i, :, :3] @ guess.impulse[guess.keys.index(key)]
-    return p
 
 
 def _within_limits(

@@ -76,6 +76,7 @@ class Selection(StrEnum):
     TORQUE = "torque"  # min ‖τ‖²
     TORQUE_CHANGE = "torque-change"  # min ‖τ − τ_prev‖²
     IMPULSE_CHANGE = "impulse-change"  # min ‖p − p_prev‖²
+    FORCE = "force"  # min ‖p/dt − f‖², f being the preferred forces, 0 without: no friction that nothing needs
 
 
 class Consistency(StrEnum):
@@ -94,14 +95,14 @@ class Guess(Record, frozen=True):
     keys: contacts of the previous tick
     basis: the law's own encoding of where to begin, as a rule its complementary basis, one row per contact (n, ·)
     tau: previous torque [N·m] (na)
-    impulse: previous contact impulses in world coordinates [N·s] (n, 3)
+    force: previous contact forces in world coordinates [N] (n, 3)
     """
 
     law: str
     keys: tuple[str, ...]
     basis: Array
     tau: Array
-    impulse: Array
+    force: Array
 
 
 class Residuals(Record, frozen=True):

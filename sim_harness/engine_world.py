@@ -15,6 +15,7 @@ from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, DynamicsTerms, State
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.jacobian import contact_jacobian, generalised_force, world_impulses
+from sim_harness.joint_friction import JointFriction, solve_with_friction
 from sim_harness.world import MARGIN, Push, StepResult, checked_state
 
 
@@ -22,6 +23,7 @@ class EngineWorld:
     """A `World` with one of `sim_harness.engines`.
 
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
+    friction: in the joints, none by default
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class EngineWorld:
         q: Array,
         *,
         mu: Array | None = None,
+        friction: JointFriction | None = None,
         margin: float = MARGIN,
     ) -> None:
         self.robot = robot
@@ -39,6 +42,7 @@ class EngineWorld:
         self.engine = engine
         self.margin = margin
         self._mu = mu
+        self._friction = friction
         self.reset(q)
 
     def reset(self, q: Array, v: Array | None = None) -> None:
@@ -57,18 +61,18 @@ class EngineWorld:
         force[self.robot.a] = tau
         for push in pushes:
             force += self._force_of(push, terms, dt)
-        solution = self.engine.solve(
-            ForwardProblem(
-                M=terms.M,
-                h=terms.h,
-                v=self.v,
-                J=contact_jacobian(terms.axes, self.robot.support, contacts),
-                force=force,
-                mu=contacts.mu,
-                gaps=contacts.gaps,
-                dt=dt,
-            )
+        problem = ForwardProblem(
+            M=terms.M,
+            h=terms.h,
+            v=self.v,
+            J=contact_jacobian(terms.axes, self.robot.support, contacts),
+            force=force,
+            mu=contacts.mu,
+            gaps=contacts.gaps,
+            dt=dt,
         )
+        friction = self._friction
+        solution = self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
         self.t += dt
         self._move(self.robot.integrate(self.q, solution.v_plus * dt), solution.v_plus)
         return _result(contacts, solution, dt)

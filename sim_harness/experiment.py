@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,11 +12,17 @@ from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller, check_law
 from controllers.kinematics import angles_for_base_shift
 from controllers.robots import load_robot
-from controllers.terrain import make_terrain, resting
+from controllers.terrain import make_terrain, reseeded, resting
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
+from sim_harness.foot_sensors import Report
+from sim_harness.hardware import Hardware
+from sim_harness.imperfections.bodies import joint_friction, world_robot
+from sim_harness.imperfections.check import check_imperfections
+from sim_harness.imperfections.link import Link
+from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.metrics import Summary, summarise
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
@@ -65,11 +71,12 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
-    contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report
+    contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report, 'binary' which feet touch
     mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
-        in it too, unless its `contact.mu` says otherwise
+        in it too, unless its `contact.mu` says otherwise, or `robot.ground.mu` what the world has instead
     perturbation: of the first state, drawn from the seed of a run
     push: pushes
+    robot: in what the simulated robot and its ground differ from what the controller believes
     """
 
     server: str
@@ -79,10 +86,11 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
-    contacts: Literal["geometry", "message"] = "geometry"
+    contacts: Report = "geometry"
     mu: NonNegative | None = None
     perturbation: PerturbationSettings = PerturbationSettings()
     push: tuple[PushSettings, ...] = ()
+    robot: ImperfectionSettings = ImperfectionSettings()
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +141,7 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=believed)
     load_engine(settings.engine, settings.engine_settings)
+    check_imperfections(settings.robot, load_robot(controller.robot)[0], controller.period)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
     if plan.ticks < 1:
         period = plan.controller.period
@@ -171,7 +180,7 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
             RobotClient(server.endpoint, hello) as client,
         ):
             client.hello()
-            trace = _drive(plan, client, robot, law, progress, paced=plan.settings.paced)
+            trace = _drive(plan, client, law, progress, paced=plan.settings.paced)
     summary = _summary(plan, trace, law)
     trace.save_npz(folder / "trace.npz")
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
@@ -183,14 +192,14 @@ def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> R
     robot, _ = load_robot(plan.controller.robot)
     with RobotClient(address, hello_for(robot, plan.controller.period, kind="sim")) as client:
         client.hello()
-        trace = _drive(plan, client, robot, label, progress, paced=plan.settings.paced)
+        trace = _drive(plan, client, label, progress, paced=plan.settings.paced)
     return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
 
 
 def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
     """Robot and service in one process, in lock-step through real bytes.
 
-    seed: of the perturbation, and added to those of hills and friction; None: no perturbation
+    seed: of the perturbation and of the robot's imperfections, and added to those of hills and friction; None: no perturbation
     log: where to record every byte
     """
     plan = plan if seed is None else _on_other_ground(plan, seed)
@@ -204,32 +213,32 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
             hello_for(controller.robot, plan.controller.period, kind="sim"),
         )
         client.hello()
-        robot, _ = load_robot(plan.controller.robot)
-        trace = _drive(plan, client, robot, label, progress, paced=False, seed=seed)
+        trace = _drive(plan, client, label, progress, paced=False, seed=seed)
     finally:
         if recorder is not None:
             recorder.close()
     return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
 
 
-def _drive(
-    plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool, seed: int | None = None
-) -> Trace:
-    """The robot side of one run; `robot` is the world's own."""
-    settings = plan.settings
-    terrain, stance = _scene(plan, robot)
+def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, paced: bool, seed: int | None = None) -> Trace:
+    """The robot side of one run."""
+    settings, dt = plan.settings, plan.controller.period
+    believed, stance = load_robot(plan.controller.robot)
+    robot, terrain = world_robot(believed, settings.robot), _terrain(plan)
+    stance = resting(robot, stance, terrain)
     engine = load_engine(settings.engine, settings.engine_settings)
-    world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot))
+    friction = joint_friction(robot, settings.robot)
+    world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
-    world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
+    world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
     world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
     side = RobotSide(
         world,
-        client,
-        dt=plan.controller.period,
+        Link(client, settings.robot.link, dt, seed),
+        dt=dt,
         kd=plan.controller.safety.damping,
-        report_contacts=settings.contacts == "message",
+        hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=lambda ticks: progress(label, ticks),
     )
     return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
@@ -250,27 +259,25 @@ def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed
 
 
 def _on_other_ground(plan: Plan, seed: int) -> Plan:
-    """The plan with `seed` added to the seeds of its terrain."""
-    contact = plan.controller.contact
-    terrain, friction = contact.terrain, contact.terrain.friction
-    if friction is not None:
-        friction = msgspec.structs.replace(friction, seed=friction.seed + seed)
-    terrain = msgspec.structs.replace(terrain, seed=terrain.seed + seed, friction=friction)
-    contact = msgspec.structs.replace(contact, terrain=terrain)
-    return msgspec.structs.replace(plan, controller=msgspec.structs.replace(plan.controller, contact=contact))
+    """The plan with `seed` added to the seeds of its terrains."""
+    replace, contact, ground = msgspec.structs.replace, plan.controller.contact, plan.settings.robot.ground
+    controller = replace(plan.controller, contact=replace(contact, terrain=reseeded(contact.terrain, seed)))
+    if ground.terrain is not None:
+        ground = replace(ground, terrain=reseeded(ground.terrain, seed))
+    settings = replace(plan.settings, robot=replace(plan.settings.robot, ground=ground))
+    return replace(plan, settings=settings, controller=controller)
 
 
-def _scene(plan: Plan, robot: Robot) -> tuple[Terrain, Array]:
-    """The ground that the controller believes in too, and the stance at rest on it (nq)."""
-    contact = plan.controller.contact
-    terrain = make_terrain(contact.terrain, contact.ground)
-    _, stance = load_robot(plan.controller.robot)
-    return terrain, resting(robot, stance, terrain)
+def _terrain(plan: Plan) -> Terrain:
+    """The world's ground."""
+    contact, other = plan.controller.contact, plan.settings.robot.ground.terrain
+    return make_terrain(contact.terrain if other is None else other, contact.ground)
 
 
 def _friction(plan: Plan, robot: Robot) -> Array | None:
     """Coefficients of the world's contacts, None where terrain and robot have their own."""
-    mu = plan.controller.contact.mu if plan.settings.mu is None else plan.settings.mu
+    candidates = plan.settings.robot.ground.mu, plan.settings.mu, plan.controller.contact.mu
+    mu = next((mu for mu in candidates if mu is not None), None)
     return None if mu is None else np.full(len(robot.contact_keys + robot.pair_keys), mu)
 
 
@@ -283,7 +290,7 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         engine=plan.settings.engine,
         ticks=plan.ticks,
         dt=plan.controller.period,
-        **aims(plan.controller),
+        **(aims(plan.controller) | {"terrain": _terrain(plan)}),
     )
 
 

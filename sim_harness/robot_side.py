@@ -9,14 +9,15 @@ from typing import Protocol
 import numpy as np
 
 from idyn.status import Status
-from idyn.types import Array
+from idyn.types import Array, State
+from sim_harness.hardware import Hardware
 from sim_harness.pacing import Pacer
 from sim_harness.trace import Trace, TraceWriter
 from sim_harness.world import Push, World
 from transport.codec import vector
 from transport.errors import ProtocolError
 from transport.failsafe import Failsafe
-from transport.messages import Contact, ErrorMessage, StateMessage, TorqueMessage
+from transport.messages import ErrorMessage, StateMessage, TorqueMessage
 from transport.realtime import steady
 
 log = logging.getLogger(__name__)
@@ -50,12 +51,12 @@ class RobotSide:
         *,
         dt: float,
         kd: float,
-        report_contacts: bool = True,
+        hardware: Hardware | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """
         dt: step of the world and period of the loop [s]; kd: damping of the failsafe [N·m·s/rad], ≥ 0
-        report_contacts: send the contacts with each state; otherwise the server has to find them
+        hardware: between the world and the messages; ideal without
         progress: called with the ticks done since the last call
         """
         robot = world.robot
@@ -65,9 +66,8 @@ class RobotSide:
         self._dt = dt
         self._failsafe = Failsafe(dt=dt, kd=np.full(robot.na, kd), tau_max=robot.limits.tau_max)
         self._applied: Array | None = None
-        self._felt: dict[str, bytes] = {}  # force on each contact place in the last step, world axes [N] (3)
         self._waited = 0.0  # for the last reply [s]
-        self._report_contacts = report_contacts
+        self._hardware = Hardware.ideal(robot, dt) if hardware is None else hardware
         self._progress = progress
 
     def run(self, duration: float, pushes: Sequence[Push] = ()) -> Trace:
@@ -101,23 +101,24 @@ class RobotSide:
 
     def _tick(self, trace: TraceWriter, pushes: Sequence[Push], *, ask: bool = True) -> bool:
         """One period; False when the world has left the finite numbers."""
-        world = self.world
+        world, hardware = self.world, self._hardware
         trace.state(world.t, world.q, world.v)
-        fresh, server_mode, round_trip = self._exchange(trace) if ask else (None, "", np.nan)
-        tau, mode = self._failsafe.torque(self._now_ns(), world.v[world.robot.a], fresh)
-        trace.command(tau, server_mode if tau is fresh else f"failsafe:{mode}", round_trip)
+        measured = hardware.sensors.measure(world.state)
+        fresh, server_mode, round_trip = self._exchange(measured, trace) if ask else (None, "", np.nan)
+        command, mode = self._failsafe.torque(self._now_ns(), measured.v[world.robot.a], fresh)
+        tau = hardware.actuators.apply(command)
+        trace.command(tau, server_mode if command is fresh else f"failsafe:{mode}", round_trip)
         result = world.step(tau, self._dt, pushes)
-        forces = result.impulse / self._dt
-        self._felt = {key: force.tobytes() for key, force in zip(result.contacts.keys, forces, strict=True)}
+        hardware.feet.feel(result, self._dt)
         trace.simulated(result.contacts.keys, result.force, result.status)
         if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
             self._progress(PROGRESS_TICKS)
         self._applied = tau
         return result.status is not Status.NON_FINITE
 
-    def _exchange(self, trace: TraceWriter) -> tuple[Array | None, str, float]:
+    def _exchange(self, measured: State, trace: TraceWriter) -> tuple[Array | None, str, float]:
         """The server's torque (na), its status, and the round trip [s]; None, '' and NaN without a torque."""
-        state = self._state()
+        state = self._message(measured)
         begin = perf_counter()
         try:
             reply = self._client.exchange(state)
@@ -141,33 +142,14 @@ class RobotSide:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         return tau, reply.status, round_trip
 
-    def _state(self) -> StateMessage:
-        world = self.world
+    def _message(self, measured: State) -> StateMessage:
         return StateMessage(
-            q=world.q.tobytes(),
-            vel=world.v.tobytes(),
+            q=measured.q.tobytes(),
+            vel=measured.v.tobytes(),
             t_robot=self._now_ns(),
             tau_applied=None if self._applied is None else self._applied.tobytes(),
-            contacts=self._contacts() if self._report_contacts else None,
+            contacts=self._hardware.feet.contacts(self.world.contacts),
         )
-
-    def _contacts(self) -> list[Contact]:
-        """What ideal foot sensors and a terrain map would report."""
-        c = self.world.contacts
-        mu, gaps = c.mu.tolist(), c.gaps.tolist()
-        return [
-            Contact(
-                frame=key,
-                p=c.points[i].tobytes(),
-                n=c.normals[i].tobytes(),
-                t1=c.tangents[i].tobytes(),
-                mu=mu[i],
-                dist=gaps[i],
-                f_sensed=self._felt.get(key),
-                sensed_valid=key in self._felt,
-            )
-            for i, key in enumerate(c.keys)
-        ]
 
     def _note(self, code: str, reason: str) -> None:
         """Count it; say it once for each code."""

@@ -11,6 +11,7 @@ from idyn.types import Array
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.engine import Engine
 from sim_harness.engines.registry import ENGINES, build_engine
+from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world import World
 
@@ -29,10 +30,18 @@ def load_engine(name: str, settings: Mapping[str, Any], where: str = "engine") -
     return parse(dict(settings), MujocoSettings, f"{where}.{name}")
 
 
-def build_world(engine: Engine | MujocoSettings, robot: Robot, terrain: Terrain, q: Array, *, mu: Array | None = None) -> World:
-    """The world of an engine, with the robot at rest at q. `mu`: friction coefficients, see the worlds."""
+def build_world(
+    engine: Engine | MujocoSettings,
+    robot: Robot,
+    terrain: Terrain,
+    q: Array,
+    *,
+    mu: Array | None = None,
+    friction: JointFriction | None = None,
+) -> World:
+    """The world of an engine, with the robot at rest at q. mu: friction coefficients, friction: in the joints, see the worlds."""
     if not isinstance(engine, MujocoSettings):
-        return EngineWorld(robot, terrain, engine, q, mu=mu)
+        return EngineWorld(robot, terrain, engine, q, mu=mu, friction=friction)
     from sim_harness.mujoco.world import MujocoWorld  # noqa: PLC0415 - an optional package
 
-    return MujocoWorld(robot, terrain, engine, q, mu=mu)
+    return MujocoWorld(robot, terrain, engine, q, mu=mu, friction=friction)

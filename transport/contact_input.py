@@ -1,4 +1,4 @@
-"""The contact list of a state message into a `ContactSet`."""
+"""The contact list of a state message into a `ContactSet`, or into which feet touch."""
 
 import re
 
@@ -9,19 +9,22 @@ from idyn.errors import InputError
 from idyn.types import Array, ContactSet
 from transport.codec import vector, vectors
 from transport.errors import ProtocolError
+from transport.foot_switches import FootSwitches, is_switch, read_switches
 from transport.handshake import Agreement, check_contact_frame
-from transport.messages import Code, Contact
+from transport.messages import Code, Contact, Vector
 
 RIGHT_HANDED_TOLERANCE = 1e-6
 """How far a given t2 may be from n × t1."""
 
 
-def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet:
+def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet | FootSwitches:
     """The active contacts. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
     active = [(f"contacts[{i}]", contact) for i, contact in enumerate(contacts) if contact.active]
     for where, contact in active:
         _check_frame(contact.frame, agreement, f"{where}.frame")
-    parts = [part for where, c in active for part in ((c.p, 3, f"{where}.p"), (c.n, 3, f"{where}.n"))]
+    if active and all(is_switch(contact) for _, contact in active):
+        return read_switches(active, agreement)
+    parts = [part for where, c in active for part in _place(c, where)]
     table = vectors(*parts).reshape(-1, 2, 3)
     points, normals = table[:, 0].copy(), table[:, 1].copy()
     mu = np.array([_friction(contact, agreement, where) for where, contact in active])
@@ -43,6 +46,15 @@ def read_sensed(contacts: list[Contact]) -> Array | None:
             if contact.sensed_valid:
                 force[row], measured = values, True
     return force if measured else None
+
+
+def _place(contact: Contact, where: str) -> tuple[tuple[Vector, int, str], tuple[Vector, int, str]]:
+    """Point and normal of a measured contact, for `vectors`."""
+    if contact.p is None or contact.n is None:
+        missing = "p" if contact.p is None else "n"
+        message = "missing; all contacts of a state have p and n, or, as foot switches, none has either"
+        raise ProtocolError(Code.BAD_SCHEMA, f"{where}.{missing}", message)
+    return (contact.p, 3, f"{where}.p"), (contact.n, 3, f"{where}.n")
 
 
 def _check_frame(frame: str, agreement: Agreement, field: str) -> None:

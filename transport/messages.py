@@ -173,10 +173,14 @@ class Imu(Part):
 
 
 class Contact(Part):
-    frame: str  # a contact place of the robot, or a frame of its model
-    p: Vector  # contact point [m] (3)
-    n: Vector  # unit normal, from the environment into the robot (3)
-    active: bool = True  # an inactive contact is left out
+    """A measured contact, with p and n; or a foot switch, without both: then the server takes the place from q and the ground
+    that it believes in, with dist = 0 whatever height q says. A list of all feet says of each with `active` whether it touches.
+    """
+
+    frame: str  # a contact place of the robot, or of a measured contact any frame of its model
+    p: Vector | None = None  # contact point [m] (3)
+    n: Vector | None = None  # unit normal, from the environment into the robot (3)
+    active: bool = True  # it touches; otherwise it is left out
     t1: Vector | None = None  # unit tangent (3), any if absent
     t2: Vector | None = None  # n × t1 (3)
     mu: float | None = None  # friction coefficient ≥ 0

@@ -1,5 +1,6 @@
 """What the service needs of a controller."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from controllers.command import Command, Inputs
@@ -17,8 +18,8 @@ class ControllerPort(Protocol):
     def limits(self) -> Limits:
         """The limits in force."""
 
-    def contacts(self, q: Array) -> ContactSet:
-        """The contacts at q, from geometry."""
+    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
+        """The contacts at q, from geometry; or those of the places that are known to touch, in the order of their names."""
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """The torques of this tick."""

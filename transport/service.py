@@ -13,10 +13,11 @@ import msgspec
 
 from controllers.command import Command, Mode
 from idyn.errors import IdynError, nearest
-from idyn.types import Array
+from idyn.types import Array, ContactSet
 from transport.answer import Timing, torque_message
 from transport.codec import decode, encode
 from transport.errors import ProtocolError
+from transport.foot_switches import FootSwitches
 from transport.handshake import build_host, welcome
 from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
 from transport.port import ControllerPort
@@ -177,10 +178,7 @@ class Service:
 
     def _step(self, seat: Seat, session: Session, accepted: Accepted) -> Command:
         controller, state, inputs = seat.controller, accepted.state, accepted.inputs
-        contacts = accepted.contacts
-        if contacts is None:
-            contacts = controller.contacts(state.q)
-        command = controller.step(state, contacts, inputs)
+        command = controller.step(state, _contacts(controller, accepted), inputs)
         stricter = session.agreement.limits
         if stricter is not None:
             before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
@@ -242,6 +240,14 @@ class Service:
             raise ProtocolError(Code.BAD_SCHEMA, "settings", str(error)) from error
         self._seats[False] = Seat(controller)
         self._reception.host = build_host(controller, self._settings)
+
+
+def _contacts(controller: ControllerPort, accepted: Accepted) -> ContactSet:
+    """The contacts of a state: as measured, from geometry, or of those feet that say they touch."""
+    given, q = accepted.contacts, accepted.state.q
+    if given is None:
+        return controller.contacts(q)
+    return given.on(controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:

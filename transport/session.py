@@ -11,6 +11,7 @@ from idyn.types import Array, ContactSet, State
 from transport.comm import CommStats, watchdog
 from transport.contact_input import read_contacts, read_sensed
 from transport.errors import ProtocolError
+from transport.foot_switches import FootSwitches
 from transport.handshake import Agreement
 from transport.joint_map import rotation
 from transport.messages import Code, Reset, StateMessage, Watchdog, WatchdogLevel
@@ -39,7 +40,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     message: StateMessage
     state: State
-    contacts: ContactSet | None
+    contacts: ContactSet | FootSwitches | None
     inputs: Inputs
     watchdog: Watchdog
 
@@ -116,7 +117,7 @@ class Session:
 
     def read(
         self, message: StateMessage
-    ) -> tuple[Array, Array, Array | None, ContactSet | None, Array | None, Reference | None]:
+    ) -> tuple[Array, Array, Array | None, ContactSet | FootSwitches | None, Array | None, Reference | None]:
         """q, v, tau_applied, contacts, sensed forces and reference of a state in the robot's order. Raises ProtocolError; notes
         nothing."""
         q, v, tau_applied = read_state(message, self.agreement)

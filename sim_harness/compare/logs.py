@@ -15,6 +15,7 @@ from sim_harness.trace import Trace, TraceWriter
 from transport.codec import decode, vector
 from transport.contact_input import read_contacts, read_sensed
 from transport.errors import LogError
+from transport.foot_switches import FootSwitches
 from transport.handshake import Agreement, agree, build_host
 from transport.logfile import LogReader
 from transport.messages import Hello, StateMessage, TorqueMessage, Welcome
@@ -102,12 +103,12 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
 
 def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement) -> tuple[tuple[str, ...], Array]:
     """Contact places and pairs, and their forces along n, t1, t2 [N] (n, 3) during a tick: what the next state's sensors say,
-    in this one's contact frames."""
+    in this one's contact frames; nothing where feet only say that they touch."""
     nothing = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:
         return nothing
     sensed, then = read_sensed(after.contacts), read_contacts(state.contacts, agreement)
-    if sensed is None:
+    if sensed is None or isinstance(then, FootSwitches):
         return nothing
     keys = [contact.frame for contact in after.contacts if contact.active]
     robot = agreement.robot

@@ -20,6 +20,7 @@ from idyn.status import Status
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, State
 from sim_harness.jacobian import along_contacts
+from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.model import body_name, build_model, pair_name, place_name, plane_name
@@ -38,6 +39,7 @@ class MujocoWorld:
 
     model, data: MuJoCo's own, to be looked at; `coordinates` leads from ours to theirs
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
+    friction: in the joints, none by default
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class MujocoWorld:
         q: Array,
         *,
         mu: Array | None = None,
+        friction: JointFriction | None = None,
         margin: float = MARGIN,
     ) -> None:
         self.robot = robot
@@ -58,6 +61,9 @@ class MujocoWorld:
         self.model = model = build_model(robot, settings)
         self.data = mujoco.MjData(model)
         self.coordinates = Coordinates(robot, model)
+        if friction is not None:
+            model.dof_damping[self.coordinates.dofs] = friction.viscous
+            model.dof_frictionloss[self.coordinates.dofs] = friction.coulomb
         places, rows = range(len(robot.contact_keys)), range(len(robot.contact_keys + robot.pair_keys))
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}

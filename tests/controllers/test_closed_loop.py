@@ -114,7 +114,7 @@ def test_limits_of_rate_and_torque_are_kept_in_the_loop():
 
 def test_compliant_ground_is_stood_on_too():
     """Another contact model than the law's, with the settings that it asks for: the robot sinks by a millimetre, no more."""
-    c = controller("quadruped", law="coulomb", feedback__kd=1000.0, contact__gap_noise=0.003)
+    c = controller("quadruped", law="coulomb", feedback__kd=1000.0, ground__gap_noise=0.003)
     loop = Loop(c, world_of("quadruped", "penalty")).run(600)
     drop = c.stance[2] - loop.bases[-1][2]
     assert 0.0003 < drop < 0.001

@@ -13,6 +13,8 @@ from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
+from sim_harness.hardware import Hardware
+from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
 from transport.client import RobotClient
@@ -43,7 +45,8 @@ def killed_run(folder):
             RobotClient(server.endpoint, hello_for(robot, DT, kind="sim")) as client,
         ):
             client.hello()
-            side = RobotSide(world, client, dt=DT, kd=0.2, report_contacts=False)
+            hardware = Hardware.build(world.robot, DT, ImperfectionSettings(), "geometry", None)
+            side = RobotSide(world, client, dt=DT, kd=0.2, hardware=hardware)
             killer = threading.Thread(target=kill_at, args=(server, time.monotonic() + KILL_S))
             killer.start()
             trace = side.run_paced(RUN_S)

@@ -31,7 +31,7 @@ class Holding:
         self.tau, self.angles = tau, self.robot.joint_angles(stance)
         self.seen = deque(maxlen=1000)
 
-    def contacts(self, q):
+    def contacts(self, q, touching=None):
         return contacts_from_geometry(self.robot, q, Flat(), margin=0.01)
 
     def step(self, state, contacts, inputs):

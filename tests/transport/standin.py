@@ -1,5 +1,6 @@
 """A small real controller, and a client's messages, for the tests of the transport."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode
 from controllers.config import urdf_path
+from controllers.contact_source import touched
 from idyn.contacts import contacts_from_geometry
 from idyn.robot import ContactPoint, Limits, Robot
 from idyn.status import Status
@@ -42,14 +44,16 @@ class SpringDamper:
         self.steps = 0
         self.last: Inputs | None = None
         self.seen: State | None = None
+        self.felt: ContactSet | None = None
         self.reset()
 
     @property
     def limits(self) -> Limits:
         return self.robot.limits
 
-    def contacts(self, q: Array) -> ContactSet:
-        return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
+    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
+        near = contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
+        return near if touching is None else touched(near, touching)
 
     def rehearse(self) -> None: ...
 
@@ -63,7 +67,7 @@ class SpringDamper:
         if self.fail:
             raise RuntimeError("a wire came loose")
         self.steps += 1
-        self.last, self.seen = inputs, state
+        self.last, self.seen, self.felt = inputs, state, contacts
         angles, v = state.q[7:], state.v[self.robot.a]
         self.integral = self.integral + inputs.dt * angles
         tau_fb = -self.kp * angles - 0.1 * v - self.integral
@@ -71,7 +75,7 @@ class SpringDamper:
         n = len(contacts)
         weight = np.full(n, self.robot.total_mass * 9.81 / max(1, n))
         force = weight[:, None] * contacts.normals
-        guess = Guess(law=self.law, keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, impulse=force * 1e-3)
+        guess = Guess(law=self.law, keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, force=force)
         prediction = Prediction(
             tau=tau_ff,
             impulse=force * 1e-3,

@@ -124,7 +124,7 @@ def changed(**fields: object) -> bytes:
         (changed(q=[1, "x"]), Code.BAD_SCHEMA, "q[1]"),
         (changed(seq=-1), Code.BAD_SCHEMA, "seq"),
         (changed(tau_aplied=[]), Code.BAD_SCHEMA, "tau_aplied"),
-        (changed(contacts=[{"frame": "FL_FOOT", "n": [0, 0, 1]}]), Code.BAD_SCHEMA, "contacts[0].p"),
+        (changed(contacts=[{"n": [0, 0, 1]}]), Code.BAD_SCHEMA, "contacts[0].frame"),
         (changed(imu={"quat": [], "gyro": [], "acc": [], "x": 1}), Code.BAD_SCHEMA, "imu.x"),
     ],
 )

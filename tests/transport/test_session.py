@@ -192,6 +192,10 @@ def foot(**changes: object) -> Contact:
     return Contact(**(fields | changes))  # type: ignore[arg-type]
 
 
+def switch(frame: str, **changes: object) -> Contact:
+    return Contact(frame=frame, **changes)  # type: ignore[arg-type]
+
+
 def quaternion(robot: Robot, scale: float) -> bytes:
     q = standing(robot)
     q[3:7] *= scale
@@ -229,6 +233,15 @@ BAD_STATES = [
     (lambda r: {"contacts": [foot(t1=[1.0, 0, 0], t2=[0.0, -1, 0])]}, Code.BAD_SCHEMA, "contacts[0].t2"),
     (lambda r: {"contacts": [foot(), foot()]}, Code.BAD_SCHEMA, "contacts.frame"),
     (lambda r: {"contacts": [foot(frame="base_link")]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    (lambda r: {"contacts": [foot(p=None)]}, Code.BAD_SCHEMA, "contacts[0].p"),
+    (lambda r: {"contacts": [foot(), foot(frame="FR_FOOT", n=None)]}, Code.BAD_SCHEMA, "contacts[1].n"),
+    (lambda r: {"contacts": [switch("HL_FOOT"), foot()]}, Code.BAD_SCHEMA, "contacts[0].p"),
+    (lambda r: {"contacts": [switch("FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
+    (lambda r: {"contacts": [switch("base_link")]}, Code.CONTACT_UNKNOWN, "contacts[0].p"),
+    (lambda r: {"contacts": [switch("FL_FOOT", active=False), switch("FL_FOOT", mu=-1.0)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
+    (lambda r: {"contacts": [switch("FL_FOOT", dist=0.01)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
+    (lambda r: {"contacts": [switch("FL_FOOT", t1=[1.0, 0.0, 0.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
+    (lambda r: {"contacts": [switch("FL_FOOT"), switch("FL_FOOT")]}, Code.BAD_SCHEMA, "contacts[1].frame"),
     (lambda r: {"seq": 1}, Code.DUPLICATE, "seq"),
     (lambda r: {"t_robot": MS}, Code.OUT_OF_ORDER, "t_robot"),
 ]
@@ -264,6 +277,22 @@ def test_given_contacts_replace_the_geometry(rig: Rig) -> None:
     reply = torque(rig.tick(1, contacts=[foot(t1=t1, t2=[-1.0, 0, 0]), foot(frame="FR_FOOT", active=False)]))
     assert [contact.frame for contact in reply.contact_force] == ["FL_FOOT"]
     assert torque(rig.tick(2, contacts=[])).contact_force == []
+
+
+def test_foot_switches_need_no_geometry(rig: Rig) -> None:
+    """Which feet touch is all that is sent; where they are is the server's to find, in the order of the message."""
+    rig.greet(mu=0.3)
+    sent = [switch("HR_FOOT", mu=0.7), switch("FR_FOOT", active=False), switch("FL_FOOT")]
+    torque(rig.tick(1, contacts=sent))
+    geometry, felt = rig.controller.contacts(standing(rig.robot)), rig.controller.felt
+    assert felt is not None
+    assert felt.keys == ("HR_FOOT", "FL_FOOT")
+    np.testing.assert_array_equal(felt.points, geometry.points[[geometry.keys.index(key) for key in felt.keys]])
+    np.testing.assert_array_equal(felt.mu, [0.7, 0.3])
+    np.testing.assert_array_equal(felt.gaps, 0.0)
+    torque(rig.tick(2, contacts=[switch("HR_FOOT", active=False)]))
+    assert rig.controller.felt is not None
+    assert len(rig.controller.felt) == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])

@@ -1,0 +1,77 @@
+"""The way between robot and server: states and torques that come late or not at all."""
+
+from collections import deque
+from typing import TypeVar
+
+import numpy as np
+
+from sim_harness.imperfections.draws import Purpose, stream
+from sim_harness.imperfections.settings import LinkSettings, Loss
+from sim_harness.robot_side import Exchanger
+from transport.messages import ErrorMessage, StateMessage, TorqueMessage
+
+M = TypeVar("M", StateMessage, TorqueMessage)
+
+
+class Link:
+    """A client behind a way that delays and loses messages.
+
+    Time is the robot's clock. Of several states or torques that would arrive in the same tick the newest does.
+    """
+
+    def __init__(self, client: Exchanger, settings: LinkSettings, dt: float, seed: int | None) -> None:
+        """dt: of the ticks [s]"""
+        self._client = client
+        self._state_delay, self._torque_delay = (
+            round(ticks * dt * 1e9) for ticks in (settings.state_delay, settings.torque_delay)
+        )
+        self._lost_states = Losses(settings.lost_states, dt, stream(seed, Purpose.LOST_STATES))
+        self._lost_torques = Losses(settings.lost_torques, dt, stream(seed, Purpose.LOST_TORQUES))
+        self._states: deque[tuple[int, StateMessage]] = deque()
+        self._torques: deque[tuple[int, TorqueMessage]] = deque()
+        self._begun = False
+        self.error: ErrorMessage | None = None
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        """Send off the state of this tick; the torque that arrives in it, if one does."""
+        now, late = state.t_robot, self._begun
+        self._begun, self.error = True, None
+        lost_state, lost_torque = self._lost_states.next(), self._lost_torques.next()
+        if not lost_state:
+            self._states.append((now + (self._state_delay if late else 0), state))
+        arrived = _newest(self._states, now)
+        if arrived is not None:
+            torque = self._client.exchange(arrived)
+            self.error = self._client.error
+            if torque is not None and not lost_torque:
+                self._torques.append((now + (self._torque_delay if late else 0), torque))
+        return _newest(self._torques, now)
+
+
+class Losses:
+    """Which messages of one direction are lost."""
+
+    def __init__(self, settings: Loss, dt: float, rng: np.random.Generator) -> None:
+        """dt: of the ticks [s]"""
+        self._probability = settings.probability
+        self._begins = -float(np.expm1(-settings.rate * dt))
+        self._length = round(settings.length / dt)
+        self._left = 0
+        self._rng = rng
+
+    def next(self) -> bool:
+        """Whether this tick's message is lost; draws two numbers, whatever the settings."""
+        single, burst = self._rng.random(2)
+        if self._left == 0 and burst < self._begins:
+            self._left = self._length
+        swallowed = self._left > 0
+        self._left -= swallowed
+        return bool(swallowed or single < self._probability)
+
+
+def _newest(way: deque[tuple[int, M]], now: int) -> M | None:
+    """The newest message whose time [ns] has come, None when there is none; takes it and the older ones off the way."""
+    newest = None
+    while way and way[0][0] <= now:
+        newest = way.popleft()[1]
+    return newest
