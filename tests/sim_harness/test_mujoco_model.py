@@ -152,6 +152,18 @@ def test_boxes_are_where_pinocchio_has_them():
         assert gap == pytest.approx(dict((key, gap) for gap, key in tips)[f"TIP_{i // 2}{i % 2}/BOX"], abs=1e-9)
 
 
+def test_the_rotors_of_the_motors_are_there():
+    """Armature of the robot's model, 10, 20, … g·m² from joint to joint."""
+    robot = robot_of("quadruped")
+    robot = robot.variant(armature={name: 0.01 * (i + 1) for i, name in enumerate(robot.joint_names)})
+    world = world_of(robot)
+    for q, v in states(robot):
+        world.reset(q, v)
+        mujoco.mj_forward(world.model, world.data)
+        T = velocity_map(world, q)
+        np.testing.assert_allclose(T.T @ inertia(world) @ T, robot.terms(q, v).M, rtol=0, atol=1e-9)
+
+
 def test_the_total_mass_is_all_there():
     for name in SHIPPED[:4]:
         robot, _ = load_robot(name)

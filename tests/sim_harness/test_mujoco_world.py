@@ -13,6 +13,7 @@ from idyn.shapes import Box
 from idyn.status import Status
 from idyn.terrain import Flat, FrictionMap, Slope
 from sim_harness.jacobian import contact_jacobian
+from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.world import Push
@@ -243,6 +244,33 @@ def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     np.testing.assert_allclose(forces.pop("ball/plate"), [0, 0, G], atol=1e-3)
     np.testing.assert_allclose(sum(forces.values()), [0, 0, 4 * G], atol=1e-3)
     assert set(forces) == {"plate", "plate.1", "plate.2", "plate.3"}
+
+
+WHEELS = """
+<robot name="wheels">
+<link name="root"/>
+<link name="rim">
+  <inertial><mass value="1"/><inertia ixx="0.02" ixy="0" ixz="0" iyy="0.02" iyz="0" izz="0.02"/></inertial></link>
+<link name="free">
+  <inertial><mass value="1"/><inertia ixx="0.02" ixy="0" ixz="0" iyy="0.02" iyz="0" izz="0.02"/></inertial></link>
+<joint name="axle" type="continuous"><parent link="root"/><child link="rim"/><axis xyz="0 0 1"/></joint>
+<joint name="free" type="continuous"><parent link="root"/><child link="free"/><axis xyz="0 0 1"/></joint>
+</robot>
+"""
+
+
+@pytest.mark.parametrize(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
+def test_a_wheel_runs_out_against_the_friction_of_its_axle(viscous, coulomb):
+    """Inertia 0.02 kg·m² and an armature of 0.03: v decays with b/I, taken at the end of the step, or falls by c/I."""
+    robot = Robot(WHEELS, base="fixed", armature={"axle": 0.03})
+    friction = JointFriction(viscous=np.array([viscous, 0]), coulomb=np.array([coulomb, 0]))
+    world = MujocoWorld(robot, Flat(), MujocoSettings(), robot.neutral(), friction=friction)
+    world.reset(robot.neutral(), np.array([20.0, 20.0]))
+    for _ in range(1000):
+        result = world.step(np.zeros(2), DT)
+    assert result.status is Status.SOLVED
+    assert world.v[0] == pytest.approx(20.0 / (1 + DT * viscous / 0.05) ** 1000 - coulomb / 0.05, rel=1e-6)
+    assert world.v[1] == 20.0
 
 
 def test_two_runs_and_a_reset_are_equal_to_the_bit(make_stand):
