@@ -64,14 +64,15 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
     spec.option.gravity = content.gravity
     for i in range(1, len(robot.parents)):
         parent = robot.parents[i]
-        inertia = content.inertias[i]
+        moments, axes_of_inertia = np.linalg.eigh(content.inertias[i])  # older MuJoCos do this to 1e-8 only
         body = spec.body(body_name(parent)).add_body(
             name=body_name(i),
             pos=rotations[parent].T @ (origins[i] - origins[parent]),
             quat=quaternion_of(rotations[parent].T @ rotations[i]),
             mass=content.masses[i],
             ipos=content.centres[i],
-            fullinertia=[*np.diag(inertia), inertia[0, 1], inertia[0, 2], inertia[1, 2]],
+            inertia=moments,
+            iquat=quaternion_of(axes_of_inertia * np.linalg.det(axes_of_inertia)),
             explicitinertial=True,
         )
         columns = np.flatnonzero(robot.dof_joint == i)
