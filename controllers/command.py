@@ -61,6 +61,7 @@ class Inputs(Record, frozen=True):
     reference: replaces the controller's own trajectory when given
     sensed_force: measured on the robot since the last tick, in the world frame, one row per contact of this tick [N] (n, 3)
     estop: damp at once
+    delay: from this tick's measurement until its torque takes effect, beyond the same tick [s]
     """
 
     dt: float
@@ -68,6 +69,7 @@ class Inputs(Record, frozen=True):
     reference: Reference | None = None
     sensed_force: Array | None = None
     estop: bool = False
+    delay: float = 0.0
 
 
 class Command(Record, frozen=True):

@@ -224,6 +224,7 @@ class StateMessage(ClientMessage, tag="state"):
     seq: Count = 0  # 1, 2, 3 … within a session
     t_send: Time | None = None  # the robot's clock when this message was sent
     last_applied_seq: Count = 0  # whose torque the motors have now
+    t_applied: Time | None = None  # t_robot of the state whose torque the motors had until now; tells the server the delay
     rtt_us: float | None = None  # measured round trip of the last exchange
     tau_applied: Vector | None = None  # what the motors really got last [N·m] (na)
     tau_meas: Vector | None = None  # [N·m] (na), recorded
