@@ -33,7 +33,9 @@ class Exchanger(Protocol):
     """
 
     error: ErrorMessage | None
-    deadline: float
+
+    @property
+    def deadline(self) -> float: ...
 
     @property
     def session(self) -> int: ...
