@@ -25,7 +25,6 @@ class ContactSettings(Settings, frozen=True):
     margin: contacts nearer than this take part [m]
     release: 'fused' keeps a contact until it is farther than this [m]
     early: before its planned touchdown [s]
-    gap_noise, recovery_speed: see `idyn.reduction.GapPolicy` [m], [m/s]
     """
 
     source: Literal["geometry", "sensed", "planner", "fused"] = "geometry"
@@ -35,8 +34,6 @@ class ContactSettings(Settings, frozen=True):
     margin: NonNegative = 0.002
     release: NonNegative = 0.004
     early: NonNegative = 0.03
-    gap_noise: NonNegative = 1e-5
-    recovery_speed: NonNegative = 0.05
 
 
 class ContactSource:

@@ -11,6 +11,7 @@ from controllers.config import Settings, load, parse
 from controllers.contact_source import ContactSettings, ContactSource, rows, touched
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.grip import Grip, GripSettings, released
+from controllers.ground import GroundSettings, make_ground
 from controllers.landing import Landing
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
@@ -25,7 +26,6 @@ from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
-from idyn.reduction import GapPolicy
 from idyn.robot import ContactPoint, Limits, Robot
 from idyn.shapes import Box
 from idyn.solvers.qp import check_backend
@@ -44,6 +44,7 @@ class ControllerSettings(Settings, frozen=True):
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1
     period: nominal control period [s]
+    ground: what the ground is taken for
     feedback: gains on acceleration
     torque_feedback: gains on torque, which comes on top of every law's and is all there is for 'pid'; none by default
     """
@@ -58,6 +59,7 @@ class ControllerSettings(Settings, frozen=True):
     sensing_delay: int = 1
     period: float = 0.001
     contact: ContactSettings = ContactSettings()
+    ground: GroundSettings = GroundSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
     reference: TrajectorySettings = TrajectorySettings()
@@ -87,12 +89,13 @@ class Controller:
             selection=settings.selection,
             consistency=settings.consistency,
             warm_start=settings.warm_start,
-            gaps=GapPolicy(noise=contact.gap_noise, recovery_speed=contact.recovery_speed),
+            ground=make_ground(settings.ground),
             backend=settings.qp_backend,
         )
+        self._horizon = settings.ground.horizon or settings.period
         self.terrain = make_terrain(contact.terrain, contact.ground)
         self._source = ContactSource(contact, robot.contact_keys)
-        self._landing = Landing(robot, self._options.gaps, settings.period)
+        self._landing = Landing(robot, self._options.ground, settings.period)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._grip = Grip(settings.grip, robot)
@@ -216,17 +219,17 @@ class Controller:
             contacts,
             self._grip.prescribed(demand),
             law=law,
-            dt=self.settings.period,
+            dt=self._horizon,
             options=self._options_for(contacts),
             guess=guess,
             applied=self._grip.applied(grip),
         )
 
     def _options_for(self, contacts: ContactSet) -> Options:
-        gaps = self._options.gaps
-        if self.settings.contact.source != "fused" or not len(contacts) or contacts.gaps.max() <= gaps.touching:
+        ground = self._options.ground
+        if self.settings.contact.source != "fused" or not len(contacts) or contacts.gaps.max() <= ground.touching:
             return self._options
-        return msgspec.structs.replace(self._options, gaps=msgspec.structs.replace(gaps, touching=contacts.gaps.max()))
+        return msgspec.structs.replace(self._options, ground=msgspec.structs.replace(ground, touching=contacts.gaps.max()))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""

@@ -10,7 +10,8 @@ whatever force that takes.
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.reduction import GapPolicy, allowance, contact_maps, contact_row
+from idyn.ground import Ground, allowance, ground_numbers
+from idyn.reduction import contact_maps, contact_row
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, State
@@ -28,9 +29,9 @@ DAMPING = 1e-6
 class Landing:
     """Owns for how many ticks contacts have touched."""
 
-    def __init__(self, robot: Robot, gaps: GapPolicy, period: float) -> None:
+    def __init__(self, robot: Robot, ground: Ground, period: float) -> None:
         """period: of the ticks [s]"""
-        self._robot, self._gaps, self._period = robot, gaps, period
+        self._robot, self._ground, self._period = robot, ground_numbers(ground, period), period
         self.reset()
 
     def reset(self) -> None:
@@ -46,7 +47,7 @@ class Landing:
             q_ddot, arrives = _land(
                 axes, self._robot.support, self._robot.a, contacts.bodies, contacts.others, contacts.points,
                 contacts.normals, contacts.tangents, contacts.gaps, stands, state.v, q_ddot, self._period,
-                self._gaps.noise, self._gaps.recovery_speed,
+                self._ground,
             )  # fmt: skip
             touches = touches | arrives
         touching = (key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
@@ -56,7 +57,7 @@ class Landing:
 
 @compiled
 def _land(
-    axes, support, a, bodies, others, points, normals, tangents, gaps, stands, v, q_ddot, dt, noise, recovery_speed
+    axes, support, a, bodies, others, points, normals, tangents, gaps, stands, v, q_ddot, dt, ground
 ):  # fmt: skip
     """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n)."""
     n, na, nv = len(points), len(a), len(v)
@@ -68,7 +69,7 @@ def _land(
         if stands[i]:
             continue
         for r in range(3):
-            lacking[r] = -allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
+            lacking[r] = -allowance(gaps[i], dt, ground) if r == 2 else 0.0
             for j in range(nv):
                 lacking[r] -= contact_row(maps, i, r, axes, support, bodies[i], others[i], j) * v[j]
             for k in range(na):

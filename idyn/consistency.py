@@ -1,16 +1,20 @@
 """Consistency: the nearest demand that some contact impulse can realise  [ZD §4.5; mathematics §4].
 
-    min ½‖P v − v_a‖² + ½ε‖v_u − v_u⁰‖²     s.t.  N v ≥ −φ/dt,   and S v = T v = 0 where contacts must not slip
+    min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ ≥ −φ/dt,   and S v̂ = T v̂ = 0 where contacts must not slip
+
+with v̂ = v⁺ − (1 − dt/T_r) v: on ground that yields a contact that slips or sinks may come to rest over T_r (`idyn.ground`).
 
 Purely kinematic, and feasible for φ ≥ 0 (v = 0). It is the no-slip problem of a body whose inertia is diag(1, ε) with every
-joint free, so the no-slip solver solves it: in the coordinates x = (P v − v_a, √ε (v_u − v_u⁰)) the rows are Y = (J_a, J_u/√ε).
+joint free, so the no-slip solver solves it: in the coordinates x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)) the rows are
+Y = (J_a, J_u/√ε).
 """
 
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.ground import Ground, allowance, ground_numbers
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
-from idyn.reduction import GapPolicy, allowance, contact_maps, contact_row
+from idyn.reduction import contact_maps, contact_row
 from idyn.robot import Robot
 from idyn.status import STATUSES, Status
 from idyn.types import Array, ContactSet, DynamicsTerms, State
@@ -29,7 +33,7 @@ def project(
     sticking: Array,
     touching: float,
     dt: float,
-    gaps: GapPolicy,
+    ground: Ground,
     closed: bool = False,
     max_pivots: int = 1000,
 ) -> tuple[Array, float, Status]:
@@ -43,7 +47,7 @@ def project(
     nearest, change, status = _project(
         terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
         contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, touching, closed, dt,
-        gaps.noise, gaps.recovery_speed, max_pivots,
+        ground_numbers(ground, dt), max_pivots,
     )  # fmt: skip
     return nearest, change, STATUSES[status]
 
@@ -51,27 +55,27 @@ def project(
 @compiled
 def _project(
     axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, touching, closed, dt,
-    noise, recovery_speed, max_pivots,
+    ground, max_pivots,
 ):  # fmt: skip
     n, nu, na = len(points), len(u), len(a)
     maps = np.empty((n, 3, 6))
     contact_maps(points, normals, tangents, maps)
-    root = np.sqrt(EPSILON)
+    root, fades = np.sqrt(EPSILON), 1.0 - ground.keep
     Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
     bilateral = np.zeros(3 * n, dtype=np.bool_)
     for i in range(n):
         for r in range(3):
             row = 3 * i + r
             bilateral[row] = sticking[i] > 0 and gaps[i] <= touching and (r < 2 or closed)
-            b[row] = allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
+            b[row] = allowance(gaps[i], dt, ground) if r == 2 else 0.0
             for k in range(na):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
                 Y[row, k] = J
-                b[row] += J * (v[a[k]] + dt * q_ddot[k])
+                b[row] += J * (fades * v[a[k]] + dt * q_ddot[k])
             for k in range(nu):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
                 Y[row, na + k] = J / root
-                b[row] += J * v[u[k]]
+                b[row] += J * fades * v[u[k]]
     none = np.zeros(n, dtype=np.bool_)
     p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, max_pivots)
     if status != 0:

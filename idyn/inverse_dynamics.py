@@ -2,6 +2,7 @@
 
 import msgspec
 
+from idyn.ground import remembered
 from idyn.ladder import Options, Problem, descend
 from idyn.laws.law import Law
 from idyn.robot import Robot
@@ -32,6 +33,14 @@ def predict(
     if applied is not None:
         terms = msgspec.structs.replace(terms, h=terms.h - applied)
     problem = Problem(
-        robot=robot, terms=terms, state=state, contacts=contacts, q_ddot=q_ddot, dt=dt, options=options, guess=guess
+        robot=robot,
+        terms=terms,
+        state=state,
+        contacts=contacts,
+        q_ddot=q_ddot,
+        dt=dt,
+        options=options,
+        guess=guess,
+        last=remembered(contacts, guess, dt),
     )
     return descend(problem, law)

@@ -12,13 +12,14 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.consistency import project
+from idyn.ground import Ground, ground_numbers
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.law import Law, LawSolution
-from idyn.reduction import GapPolicy, Motion, Reduced, recover, reduce
+from idyn.reduction import Motion, Reduced, recover, reduce
 from idyn.residuals import CERTIFIED, certify
 from idyn.robot import Robot
-from idyn.selection import Selected, previous_impulses, select
+from idyn.selection import Selected, select
 from idyn.status import Status
 from idyn.types import (
     Array,
@@ -37,18 +38,22 @@ _NO_MULTIPLIERS = np.zeros(0)
 
 
 class Options(Record, frozen=True):
-    """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, how far
-    gaps are trusted, whether the last tick's basis is tried first, and the QP back end."""
+    """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, what the
+    ground is believed to do, whether the last tick's basis is tried first, and the QP back end."""
 
     selection: Selection = Selection.TORQUE
     consistency: Consistency = Consistency.PROJECT
     warm_start: bool = True
-    gaps: GapPolicy = GapPolicy()
+    ground: Ground = Ground()
     backend: str = "daqp"
 
 
 class Problem(Record, frozen=True):
-    """One tick's data, the same for every rung. q_ddot: demanded joint accelerations [rad/s²] (na)."""
+    """One tick's data, the same for every rung.
+
+    q_ddot: demanded joint accelerations [rad/s²] (na)
+    last: p⁻, the impulses of the last tick in today's contact rows [N·s] (3n)
+    """
 
     robot: Robot
     terms: DynamicsTerms
@@ -58,6 +63,7 @@ class Problem(Record, frozen=True):
     dt: float
     options: Options
     guess: Guess | None
+    last: Array
 
 
 def descend(problem: Problem, law: Law) -> Prediction:
@@ -76,7 +82,7 @@ def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
     former has no certified answer, or never."""
     consistency, contacts = problem.options.consistency, problem.contacts
     if consistency in (Consistency.STICK, Consistency.HOLD):
-        touching = problem.options.gaps.touching
+        touching = problem.options.ground.touching
         yield from _nearest(problem, contacts.mu, touching, closed=consistency is Consistency.HOLD)
     yield problem.q_ddot, 0.0
     if consistency is Consistency.PROJECT:
@@ -93,7 +99,7 @@ def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool
         sticking,
         touching,
         problem.dt,
-        problem.options.gaps,
+        problem.options.ground,
         closed,
     )
     if status.ok:
@@ -105,9 +111,7 @@ def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[
 
     A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
     """
-    reduced, motion = reduce(
-        problem.robot, problem.terms, problem.state, problem.contacts, q_ddot, problem.dt, problem.options.gaps
-    )
+    reduced, motion = _reduced(problem, q_ddot)
     status = Status.SOLVED
     for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
         status = solution.status
@@ -120,6 +124,19 @@ def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[
             return answer, status
         status = Status.NOT_CERTIFIED
     return None, status
+
+
+def _reduced(problem: Problem, q_ddot: Array) -> tuple[Reduced, Motion]:
+    return reduce(
+        problem.robot,
+        problem.terms,
+        problem.state,
+        problem.contacts,
+        q_ddot,
+        problem.dt,
+        problem.options.ground,
+        problem.last,
+    )
 
 
 def _warm_basis(problem: Problem, law: Law) -> Array | None:
@@ -145,7 +162,7 @@ def _answer(
         return _conclude(problem, law, rung, solution, motion, plain, change)
     chosen = select(
         problem.robot, problem.terms, problem.state, problem.contacts, reduced, motion, solution.face, solution.p, problem.dt,
-        objective=problem.options.selection, guess=problem.guess, backend=problem.options.backend,
+        objective=problem.options.selection, guess=problem.guess, last=problem.last, backend=problem.options.backend,
     )  # fmt: skip
     answer = _conclude(problem, law, rung, solution, motion, chosen, change)
     if answer.residuals.worst <= CERTIFIED:
@@ -163,13 +180,14 @@ def _conclude(
     change: float,
 ) -> Prediction:
     """Velocity, torque and certificate of the chosen impulses."""
-    robot, terms, contacts, dt, gaps = problem.robot, problem.terms, problem.contacts, problem.dt, problem.options.gaps
+    robot, terms, contacts, dt = problem.robot, problem.terms, problem.contacts, problem.dt
     multipliers = _NO_MULTIPLIERS if solution.multipliers is None else solution.multipliers
     v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip = _recover_and_certify(
         terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
         contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
         motion.maps, motion.L, motion.v_free, law.conditions.value, law.directions, contacts.mu, law.unlimited_friction,
-        contacts.gaps, gaps.noise, gaps.recovery_speed, multipliers, solution.epsilon, problem.state.v, chosen.p, dt,
+        contacts.gaps, ground_numbers(problem.options.ground, dt), multipliers, solution.epsilon, problem.state.v, problem.last,
+        chosen.p, dt,
     )  # fmt: skip
     residuals = Residuals(dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip)
     return Prediction(
@@ -186,19 +204,19 @@ def _conclude(
         demand_change=change,
         torque_excess=chosen.excess,
         null_dim=chosen.null_dim,
-        guess=Guess(law=law.name, keys=contacts.keys, basis=solution.basis, tau=tau, impulse=impulse),
+        guess=Guess(law=law.name, keys=contacts.keys, basis=solution.basis, tau=tau, force=impulse / dt),
     )
 
 
 @compiled
 def _recover_and_certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents, maps, L, v_free,
-    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, epsilon, v, p, dt,
+    conditions, directions, mu, unlimited, gaps, ground, multipliers, epsilon, v, last, p, dt,
 ):  # fmt: skip
     v_plus, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
     dynamics, complementarity, cone, penetration, slip, impulse = certify(
         M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-        conditions, directions, mu, unlimited, gaps, noise, recovery_speed, multipliers, epsilon, v, p, v_plus, tau, dt,
+        conditions, directions, mu, unlimited, gaps, ground, multipliers, epsilon, v, last, p, v_plus, tau, dt,
     )  # fmt: skip
     return v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip
 
@@ -206,12 +224,9 @@ def _recover_and_certify(
 def _last_forces(problem: Problem, failure: Status) -> Prediction:
     """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
     law = ContactFree()
-    reduced, motion = reduce(
-        problem.robot, problem.terms, problem.state, problem.contacts, problem.q_ddot, problem.dt, problem.options.gaps
-    )
+    reduced, motion = _reduced(problem, problem.q_ddot)
     _, solution = next(law.attempts(reduced, None))
-    p = previous_impulses(problem.contacts, motion, problem.guess)
-    chosen = Selected(p=p, null_dim=0, excess=0.0)
+    chosen = Selected(p=problem.last, null_dim=0, excess=0.0)
     answer = _conclude(problem, law, "last forces", solution, motion, chosen, 0.0)
     status = failure if np.isfinite(answer.tau).all() else Status.NON_FINITE
     return msgspec.structs.replace(answer, status=status)

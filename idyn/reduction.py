@@ -12,32 +12,20 @@ No 3n×nv matrix is ever formed: a contact is a 3×6 map on the spatial velocity
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.ground import Ground, allowance, ground_numbers
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
 
 
-class GapPolicy(Record, frozen=True):
-    """How a measured gap φ becomes an allowance φ/dt (mathematics §4).
-
-    noise: gaps smaller than this count as zero [m]. 0 is the paper's literal form; feet that are measured to be a
-        fraction of a millimetre off the ground are asked to close or open it within one period otherwise.
-    recovery_speed: penetration is undone at this speed at most [m/s]; inf is the paper's literal form, in which 1 mm of
-        penetration demands an escape of 1 m/s at 1 kHz.
-    touching: contacts with a gap up to this are meant to stick, for `Consistency.STICK` and `HOLD` [m].
-    """
-
-    noise: float = 1e-5
-    recovery_speed: float = 0.05
-    touching: float = 1e-4
-
-
 class Reduced(Record, frozen=True):
     """The contact problem in the unactuated space: all that a law may see. Rows come in S, T, N order for each contact.
 
-    Y: J_u L⁻ᵀ, so that D = Y Yᵀ (3n, nu)
-    b: contact velocity without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
-    energy: gradient of the kinetic energy at p = 0, J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺) [m/s] (3n)
+    It is stated for û = J v̂, the contact velocity that the law is asked of (`idyn.ground`); on rigid ground v̂ = v⁺.
+
+    Y: √(1 + T_p/dt) J_u L⁻ᵀ, so that û = D p + b with D = Y Yᵀ (3n, nu)
+    b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
+    energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
     mu: friction coefficients (n)
     """
 
@@ -61,24 +49,34 @@ class Motion(Record, frozen=True):
 
 
 def reduce(
-    robot: Robot, terms: DynamicsTerms, state: State, contacts: ContactSet, q_ddot: Array, dt: float, gaps: GapPolicy
+    robot: Robot,
+    terms: DynamicsTerms,
+    state: State,
+    contacts: ContactSet,
+    q_ddot: Array,
+    dt: float,
+    ground: Ground,
+    last: Array | None = None,
 ) -> tuple[Reduced, Motion]:
-    """Assemble the reduced problem for demanded joint accelerations [rad/s²] (na)."""
+    """Assemble the reduced problem for demanded joint accelerations [rad/s²] (na).
+
+    last: p⁻, what the memory of the ground holds on to [N·s] (3n); none where it has no memory
+    """
+    numbers = ground_numbers(ground, dt)
     n, nu = len(contacts.keys), robot.nu
     maps, Y, b, energy = np.empty((n, 3, 6)), np.empty((3 * n, nu)), np.empty(3 * n), np.empty(3 * n)
     L, v_free = np.empty((nu, nu)), np.empty(robot.nv)
     _reduce(
         terms.M, terms.h, terms.axes, robot.support, robot.u, robot.a,
         contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents, contacts.gaps,
-        state.v, q_ddot, dt, gaps.noise, gaps.recovery_speed, maps, Y, b, energy, L, v_free,
+        state.v, q_ddot, dt, numbers, maps, Y, b, energy, L, v_free,
     )  # fmt: skip
+    if last is not None and numbers.rho > 0.0:
+        held = numbers.rho * (Y @ (Y.T @ last))
+        b -= held
+        energy -= held
+        Y *= np.sqrt(1.0 + numbers.rho)
     return Reduced(Y=Y, b=b, energy=energy, mu=contacts.mu), Motion(maps=maps, L=L, v_free=v_free)
-
-
-@compiled
-def allowance(gap: float, dt: float, noise: float, recovery_speed: float) -> float:
-    """φ/dt after the noise floor and the recovery limit [m/s]."""
-    return max(gap / dt, -recovery_speed) if abs(gap) > noise else 0.0
 
 
 @compiled
@@ -114,15 +112,16 @@ def contact_row(maps: Array, i: int, r: int, axes: Array, support: Array, body: 
 
 @compiled
 def _reduce(
-    M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, noise, recovery_speed,
+    M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, ground,
     maps, Y, b, energy, L, v_free,
 ):  # fmt: skip
     """Fills maps, Y, b, energy, L and v_free: to hand arrays in costs half of what handing them out does."""
     n, nu, na = len(points), len(u), len(a)
     contact_maps(points, normals, tangents, maps)
-    inertial, free = np.zeros(nu), np.empty(nu)
+    inertial, free, hat = np.zeros(nu), np.empty(nu), np.empty(len(v))  # hat: v̂ without contact impulses
     for k in range(na):
         v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
+        hat[a[k]] = v_free[a[k]] - ground.keep * v[a[k]]
     for i in range(nu):
         for j in range(nu):
             L[i, j] = M[u[i], u[j]]
@@ -130,7 +129,7 @@ def _reduce(
         for k in range(na):
             m = M[u[i], a[k]]
             change += m * q_ddot[k]
-            inertial[i] += m * v_free[a[k]]
+            inertial[i] += m * hat[a[k]]
         free[i] = dt * (change + h[u[i]])
     cholesky(L)
     forward(L, free)
@@ -139,20 +138,21 @@ def _reduce(
     backward(L, inertial)
     for i in range(nu):
         v_free[u[i]] = v[u[i]] - free[i]
-        inertial[i] += v_free[u[i]]
+        hat[u[i]] = v_free[u[i]] - ground.keep * v[u[i]]
+        inertial[i] += hat[u[i]]
 
     for i in range(n):
         for r in range(3):
             row = 3 * i + r
-            b[row] = allowance(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
+            b[row] = allowance(gaps[i], dt, ground) if r == 2 else 0.0
             energy[row] = 0.0
             for k in range(nu):
                 J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
                 Y[row, k] = J
-                b[row] += J * v_free[u[k]]
+                b[row] += J * hat[u[k]]
                 energy[row] += J * inertial[k]
             for k in range(na):
-                b[row] += contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k]) * v_free[a[k]]
+                b[row] += contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k]) * hat[a[k]]
             forward(L, Y[row])
 
 

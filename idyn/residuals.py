@@ -22,36 +22,37 @@ PARTS = 1e-9
 @compiled
 def certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-    conditions, directions, mu, unlimited, gaps, noise, recovery_speed, y, epsilon, v, p, v_plus, tau, dt,
+    conditions, directions, mu, unlimited, gaps, ground, y, epsilon, v, last, p, v_plus, tau, dt,
 ):  # fmt: skip
     """Residuals (dynamics, complementarity, cone, penetration, slip) of impulses p (3n; rows S, T, N), velocity v_plus (nv)
     and torque tau (na) against a law's `conditions`, in the order and units of `idyn.types.Residuals`; and the impulses as
     world vectors (n, 3).
 
+    ground: `idyn.ground.GroundNumbers`; last: p⁻ (3n). The law is judged by the velocity v̂ that it is asked of
     mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞
     epsilon: weight of the ½ε‖p‖² in the convex law's program [1/kg]
     y: multipliers of the non-penetration rows, by which the convex laws' optimality is judged (n); without them (0) their
         complementarity is inf
     """
     n, nv = len(bodies), len(v)
-    impulse = np.empty((n, 3))
-    for i in range(n):
-        t = _cross(normals[i], tangents[i])
-        for c in range(3):
-            impulse[i, c] = p[3 * i] * tangents[i, c] + p[3 * i + 1] * t[c] + p[3 * i + 2] * normals[i, c]
-
+    impulse = _in_world(p, tangents, normals)
     dynamics = _imbalance(M, h, axes, support, a, bodies, others, points, v, v_plus, tau, impulse, dt)
-    velocity = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v_plus)
+    v_hat = v_plus - ground.keep * v
+    if ground.rho > 0.0:
+        change = _response(M, axes, support, u, bodies, others, points, impulse - _in_world(last, tangents, normals))
+        for i in range(len(u)):
+            v_hat[u[i]] += ground.rho * change[i]
+    velocity = _contact_velocities(axes, parents, dof_joint, bodies, others, points, normals, tangents, v_hat)
     complementarity, cone, penetration, slip = 0.0, 0.0, 0.0, 0.0
     descent = velocity
     convex = conditions in (CONVEX, CONE)
     if convex and not (len(y) == n and np.isfinite(y).all()):
         return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
     if convex:
-        momentum = v_plus if conditions == CONVEX else np.zeros(nv)
+        momentum = v_hat if conditions == CONVEX else np.zeros(nv)
         descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, momentum, y)
     for i in range(n if conditions != GIVEN else 0):
-        allowance = 0.0 if abs(gaps[i]) <= noise else max(gaps[i] / dt, -recovery_speed)
+        allowance = 0.0 if abs(gaps[i]) <= ground.noise else max(gaps[i] / dt, -ground.recovery_speed)
         w = velocity[i, 2] + allowance
         free = mu[i] == np.inf or (unlimited and mu[i] > 0.0)
         pn, ps, pt = p[3 * i + 2], p[3 * i], p[3 * i + 1]
@@ -89,6 +90,51 @@ def certify(
             error, outside = _optimal(ps, pt, pn, descent[i], mu[i], free, directions)
             complementarity, cone = max(complementarity, error), max(cone, outside)
     return dynamics, complementarity, cone, penetration, slip, impulse
+
+
+@compiled
+def _in_world(p, tangents, normals):
+    """Impulses in rows S, T, N (3n) as world vectors (n, 3)."""
+    impulse = np.empty((len(normals), 3))
+    for i in range(len(normals)):
+        t = _cross(normals[i], tangents[i])
+        for c in range(3):
+            impulse[i, c] = p[3 * i] * tangents[i, c] + p[3 * i + 1] * t[c] + p[3 * i + 2] * normals[i, c]
+    return impulse
+
+
+@compiled
+def _response(M, axes, support, u, bodies, others, points, impulse):
+    """M_uu⁻¹ J_uᵀ of impulses that are world vectors (n, 3): what they do to the unactuated velocities (nu)."""
+    x = np.zeros(len(u))
+    for k in range(len(bodies)):
+        for i in range(len(u)):
+            sign = int(support[bodies[k], u[i]]) - int(support[others[k], u[i]])
+            if sign != 0:
+                at = _point_velocity(axes[u[i]], points[k])
+                x[i] += sign * (at[0] * impulse[k, 0] + at[1] * impulse[k, 1] + at[2] * impulse[k, 2])
+    _divide_by_inertia(M, u, x)
+    return x
+
+
+@compiled
+def _divide_by_inertia(M, u, x):
+    """x ← M_uu⁻¹ x, in place, by Gaussian elimination without pivoting: M_uu is positive definite."""
+    nu = len(u)
+    A = np.empty((nu, nu))
+    for i in range(nu):
+        for j in range(nu):
+            A[i, j] = M[u[i], u[j]]
+    for j in range(nu):
+        for i in range(j + 1, nu):
+            f = A[i, j] / A[j, j]
+            for k in range(j, nu):
+                A[i, k] -= f * A[j, k]
+            x[i] -= f * x[j]
+    for i in range(nu - 1, -1, -1):
+        for k in range(i + 1, nu):
+            x[i] -= A[i, k] * x[k]
+        x[i] /= A[i, i]
 
 
 @compiled
@@ -189,10 +235,8 @@ def _energy_descent(M, axes, support, u, bodies, others, points, normals, tangen
     """Gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
     the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(u), len(v_plus)
-    A, x = np.empty((nu, nu)), np.zeros(nu)
+    x = np.zeros(nu)
     for i in range(nu):
-        for j in range(nu):
-            A[i, j] = M[u[i], u[j]]
         for j in range(nv):
             x[i] += M[u[i], j] * v_plus[j]
     for k in range(len(y)):
@@ -201,16 +245,7 @@ def _energy_descent(M, axes, support, u, bodies, others, points, normals, tangen
             if sign != 0 and y[k] != 0.0:
                 at = _point_velocity(axes[u[i]], points[k])
                 x[i] -= sign * y[k] * (at[0] * normals[k, 0] + at[1] * normals[k, 1] + at[2] * normals[k, 2])
-    for j in range(nu):  # Gaussian elimination without pivoting: A is positive definite
-        for i in range(j + 1, nu):
-            f = A[i, j] / A[j, j]
-            for k in range(j, nu):
-                A[i, k] -= f * A[j, k]
-            x[i] -= f * x[j]
-    for i in range(nu - 1, -1, -1):
-        for k in range(i + 1, nu):
-            x[i] -= A[i, k] * x[k]
-        x[i] /= A[i, i]
+    _divide_by_inertia(M, u, x)
     descent = np.zeros((len(bodies), 3))
     for k in range(len(bodies)):
         s, n = tangents[k], normals[k]

@@ -41,6 +41,21 @@ class Limits(Record, frozen=True):
     q_max: Array
 
 
+class Bodies(Record, frozen=True):
+    """What the joints of a model carry; index 0 is the environment with all that is fixed to it.
+
+    masses: [kg] (njoints)
+    centres: of mass, in the joints' frames [m] (njoints, 3)
+    inertias: about the centres of mass, along the axes of the joints' frames [kg·m²] (njoints, 3, 3)
+    gravity: acceleration, in the world frame [m/s²] (3)
+    """
+
+    masses: Array
+    centres: Array
+    inertias: Array
+    gravity: Array
+
+
 class Robot:
     """A URDF model with its actuated and unactuated parts, contact places and limits.
 
@@ -244,6 +259,16 @@ class Robot:
         self.pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
         self.pair_keys = tuple(f"{self.contact_keys[i]}/{boxes[b].frame}" for i, b in pairs)
         self.pair_mu = np.array([boxes[b].mu for _, b in pairs], dtype=np.float64)
+
+    def bodies(self) -> Bodies:
+        """What each joint carries, for simulators that build a model of their own."""
+        inertias = list(self._model.inertias)
+        return Bodies(
+            masses=np.array([inertia.mass for inertia in inertias]),
+            centres=np.array([inertia.lever for inertia in inertias]),
+            inertias=np.array([inertia.inertia for inertia in inertias]),
+            gravity=np.array(self._model.gravity.linear),
+        )
 
     def joint_of_frame(self, name: str) -> int:
         """Index of the joint that carries a frame. Raises FrameNotFound."""

@@ -64,18 +64,18 @@ def select(
     *,
     objective: Selection,
     guess: Guess | None,
+    last: Array,
     backend: str = "daqp",
 ) -> Selected:
-    """Choose inside `face`, starting from the law's own impulses p (3n).
+    """Choose inside `face`, starting from the law's own impulses p (3n). last: those of the last tick in today's rows (3n).
 
     Torque limits of the robot are kept when the face allows it; otherwise the largest excess is made as small as it can be.
     When the QP fails the law's own impulses are kept: they are as right as any.
     """
     of_forces = objective is Selection.IMPULSE_CHANGE
-    if of_forces:
-        target = previous_impulses(contacts, motion, guess) / dt
-    else:
-        target = _zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
+    target = last / dt if of_forces else _zeros(robot.na)
+    if objective is Selection.TORQUE_CHANGE and guess is not None:
+        target = guess.tau
     # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
     # taken unless they cost more torque than the law's own
     for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):
@@ -125,16 +125,6 @@ def _chosen(
     y, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, y)
     chosen, _ = _step(p, dt, matrices, vectors, d + r, y, limits)
     return Selected(p=chosen, null_dim=d, excess=excess)
-
-
-def previous_impulses(contacts: ContactSet, motion: Motion, guess: Guess | None) -> Array:
-    """The last tick's impulses of today's contacts in their S, T, N rows (3n); zero for those that were not there."""
-    p = np.zeros(3 * len(contacts))
-    if guess is not None:
-        for i, key in enumerate(contacts.keys):
-            if key in guess.keys:
-                p[3 * i : 3 * i + 3] = motion.maps[i, :, :3] @ guess.impulse[guess.keys.index(key)]
-    return p
 
 
 def _within_limits(

@@ -94,14 +94,14 @@ class Guess(Record, frozen=True):
     keys: contacts of the previous tick
     basis: the law's own encoding of where to begin, as a rule its complementary basis, one row per contact (n, ·)
     tau: previous torque [N·m] (na)
-    impulse: previous contact impulses in world coordinates [N·s] (n, 3)
+    force: previous contact forces in world coordinates [N] (n, 3)
     """
 
     law: str
     keys: tuple[str, ...]
     basis: Array
     tau: Array
-    impulse: Array
+    force: Array
 
 
 class Residuals(Record, frozen=True):

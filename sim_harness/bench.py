@@ -19,10 +19,10 @@ from controllers.kinematics import angles_for_base_shift, contact_jacobian
 from controllers.robots import load_robot
 from idyn.consistency import project
 from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
-from idyn.reduction import GapPolicy
 from idyn.robot import Robot
 from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
 from sim_harness.experiment import Progress
@@ -98,7 +98,7 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
         state = State(q=q, v=v)
         wanted = ((out_of - into) / DT)[robot.a]
         terms = robot.terms(q, v)
-        consistent, _, _ = project(robot, terms, state, contacts, wanted, np.ones(n), np.inf, DT, GapPolicy(), True)
+        consistent, _, _ = project(robot, terms, state, contacts, wanted, np.ones(n), np.inf, DT, Ground(), True)
         samples.append(Sample(state=state, contacts=contacts, wanted=wanted, consistent=consistent))
     return samples
 

@@ -17,7 +17,6 @@ from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
-from sim_harness.engines.registry import build_engine
 from sim_harness.foot_sensors import Report
 from sim_harness.hardware import Hardware
 from sim_harness.imperfections.bodies import joint_friction, world_robot
@@ -28,7 +27,8 @@ from sim_harness.metrics import Summary, summarise
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
-from sim_harness.world import Push, World
+from sim_harness.world import Push
+from sim_harness.worlds import build_world, load_engine
 from transport.client import RobotClient
 from transport.conversation import hello_for
 from transport.loopback import Loopback
@@ -68,7 +68,7 @@ class ExperimentSettings(Settings, frozen=True):
     server: name or path of the server's configuration
     laws: run once with each
     controller: values that replace those of the server's controller, table by table
-    engine, engine_settings: a row of `sim_harness.engines.registry.ENGINES` and its own settings
+    engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report, 'binary' which feet touch
@@ -114,9 +114,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return round(self.settings.duration / self.controller.period)
 
 
-def load_plan(name_or_path: str, duration: float | None = None) -> Plan:
-    """Read an experiment and all it names. Raises ConfigError before anything runs."""
+def load_plan(name_or_path: str, duration: float | None = None, engine: str | None = None) -> Plan:
+    """Read an experiment and all it names. Raises ConfigError before anything runs.
+
+    engine: instead of the experiment's, with its own defaults: an engine's settings mean nothing to another
+    """
     settings = load("experiments", name_or_path, ExperimentSettings)
+    if engine is not None and engine != settings.engine:
+        settings = msgspec.structs.replace(settings, engine=engine, engine_settings={})
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
     return build_plan(settings)
@@ -135,9 +140,9 @@ def build_plan(settings: ExperimentSettings) -> Plan:
     if settings.mu is not None:
         believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=believed)
-    build_engine(settings.engine, settings.engine_settings)
-    check_imperfections(settings.robot, load_robot(controller.robot)[0], controller.period)
+    load_engine(settings.engine, settings.engine_settings)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    check_imperfections(settings.robot, load_robot(plan.controller.robot)[0], plan.controller.period)
     if plan.ticks < 1:
         period = plan.controller.period
         raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
@@ -221,9 +226,9 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     believed, stance = load_robot(plan.controller.robot)
     robot, terrain = world_robot(believed, settings.robot), _terrain(plan)
     stance = resting(robot, stance, terrain)
-    engine = build_engine(settings.engine, settings.engine_settings)
+    engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
-    world = World(robot, terrain, engine, stance, mu=_friction(plan, robot), friction=friction)
+    world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
     pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it

@@ -38,6 +38,7 @@ DOORS = {
     "zmq": {"transport.router", "transport.client", "sim_harness.bench"},  # the last measures a bare echo beside them
     "mcap": {"transport.recorder", "transport.logfile"},
     "numba": {"idyn.compiled"},
+    "mujoco": {"sim_harness.mujoco.door"},
 }
 """Third parties and the only modules that may import them."""
 

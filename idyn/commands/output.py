@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from idyn.errors import ConfigError
 from sim_harness.experiment import Progress
+from sim_harness.worlds import NAMES
 
 
 @contextmanager
@@ -27,6 +28,13 @@ def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
             bar.update(done)
 
         yield update
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """The option `--engine`."""
+    parser.add_argument(
+        "--engine", metavar="NAME", help=f"{', '.join(NAMES)}: instead of the experiment's, with the engine's defaults"
+    )
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:

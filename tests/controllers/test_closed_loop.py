@@ -7,8 +7,8 @@ from rigs import controller
 from controllers.command import Inputs, Mode
 from controllers.robots import load_robot
 from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
-from sim_harness.world import World
 
 DT = 0.001
 FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}
@@ -16,7 +16,7 @@ FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 
 
 def world_of(name, engine="lcp", **settings):
     robot, stance = load_robot(name)
-    return World(robot, Flat(), build_engine(engine, settings), stance)
+    return EngineWorld(robot, Flat(), build_engine(engine, settings), stance)
 
 
 class Loop:
@@ -114,7 +114,7 @@ def test_limits_of_rate_and_torque_are_kept_in_the_loop():
 
 def test_compliant_ground_is_stood_on_too():
     """Another contact model than the law's, with the settings that it asks for: the robot sinks by a millimetre, no more."""
-    c = controller("quadruped", law="coulomb", feedback__kd=1000.0, contact__gap_noise=0.003)
+    c = controller("quadruped", law="coulomb", feedback__kd=1000.0, ground__gap_noise=0.003)
     loop = Loop(c, world_of("quadruped", "penalty")).run(600)
     drop = c.stance[2] - loop.bases[-1][2]
     assert 0.0003 < drop < 0.001

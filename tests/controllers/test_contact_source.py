@@ -10,7 +10,7 @@ from controllers.contact_source import ContactSettings, ContactSource
 from controllers.landing import RESTS, Landing
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
-from idyn.reduction import GapPolicy
+from idyn.ground import Ground
 from idyn.terrain import Flat
 from idyn.types import State
 
@@ -147,7 +147,7 @@ def test_a_foot_that_would_arrive_does_so_at_rest(robot_and_stance):
     v[2] = -0.2
     state = State(q=q, v=v)
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
-    landing = Landing(robot, GapPolicy(noise=0.0), DT)
+    landing = Landing(robot, Ground(noise=0.0), DT)
     touches, q_ddot = landing.anticipate(state, contacts, rng.normal(size=robot.na))
     np.testing.assert_array_equal(touches, [True, False, False, False])
     np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
@@ -159,7 +159,7 @@ def test_only_the_leg_that_lands_is_changed(robot_and_stance):
     v[2] = -0.2
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    _, q_ddot = Landing(robot, GapPolicy(), DT).anticipate(State(q=q, v=v), contacts, demand)
+    _, q_ddot = Landing(robot, Ground(), DT).anticipate(State(q=q, v=v), contacts, demand)
     own = robot.support[contacts.bodies[0]][robot.a]
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
@@ -171,14 +171,14 @@ def test_a_foot_that_does_not_arrive_is_no_contact_and_is_left_alone(robot_and_s
     v[2] = -0.05
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    touches, q_ddot = Landing(robot, GapPolicy(), DT).anticipate(State(q=q, v=v), contacts, demand)
+    touches, q_ddot = Landing(robot, Ground(), DT).anticipate(State(q=q, v=v), contacts, demand)
     assert not touches.any()
     np.testing.assert_array_equal(q_ddot, demand)
 
 
 def test_standing_feet_are_left_alone_and_lifted_ones_land_again(robot_and_stance):
     robot, q = robot_and_stance
-    landing = Landing(robot, GapPolicy(), DT)
+    landing = Landing(robot, Ground(), DT)
     rest = State(q=q, v=np.zeros(robot.nv))
     down = measured(robot, q, np.zeros(4))
     for _ in range(4):

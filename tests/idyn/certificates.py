@@ -5,6 +5,7 @@ import numpy as np
 from oracles import full, outcome
 from scenes import DT, LITERAL
 
+from idyn.ground import ground_numbers
 from idyn.laws import LAWS as TABLE
 from idyn.reduction import reduce
 from idyn.residuals import certify
@@ -39,6 +40,6 @@ def certificate(scene, law, a):
     *numbers, impulse = certify(
         terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a, c.bodies, c.others,
         c.points, c.normals, c.tangents, law.conditions.value, law.directions, c.mu, law.unlimited_friction, c.gaps,
-        LITERAL.noise, LITERAL.recovery_speed, a.y, a.epsilon, scene.state.v, a.p, a.v_plus, a.tau, DT,
+        ground_numbers(LITERAL, DT), a.y, a.epsilon, scene.state.v, np.zeros(len(a.p)), a.p, a.v_plus, a.tau, DT,
     )  # fmt: skip
     return Residuals(**dict(zip(Residuals.__struct_fields__, numbers, strict=True))), impulse

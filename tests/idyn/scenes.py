@@ -7,18 +7,18 @@ import numpy as np
 
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
+from idyn.ground import Ground
 from idyn.ladder import Options
-from idyn.reduction import GapPolicy
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
 
 DT = 1e-3
 WALKERS = ("solo12", "quadruped")
-LITERAL = GapPolicy(noise=0.0, recovery_speed=np.inf)
+LITERAL = Ground(noise=0.0, recovery_speed=np.inf)
 """Gaps as they are: allowance φ/dt."""
 
-PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF, gaps=LITERAL)
+PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
 """Nothing but the law."""
 
 

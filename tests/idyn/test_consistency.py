@@ -9,16 +9,16 @@ from scenes import DT, LITERAL, WALKERS, fingers_scene, random_scene, standing_s
 from scipy.optimize import linprog
 
 from idyn.consistency import EPSILON, project
+from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
-from idyn.reduction import GapPolicy
 from idyn.status import Status
 from idyn.types import Consistency, Selection
 
 
-def solve(scene, law, consistency=Consistency.PROJECT, gaps=LITERAL):
-    options = Options(selection=Selection.OFF, consistency=consistency, gaps=gaps)
+def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):
+    options = Options(selection=Selection.OFF, consistency=consistency, ground=ground)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
 
@@ -34,7 +34,7 @@ def projected(scene, sticking, touching=np.inf, closed=False):
         sticking=sticking,
         touching=touching,
         dt=DT,
-        gaps=LITERAL,
+        ground=LITERAL,
         closed=closed,
     )
 
@@ -204,6 +204,6 @@ def test_penetration_is_undone_no_faster_than_it_may():
     scene = standing_scene("quadruped", n=1)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))
     f = full(scene.robot, scene.state, scene.contacts)
-    for gaps, speed in ((LITERAL, 1.0), (GapPolicy(recovery_speed=0.05), 0.05), (GapPolicy(noise=2e-3), 0.0)):
-        answer = solve(scene, "coulomb", gaps=gaps)
+    for ground, speed in ((LITERAL, 1.0), (Ground(recovery_speed=0.05), 0.05), (Ground(noise=2e-3), 0.0)):
+        answer = solve(scene, "coulomb", ground=ground)
         assert (f.J @ answer.v_plus)[2] == pytest.approx(speed, abs=1e-12)

@@ -94,7 +94,7 @@ def test_back_ends_give_one_velocity(backend):
     law, reference = make_law("convex", 4, backend), make_law("convex")
     for seed in range(15):
         scene = random_scene("quadruped", seed)
-        options = Options(selection=Selection.TORQUE, gaps=LITERAL, backend=backend)
+        options = Options(selection=Selection.TORQUE, ground=LITERAL, backend=backend)
         answer = solve(scene, law, options)
         assert answer.status.ok
         np.testing.assert_allclose(answer.v_plus, solve(scene, reference).v_plus, atol=1e-6)
@@ -155,7 +155,7 @@ def test_feet_that_stick_stick_in_the_cone_law_and_slide_in_the_convex_one(name)
     v[0] = 0.2
     v[f.a] = -np.linalg.pinv(f.J[:, f.a]) @ f.J[:, 0] * 0.2  # the legs turn under the base
     moving = msgspec.structs.replace(scene, state=State(q=scene.state.q, v=v), q_ddot=np.zeros(len(f.a)))
-    hold = Options(selection=Selection.TORQUE, gaps=LITERAL, consistency=Consistency.HOLD)
+    hold = Options(selection=Selection.TORQUE, ground=LITERAL, consistency=Consistency.HOLD)
     answers = {law: solve(moving, make_law(law), hold) for law in ("coulomb", "cone", "convex")}
     np.testing.assert_allclose(answers["cone"].v_plus, answers["coulomb"].v_plus, atol=1e-9)
     np.testing.assert_allclose(answers["cone"].tau, answers["coulomb"].tau, atol=1e-6)

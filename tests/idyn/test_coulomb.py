@@ -58,7 +58,7 @@ def assembled(scene, edges=4):
 def test_coulomb_obeys_its_statement(name, variant, edges):
     """Its own answer in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
     end on a ray; only demands that drag feet of unlimited friction may be changed."""
-    options = Options(selection=Selection.OFF, gaps=LITERAL)
+    options = Options(selection=Selection.OFF, ground=LITERAL)
     count, own = 60 if edges == 4 else 20, 0
     for scene in scenes(name, variant, count):
         answer = solve(scene, edges, options)

@@ -15,7 +15,7 @@ from idyn.robot import ContactPoint, Robot
 from idyn.types import Consistency, Selection, State
 
 CONTACT_LAWS = [law for law in LAWS if law not in ("contact-free", "sensed")]
-OPTIONS = Options(gaps=LITERAL)
+OPTIONS = Options(ground=LITERAL)
 
 
 def solve(scene, law, options=OPTIONS, edges=4, **changes):
@@ -52,7 +52,7 @@ def test_newton_and_euler_with_contact_forces(name, law):
 @pytest.mark.parametrize("name", WALKERS)
 def test_at_rest_the_feet_carry_the_weight(name, law, selection):
     scene = standing_scene(name)
-    answer = solve(scene, law, Options(selection=selection, gaps=LITERAL))
+    answer = solve(scene, law, Options(selection=selection, ground=LITERAL))
     assert answer.normal_force.sum() == pytest.approx(scene.robot.total_mass * 9.81, rel=1e-9)
     np.testing.assert_allclose(answer.force.sum(axis=0), [0, 0, scene.robot.total_mass * 9.81], atol=1e-7)
     com = scene.robot.center_of_mass(scene.state.q)
@@ -104,7 +104,7 @@ def test_in_flight_all_laws_are_free_fall(name):
 def test_coulomb_friction_that_suffices_is_no_slip(name):
     """Gently moved feet that stick: the two laws have one velocity, and the selection makes them one altogether."""
     scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))
-    options = Options(consistency=Consistency.HOLD, gaps=LITERAL)
+    options = Options(consistency=Consistency.HOLD, ground=LITERAL)
     coulomb, no_slip = solve(scene, "coulomb", options), solve(scene, "no-slip", options)
     assert np.abs(full(scene.robot, scene.state, scene.contacts).J @ coulomb.v_plus).max() < 1e-9
     np.testing.assert_allclose(no_slip.v_plus, coulomb.v_plus, atol=1e-9)

@@ -21,7 +21,7 @@ each_walker = pytest.mark.parametrize("name", WALKERS)
 
 def solve(scene, law, guess=None, selection=Selection.TORQUE, **changes):
     scene = msgspec.structs.replace(scene, **changes)
-    options = Options(selection=selection, gaps=LITERAL)
+    options = Options(selection=selection, ground=LITERAL)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
 
@@ -78,10 +78,10 @@ def poisoned(guess, rng):
     yield change(guess, basis=np.ones((n, width), dtype=bool))
     yield change(guess, keys=tuple(f"elsewhere {i}" for i in range(n)))
     yield change(guess, keys=guess.keys[::-1])
-    yield change(guess, keys=guess.keys[:-1], basis=guess.basis[:-1], impulse=guess.impulse[:-1])
+    yield change(guess, keys=guess.keys[:-1], basis=guess.basis[:-1], force=guess.force[:-1])
     yield change(guess, tau=np.full(len(guess.tau), np.nan))
-    yield change(guess, impulse=np.full_like(guess.impulse, np.nan))
-    yield change(guess, tau=np.full(len(guess.tau), 1e12), impulse=1e12 * np.ones_like(guess.impulse))
+    yield change(guess, force=np.full_like(guess.force, np.nan))
+    yield change(guess, tau=np.full(len(guess.tau), 1e12), force=1e12 * np.ones_like(guess.force))
     for law in LAWS:  # a basis that was another law's
         yield change(guess, law=law, basis=np.zeros((n, make_law(law).basis_width), dtype=bool))
 

@@ -58,7 +58,7 @@ def solve(scene, law, options=None, guess=None):
         scene.q_ddot,
         law=law if not isinstance(law, str) else make_law(law),
         dt=DT,
-        options=options or Options(gaps=LITERAL),
+        options=options or Options(ground=LITERAL),
         guess=guess,
     )
 
@@ -152,11 +152,11 @@ def test_last_forces_follow_their_contacts(monkeypatch):
     """Given in world coordinates by name: order and tangents of today do not matter, new contacts carry nothing."""
     no_convex(monkeypatch)
     scene = calm()
-    impulse = np.random.default_rng(0).normal(size=(2, 3))
+    force = np.random.default_rng(0).normal(size=(2, 3))
     keys = (scene.contacts.keys[2], scene.contacts.keys[0])
-    guess = Guess(law="any", keys=keys, basis=np.zeros((2, 0), dtype=bool), tau=np.zeros(12), impulse=impulse)
+    guess = Guess(law="any", keys=keys, basis=np.zeros((2, 0), dtype=bool), tau=np.zeros(12), force=force)
     answer = solve(scene, Failing(make_law("coulomb"), 99, Status.CYCLE), guess=guess)
-    np.testing.assert_allclose(answer.impulse[[2, 0]], impulse, atol=1e-15)
+    np.testing.assert_allclose(answer.force[[2, 0]], force, atol=1e-15)
     assert not answer.impulse[[1, 3]].any()
 
 
@@ -164,7 +164,7 @@ def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
     monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[7] * 2, null_dim=3, excess=0.0))
     scene = calm()
     answer = solve(scene, "coulomb")
-    plain = solve(scene, "coulomb", Options(selection=Selection.OFF, gaps=LITERAL))
+    plain = solve(scene, "coulomb", Options(selection=Selection.OFF, ground=LITERAL))
     assert answer.rung == "cold, unselected"
     assert answer.status.ok
     np.testing.assert_array_equal(answer.p, plain.p)

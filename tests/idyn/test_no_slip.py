@@ -13,7 +13,7 @@ from idyn.laws import make_law
 from idyn.types import Consistency, Selection
 
 LAW = make_law("no-slip")
-OPTIONS = Options(selection=Selection.OFF, gaps=LITERAL)
+OPTIONS = Options(selection=Selection.OFF, ground=LITERAL)
 VARIANTS = {
     "few feet": (1, None),
     "twelve points": (3, None),

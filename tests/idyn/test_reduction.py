@@ -11,7 +11,8 @@ from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene,
 
 from controllers.config import urdf_path
 from idyn.contacts import contacts_from_points, sphere_centres
-from idyn.reduction import GapPolicy, recover, reduce
+from idyn.ground import Ground
+from idyn.reduction import recover, reduce
 from idyn.robot import Robot
 from idyn.types import State
 
@@ -72,9 +73,9 @@ SIZES = {"solo12": (12, 6), "panda": (9, 0), "panda, loose joints": (6, 3), "fin
 each_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
-def reduced(scene, gaps=LITERAL):
+def reduced(scene, ground=LITERAL):
     terms = scene.robot.terms(scene.state.q, scene.state.v)
-    return terms, *reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, gaps)
+    return terms, *reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, ground)
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -213,7 +214,7 @@ def test_gaps_become_allowances(gap, noise, recovery, speed):
     scene = random_scene("quadruped", 0, n=1)
     c = scene.contacts
     there, zero = (msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, gaps=np.array([g]))) for g in (gap, 0))
-    _, law, _ = reduced(there, GapPolicy(noise=noise, recovery_speed=recovery))
+    _, law, _ = reduced(there, Ground(noise=noise, recovery_speed=recovery))
     _, zero, _ = reduced(zero)
     np.testing.assert_allclose(law.b - zero.b, [0, 0, speed], atol=1e-13)
 

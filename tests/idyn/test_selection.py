@@ -29,7 +29,7 @@ def scenes(name, law, count, points=1):
 def solve(scene, law, selection, guess=None, **changes):
     scene = msgspec.structs.replace(scene, **changes)
     consistency = Consistency.HOLD if law in RIGID else Consistency.OFF
-    options = Options(selection=selection, consistency=consistency, gaps=LITERAL)
+    options = Options(selection=selection, consistency=consistency, ground=LITERAL)
     law = make_law(law)
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
 
@@ -109,13 +109,13 @@ def earlier(scene, law):
     """A guess of another answer: the torque and impulses that the tick before might have had."""
     rng = np.random.default_rng(len(scene.contacts))
     answer = solve(scene, law, Selection.TORQUE)
-    impulse = answer.impulse + 0.01 * rng.normal(size=answer.impulse.shape)
+    force = answer.force + 10.0 * rng.normal(size=answer.force.shape)
     return Guess(
         law="another",
         keys=scene.contacts.keys,
         basis=answer.guess.basis,
         tau=answer.tau + rng.normal(size=12),
-        impulse=impulse,
+        force=force,
     )
 
 
@@ -146,11 +146,11 @@ def test_least_change_of_impulses(name, law):
     for seed, scene in enumerate(scenes(name, law, 20)):
         guess, c = earlier(scene, law), scene.contacts
         order = np.random.default_rng(seed).permutation(len(c))
-        shuffled = msgspec.structs.replace(guess, keys=tuple(c.keys[i] for i in order), impulse=guess.impulse[order])
+        shuffled = msgspec.structs.replace(guess, keys=tuple(c.keys[i] for i in order), force=guess.force[order])
         plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.IMPULSE_CHANGE, shuffled)
         f = full(scene.robot, scene.state, c)
         face = next(g for g in faces(law, plain, f, c) if not g.empty(f, plain.p))
-        before = in_contact_rows(c, guess.impulse)
+        before = in_contact_rows(c, DT * guess.force)
         p = face.nearest(f, plain.p, np.eye(3 * len(c)), plain.p, before)
         np.testing.assert_allclose(chosen.p, p, atol=1e-6 * np.linalg.norm(plain.p - before))
 
@@ -158,9 +158,9 @@ def test_least_change_of_impulses(name, law):
 def test_contacts_that_were_not_there_count_as_unloaded():
     scene = next(s for s in scenes("solo12", "convex", 50) if len(s.contacts) == 4)
     guess = earlier(scene, "convex")
-    lost = msgspec.structs.replace(guess, keys=guess.keys[1:], impulse=guess.impulse[1:])
-    zeroed = msgspec.structs.replace(guess, impulse=np.vstack([np.zeros((1, 3)), guess.impulse[1:]]))
-    strange = msgspec.structs.replace(lost, keys=(*lost.keys, "another place"), impulse=np.vstack([lost.impulse, [[9, 9, 9]]]))
+    lost = msgspec.structs.replace(guess, keys=guess.keys[1:], force=guess.force[1:])
+    zeroed = msgspec.structs.replace(guess, force=np.vstack([np.zeros((1, 3)), guess.force[1:]]))
+    strange = msgspec.structs.replace(lost, keys=(*lost.keys, "another place"), force=np.vstack([lost.force, [[9, 9, 9]]]))
     expected = solve(scene, "convex", Selection.IMPULSE_CHANGE, zeroed).p
     np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, lost).p, expected, atol=1e-12)
     np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, strange).p, expected, atol=1e-12)

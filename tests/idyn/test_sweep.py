@@ -20,7 +20,7 @@ from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 
 COUNTS = [150, pytest.param(10_000, marks=pytest.mark.long)]
-OPTIONS = Options(gaps=LITERAL)
+OPTIONS = Options(ground=LITERAL)
 EXACT = 1e-8
 """Largest residual of an answer [N·s, N·m·s or m/s]."""
 
@@ -115,7 +115,7 @@ def test_selection_is_free_of_charge(name, law, count):
     make, rungs = make_law(law), Counter()
     for seed in range(count):
         scene = random_scene(name, seed)
-        plain = solve(scene, make, Options(gaps=LITERAL, selection=Selection.OFF))
+        plain = solve(scene, make, Options(ground=LITERAL, selection=Selection.OFF))
         answer = solve(scene, make)
         if (plain.law, plain.demand_change) != (answer.law, answer.demand_change):
             rungs["another rung"] += 1

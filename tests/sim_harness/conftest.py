@@ -7,9 +7,9 @@ from controllers.robots import load_robot
 from idyn.robot import ContactPoint, Robot
 from idyn.terrain import Flat
 from sim_harness.compare import executors
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.jacobian import contact_jacobian
-from sim_harness.world import World
 
 COMPARISON = """
 title = "two laws"
@@ -44,12 +44,12 @@ def block_world(engine, mu=0.5, **settings):
     robot = Robot(BLOCK, contact_points=points)
     q = robot.neutral()
     q[2] = 0.05
-    return World(robot, Flat(), build_engine(engine, settings), q)
+    return EngineWorld(robot, Flat(), build_engine(engine, settings), q)
 
 
 def robot_world(engine="lcp", name="quadruped", **settings):
     robot, q = load_robot(name)
-    return World(robot, Flat(), build_engine(engine, settings), q)
+    return EngineWorld(robot, Flat(), build_engine(engine, settings), q)
 
 
 def holding_torque(world):

@@ -10,8 +10,8 @@ from controllers.controller import ControllerSettings, build_controller
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from idyn.types import Consistency, Selection, State
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
-from sim_harness.world import World
 
 DT = 1e-3
 TICKS = 2000
@@ -29,7 +29,7 @@ def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tup
     )
     controller = build_controller(settings)
     robot, stance = load_robot(name)
-    world = World(robot, Flat(), build_engine("lcp"), stance)
+    world = EngineWorld(robot, Flat(), build_engine("lcp"), stance)
     tau, q = np.empty((TICKS, robot.na)), np.empty((TICKS, robot.nq))
     for k in range(TICKS):
         state = State(q=world.q, v=world.v)

@@ -13,9 +13,9 @@ from idyn.errors import ConfigError
 from idyn.terrain import Flat
 from idyn.types import State
 from sim_harness import experiment
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import load_plan, run_in_process, with_controller
-from sim_harness.world import World
 from transport.loopback import Loopback
 
 DT = 1e-3
@@ -26,7 +26,7 @@ FINGERS = ["F_00", "F_01", "F_10", "F_11"]
 
 def world(mu=100.0, engine="lcp"):
     robot, q = load_robot("arm")
-    return World(robot, Flat(-0.2), build_engine(engine), q, mu=np.full(len(robot.contact_keys + robot.pair_keys), mu))
+    return EngineWorld(robot, Flat(-0.2), build_engine(engine), q, mu=np.full(len(robot.contact_keys + robot.pair_keys), mu))
 
 
 def carry(law, mu, seconds, **changes):

@@ -11,12 +11,12 @@ import numpy as np
 from controllers.config import load
 from controllers.robots import load_robot
 from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.hardware import Hardware
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
-from sim_harness.world import World
 from transport.client import RobotClient
 from transport.conversation import hello_for
 from transport.replay import replay
@@ -37,7 +37,7 @@ def killed_run(folder):
         address = f"ipc://{folder}/server{attempt}"
         settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=address)
         robot, stance = load_robot("quadruped")
-        world = World(robot, Flat(), build_engine("lcp"), stance)
+        world = EngineWorld(robot, Flat(), build_engine("lcp"), stance)
         world.step(np.zeros(robot.na), DT)
         world.reset(stance)
         with (

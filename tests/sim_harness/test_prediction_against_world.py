@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from controllers.robots import load_robot
+from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
-from idyn.reduction import GapPolicy
 from sim_harness.engines.lcp import PolygonLcp
 
 DT = 1e-3
 RECOVERY = PolygonLcp().recovery
-OPTIONS = Options(gaps=GapPolicy(noise=0.0, recovery_speed=RECOVERY))
+OPTIONS = Options(ground=Ground(noise=0.0, recovery_speed=RECOVERY))
 
 
 def knock(world, rng, k):

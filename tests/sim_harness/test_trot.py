@@ -10,10 +10,10 @@ from controllers.controller import build_controller
 from controllers.kinematics import contact_places
 from controllers.robots import load_robot
 from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import ExperimentSettings, build_plan, load_plan, run_in_process, with_controller
 from sim_harness.metrics import base_tilt
-from sim_harness.world import World
 
 DT = 1e-3
 LOW, HIGH = 0.1, 100.0
@@ -72,7 +72,7 @@ def test_a_server_that_misses_ticks_lets_nobody_fall(law):
     plan = with_controller(load_plan("trot"), {"law": law, "contact": {"mu": 0.8}})
     controller = build_controller(plan.controller)
     robot, stance = load_robot("quadruped")
-    world = World(robot, Flat(), build_engine("lcp"), stance, mu=np.full(4, 0.8))
+    world = EngineWorld(robot, Flat(), build_engine("lcp"), stance, mu=np.full(4, 0.8))
     rng, ticks, last = np.random.default_rng(0), 2000, -1
     missing = np.concatenate([start + np.arange(5) for start in rng.integers(500, ticks, 15)])
     for tick in sorted(set(range(ticks)) - set(missing.tolist())):

@@ -75,7 +75,7 @@ class SpringDamper:
         n = len(contacts)
         weight = np.full(n, self.robot.total_mass * 9.81 / max(1, n))
         force = weight[:, None] * contacts.normals
-        guess = Guess(law=self.law, keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, impulse=force * 1e-3)
+        guess = Guess(law=self.law, keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, force=force)
         prediction = Prediction(
             tau=tau_ff,
             impulse=force * 1e-3,

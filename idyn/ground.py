@@ -1,0 +1,94 @@
+"""What the ground is believed to do to a contact: how far its gap is trusted, and how it yields  (yielding ground).
+
+A rigid law asks the contact velocity u⁺ = J v⁺ to obey it at the end of the period, whatever it was before. On ground that
+yields the force that would take is not there, and the torque that was to carry it throws the foot. So every law is asked not
+of v⁺ but of
+
+    v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂
+
+with H the period of the prediction, v the velocity now and p⁻ the impulses of the last tick: a contact velocity may die out
+over the relaxation time T_r instead of within H, and what the contacts do to the robot moves towards the law's answer with the
+time constant T_p of the memory. In J v̂ = D̂ p + b̂ the matrix is (1 + T_p/H) D, so that its rank, the face of a solution and the
+cost of every solver stay what they were. In a steady contact (v = 0, p = p⁻) any T_r and T_p have the rigid law's own solution.
+T_r = H, T_p = 0 is the rigid law to the letter.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.types import Array, ContactSet, Guess, Record
+
+
+class Ground(Record, frozen=True):
+    """
+    noise: gaps smaller than this count as zero [m]. 0 is the paper's literal form; feet that are measured to be a fraction of a
+        millimetre off the ground are asked to close or open it within one period otherwise.
+    recovery_speed: penetration is undone at this speed at most [m/s]; inf is the paper's literal form, in which 1 mm of
+        penetration demands an escape of 1 m/s at 1 kHz; 0: penetration is rest, as on ground that yields.
+    touching: contacts with a gap up to this are meant to stick, for `Consistency.STICK` and `HOLD` [m].
+    relaxation: T_r, in which the velocity of a touching contact may die out [s]; at most the period: within the period, rigid
+    memory: T_p, with which the contacts' action moves towards the law's answer [s]; 0: at once, rigid
+    """
+
+    noise: float = 1e-5
+    recovery_speed: float = 0.05
+    touching: float = 1e-4
+    relaxation: float = 0.0
+    memory: float = 0.0
+
+
+class GroundNumbers(NamedTuple):
+    """A `Ground` for one period, as the kernels take it.
+
+    keep: share 1 − H/T_r of the contact velocity that may be left after the period; rho: T_p/H
+    """
+
+    noise: float
+    recovery_speed: float
+    keep: float
+    rho: float
+
+
+@lru_cache(maxsize=64)
+def ground_numbers(ground: Ground, dt: float) -> GroundNumbers:
+    """`ground` for predictions over `dt` [s]."""
+    keep = max(0.0, 1.0 - dt / ground.relaxation) if ground.relaxation > 0.0 else 0.0
+    return GroundNumbers(noise=ground.noise, recovery_speed=ground.recovery_speed, keep=keep, rho=ground.memory / dt)
+
+
+@compiled
+def allowance(gap: float, dt: float, ground: GroundNumbers) -> float:
+    """φ/dt after the noise floor and the recovery limit [m/s]."""
+    return max(gap / dt, -ground.recovery_speed) if abs(gap) > ground.noise else 0.0
+
+
+def remembered(contacts: ContactSet, guess: Guess | None, dt: float) -> Array:
+    """p⁻: the last tick's forces of today's contacts, as impulses over `dt` in their S, T, N rows [N·s] (3n); zero for those
+    that were not there."""
+    force = np.zeros((len(contacts), 3))
+    if guess is not None:
+        if guess.keys == contacts.keys:
+            force = guess.force
+        else:
+            rows = {key: i for i, key in enumerate(guess.keys)}
+            for i, key in enumerate(contacts.keys):
+                if key in rows:
+                    force[i] = guess.force[rows[key]]
+    return in_contact_rows(force, contacts.tangents, contacts.normals, dt)
+
+
+@compiled
+def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float) -> Array:
+    """World vectors (n, 3) times dt, along s, t = n × s and n of each contact (3n)."""
+    p = np.empty(3 * len(force))
+    for i in range(len(force)):
+        s, n, f = tangents[i], normals[i], force[i]
+        p[3 * i] = dt * (s[0] * f[0] + s[1] * f[1] + s[2] * f[2])
+        p[3 * i + 1] = dt * (
+            (n[1] * s[2] - n[2] * s[1]) * f[0] + (n[2] * s[0] - n[0] * s[2]) * f[1] + (n[0] * s[1] - n[1] * s[0]) * f[2]
+        )
+        p[3 * i + 2] = dt * (n[0] * f[0] + n[1] * f[1] + n[2] * f[2])
+    return p

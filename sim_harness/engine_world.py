@@ -1,0 +1,103 @@
+"""A robot that one of our engines moves on, step by step. Noise-free and deterministic.
+
+A step is semi-implicit: the engine finds v⁺ from the dynamics and the contacts at q, then q⁺ = q ⊕ v⁺ dt.
+Modelling error: first order in dt. Joint limits and contact of anything but the robot's contact places, with the terrain and
+with boxes of other bodies, are not simulated.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from idyn.contacts import contacts_from_geometry
+from idyn.robot import Robot
+from idyn.terrain import Terrain
+from idyn.types import Array, ContactSet, DynamicsTerms, State
+from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
+from sim_harness.jacobian import contact_jacobian, generalised_force, world_impulses
+from sim_harness.joint_friction import JointFriction, solve_with_friction
+from sim_harness.world import MARGIN, Push, StepResult, checked_state
+
+
+class EngineWorld:
+    """A `World` with one of `sim_harness.engines`.
+
+    mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
+    friction: in the joints, none by default
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        terrain: Terrain,
+        engine: Engine,
+        q: Array,
+        *,
+        mu: Array | None = None,
+        friction: JointFriction | None = None,
+        margin: float = MARGIN,
+    ) -> None:
+        self.robot = robot
+        self.terrain = terrain
+        self.engine = engine
+        self.margin = margin
+        self._mu = mu
+        self._friction = friction
+        self.reset(q)
+
+    def reset(self, q: Array, v: Array | None = None) -> None:
+        state = checked_state(self.robot, q, v)
+        self.t = 0.0
+        self._move(state.q, state.v)
+
+    @property
+    def state(self) -> State:
+        return State(q=self.q, v=self.v)
+
+    def step(self, tau: Array, dt: float, pushes: Sequence[Push] = ()) -> StepResult:
+        contacts = self.contacts
+        terms = self.robot.terms(self.q, self.v)
+        force = np.zeros(self.robot.nv)
+        force[self.robot.a] = tau
+        for push in pushes:
+            force += self._force_of(push, terms, dt)
+        problem = ForwardProblem(
+            M=terms.M,
+            h=terms.h,
+            v=self.v,
+            J=contact_jacobian(terms.axes, self.robot.support, contacts),
+            force=force,
+            mu=contacts.mu,
+            gaps=contacts.gaps,
+            dt=dt,
+        )
+        friction = self._friction
+        solution = self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
+        self.t += dt
+        self._move(self.robot.integrate(self.q, solution.v_plus * dt), solution.v_plus)
+        return _result(contacts, solution, dt)
+
+    def _force_of(self, push: Push, terms: DynamicsTerms, dt: float) -> Array:
+        """Generalised force of a push, scaled by the share of the step [t, t + dt] in which it acts (nv)."""
+        share = push.share(self.t, dt)
+        if share == 0:
+            return np.zeros(self.robot.nv)
+        joint = self.robot.joint_of_frame(push.frame)
+        rotations, origins = self.robot.place(self.q)
+        point = origins[joint] + rotations[joint] @ np.array(push.point)
+        return generalised_force(terms.axes, self.robot.support, joint, point, share * np.array(push.force))
+
+    def _move(self, q: Array, v: Array) -> None:
+        self.q, self.v = q, v
+        self.contacts = contacts_from_geometry(self.robot, q, self.terrain, margin=self.margin, mu=self._mu)
+
+
+def _result(contacts: ContactSet, solution: ForwardSolution, dt: float) -> StepResult:
+    return StepResult(
+        contacts=contacts,
+        impulse=world_impulses(solution.p, contacts.tangents, contacts.normals),
+        force=solution.p[:, [2, 0, 1]] / dt,
+        status=solution.status,
+        iterations=solution.iterations,
+        dynamics=solution.dynamics,
+    )

@@ -1,0 +1,1 @@
+"""MuJoCo as the simulated world: its dynamics, its contacts, its integration."""

@@ -1,0 +1,100 @@
+"""States between Pinocchio's coordinates, which are ours, and MuJoCo's.
+
+A free joint of ours is position and quaternion xyzw relative to where the joint is placed, its velocity linear and angular in
+the body's frame; MuJoCo's are relative to the world, with a quaternion wxyz, and the linear velocity is in the world frame.
+Every other joint is one angle or length in MuJoCo; ours is (cos, sin) when it is continuous.
+"""
+
+import numpy as np
+
+from idyn.robot import Robot
+from idyn.types import Array, Record
+from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.model import body_name, quaternion_of
+
+XYZW = [1, 2, 3, 0]
+"""Where the parts of a quaternion xyzw are in one wxyz."""
+WXYZ = [3, 0, 1, 2]
+
+
+class FreeJoint(Record, frozen=True):
+    """Where a free joint is: q[place], v[speed] of ours, qpos[address], qvel[dof] of MuJoCo's.
+
+    rotation (3, 3), origin [m] (3): of the joint in the world where our q is neutral
+    """
+
+    place: slice
+    speed: slice
+    address: slice
+    dof: slice
+    rotation: Array
+    origin: Array
+
+
+class Coordinates:
+    """The maps for one robot and its model.
+
+    dofs: MuJoCo's index of each of our velocities (nv)
+    """
+
+    def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
+        self._robot = robot
+        self._neutral = robot.neutral()
+        joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.dof_joint])  # of each velocity
+        first = np.searchsorted(robot.dof_joint, robot.dof_joint)  # our first velocity of the same joint
+        self.dofs = model.jnt_dofadr[joint] + np.arange(robot.nv) - first
+        free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+        self._single = np.flatnonzero(~free)
+        self._addresses = model.jnt_qposadr[joint[self._single]]
+        starts = [int(d) for d in np.flatnonzero(free & (first == np.arange(robot.nv)))]
+        rotations, origins = robot.place(self._neutral)
+        self._free = [
+            FreeJoint(
+                place=slice(quaternion - 3, quaternion + 4),
+                speed=slice(d, d + 6),
+                address=slice(int(model.jnt_qposadr[joint[d]]), int(model.jnt_qposadr[joint[d]]) + 7),
+                dof=slice(int(self.dofs[d]), int(self.dofs[d]) + 6),
+                rotation=np.array(rotations[robot.dof_joint[d]]),
+                origin=np.array(origins[robot.dof_joint[d]]),
+            )
+            for d, quaternion in zip(starts, robot.quaternions, strict=True)
+        ]
+
+    def to_mujoco(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """qpos and qvel of (q, v)."""
+        qpos, qvel = np.empty(len(self._addresses) + 7 * len(self._free)), np.empty(len(v))
+        qpos[self._addresses] = self._robot.difference(self._neutral, q)[self._single]
+        qvel[self.dofs] = v
+        for joint in self._free:
+            position, quaternion = q[joint.place][:3], q[joint.place][3:][WXYZ]
+            qpos[joint.address] = np.concatenate(
+                [joint.origin + joint.rotation @ position, _product(quaternion_of(joint.rotation), quaternion)]
+            )
+            qvel[joint.dof][:3] = _rotation(qpos[joint.address][3:]) @ v[joint.speed][:3]
+        return qpos, qvel
+
+    def from_mujoco(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
+        """(q, v) of qpos and qvel."""
+        step = np.zeros(self._robot.nv)
+        step[self._single] = qpos[self._addresses]
+        q, v = self._robot.integrate(self._neutral, step), np.array(qvel[self.dofs])
+        for joint in self._free:
+            position, quaternion = qpos[joint.address][:3], qpos[joint.address][3:]
+            q[joint.place][:3] = joint.rotation.T @ (position - joint.origin)
+            q[joint.place][3:] = _product(quaternion_of(joint.rotation.T), quaternion)[XYZW]
+            v[joint.speed][:3] = _rotation(quaternion).T @ qvel[joint.dof][:3]
+        return q, v
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Quaternion a b (4), all wxyz."""
+    result = np.empty(4)
+    mujoco.mju_mulQuat(result, a, np.ascontiguousarray(b))
+    return result
+
+
+def _rotation(quaternion: Array) -> Array:
+    """Matrix of a quaternion wxyz (3, 3)."""
+    matrix = np.empty(9)
+    mujoco.mju_quat2Mat(matrix, np.ascontiguousarray(quaternion))
+    return matrix.reshape(3, 3)

@@ -1,0 +1,134 @@
+"""A robot as a MuJoCo model: one body for each joint, with the very placements, axes and inertias that Pinocchio has.
+
+Nothing passes through MuJoCo's own URDF reader, so nothing is fused, balanced, bounded or left out. Only contact places touch:
+each its own plane, which follows the terrain below it (`sim_harness.mujoco.world`), and the boxes of other bodies.
+"""
+
+import numpy as np
+
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from idyn.types import Array
+from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.settings import MujocoSettings
+
+POINT = 1e-10
+"""Radius of a contact place without one: MuJoCo has no points [m]."""
+
+
+def body_name(joint: int) -> str:
+    return "world" if joint == 0 else f"body {joint}"
+
+
+def plane_name(place: int) -> str:
+    """Of the mocap body and of its plane: the ground below a contact place."""
+    return f"ground {place}"
+
+
+def pair_name(row: int) -> str:
+    """Of a contact place and its ground, then of the robot's pairs: in the order of `contact_keys + pair_keys`."""
+    return f"pair {row}"
+
+
+def place_name(place: int) -> str:
+    return f"place {place}"
+
+
+def box_name(box: int) -> str:
+    return f"box {box}"
+
+
+def build_model(robot: Robot, settings: MujocoSettings) -> mujoco.MjModel:
+    """Raises ConfigError for what MuJoCo cannot carry."""
+    spec = mujoco.MjSpec()
+    spec.compiler.degree = False
+    option = spec.option
+    option.cone = getattr(mujoco.mjtCone, f"mjCONE_{settings.cone.upper()}")
+    option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{settings.integrator.upper()}")
+    option.impratio = settings.impratio
+    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a world that diverges says so and does not begin again
+    _add_bodies(spec, robot)
+    _add_geometry(spec, robot, settings)
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise ConfigError("engine", f"'mujoco' cannot simulate {robot.name}: {error}") from error
+
+
+def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
+    neutral = robot.neutral()
+    rotations, origins = robot.place(neutral)
+    axes = robot.terms(neutral, np.zeros(robot.nv)).axes
+    content = robot.bodies()
+    spec.option.gravity = content.gravity
+    for i in range(1, len(robot.parents)):
+        parent = robot.parents[i]
+        inertia = content.inertias[i]
+        body = spec.body(body_name(parent)).add_body(
+            name=body_name(i),
+            pos=rotations[parent].T @ (origins[i] - origins[parent]),
+            quat=quaternion_of(rotations[parent].T @ rotations[i]),
+            mass=content.masses[i],
+            ipos=content.centres[i],
+            fullinertia=[*np.diag(inertia), inertia[0, 1], inertia[0, 2], inertia[1, 2]],
+            explicitinertial=True,
+        )
+        _add_joint(body, robot, i, rotations[i], axes[robot.dof_joint == i])
+
+
+def _add_joint(body: mujoco.MjsBody, robot: Robot, joint: int, rotation: Array, axes: Array) -> None:
+    """axes: of the joint's degrees of freedom in the world frame, linear at the origin and angular (·, 6)"""
+    if len(axes) == 6 and robot.parents[joint] == 0:
+        body.add_freejoint()
+        return
+    if len(axes) != 1:
+        raise ConfigError(
+            "engine", f"'mujoco' knows revolute, continuous, prismatic and floating joints, the last on the environment alone; "
+            f"joint {joint} of {robot.name} has {len(axes)} degrees of freedom"
+        )  # fmt: skip
+    linear, angular = axes[0, :3], axes[0, 3:]
+    turns = bool(angular.any())
+    kind = mujoco.mjtJoint.mjJNT_HINGE if turns else mujoco.mjtJoint.mjJNT_SLIDE
+    body.add_joint(type=kind, axis=rotation.T @ (angular if turns else linear))
+
+
+def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:
+    """Spheres with a plane each, boxes, and the pairs of them that may touch."""
+    kinds = mujoco.mjtGeom
+    for i, joint in enumerate(robot.contact_joints):
+        spec.body(body_name(joint)).add_geom(
+            name=place_name(i),
+            type=kinds.mjGEOM_SPHERE,
+            pos=robot.contact_offsets[i],
+            size=[max(robot.contact_radii[i], POINT), 0, 0],
+        )
+        ground = spec.worldbody.add_body(name=plane_name(i), mocap=True)
+        ground.add_geom(name=plane_name(i), type=kinds.mjGEOM_PLANE, size=[0, 0, 1])
+    for i, joint in enumerate(robot.box_joints):
+        spec.body(body_name(joint)).add_geom(
+            name=box_name(i),
+            type=kinds.mjGEOM_BOX,
+            pos=robot.box_offsets[i],
+            quat=quaternion_of(robot.box_rotations[i]),
+            size=robot.box_halves[i],
+        )
+    touching = [(place_name(i), plane_name(i)) for i in range(len(robot.contact_keys))]
+    touching += [(place_name(i), box_name(b)) for i, b in robot.pairs]
+    for row, (first, second) in enumerate(touching):
+        spec.add_pair(
+            name=pair_name(row),
+            geomname1=first,
+            geomname2=second,
+            condim=3,
+            solref=settings.contact_solref,
+            solimp=settings.solimp,
+        )
+    for geom in spec.geoms:
+        geom.contype = geom.conaffinity = 0  # nothing touches but the pairs
+
+
+def quaternion_of(rotation: Array) -> Array:
+    """wxyz (4)"""
+    quaternion = np.empty(4)
+    mujoco.mju_mat2Quat(quaternion, np.ascontiguousarray(rotation).ravel())
+    return quaternion

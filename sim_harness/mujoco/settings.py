@@ -1,0 +1,44 @@
+"""Settings of the MuJoCo world. The names are MuJoCo's, where it has them."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
+"""Time constants of named grounds [s]: MuJoCo's default, a laboratory's floor, the stiffest that 1 ms steps allow."""
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class MujocoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`engine = "mujoco"`: `[engine_settings]`.
+
+    ground: how much all contacts yield, a row of `GROUNDS`: critically damped, with that time constant
+    solref: (time constant [s], damping ratio) of all contacts instead; both negative: (−stiffness, −damping), MuJoCo's direct form
+    solimp: impedance of all contacts: (smallest, largest, width [m], midpoint, power)
+    cone: the friction cone
+    impratio: impedance of friction over that of the normal direction; more of it creeps less
+    integrator: of the velocities into the positions, and of joint damping
+    timestep: longest physics step [s]; a control period is divided into equal steps no longer than this
+    """
+
+    ground: Literal["default", "firm", "stiff"] = "default"
+    solref: tuple[float, float] | None = None
+    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+    cone: Literal["elliptic", "pyramidal"] = "elliptic"
+    impratio: Positive = 1.0
+    integrator: Literal["Euler", "implicit", "implicitfast"] = "Euler"
+    timestep: Positive = 0.001
+
+    def __post_init__(self) -> None:
+        first, second = self.contact_solref
+        if not (first > 0 and second > 0) and not (first < 0 and second <= 0):
+            raise ValueError(f"solref: expected two numbers > 0, or a stiffness < 0 and a damping ≤ 0, got {first}, {second}")
+        if 0 < first < 2 * self.timestep:
+            raise ValueError(f"solref: expected a time constant of two timesteps at least, got {first} s at {self.timestep} s")
+
+    @property
+    def contact_solref(self) -> tuple[float, float]:
+        """What all contacts get as solref."""
+        return (GROUNDS[self.ground], 1.0) if self.solref is None else self.solref
