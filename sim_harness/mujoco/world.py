@@ -54,8 +54,7 @@ class MujocoWorld:
         self._data = mujoco.MjData(model)
         self._coordinates = Coordinates(robot, model)
         if friction is not None:
-            model.dof_damping[self._coordinates.dofs] = friction.viscous
-            model.dof_frictionloss[self._coordinates.dofs] = friction.coulomb
+            self._resist(friction)
         self._keys = robot.contact_keys + robot.pair_keys
         rows = range(len(self._keys))
         self._pairs = np.array([model.pair(pair_name(row)).id for row in rows], dtype=np.int64)
@@ -65,6 +64,12 @@ class MujocoWorld:
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}
         self.reset(q)
+
+    def _resist(self, friction: JointFriction) -> None:
+        """Friction in the joints. MuJoCo's own is soft: as it stands, a light leg creeps under its load at more than 1 rad/s."""
+        model, dofs = self._model, self._coordinates.dofs
+        model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
+        model.dof_solref[:], model.dof_solimp[:, :2] = (2 * self.settings.timestep, 1.0), mujoco.mjMAXIMP
 
     @property
     def state(self) -> State:
