@@ -1,8 +1,9 @@
 """Inverse dynamics with contact: what torques realise the demand, and what forces the world will exert meanwhile."""
 
 import msgspec
+import numpy as np
 
-from idyn.ground import remembered
+from idyn.ground import in_contact_rows, remembered
 from idyn.ladder import Options, Problem, descend
 from idyn.laws.law import Law
 from idyn.robot import Robot
@@ -22,16 +23,19 @@ def predict(
     options: Options = DEFAULT,
     guess: Guess | None = None,
     applied: Array | None = None,
+    preferred: Array | None = None,
 ) -> Prediction:
     """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
 
     Each rung of the ladder goes: terms → reduction → law → selection → torque → certificate. Never raises on data:
     `Prediction.status` and `.rung` say what came of it. Pass `Prediction.guess` to the next call as its warm start.
     applied: generalised force that acts besides gravity, contacts and the torques asked for [N, N·m] (nv)
+    preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
     terms = robot.terms(state.q, state.v)
     if applied is not None:
         terms = msgspec.structs.replace(terms, h=terms.h - applied)
+    wanted = np.zeros((len(contacts), 3)) if preferred is None else preferred
     problem = Problem(
         robot=robot,
         terms=terms,
@@ -42,5 +46,6 @@ def predict(
         options=options,
         guess=guess,
         last=remembered(contacts, guess, dt),
+        preferred=in_contact_rows(wanted, contacts.tangents, contacts.normals, dt),
     )
     return descend(problem, law)

@@ -53,6 +53,7 @@ class Problem(Record, frozen=True):
 
     q_ddot: demanded joint accelerations [rad/s²] (na)
     last: p⁻, the impulses of the last tick in today's contact rows [N·s] (3n)
+    preferred: those that `Selection.FORCE` wants [N·s] (3n)
     """
 
     robot: Robot
@@ -64,6 +65,7 @@ class Problem(Record, frozen=True):
     options: Options
     guess: Guess | None
     last: Array
+    preferred: Array
 
 
 def descend(problem: Problem, law: Law) -> Prediction:
@@ -162,7 +164,8 @@ def _answer(
         return _conclude(problem, law, rung, solution, motion, plain, change)
     chosen = select(
         problem.robot, problem.terms, problem.state, problem.contacts, reduced, motion, solution.face, solution.p, problem.dt,
-        objective=problem.options.selection, guess=problem.guess, last=problem.last, backend=problem.options.backend,
+        objective=problem.options.selection, guess=problem.guess, last=problem.last, preferred=problem.preferred,
+        backend=problem.options.backend,
     )  # fmt: skip
     answer = _conclude(problem, law, rung, solution, motion, chosen, change)
     if answer.residuals.worst <= CERTIFIED:

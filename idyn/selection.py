@@ -6,7 +6,7 @@ A law determines v⁺, and v⁺ depends on p through J_uᵀ p only. All p of the
 
 is affine in p, so choosing costs a small convex program in the null space of J_uᵀ:
 
-    min ½‖τ(p)‖²   |   ½‖τ(p) − τ_prev‖²   |   ½‖(p − p_prev)/dt‖²       over the face
+    min ½‖τ(p)‖²  |  ½‖τ(p) − τ_prev‖²  |  ½‖(p − p_prev)/dt‖²  |  ½‖p/dt − f‖²       over the face
 
 Works in forces f = p/dt [N]. The face is written contact by contact in as few coordinates as it has: three for a contact that
 may stick, one for each loaded friction direction of a contact that slides, none for one that parts.
@@ -65,17 +65,20 @@ def select(
     objective: Selection,
     guess: Guess | None,
     last: Array,
+    preferred: Array,
     backend: str = "daqp",
 ) -> Selected:
-    """Choose inside `face`, starting from the law's own impulses p (3n). last: those of the last tick in today's rows (3n).
+    """Choose inside `face`, starting from the law's own impulses p (3n). last, preferred: those of the last tick and those
+    that `Selection.FORCE` wants, in today's rows (3n).
 
     Torque limits of the robot are kept when the face allows it; otherwise the largest excess is made as small as it can be.
     When the QP fails the law's own impulses are kept: they are as right as any.
     """
-    of_forces = objective is Selection.IMPULSE_CHANGE
-    target = last / dt if of_forces else _zeros(robot.na)
-    if objective is Selection.TORQUE_CHANGE and guess is not None:
-        target = guess.tau
+    of_forces = objective in (Selection.IMPULSE_CHANGE, Selection.FORCE)
+    if of_forces:
+        target = (last if objective is Selection.IMPULSE_CHANGE else preferred) / dt
+    else:
+        target = _zeros(robot.na) if guess is None or objective is Selection.TORQUE else guess.tau
     # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
     # taken unless they cost more torque than the law's own
     for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):

@@ -76,6 +76,7 @@ class Selection(StrEnum):
     TORQUE = "torque"  # min ‖τ‖²
     TORQUE_CHANGE = "torque-change"  # min ‖τ − τ_prev‖²
     IMPULSE_CHANGE = "impulse-change"  # min ‖p − p_prev‖²
+    FORCE = "force"  # min ‖p/dt − f‖², f being the preferred forces, 0 without: no friction that nothing needs
 
 
 class Consistency(StrEnum):

@@ -24,10 +24,10 @@ from sim_harness.imperfections.check import check_imperfections
 from sim_harness.imperfections.link import Link
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.metrics import Summary, summarise
+from sim_harness.pushes import PushSettings, push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
-from sim_harness.world import Push
 from sim_harness.worlds import build_world, load_engine
 from transport.client import RobotClient
 from transport.conversation import hello_for
@@ -39,16 +39,6 @@ from transport.settings import ServerSettings
 
 Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
-
-
-class PushSettings(Settings, frozen=True):
-    """A push: see `sim_harness.world.Push`."""
-
-    frame: str
-    force: tuple[float, float, float]
-    start: float
-    duration: float
-    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 class PerturbationSettings(Settings, frozen=True):
@@ -142,7 +132,10 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         controller = msgspec.structs.replace(controller, contact=believed)
     load_engine(settings.engine, settings.engine_settings)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
-    check_imperfections(settings.robot, load_robot(plan.controller.robot)[0], plan.controller.period)
+    robot, _ = load_robot(plan.controller.robot)
+    check_imperfections(settings.robot, robot, plan.controller.period)
+    for i, push in enumerate(settings.push):
+        push_of(push, robot, f"experiment.push[{i}]")
     if plan.ticks < 1:
         period = plan.controller.period
         raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
@@ -229,8 +222,8 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
     world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
-    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
-    now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
+    pushes = [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(settings.push)]
+    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
     world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
     side = RobotSide(

@@ -66,7 +66,7 @@ class MujocoWorld:
         self.reset(q)
 
     def _resist(self, friction: JointFriction) -> None:
-        """Friction in the joints. MuJoCo's own is soft: as it stands, a light leg creeps under its load at more than 1 rad/s."""
+        """Friction in the joints. MuJoCo's own is soft: by default a light leg creeps under its load at more than 1 rad/s."""
         model, dofs = self._model, self._coordinates.dofs
         model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
         model.dof_solref[:], model.dof_solimp[:, :2] = (2 * self.settings.timestep, 1.0), mujoco.mjMAXIMP

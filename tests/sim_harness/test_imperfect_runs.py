@@ -128,3 +128,24 @@ def test_a_fixed_base_has_no_noise():
     robot = {"sensing": {"noise": {"base_rate": 0.1}}}
     with pytest.raises(ConfigError, match=r"experiment\.robot\.sensing\.noise\.base_rate: the robot has a fixed base"):
         plan_of({"robot": robot}, base="grasp")
+
+
+def test_a_push_in_weights_is_a_push_for_any_robot():
+    push = {"start": 0.01, "duration": 0.02, "weights": [0.0, 0.2, 0.0]}
+    given = {"start": 0.01, "duration": 0.02, "force": [0.0, 0.2 * 47.088, 0.0], "frame": "BODY0"}
+    first, second = (run_of({"push": [one]}, duration=0.05).trace for one in (push, given))
+    np.testing.assert_allclose(first.v, second.v, atol=1e-9)
+    assert np.abs(first.v[-1, 1]) > 0 or np.abs(first.q[-1, 1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("push", "message"),
+    [
+        ({"weights": [0, 1, 0], "force": [0, 1, 0]}, r"experiment\.push\[0\]\.force: expected either force or weights"),
+        ({}, r"experiment\.push\[0\]\.force: expected either force or weights"),
+        ({"force": [0, 1, 0], "frame": "BODY"}, r"experiment\.push\[0\]\.frame.*BODY0"),
+    ],
+)
+def test_what_is_no_push_is_named(push, message):
+    with pytest.raises(ConfigError, match=message):
+        plan_of({"push": [{"start": 0.0, "duration": 0.1} | push]})

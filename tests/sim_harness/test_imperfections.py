@@ -238,7 +238,7 @@ def test_bursts_have_their_length_and_rate():
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_heavier_trunk(name):
-    robot, q = load_robot(name)
+    robot, _ = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     heavier = world_robot(robot, ImperfectionSettings(trunk=BodySettings(mass_factor=1.15)))
     assert heavier.total_mass - robot.total_mass == pytest.approx(0.15 * trunk, rel=1e-9)
