@@ -2,6 +2,7 @@
 
 from enum import IntFlag, StrEnum
 
+from controllers.drive import DriveGains
 from idyn.types import Array, Prediction, Record
 
 
@@ -61,6 +62,7 @@ class Inputs(Record, frozen=True):
     reference: replaces the controller's own trajectory when given
     sensed_force: measured on the robot since the last tick, in the world frame, one row per contact of this tick [N] (n, 3)
     estop: damp at once
+    delay: from this tick's measurement until its torque takes effect, beyond the same tick [s]
     """
 
     dt: float
@@ -68,6 +70,7 @@ class Inputs(Record, frozen=True):
     reference: Reference | None = None
     sensed_force: Array | None = None
     estop: bool = False
+    delay: float = 0.0
 
 
 class Command(Record, frozen=True):
@@ -81,6 +84,7 @@ class Command(Record, frozen=True):
     message: why the mode is not OK, else ''
     reference: what the joints were to follow, None when nothing was followed
     missing: contact places that are planned to stand but do not touch
+    drive: gains with which the drives may follow `reference` on while no answer comes, None: they may not
     """
 
     tau: Array
@@ -92,3 +96,4 @@ class Command(Record, frozen=True):
     message: str = ""
     reference: Reference | None = None
     missing: tuple[str, ...] = ()
+    drive: DriveGains | None = None

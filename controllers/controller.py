@@ -9,7 +9,9 @@ import numpy as np
 from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import Settings, load, parse
 from controllers.contact_source import ContactSettings, ContactSource, rows, touched
+from controllers.drive import DriveSettings, drive_gains
 from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.foresight import Foresight
 from controllers.grip import Grip, GripSettings, released
 from controllers.ground import GroundSettings, make_ground
 from controllers.landing import Landing
@@ -65,6 +67,7 @@ class ControllerSettings(Settings, frozen=True):
     reference: TrajectorySettings = TrajectorySettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
     grip: GripSettings = GripSettings()
+    drive: DriveSettings = DriveSettings()
     safety: SafetySettings = SafetySettings()
 
 
@@ -98,6 +101,7 @@ class Controller:
         self._landing = Landing(robot, self._options.ground, settings.period)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
+        self._foresight = Foresight(robot, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.feedback, robot.na)
@@ -105,6 +109,7 @@ class Controller:
         self._sensed = SensedForces(settings.sensing_delay)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
+        self._drive = drive_gains(settings.drive, robot, settings.grip.joints)
         self._no_motion = np.zeros(3)
         self.reset()
 
@@ -112,7 +117,8 @@ class Controller:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
         self._rehearsal: tuple[State, ContactSet, Array, Array, Law, Guess] | None = None
-        self._time = 0.0
+        self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
+        self._foresight.reset()
         self._trajectory.reset()
         self._source.reset()
         self._landing.reset()
@@ -139,7 +145,9 @@ class Controller:
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
-        reference = inputs.reference or self._trajectory.at(self._time, state, contacts)
+        state = self._foresight.ahead(state, inputs.delay)
+        self._shown = max(self._shown, self._time + inputs.delay)
+        reference = inputs.reference or self._trajectory.at(self._shown, state, contacts)
         self._sensed.measure(contacts, inputs.sensed_force)
         angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.a]
         reference = self._grip.reference(reference, contacts, angles)
@@ -155,6 +163,7 @@ class Controller:
         law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand)
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
+        self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
         self._rehearsal = state, contacts, demand, grip, law, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
@@ -175,6 +184,7 @@ class Controller:
             message=message,
             reference=reference,
             missing=self._source.missing(contacts, reference.schedule),
+            drive=self._drive,
         )
 
     def rehearse(self) -> None:
@@ -207,7 +217,7 @@ class Controller:
         tau, limited_by = self._safety.limit(feedback, inputs.dt, inputs.tau_applied)
         return Command(
             tau=tau, tau_ff=np.zeros(self.robot.na), tau_fb=feedback, limited_by=limited_by, mode=Mode.OK,
-            prediction=None, reference=reference,
+            prediction=None, reference=reference, drive=self._drive,
         )  # fmt: skip
 
     def _predict(

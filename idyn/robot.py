@@ -47,12 +47,14 @@ class Bodies(Record, frozen=True):
     masses: [kg] (njoints)
     centres: of mass, in the joints' frames [m] (njoints, 3)
     inertias: about the centres of mass, along the axes of the joints' frames [kg·m²] (njoints, 3, 3)
+    armature: what the motors' rotors add to the diagonal of M [kg·m²] (nv)
     gravity: acceleration, in the world frame [m/s²] (3)
     """
 
     masses: Array
     centres: Array
     inertias: Array
+    armature: Array
     gravity: Array
 
 
@@ -267,6 +269,7 @@ class Robot:
             masses=np.array([inertia.mass for inertia in inertias]),
             centres=np.array([inertia.lever for inertia in inertias]),
             inertias=np.array([inertia.inertia for inertia in inertias]),
+            armature=np.array(self._model.armature),
             gravity=np.array(self._model.gravity.linear),
         )
 

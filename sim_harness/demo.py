@@ -9,6 +9,7 @@ import numpy as np
 from sim_harness import plots
 from sim_harness.experiment import Plan, Progress, Run, load_plan, run_in_process, run_served, with_controller
 from sim_harness.metrics import Summary, table
+from sim_harness.pace import slowness
 from sim_harness.report import Report
 
 CHATTER_SCENE = "stand"
@@ -35,6 +36,13 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def summaries(self) -> list[Summary]:
         return [run.summary for run in self.runs]
+
+    def slowness(self, plan: Plan) -> list[str]:
+        """A sentence for each law under which the world had to be slowed down."""
+        if not plan.settings.paced:
+            return []
+        sentences = (slowness(summary, plan.controller.period) for summary in self.summaries)
+        return [sentence for sentence in sentences if sentence]
 
 
 def run_demo(plan: Plan, folder: Path, progress: Progress) -> Demo:
@@ -106,6 +114,8 @@ def _report(plan: Plan, demo: Demo, pictures: dict[str, tuple[bytes, str]]) -> R
     report.table(table([run.summary for run in demo.chatter]))
     report.picture(*pictures["chatter"])
     report.heading("Timing")
+    for sentence in demo.slowness(plan):
+        report.paragraph(sentence)
     report.picture(*pictures["round_trips"])
     return report
 

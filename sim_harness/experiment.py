@@ -10,7 +10,6 @@ import numpy as np
 
 from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller, check_law
-from controllers.kinematics import angles_for_base_shift
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain, reseeded, resting
 from idyn.errors import ConfigError
@@ -24,13 +23,15 @@ from sim_harness.imperfections.check import check_imperfections
 from sim_harness.imperfections.link import Link
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.metrics import Summary, summarise
+from sim_harness.perturbation import PerturbationSettings, perturbed
 from sim_harness.pushes import PushSettings, push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
 from sim_harness.worlds import build_world, load_engine
-from transport.client import RobotClient
+from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
+from transport.failsafe import FailsafeSettings
 from transport.loopback import Loopback
 from transport.provenance import attachments, metadata
 from transport.recorder import Recorder
@@ -41,15 +42,8 @@ Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
 
 
-class PerturbationSettings(Settings, frozen=True):
-    """How far runs of different seeds begin from the stance.
-
-    shift: largest displacement of a floating base along each axis over feet that stay [m]
-    speed: standard deviation of the joint speeds [rad/s]
-    """
-
-    shift: NonNegative = 0.0
-    speed: NonNegative = 0.0
+LOCK_STEP_MS = 30_000
+"""A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
 
 
 class ExperimentSettings(Settings, frozen=True):
@@ -61,6 +55,9 @@ class ExperimentSettings(Settings, frozen=True):
     engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
+    patience: paced, the world stands still for so long while a reply is late [s]: a slow machine then shows a slow walk. 0: it
+        moves on, as a robot would
+    failsafe: what the robot's own side does while no answer comes
     contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report, 'binary' which feet touch
     mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
         in it too, unless its `contact.mu` says otherwise, or `robot.ground.mu` what the world has instead
@@ -76,6 +73,8 @@ class ExperimentSettings(Settings, frozen=True):
     engine: str = "lcp"
     engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
     paced: bool = True
+    patience: NonNegative = 0.0
+    failsafe: FailsafeSettings = FailsafeSettings()
     contacts: Report = "geometry"
     mu: NonNegative | None = None
     perturbation: PerturbationSettings = PerturbationSettings()
@@ -167,10 +166,9 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
     robot, _ = load_robot(plan.controller.robot)
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
         settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
-        hello = hello_for(robot, plan.controller.period, kind="sim")
         with (
             ServerProcess(settings, plan.controller, log) as server,
-            RobotClient(server.endpoint, hello) as client,
+            _client(plan, server.endpoint, robot) as client,
         ):
             client.hello()
             trace = _drive(plan, client, law, progress, paced=plan.settings.paced)
@@ -183,7 +181,7 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
 def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
     """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
     robot, _ = load_robot(plan.controller.robot)
-    with RobotClient(address, hello_for(robot, plan.controller.period, kind="sim")) as client:
+    with _client(plan, address, robot) as client:
         client.hello()
         trace = _drive(plan, client, label, progress, paced=plan.settings.paced)
     return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
@@ -213,6 +211,13 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
     return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
 
 
+def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
+    """A robot that waits for its replies as long as its world does; in lock-step, as good as for ever."""
+    patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
+    deadline = patience if plan.settings.paced else LOCK_STEP_MS
+    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline)
+
+
 def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, paced: bool, seed: int | None = None) -> Trace:
     """The robot side of one run."""
     settings, dt = plan.settings, plan.controller.period
@@ -225,7 +230,7 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     pushes = [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(settings.push)]
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
-    world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
+    world.reset(*perturbed(robot, stance, settings.perturbation, seed))
     side = RobotSide(
         world,
         Link(client, settings.robot.link, dt, seed),
@@ -233,22 +238,11 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
         kd=plan.controller.safety.damping,
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=lambda ticks: progress(label, ticks),
+        failsafe=settings.failsafe,
     )
-    return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
-
-
-def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
-    """The first configuration (nq) and velocity (nv) of a seed's run: the base is moved over feet that stay."""
-    q, v = np.array(stance), np.zeros(robot.nv)
-    if seed is None:
-        return q, v
-    rng = np.random.default_rng(seed)
-    shift, speeds = rng.uniform(-settings.shift, settings.shift, 3), rng.normal(0.0, settings.speed, robot.na)
-    if robot.base == "free_flyer":
-        q = robot.with_joint_angles(q, angles_for_base_shift(robot, stance, shift, "experiment.perturbation.shift"))
-        q[:3] += shift
-    v[robot.a] = speeds
-    return q, v
+    if paced:
+        return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
+    return side.run(settings.duration, pushes)
 
 
 def _on_other_ground(plan: Plan, seed: int) -> Plan:

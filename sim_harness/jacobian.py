@@ -71,3 +71,17 @@ def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
         out[i, 1] = p[i, 0] * s1 + p[i, 1] * t1 + p[i, 2] * n1
         out[i, 2] = p[i, 0] * s2 + p[i, 1] * t2 + p[i, 2] * n2
     return out
+
+
+@compiled
+def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
+    """World vectors (n, 3) in the coordinates n, s, t of their contacts (n, 3)."""
+    out = np.empty_like(vectors)
+    for i in range(len(vectors)):
+        x, y, z = vectors[i, 0], vectors[i, 1], vectors[i, 2]
+        s0, s1, s2 = tangents[i, 0], tangents[i, 1], tangents[i, 2]
+        n0, n1, n2 = normals[i, 0], normals[i, 1], normals[i, 2]
+        out[i, 0] = n0 * x + n1 * y + n2 * z
+        out[i, 1] = s0 * x + s1 * y + s2 * z
+        out[i, 2] = (n1 * s2 - n2 * s1) * x + (n2 * s0 - n0 * s2) * y + (n0 * s1 - n1 * s0) * z
+    return out

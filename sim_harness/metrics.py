@@ -48,6 +48,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     step_p50, step_p99, step_max: of the controller's step [µs], None when the replies do not say
     round_trip_p50, round_trip_p99: state out to torque in [µs], None when nothing was timed
     late: replies that took longer than a period
+    pace: simulated time over this machine's, 1: in real time; NaN for a run of one tick
+    longest_tick: on this machine's clock [s]
     """
 
     label: str
@@ -76,6 +78,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     round_trip_p50: float | None
     round_trip_p99: float | None
     late: int
+    pace: float
+    longest_tick: float
 
 
 def summarise(
@@ -106,6 +110,7 @@ def summarise(
     predicted, simulated = normal_forces(trace)
     error = _mean(np.abs(predicted - simulated)[SETTLED:])
     force = _mean(simulated)
+    ticking = np.diff(trace.wall)
     stepped, timed = _finite(trace.solve_time) * 1e6, _finite(trace.round_trip) * 1e6
     return Summary(
         label=label,
@@ -134,6 +139,8 @@ def summarise(
         round_trip_p50=_percentile(timed, 50),
         round_trip_p99=_percentile(timed, 99),
         late=int(np.sum(timed > dt * 1e6)),
+        pace=(len(trace) - 1) * dt / float(ticking.sum()) if len(ticking) else float("nan"),
+        longest_tick=float(ticking.max(initial=0.0)),
     )
 
 
@@ -224,6 +231,7 @@ COLUMNS = (
     ("ok %", lambda s: f"{100 * s.modes.get('ok', 0.0):.1f}"),
     ("round trip p50/p99 µs", lambda s: "–" if s.round_trip_p50 is None else f"{s.round_trip_p50:.0f}/{s.round_trip_p99:.0f}"),
     ("late", lambda s: str(s.late)),
+    ("× real time", lambda s: f"{s.pace:.2f}"),
 )
 """The table of a report: heading and cell."""
 

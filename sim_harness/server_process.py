@@ -10,7 +10,7 @@ from idyn.errors import IdynError
 from transport.server import serve
 from transport.settings import ServerSettings
 
-START_S = 300.0
+START_S = 900.0
 """A server may take so long until it is ready [s]: on a new machine it compiles its kernels first."""
 
 

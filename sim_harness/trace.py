@@ -22,6 +22,7 @@ class Trace(Record, frozen=True):
     round_trip: from sending the state to having its torque [s] (n)
     solve_time: of the controller's step, as the reply says [s] (n)
     q_ref, v_ref: what the reply says the joints should do [rad], [rad/s] (n, na)
+    wall: this machine's clock at the beginning of the tick [s] (n)
     places: names of the contact places and pairs (c)
     modes: names of the modes
     """
@@ -38,6 +39,7 @@ class Trace(Record, frozen=True):
     solve_time: Array
     q_ref: Array
     v_ref: Array
+    wall: Array
     places: tuple[str, ...]
     modes: tuple[str, ...]
 
@@ -64,7 +66,7 @@ class TraceWriter:
         self._column = {key: i for i, key in enumerate(self._places)}
         self._modes: dict[str, int] = {}
         self._row = 0
-        self._t = np.full(ticks, np.nan)
+        self._t, self._wall = np.full((2, ticks), np.nan)
         self._q, self._v = np.full((ticks, robot.nq), np.nan), np.full((ticks, robot.nv), np.nan)
         self._tau = np.full((ticks, robot.na), np.nan)
         self._predicted, self._simulated = np.full((2, ticks, len(self._places), 3), np.nan)
@@ -76,9 +78,9 @@ class TraceWriter:
         """Rows that were ended."""
         return self._row
 
-    def state(self, t: float, q: Array, v: Array) -> None:
-        """Begin a row with the state the tick starts from."""
-        self._t[self._row], self._q[self._row], self._v[self._row] = t, q, v
+    def state(self, t: float, q: Array, v: Array, wall: float) -> None:
+        """Begin a row with the state the tick starts from, at `wall` on this machine's clock [s]."""
+        self._t[self._row], self._q[self._row], self._v[self._row], self._wall[self._row] = t, q, v, wall
 
     def command(self, tau: Array, mode: str, round_trip: float) -> None:
         """The torque that is applied, what it is, and how long its reply took [s], NaN without one."""
@@ -123,6 +125,7 @@ class TraceWriter:
             solve_time=self._solve_time[:n],
             q_ref=self._q_ref[:n],
             v_ref=self._v_ref[:n],
+            wall=self._wall[:n],
             places=self._places,
             modes=tuple(self._modes),
         )

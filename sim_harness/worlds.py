@@ -39,7 +39,7 @@ def build_world(
     mu: Array | None = None,
     friction: JointFriction | None = None,
 ) -> World:
-    """The world of an engine, with the robot at rest at q. mu: friction coefficients, friction: in the joints, see the worlds."""
+    """The world of an engine, with the robot at rest at q. `mu`, `friction`: as the worlds have them."""
     if not isinstance(engine, MujocoSettings):
         return EngineWorld(robot, terrain, engine, q, mu=mu, friction=friction)
     from sim_harness.mujoco.world import MujocoWorld  # noqa: PLC0415 - an optional package

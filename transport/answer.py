@@ -52,6 +52,8 @@ def torque_message(
         status=command.mode.value,
         message=command.message,
         ref=None if command.reference is None else _reference(command.reference, out),
+        kp=None if command.drive is None else out(command.drive.kp).tobytes(),
+        kd=None if command.drive is None else out(command.drive.kd).tobytes(),
         missing=list(command.missing),
         contact_force=[] if prediction is None else _contact_forces(prediction),
         solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),

@@ -16,6 +16,9 @@ libzmq tells the sender of read messages in lots of half of this and looks for t
 of 4, as little as one would wish, now and then a message is refused although nothing waits.
 """
 
+DEADLINE_MS = 5
+"""A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
+
 RECONNECT_MS = 10
 """How soon a lost connection is tried again [ms]."""
 
@@ -26,6 +29,8 @@ class RobotClient:
     with RobotClient(endpoint, hello) as client:
         welcome = client.hello()
         torque = client.exchange(state)
+
+    deadline: `exchange` waits so long for a torque [s]
     """
 
     def __init__(
@@ -33,7 +38,7 @@ class RobotClient:
         endpoint: str,
         hello: Hello,
         *,
-        deadline_ms: int = 5,
+        deadline_ms: int = DEADLINE_MS,
         connect_ms: int = 5000,
         identity: bytes | None = None,
     ) -> None:
@@ -44,6 +49,7 @@ class RobotClient:
         """
         self._endpoint = endpoint
         self._hello = hello
+        self.deadline = deadline_ms * 1e-3
         self._deadline_ns = deadline_ms * 1_000_000
         self._connect_ms = connect_ms
         self._conversation = Conversation()
@@ -112,11 +118,10 @@ class RobotClient:
         raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
 
     def _receive(self, limit_ns: int) -> bytes | None:
-        """The next message before `limit_ns`, to a millisecond, or None."""
+        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: who was
+        stopped himself until now must not call the other side late."""
         left_ms = (limit_ns - monotonic_ns()) // 1_000_000
-        if left_ms < 0:
-            return None
-        self._socket.setsockopt(zmq.RCVTIMEO, left_ms + 1)
+        self._socket.setsockopt(zmq.RCVTIMEO, max(0, left_ms + 1))
         try:
             return self._socket.recv()
         except zmq.Again:

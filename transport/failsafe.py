@@ -1,77 +1,159 @@
-"""The robot's own watchdog: what to apply while no good torque comes. No I/O."""
+"""What the robot's own side applies, tick by tick, while answers come and while they do not. No I/O; knows of the motors only.
+
+With t since the state that was answered last, q_ref, v_ref, τ, kp and kd of that answer, and d the robot's own damping:
+
+    answered    τ
+    follow      τ + kp (q_ref + v_ref t − q) + kd (v_ref − v)                   until `valid_until` of the answer
+    rest        s τ + kp (q_rest − q) − max(kd, d) v                            from then on; s falls from 1 to 0
+    stopped     the same, whatever answers come, until `reset`                  from the stopping age on
+    damping     −d v, with the speeds of now                                    without anything better
+
+q_rest is where q_ref has got to at `valid_until`. Following on is good for as long as nothing is decided anew, which in a trot
+is some 20 ms; after 80 ms the feet that were to carry are others, and the same torque throws the robot. Standing still in the
+posture of that moment then keeps it upright, where damping alone lets it sink to the ground within 0.4 s.
+
+It damps at once, and until `reset`, when the server reports a fault, and when a posture cannot be kept: a joint that was
+pushed far out of it would only be wrung back. An answer that is itself damping is never held: its speeds are old ones.
+Everything stays within tau_max. The first answer after a gap is applied as it comes.
+"""
 
 from enum import StrEnum
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
+from controllers.config import Settings
 from idyn.errors import InputError
-from idyn.types import Array
+from idyn.types import Array, Record
+from transport.codec import vector, vectors
+from transport.messages import TorqueMessage
 
-TOLERATED_TICKS = 2
-"""A torque that is missing for so many ticks is nothing unusual."""
-
-DAMPING_NS = 20_000_000
-"""From this age of the last torque on the robot damps [ns]."""
-
-DECAY_NS = 50_000_000
-"""The last torque fades into damping over so long [ns]."""
-
-STOP_NS = 100_000_000
-"""From this age on the robot stays stopped until `reset` [ns]."""
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class FailsafeMode(StrEnum):
-    """What the torque is."""
+    """What the torque is; see the module."""
 
-    OK = "ok"  # the server's, at most two ticks old
-    HOLD = "hold"  # the server's last one
-    DAMPING = "damping"  # the last one fading into −kd·v
-    STOPPED = "stopped"  # −kd·v until `reset`, whatever comes
+    OK = "ok"
+    FOLLOW = "follow"
+    REST = "rest"
+    STOPPED = "stopped"
+    DAMPING = "damping"
+
+
+class FailsafeSettings(Settings, frozen=True):
+    """When the robot's own side does what.
+
+    fade: the answered torque fades away over so long while the robot comes to rest [s]
+    stop: so long without an answer, and the robot stays stopped until `reset` [s]; the server's `latch_ms`
+    give_way: a joint further than this from the posture in which it rests gets damping instead [rad]
+    """
+
+    fade: Positive = 0.05
+    stop: Positive = 0.1
+    give_way: Positive = 0.6
+
+
+class DriveCommand(Record, frozen=True):
+    """An answer as the drives need it, in the client's order, each (na).
+
+    tau: [N·m]
+    posture: q_ref [rad], v_ref [rad/s], kp [N·m/rad], kd [N·m·s/rad] as rows (4, na); None: nothing to follow
+    t_ns, until_ns: robot's clock: of the state it answers; until then it may be followed
+    damps: the torque is damping
+    """
+
+    tau: Array
+    posture: Array | None
+    t_ns: int
+    until_ns: int
+    damps: bool
+
+
+def drive_command(reply: TorqueMessage, na: int) -> DriveCommand:
+    """Read a reply. Raises ProtocolError for vectors of another length or with numbers that are not finite."""
+    posture = None
+    if reply.ref is not None and reply.kp is not None and reply.kd is not None:
+        rows = ((reply.ref.q, "ref.q"), (reply.ref.v, "ref.v"), (reply.kp, "kp"), (reply.kd, "kd"))
+        posture = vectors(*((value, na, field) for value, field in rows)).reshape(4, na)
+    return DriveCommand(
+        tau=vector(reply.tau, na, "tau"),
+        posture=posture,
+        t_ns=reply.t_robot,
+        until_ns=reply.valid_until,
+        damps=reply.status in ("damping", "fault"),
+    )
 
 
 class Failsafe:
-    """Chooses between the server's torque, its last one, and damping.
+    """Decides every torque of a robot's drives.
 
-    kd: damping of each motor [N·m·s/rad] (na)
-    tau_max: bound of the damping torque [N·m] (na)
+    damping: of each motor [N·m·s/rad] (na)
+    tau_max: bound of all torques [N·m] (na)
     """
 
-    def __init__(self, *, dt: float, kd: Array, tau_max: Array) -> None:
-        if kd.shape != tau_max.shape:
-            raise InputError("kd", f"expected shape {tau_max.shape}, got {kd.shape}")
-        self._tolerated_ns = round(TOLERATED_TICKS * dt * 1e9)
-        self._kd = kd
+    def __init__(self, *, damping: Array, tau_max: Array, settings: FailsafeSettings | None = None) -> None:
+        if damping.shape != tau_max.shape:
+            raise InputError("damping", f"expected shape {tau_max.shape}, got {damping.shape}")
+        self._damping = damping
         self._tau_max = tau_max
+        self._settings = settings or FailsafeSettings()
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything; damp until the first torque comes."""
-        self._last: Array | None = None
-        self._last_ns = 0
-        self._stopped = False
+        """Forget everything; damp until the first answer comes."""
+        self._last: DriveCommand | None = None
+        self._latched: FailsafeMode | None = None
 
-    def torque(self, now_ns: int, v_actuated: Array, fresh: Array | None) -> tuple[Array, FailsafeMode]:
+    @property
+    def stopped(self) -> bool:
+        """Whether no answer counts any more until `reset`."""
+        return self._latched is not None
+
+    def torque(
+        self, now_ns: int, q: Array, v: Array, command: DriveCommand | None, *, fault: bool = False
+    ) -> tuple[Array, FailsafeMode]:
         """The torque to apply now (na) and what it is.
 
-        v_actuated: speeds of the motors [rad/s] (na)
-        fresh: the torque that came in this tick (na), None when none came; one that is not finite counts as none
+        now_ns: the robot's clock
+        q, v: angles [rad] and speeds [rad/s] of the motors (na)
+        command: what came in this tick, None when nothing did
+        fault: the server says so: error `latched_fault`, or status `fault` of a reply
         """
-        if fresh is not None and fresh.shape != self._kd.shape:
-            raise InputError("fresh", f"expected shape {self._kd.shape}, got {fresh.shape}")
-        age = now_ns - self._last_ns
-        if self._last is not None and age >= STOP_NS:
-            self._stopped = True
-        if self._stopped:
-            return self._damping(v_actuated), FailsafeMode.STOPPED
-        if fresh is not None and np.isfinite(fresh).all():
-            self._last, self._last_ns = fresh.copy(), now_ns
-            return fresh, FailsafeMode.OK
-        if self._last is None:
-            return self._damping(v_actuated), FailsafeMode.DAMPING
-        if age >= DAMPING_NS:
-            fade = min((age - DAMPING_NS) / DECAY_NS, 1.0)
-            return (1.0 - fade) * self._last + fade * self._damping(v_actuated), FailsafeMode.DAMPING
-        return self._last, FailsafeMode.OK if age <= self._tolerated_ns else FailsafeMode.HOLD
+        if self._latched is None:
+            self._latch(now_ns, fault)
+        fresh = command if self._latched is None else None
+        if fresh is not None:
+            if fresh.tau.shape != self._damping.shape:
+                raise InputError("command.tau", f"expected shape {self._damping.shape}, got {fresh.tau.shape}")
+            self._last = fresh
+        tau, mode = self._choose(now_ns, q, v, fresh)
+        return np.clip(tau, -self._tau_max, self._tau_max), mode
 
-    def _damping(self, v: Array) -> Array:
-        return np.clip(-self._kd * v, -self._tau_max, self._tau_max)
+    def _latch(self, now_ns: int, fault: bool) -> None:
+        """Silence is looked at first: a robot that stands stopped does not fall for a server that calls its silence a fault."""
+        if self._last is not None and now_ns - self._last.t_ns >= self._settings.stop * 1e9:
+            self._latched = FailsafeMode.STOPPED
+        elif fault:
+            self._latched = FailsafeMode.DAMPING
+
+    def _choose(self, now_ns: int, q: Array, v: Array, fresh: DriveCommand | None) -> tuple[Array, FailsafeMode]:
+        last = self._last
+        if last is None or last.damps or self._latched is FailsafeMode.DAMPING:
+            return -self._damping * v, FailsafeMode.DAMPING
+        if fresh is not None:
+            return fresh.tau, FailsafeMode.OK
+        follows = now_ns < last.until_ns and self._latched is None
+        if last.posture is None:
+            return (last.tau, FailsafeMode.FOLLOW) if follows else (-self._damping * v, self._latched or FailsafeMode.DAMPING)
+        q_ref, v_ref, kp, kd = last.posture
+        error = q_ref + v_ref * (min(now_ns, last.until_ns) - last.t_ns) * 1e-9 - q
+        if follows:
+            return last.tau + kp * error + kd * (v_ref - v), FailsafeMode.FOLLOW
+        if np.abs(error[kp > 0.0]).max(initial=0.0) > self._settings.give_way:
+            self._latched = FailsafeMode.DAMPING
+            return -self._damping * v, FailsafeMode.DAMPING
+        share = max(0.0, 1.0 - (now_ns - last.until_ns) * 1e-9 / self._settings.fade)
+        tau = share * last.tau + kp * error - np.maximum(kd, self._damping) * v
+        return tau, self._latched or FailsafeMode.REST

@@ -49,22 +49,28 @@ class LogReader:
         self._file.close()
 
     def exchanges(self) -> Iterator[Entry]:
-        """Every request with its reply; ends quietly where the file is cut off, and `complete` tells."""
+        """Every request with its reply, or without one if it was overtaken; ends quietly where the file is cut off, and
+        `complete` tells."""
         request: Message | None = None
         for message in self._messages():
-            channel = self._channels[message.channel_id]
-            if channel.metadata["direction"] != REPLY:
+            if self._channels[message.channel_id].metadata["direction"] != REPLY:
+                if request is not None:
+                    yield self._entry(request, None)
                 request = message
             elif request is not None:
-                yield Entry(
-                    identity=bytes.fromhex(channel.metadata["identity"]),
-                    t_recv_ns=message.log_time,
-                    request=request.data,
-                    reply=message.data,
-                    about_state=self._channels[request.channel_id].topic == STATE,
-                    answered=channel.topic == TORQUE,
-                )
+                yield self._entry(request, message)
                 request = None
+
+    def _entry(self, request: Message, reply: Message | None) -> Entry:
+        channel = self._channels[request.channel_id]
+        return Entry(
+            identity=bytes.fromhex(channel.metadata["identity"]),
+            t_recv_ns=request.log_time,
+            request=request.data,
+            reply=b"" if reply is None else reply.data,
+            about_state=channel.topic == STATE,
+            answered=reply is not None and self._channels[reply.channel_id].topic == TORQUE,
+        )
 
     def _read_head(self) -> Message | None:
         try:

@@ -224,6 +224,7 @@ class StateMessage(ClientMessage, tag="state"):
     seq: Count = 0  # 1, 2, 3 … within a session
     t_send: Time | None = None  # the robot's clock when this message was sent
     last_applied_seq: Count = 0  # whose torque the motors have now
+    t_applied: Time | None = None  # t_robot of the state whose torque the motors had until now; tells the server the delay
     rtt_us: float | None = None  # measured round trip of the last exchange
     tau_applied: Vector | None = None  # what the motors really got last [N·m] (na)
     tau_meas: Vector | None = None  # [N·m] (na), recorded
@@ -280,6 +281,7 @@ class Comm(ServerPart):
 class Watchdog(ServerPart):
     state: WatchdogLevel
     misses: int  # ticks without a state before this one
+    pause_ms: float = 0.0  # of the server since the last state, in which nobody was silent
 
 
 class TorqueMessage(ServerMessage, tag="torque"):
@@ -289,7 +291,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     t_recv: int  # server clock
     t_send: int  # server clock
     deadline_met: bool
-    valid_until: int  # robot clock: afterwards the robot damps
+    valid_until: int  # robot clock: until then the torque may be applied and `ref` followed on
     dry_run: bool
     tau: Vector  # [N·m] (na)
     tau_ff: Vector  # inverse-dynamics part before limits [N·m] (na)
@@ -302,6 +304,8 @@ class TorqueMessage(ServerMessage, tag="torque"):
     comm: Comm
     watchdog: Watchdog
     ref: Reference | None = None  # what the motors were to follow
+    kp: Vector | None = None  # for the drives while no answer comes: see `transport.failsafe` [N·m/rad] (na)
+    kd: Vector | None = None  # the same, on speeds [N·m·s/rad] (na)
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames that are planned to stand but do not touch
 
 

@@ -18,6 +18,10 @@ class ControllerPort(Protocol):
     def limits(self) -> Limits:
         """The limits in force."""
 
+    @property
+    def stance(self) -> Array:
+        """The configuration that trajectories start from (nq)."""
+
     def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
         """The contacts at q, from geometry; or those of the places that are known to touch, in the order of their names."""
 

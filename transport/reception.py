@@ -100,6 +100,19 @@ class Reception:
         except ProtocolError as error:
             return Reply(self.refuse(error, session, message), about_state=isinstance(message, StateMessage))
 
+    def overtaken(self, identity: bytes, data: bytes, now_ns: int) -> None:
+        """A state that came together with a newer one."""
+        session = self.sessions.get(identity)
+        if session is None:
+            return
+        session.heard_ns = now_ns
+        try:
+            message = decode(data)
+        except ProtocolError:
+            return
+        if isinstance(message, StateMessage) and message.session == session.id:
+            session.overtaken(message.t_robot, now_ns)
+
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
         """The error reply, counted."""
         self.refused[error.code] += 1

@@ -2,8 +2,8 @@
 
 Channels `/state`, `/torque` and `/session` (everything else, and every refusal), one set per client; the metadata of a
 channel carry the client's identity and the direction. Records lie in the order in which the service handled them, each
-request followed by its reply; `log_time` is the time of arrival that the service was given. A `kill -9` loses at most
-the last chunk.
+request followed by its reply, save for states that were overtaken by newer ones; `log_time` is the time of arrival that the
+service was given. A `kill -9` loses at most the last chunk.
 """
 
 import queue
@@ -35,6 +35,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """One exchange, as the service handled it.
 
     about_state: the request is a state; answered: the reply is a torque
+    reply: empty for a state that was overtaken by a newer one
     """
 
     identity: bytes
@@ -101,7 +102,8 @@ class Recorder:
 
     def _write(self, entry: Entry) -> None:
         self._add(entry, STATE if entry.about_state else SESSION, REQUEST, entry.request)
-        self._add(entry, TORQUE if entry.answered else SESSION, REPLY, entry.reply)
+        if entry.reply:
+            self._add(entry, TORQUE if entry.answered else SESSION, REPLY, entry.reply)
         self._file.flush()  # a finished chunk must not wait in this process
 
     def _add(self, entry: Entry, topic: str, direction: str, data: bytes) -> None:

@@ -14,13 +14,13 @@ from idyn.types import Array
 from transport.codec import decode
 from transport.errors import LogError
 from transport.logfile import LogReader
-from transport.messages import TorqueMessage, Vector
+from transport.messages import Message, TorqueMessage, Vector
 from transport.port import ControllerPort
 from transport.provenance import CONTROLLER, SERVER
 from transport.recorder import Entry
-from transport.server import warm_up
 from transport.service import Service
 from transport.settings import ServerSettings
+from transport.warm_up import warm_up
 
 Build = Callable[[dict[str, Any]], ControllerPort]
 
@@ -102,9 +102,13 @@ def replay(
         tally = _Tally()
         begin = time.perf_counter()
         for entry in reader.exchanges():
-            now.t_ns = entry.t_recv_ns
+            if not entry.reply:
+                service.overtaken(entry.identity, entry.request, entry.t_recv_ns)
+                continue
+            recorded = decode(entry.reply)
+            now.t_ns = recorded.t_send if isinstance(recorded, TorqueMessage) else entry.t_recv_ns
             reply = service.handle(entry.identity, entry.request, entry.t_recv_ns)
-            tally.note(entry, reply)
+            tally.note(entry, recorded, reply)
             if progress is not None:
                 progress(tally.ticks)
         replayed_s = time.perf_counter() - begin
@@ -122,7 +126,7 @@ def replay(
 
 
 class _Clock:
-    """Stands still at the recorded time of arrival."""
+    """Stands still at the recorded time of the answer."""
 
     t_ns = 0
 
@@ -158,11 +162,11 @@ class _Tally:
         self._torques: list[tuple[Array, Array]] = []
         self._force_sum = 0.0
 
-    def note(self, entry: Entry, reply: bytes) -> None:
+    def note(self, entry: Entry, recorded: Message, reply: bytes) -> None:
         if not entry.answered:
             return
         self.ticks += 1
-        recorded, replayed = decode(entry.reply), decode(reply)
+        replayed = decode(reply)
         if not isinstance(recorded, TorqueMessage):
             raise LogError(f"tick {self.ticks}: the recorded answer is no torque")
         same = isinstance(replayed, TorqueMessage) and replayed.tau == recorded.tau

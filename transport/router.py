@@ -4,7 +4,6 @@ import logging
 import select
 import socket
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns
@@ -80,9 +79,9 @@ class Router:
             first = self._receive(0)
             if first is not None:
                 self._anticipation.arrived(first[2])
-                batch, dropped = newest(self._drain(first))
-                for identity, count in dropped.items():
-                    self._service.dropped(identity, count)
+                batch, overtaken = newest(self._drain(first))
+                for identity, data, t_recv_ns in overtaken:
+                    self._service.overtaken(identity, data, t_recv_ns)
                 for identity, data, t_recv_ns in batch:
                     self._send(identity, self._service.handle(identity, data, t_recv_ns))
             if faults := self._service.take_faults():
@@ -128,25 +127,23 @@ class Router:
                 log.warning("a client is gone or does not read its answers; %d like it before, not logged", silent)
 
 
-def newest(batch: list[Message]) -> tuple[list[Message], Counter[bytes]]:
-    """The batch without states that a newer one of the same client overtook, and how many those were per client.
+def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
+    """The batch without states that a newer one of the same client overtook, and those; both in their order.
 
-    Everything that is not a state is kept, in its place.
+    Everything that is not a state is kept.
     """
     if len(batch) == 1:
-        return batch, Counter()
+        return batch, []
     kept: list[Message] = []
-    dropped: Counter[bytes] = Counter()
+    overtaken: list[Message] = []
     newer: set[bytes] = set()
     for message in reversed(batch):
         identity, data, _ = message
-        if message_type(data) == "state":
-            if identity in newer:
-                dropped[identity] += 1
-                continue
+        is_state = message_type(data) == "state"
+        (overtaken if is_state and identity in newer else kept).append(message)
+        if is_state:
             newer.add(identity)
-        kept.append(message)
-    return kept[::-1], dropped
+    return kept[::-1], overtaken[::-1]
 
 
 def _refuse_second_server(address: str) -> None:

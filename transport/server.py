@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns
-
-import numpy as np
+from typing import Any
 
 from controllers.controller import (
     Controller,
@@ -18,9 +17,6 @@ from controllers.controller import (
     override,
 )
 from transport.anticipation import Anticipation
-from transport.conversation import hello_for
-from transport.loopback import Loopback
-from transport.messages import StateMessage
 from transport.port import ControllerPort
 from transport.provenance import attachments, fault_metadata, metadata
 from transport.realtime import on_core, steady
@@ -29,10 +25,9 @@ from transport.router import Router
 from transport.service import Service
 from transport.session import Fault
 from transport.settings import ServerSettings, endpoint
+from transport.warm_up import warm_up
 
 log = logging.getLogger(__name__)
-
-WARM_UP_TICKS = 20
 
 
 def serve(
@@ -62,7 +57,13 @@ def serve(
         if each is not None:
             warm_up(each, settings)
     recorder = _open_recorder(controller, settings, log_path, seed)
-    service = Service(controller, settings, shadow=shadow, recorder=recorder, rebuild=controller_from_snapshot)
+
+    def rebuild(snapshot: dict[str, Any]) -> Controller:
+        changed = controller_from_snapshot(snapshot)
+        warm_up(changed, settings)
+        return changed
+
+    service = Service(controller, settings, shadow=shadow, recorder=recorder, rebuild=rebuild)
 
     def on_faults(faults: list[Fault]) -> None:
         for fault in faults:
@@ -80,18 +81,6 @@ def serve(
     finally:
         if recorder is not None:
             recorder.close()
-
-
-def warm_up(controller: Controller, settings: ServerSettings) -> None:
-    """Some ticks in the stance through real bytes, so that every kernel is compiled and every cache full; then forgotten."""
-    robot = controller.robot
-    clock = iter(range(0, 10**12, 1_000_000))
-    loopback = Loopback(Service(controller, settings), hello_for(robot, 1e-3, kind="sim"), clock=clock.__next__)
-    loopback.hello()
-    q, v, tau = controller.stance.tobytes(), np.zeros(robot.nv).tobytes(), np.zeros(robot.na).tobytes()
-    for tick in range(WARM_UP_TICKS):
-        loopback.exchange(StateMessage(q=q, vel=v, tau_applied=tau, t_robot=tick * 1_000_000))
-    controller.reset()
 
 
 def write_fault(fault: Fault, directory: Path, controller: ControllerPort, settings: ServerSettings) -> None:

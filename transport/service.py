@@ -126,11 +126,11 @@ class Service:
             self._seats[False].controller.rehearse()
             encode(torque_message(tick.session, tick.accepted, tick.command, tick.timing, warm=True))
 
-    def dropped(self, identity: bytes, count: int) -> None:
-        """`count` states of a client were overtaken by newer ones and never handled."""
-        session = self._reception.sessions.get(identity)
-        if session is not None:
-            session.comm.dropped(count)
+    def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
+        """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
+        self._reception.overtaken(identity, data, t_recv_ns)
+        if self._recorder is not None:
+            self._recorder.put(Entry(identity, t_recv_ns, data, b"", about_state=True, answered=False))
 
     def take_faults(self) -> list[Fault]:
         """Faults since the last call, to be written down."""
@@ -143,11 +143,17 @@ class Service:
         if isinstance(error, ErrorMessage) and (silent := self._lines.admit(error.code, now_ns)) is not None:
             log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
 
+    def _tell_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
+        """A log line for a pause of this machine or of the robot's clock."""
+        if pause_ms > 0.0 and self._lines.admit("pause", now_ns) is not None:
+            log.warning("session %d: no state was handled for %.0f ms, but the robot was not silent", session.id, pause_ms)
+
     # -- the tick -----------------------------------------------------------------------------------------------------
 
     def _tick(self, session: Session, accepted: Accepted, data: bytes, t_recv_ns: int) -> tuple[bytes, bool]:
         """The encoded answer to a state, and whether it is a torque."""
         seat = self._seats[session.agreement.dry_run]
+        self._tell_pause(session, accepted.watchdog.pause_ms, t_recv_ns)
         warm = seat.last_tau is not None
         begin = self._clock()
         try:
@@ -171,7 +177,7 @@ class Service:
         reply = encode(message)
         if not session.agreement.dry_run:
             self._last_tick = TickRecord(data, session, accepted, command, timing)
-        session.answered(message.seq, data, reply)
+        session.answered(message.seq, data, reply, t_send)
         if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
             session.latch(command.message, t_recv_ns)
         return reply, True

@@ -10,6 +10,7 @@ from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet, State
 from transport.comm import CommStats, watchdog
 from transport.contact_input import read_contacts, read_sensed
+from transport.delay import Delay
 from transport.errors import ProtocolError
 from transport.foot_switches import FootSwitches
 from transport.handshake import Agreement
@@ -17,6 +18,7 @@ from transport.joint_map import rotation
 from transport.messages import Code, Reset, StateMessage, Watchdog, WatchdogLevel
 from transport.phases import Phase
 from transport.settings import ServerSettings
+from transport.silence import Silence
 from transport.state_input import read_configuration, read_reference, read_state
 
 DT_FACTORS = (0.5, 5.0)
@@ -80,13 +82,14 @@ class Session:
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
         self._estop = False
+        self._delay = Delay(agreement.dt_ns)
         self._forget_time()
         self._seq = 0
 
     def _forget_time(self) -> None:
         """The next state is a first one: dt = 0, no silence before it."""
         self._t_robot: int | None = None
-        self._clock_ns: int | None = None
+        self._silence = Silence(robot_clock=self.agreement.robot_clock)
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -109,10 +112,13 @@ class Session:
         # everything is in order: from here on it is noted
         self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
-        self._clock_ns = message.t_robot if self.agreement.robot_clock else now_ns
+        self._silence.accepted(message.t_robot, now_ns)
         if message.flags is not None and message.flags.estop:
             self._estop = True
-        inputs = Inputs(dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop)
+        delay = self._delay.accepted(message.t_robot, message.t_applied)
+        inputs = Inputs(
+            dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop, delay=delay
+        )
         return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
 
     def read(
@@ -126,9 +132,15 @@ class Session:
         reference = None if message.ref is None else read_reference(message.ref, self.agreement)
         return q, v, tau_applied, contacts, sensed, reference
 
-    def answered(self, seq: int, state: bytes, torque: bytes) -> None:
-        """Keep an exchange in the ring."""
+    def answered(self, seq: int, state: bytes, torque: bytes, now_ns: int) -> None:
+        """Keep an exchange in the ring. now_ns: when it was answered; a client may have waited until then."""
         self._ring[seq % RING] = Exchange(seq, state, torque)
+        self._silence.answered(now_ns)
+
+    def overtaken(self, t_robot: int, now_ns: int) -> None:
+        """A state arrived that nobody looked at, because a newer one was there already."""
+        self.comm.dropped(1)
+        self._silence.heard(t_robot, now_ns)
 
     def _check_order(self, message: StateMessage) -> None:
         if message.seq <= self._seq:
@@ -140,19 +152,21 @@ class Session:
 
     def _watch(self, message: StateMessage, now_ns: int) -> Watchdog:
         """The watchdog's level at this state. Raises `latched_fault` and `stale_state`."""
-        clock = message.t_robot if self.agreement.robot_clock else now_ns
-        silence = 0 if self._clock_ns is None else clock - self._clock_ns
+        silence = self._silence.until(message.t_robot, now_ns)
+        pause = self._silence.pause(message.t_robot, now_ns)
         level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
             self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns)
             raise self.refusal()
         age = 0 if self.agreement.robot_clock else self.comm.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
+            self._silence.heard(message.t_robot, now_ns)  # old, but no silence
             raise ProtocolError(
                 Code.STALE_STATE,
                 "t_send",
                 f"expected at most {self._max_age_ns * 1e-6:g} ms old, got {age * 1e-6:.1f} ms",
             )
+        level.pause_ms = pause * 1e-6 if pause >= self._hold_ns else 0.0
         return level
 
     def _period(self, t_robot: int) -> float:

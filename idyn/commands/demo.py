@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     with progress_bar(ticks) as progress:
         demo = run_demo(plan, folder, progress)
     print(text_table(table(demo.summaries)))
+    for sentence in demo.slowness(plan):
+        print(sentence)
     print(f"torque chatter, see the report: {demo.chatter[0].summary.torque_rate:.3g} N·m/s as in the paper, ", end="")
     print(f"{demo.chatter[-1].summary.torque_rate:.3g} with selection")
     print(f"report: {folder / 'report.html'}")

@@ -24,6 +24,7 @@ from transport.settings import ServerSettings
 from transport.state_input import read_state
 
 Exchange = tuple[StateMessage, TorqueMessage]
+"""A state and its answer."""
 
 
 def summarise_log(path: Path) -> list[Summary]:
@@ -70,6 +71,8 @@ def _sessions(
     agreements: dict[int, Agreement] = {}
     exchanges: dict[int, list[Exchange]] = {}
     for entry in reader.exchanges():
+        if not entry.reply:
+            continue  # overtaken by a newer state
         request, reply = decode(entry.request), decode(entry.reply)
         if isinstance(request, Hello) and isinstance(reply, Welcome) and not reply.dry_run:
             agreements[reply.session] = agree(request, host, entry.request, entry.t_recv_ns)
@@ -88,7 +91,7 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
     begin = exchanges[0][0].t_robot
     for (state, reply), after in zip(exchanges, [*(state for state, _ in exchanges[1:]), None], strict=True):
         q, v, _ = read_state(state, agreement)
-        trace.state((state.t_robot - begin) * 1e-9, q, v)
+        trace.state((state.t_robot - begin) * 1e-9, q, v, reply.t_recv * 1e-9)
         trace.command(joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), reply.status, np.nan)
         if reply.ref is not None:
             both = [joints.torques_to_robot(vector(part, robot.na, "ref")) for part in (reply.ref.q, reply.ref.v)]

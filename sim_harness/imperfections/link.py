@@ -8,7 +8,7 @@ import numpy as np
 from sim_harness.imperfections.draws import Purpose, stream
 from sim_harness.imperfections.settings import LinkSettings, Loss
 from sim_harness.robot_side import Exchanger
-from transport.messages import ErrorMessage, StateMessage, TorqueMessage
+from transport.messages import ErrorMessage, FromClient, FromServer, StateMessage, TorqueMessage
 
 M = TypeVar("M", StateMessage, TorqueMessage)
 
@@ -32,6 +32,18 @@ class Link:
         self._begun = False
         self.error: ErrorMessage | None = None
 
+    @property
+    def session(self) -> int:
+        return self._client.session
+
+    @property
+    def deadline(self) -> float:
+        return self._client.deadline
+
+    def ask(self, message: FromClient) -> FromServer:
+        """The answer to any message but a state: neither delayed nor lost."""
+        return self._client.ask(message)
+
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         """Send off the state of this tick; the torque that arrives in it, if one does."""
         now, late = state.t_robot, self._begun
@@ -42,7 +54,7 @@ class Link:
         arrived = _newest(self._states, now)
         if arrived is not None:
             torque = self._client.exchange(arrived)
-            self.error = self._client.error
+            self.error = None if lost_torque else self._client.error
             if torque is not None and not lost_torque:
                 self._torques.append((now + (self._torque_delay if late else 0), torque))
         return _newest(self._torques, now)

@@ -52,7 +52,8 @@ def build_model(robot: Robot, settings: MujocoSettings) -> mujoco.MjModel:
     try:
         return spec.compile()
     except ValueError as error:
-        raise ConfigError("engine", f"'mujoco' cannot simulate {robot.name}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError("engine", f"'mujoco' refuses {robot.name} (`idyn check` may know why): {reason}") from error
 
 
 def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
@@ -63,33 +64,37 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
     spec.option.gravity = content.gravity
     for i in range(1, len(robot.parents)):
         parent = robot.parents[i]
-        inertia = content.inertias[i]
+        moments, axes_of_inertia = np.linalg.eigh(content.inertias[i])  # older MuJoCos do this to 1e-8 only
         body = spec.body(body_name(parent)).add_body(
             name=body_name(i),
             pos=rotations[parent].T @ (origins[i] - origins[parent]),
             quat=quaternion_of(rotations[parent].T @ rotations[i]),
             mass=content.masses[i],
             ipos=content.centres[i],
-            fullinertia=[*np.diag(inertia), inertia[0, 1], inertia[0, 2], inertia[1, 2]],
+            inertia=moments,
+            iquat=quaternion_of(axes_of_inertia * np.linalg.det(axes_of_inertia)),
             explicitinertial=True,
         )
-        _add_joint(body, robot, i, rotations[i], axes[robot.dof_joint == i])
+        columns = np.flatnonzero(robot.dof_joint == i)
+        if len(columns) == 6 and parent == 0:
+            body.add_freejoint()
+        elif len(columns) == 1:
+            _add_axis(body, rotations[i].T, axes[columns[0]], content.armature[columns[0]])
+        else:
+            raise ConfigError(
+                "engine",
+                "'mujoco' has revolute, continuous and prismatic joints, and floating ones on the environment; "
+                f"of {robot.name}, joint {i} is something else",
+            )
 
 
-def _add_joint(body: mujoco.MjsBody, robot: Robot, joint: int, rotation: Array, axes: Array) -> None:
-    """axes: of the joint's degrees of freedom in the world frame, linear at the origin and angular (·, 6)"""
-    if len(axes) == 6 and robot.parents[joint] == 0:
-        body.add_freejoint()
-        return
-    if len(axes) != 1:
-        raise ConfigError(
-            "engine", f"'mujoco' knows revolute, continuous, prismatic and floating joints, the last on the environment alone; "
-            f"joint {joint} of {robot.name} has {len(axes)} degrees of freedom"
-        )  # fmt: skip
-    linear, angular = axes[0, :3], axes[0, 3:]
-    turns = bool(angular.any())
-    kind = mujoco.mjtJoint.mjJNT_HINGE if turns else mujoco.mjtJoint.mjJNT_SLIDE
-    body.add_joint(type=kind, axis=rotation.T @ (angular if turns else linear))
+def _add_axis(body: mujoco.MjsBody, to_body: Array, axis: Array, armature: float) -> None:
+    """axis: unit velocity of the joint in the world frame, linear at the world's origin and angular (6)"""
+    linear, angular = axis[:3], axis[3:]
+    if angular.any():
+        body.add_joint(type=mujoco.mjtJoint.mjJNT_HINGE, axis=to_body @ angular, armature=armature)
+    else:
+        body.add_joint(type=mujoco.mjtJoint.mjJNT_SLIDE, axis=to_body @ linear, armature=armature)
 
 
 def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:

@@ -15,7 +15,7 @@ class MujocoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """`engine = "mujoco"`: `[engine_settings]`.
 
     ground: how much all contacts yield, a row of `GROUNDS`: critically damped, with that time constant
-    solref: (time constant [s], damping ratio) of all contacts instead; both negative: (−stiffness, −damping), MuJoCo's direct form
+    solref: of all contacts instead: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)
     solimp: impedance of all contacts: (smallest, largest, width [m], midpoint, power)
     cone: the friction cone
     impratio: impedance of friction over that of the normal direction; more of it creeps less

@@ -40,7 +40,7 @@ def _model(urdf: str, base: str) -> tuple[pin.Model, pin.Data]:
 
 
 def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
-    """M column by column, rotors added by hand, and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
+    """M column by column, rotors by hand, and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
     model, data = _model(robot.urdf, robot.base)
     still = np.zeros(model.nv)
     gravity = pin.rnea(model, data, state.q, still, still).copy()

@@ -12,6 +12,7 @@ from idyn.terrain import Flat, Slope, Stairs
 from sim_harness.experiment import aims, load_plan, with_controller
 from sim_harness.jacobian import contact_jacobian
 from sim_harness.metrics import SETTLED, above_ground, contact_force_error, path_error, summarise
+from sim_harness.pace import slowness
 from sim_harness.trace import Trace
 
 N, DT = 40, 1e-3
@@ -36,6 +37,7 @@ def trace(**changes) -> Trace:
         solve_time=np.full(N, np.nan),
         q_ref=np.tile(robot.joint_angles(q), (N, 1)),
         v_ref=np.zeros((N, robot.na)),
+        wall=7.0 + np.arange(N) * DT,
         places=robot.contact_keys,
         modes=("ok",),
     )
@@ -55,6 +57,20 @@ def test_standing_still_has_no_error():
     assert s.force == pytest.approx(s.weight)
     assert math.isnan(s.path_error)
     assert (s.step_p50, s.step_max, s.round_trip_p50) == (None, None, None)
+
+
+def test_a_slow_machine_is_told_in_words():
+    s = figures(trace())
+    assert s.pace == pytest.approx(1.0)
+    assert slowness(s, DT) == ""
+    wall = 7.0 + 1.6 * DT * np.arange(N)
+    wall[20:] += 0.469
+    slow = figures(trace(wall=wall, round_trip=np.where(np.arange(N) % 4, 0.5e-3, 1.5e-3)))
+    assert slow.pace == pytest.approx(39e-3 / (39 * 1.6e-3 + 0.469))
+    assert slow.longest_tick == pytest.approx(0.4706)
+    sentence = slowness(slow, DT)
+    for figure in ("1000 Hz", "0.07 × real time", "Of 40 replies 10", "p99 1500 µs", "471 ms"):
+        assert figure in sentence
 
 
 def test_tracking_is_the_mean_magnitude_over_joints_and_time():

@@ -60,7 +60,7 @@ def test_a_trace_keeps_the_filled_rows_only(tmp_path):
     robot, q = load_robot("quadruped")
     writer = TraceWriter(robot, 10)
     for k in range(3):
-        writer.state(k * 1e-3, q, np.zeros(18))
+        writer.state(k * 1e-3, q, np.zeros(18), 9.0 + k)
         writer.predicted("RF_FOOT", (11.0, 1.0, -1.0))
         writer.predicted("BODY0", (1.0, 0.0, 0.0))
         writer.command(np.full(12, k), "ok" if k < 2 else "hold", np.nan)

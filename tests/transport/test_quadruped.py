@@ -13,9 +13,9 @@ from transport.messages import Config, ConfigGet, ConfigSet, ErrorMessage, State
 from transport.provenance import attachments, metadata
 from transport.recorder import Recorder
 from transport.replay import replay
-from transport.server import warm_up
 from transport.service import Service
 from transport.settings import ServerSettings
+from transport.warm_up import warm_up
 
 TICKS = 60
 

@@ -80,7 +80,7 @@ def test_every_message_in_every_phase(rig: Rig, robot: Robot, phase: Phase, kind
         torque(rig.tick(1))
     if phase is Phase.LATCHED:
         rig.now += 150 * MS
-        error(rig.send(rig.state(2)))
+        error(rig.send(rig.state(2, t_robot=151 * MS)))
     if phase is Phase.ENDED:
         rig.send(Stop(session=rig.session))
     message = (
@@ -345,7 +345,8 @@ def test_the_answers_of_the_ring_are_kept_and_no_more(rig: Rig) -> None:
 def test_overtaken_states_are_late_not_lost(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
-    rig.service.dropped(b"a", 2)
+    for seq in (3, 4):
+        rig.service.overtaken(b"a", encode(rig.state(seq)), 5 * MS)
     comm = torque(rig.tick(5)).comm
     assert (comm.late, comm.lost) == (2, 1)
     assert comm.success_100 == pytest.approx(2 / 5)
@@ -379,7 +380,7 @@ def test_the_watchdog_tells_how_long_it_waited(rig: Rig, silence_ms: int, level:
     rig.now = 10_000 * MS  # the time between hello and the first state does not count
     torque(rig.send(rig.state(1, t_send=None)))
     rig.now += silence_ms * MS
-    watchdog = torque(rig.send(rig.state(2, t_send=None))).watchdog
+    watchdog = torque(rig.send(rig.state(2, t_send=None, t_robot=(1 + silence_ms) * MS))).watchdog
     assert (watchdog.state, watchdog.misses) == (level, silence_ms - 1)
 
 
@@ -398,6 +399,65 @@ def test_a_long_silence_latches_until_reset(rig: Rig, robot: Robot) -> None:
     torque(rig.tick(106))
     assert rig.controller.last is not None
     assert rig.controller.last.dt == 0.0  # begins anew
+
+
+def test_a_pause_of_the_server_is_no_silence_of_the_robot(rig: Rig) -> None:
+    """It wakes after 469 ms and finds the states that came meanwhile, one a tick: the newest is answered, the pause is told."""
+    rig.greet()
+    torque(rig.tick(1))
+    rig.now = 470 * MS
+    for seq in range(2, 470):
+        rig.service.overtaken(b"a", encode(rig.state(seq)), rig.now)
+    reply = torque(rig.send(rig.state(470)))
+    assert (reply.watchdog.state, reply.watchdog.misses) == (WatchdogLevel.OK, 0)
+    assert reply.watchdog.pause_ms == pytest.approx(468.0, abs=1.0)
+    assert reply.comm.late == 468
+    after = torque(rig.tick(471))
+    assert (after.watchdog.state, after.watchdog.pause_ms) == (WatchdogLevel.OK, 0.0)
+
+
+def test_a_silence_that_nobody_could_hear_is_none(rig: Rig) -> None:
+    """Among the states that waited is a gap of 120 ms by the robot's clock, but nobody listened: no fault. The same gap
+    while the server listens is one."""
+    rig.greet()
+    torque(rig.tick(1))
+    rig.now = 400 * MS
+    for seq in (*range(2, 100), *range(220, 399)):
+        rig.service.overtaken(b"a", encode(rig.state(seq)), rig.now)
+    torque(rig.send(rig.state(400)))
+    assert error(rig.tick(520)).code is Code.LATCHED_FAULT
+
+
+def test_who_waits_for_an_answer_is_not_silent(rig: Rig) -> None:
+    """The first answer takes 207 ms; the client waits for it, by both clocks."""
+    rig.greet()
+    times = iter((MS, 208 * MS))
+    rig.service._clock = lambda: next(times)
+    torque(rig.tick(1))
+    rig.service._clock = lambda: rig.now
+    reply = torque(rig.tick(209))
+    assert reply.watchdog.state is WatchdogLevel.OK
+    assert reply.watchdog.pause_ms == pytest.approx(207.0)
+    torque(rig.tick(210))
+
+
+def test_a_state_refused_for_its_age_is_no_silence(rig: Rig) -> None:
+    """A client that waits for every answer sent it just before the server was stopped for 150 ms."""
+    rig.greet()
+    for seq in range(1, 6):
+        torque(rig.tick(seq))
+    rig.now = 156 * MS
+    assert error(rig.send(rig.state(6))).code is Code.STALE_STATE
+    torque(rig.tick(157))
+
+
+def test_a_robot_whose_clock_stood_still_was_not_silent(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    rig.now = 500 * MS
+    reply = torque(rig.send(rig.state(2, t_send=None)))
+    assert reply.watchdog.state is WatchdogLevel.OK
+    assert reply.watchdog.pause_ms == pytest.approx(498.0)
 
 
 def test_a_simulators_own_time_counts(rig: Rig) -> None:

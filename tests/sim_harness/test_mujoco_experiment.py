@@ -1,0 +1,108 @@
+"""MuJoCo by name: in an experiment, on the command line, and where it is not installed."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from controllers.robots import load_robot
+from idyn.__main__ import main
+from idyn.errors import ConfigError
+from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
+from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.worlds import NAMES, build_world, load_engine
+
+EXPERIMENT = """
+server = "quadruped"
+laws = ["coulomb"]
+duration = 0.05
+paced = false
+engine = "mujoco"
+[engine_settings]
+ground = "stiff"
+"""
+
+
+def written(folder, text):
+    path = folder / "experiment.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_engine_makes_its_world(name):
+    robot, q = load_robot("quadruped")
+    world = build_world(load_engine(name, {}), robot, Flat(), q)
+    assert isinstance(world, MujocoWorld if name == "mujoco" else EngineWorld)
+    assert world.step(np.zeros(robot.na), 1e-3).status.ok
+    assert world.t == 1e-3
+
+
+def test_an_engine_that_there_is_not():
+    with pytest.raises(ConfigError, match=r"engine: no engine named 'mujoko' \(nearest: mujoco"):
+        load_engine("mujoko", {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"grund": "firm"}, r"engine.mujoco: .*unknown field `grund` \(nearest: ground"),
+        ({"ground": "soft"}, "engine.mujoco.ground"),
+        ({"timestep": 0.0}, "engine.mujoco.timestep"),
+        ({"solref": (0.001, 1.0)}, "engine.mujoco: solref: expected a time constant of two timesteps at least, got 0.001 s"),
+        ({"solref": (-100.0, 1.0)}, "engine.mujoco: solref: expected two numbers > 0, or"),
+        ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of two timesteps"),
+    ],
+)
+def test_wrong_settings_are_named(settings, named):
+    with pytest.raises(ConfigError, match=named):
+        load_engine("mujoco", settings)
+
+
+def test_the_grounds_by_name():
+    assert MujocoSettings().contact_solref == (0.02, 1.0)
+    assert MujocoSettings(ground="firm").contact_solref == (0.005, 1.0)
+    assert MujocoSettings(ground="stiff").contact_solref == (0.002, 1.0)
+    assert MujocoSettings(solref=(-5e3, -100.0)).contact_solref == (-5e3, -100.0)
+
+
+def test_an_experiment_in_mujoco(tmp_path):
+    plan = load_plan(written(tmp_path, EXPERIMENT))
+    run = run_in_process(plan, "coulomb", lambda label, ticks: None)
+    assert run.summary.engine == "mujoco"
+    assert len(run.trace) == 50
+    assert np.isfinite(run.trace.simulated).all()
+    assert run.trace.simulated[0, :, 0].sum() > 0
+
+
+def test_another_engine_has_its_own_settings(tmp_path):
+    plan = load_plan(written(tmp_path, EXPERIMENT), engine="lcp")
+    assert (plan.settings.engine, plan.settings.engine_settings) == ("lcp", {})
+    plan = load_plan(written(tmp_path, EXPERIMENT), engine="mujoco")
+    assert plan.settings.engine_settings == {"ground": "stiff"}
+
+
+def test_the_option(tmp_path):
+    figures = tmp_path / "figures.json"
+    assert main(["simulate", "stand", "--engine", "mujoco", "--seconds", "0.02", "--json", str(figures)]) in (0, 1)
+    assert {row["engine"] for row in json.loads(figures.read_text())} == {"mujoco"}
+
+
+def test_the_command_line_names_the_engines(capsys):
+    for command in ("simulate", "demo"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert "lcp, penalty, dissipation, mujoco" in " ".join(capsys.readouterr().out.split())
+
+
+def test_where_mujoco_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mujoco", None)  # what the import system takes for a module that is not there
+    monkeypatch.delitem(sys.modules, "sim_harness.mujoco.door")
+    assert main(["simulate", "stand", "--engine", "mujoco"]) == 2
+    assert (
+        capsys.readouterr().err == "idyn: engine: 'mujoco' needs a package that is not installed: pip install 'idyn[mujoco]'\n"
+    )

@@ -1,0 +1,99 @@
+"""A server that is ready has no kernel left to compile: whatever a first state brings, it takes a way that was gone before."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from controllers.config import load
+from controllers.robots import load_robot
+from idyn.contacts import contacts_from_geometry
+from idyn.terrain import Flat
+from sim_harness.server_process import ServerProcess
+from transport.client import RobotClient
+from transport.conversation import hello_for
+from transport.messages import Contact, StateMessage, TorqueMessage
+from transport.settings import ServerSettings
+
+FIRST_STATES = """
+import gc, sys
+import msgspec, numpy as np
+from numba.core.dispatcher import Dispatcher
+from controllers.config import load
+from controllers.controller import load_controller
+from transport.conversation import hello_for
+from transport.loopback import Loopback
+from transport.messages import Contact, Reference, StateMessage, TorqueMessage
+from transport.service import Service
+from transport.settings import ServerSettings
+from transport.warm_up import warm_up
+
+def compiled():
+    return {(d, s) for d in gc.get_objects() if isinstance(d, Dispatcher) for s in d.signatures}
+
+settings = load("server", sys.argv[1], ServerSettings)
+controller = load_controller(settings.controller)
+warm_up(controller, settings)
+robot, q = controller.robot, controller.stance
+before = compiled()
+assert before
+there = controller.contacts(q)
+feet = [
+    Contact(frame=key, p=list(map(float, there.points[i])), n=[0.0, 0.0, 1.0], mu=0.7, dist=-1e-5)
+    for i, key in enumerate(there.keys)
+]
+sensed = [msgspec.structs.replace(foot, t1=[1.0, 0.0, 0.0], f_sensed=[0.0, 0.0, 9.0], sensed_valid=True) for foot in feet]
+still = [0.0] * robot.na
+ref = Reference(q=list(map(float, robot.joint_angles(q))), v=still, a=still)
+rng = np.random.default_rng(1)
+for extra in ({"contacts": feet}, {}, {"contacts": sensed}, {"contacts": feet[:3]}, {"contacts": []}, {"ref": ref}):
+    client = Loopback(Service(controller, settings), hello_for(robot, 1e-3))
+    client.hello()
+    vel = (0.05 * rng.normal(size=robot.nv)).tobytes()
+    reply = client.exchange(StateMessage(q=q.tobytes(), vel=vel, t_robot=0, **extra))
+    assert isinstance(reply, TorqueMessage), client.error
+new = compiled() - before
+assert not new, sorted(d.py_func.__name__ for d, _ in new)
+"""
+
+
+@pytest.mark.parametrize("server", ["quadruped", "quadruped-trot"])
+def test_no_first_state_meets_a_kernel_that_is_not_compiled(server: str) -> None:
+    """In a process of its own: here other tests have compiled everything."""
+    subprocess.run([sys.executable, "-c", FIRST_STATES, server], check=True)
+
+
+@pytest.mark.bench
+def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: Path) -> None:
+    """Run with `-m bench -s`: it prints what each of them took for its first states."""
+    robot, q = load_robot("quadruped")
+    there = contacts_from_geometry(robot, q, Flat(), margin=0.01)
+    feet = [
+        Contact(frame=key, p=there.points[i].tobytes(), n=there.normals[i].tobytes(), dist=0.0)
+        for i, key in enumerate(there.keys)
+    ]
+    firsts = []
+    for start in range(20):
+        settings = load("server", "quadruped", ServerSettings)
+        settings = msgspec.structs.replace(settings, endpoint=f"ipc://{tmp_path}/{start}")
+        with (
+            ServerProcess(settings) as server,
+            RobotClient(server.endpoint, hello_for(robot, 1e-3), deadline_ms=1000) as client,
+        ):
+            client.hello()
+            spent = []
+            for _ in range(5):
+                begin = time.perf_counter()
+                state = StateMessage(
+                    q=q.tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=time.monotonic_ns(), contacts=feet
+                )
+                assert isinstance(client.exchange(state), TorqueMessage), client.error
+                spent.append(1e3 * (time.perf_counter() - begin))
+        firsts.append(spent[0])
+        print(f"server {start}: first states took {', '.join(f'{ms:.2f}' for ms in spent)} ms")
+    print(f"first state: median {np.median(firsts):.2f} ms, longest {max(firsts):.2f} ms")
+    assert max(firsts) < 5.0

@@ -1,0 +1,45 @@
+"""How long a robot has been silent: not how long nobody listened.
+
+Silence is what both clocks have seen, the robot's between two of its states and the server's between hearing them. A server
+that was stopped for a while finds states waiting that lie a tick apart: its own clock ran on, the robot was not silent. A
+simulated world that stood still sends its next state a tick later by its own clock. And who waits for an answer is not silent
+either: the server's clock counts from the answer. A client that is itself simulated or replayed has only its own clock.
+"""
+
+
+class Silence:
+    """Of one client since its last accepted state [ns].
+
+    robot_clock: only the robot's clock counts
+    """
+
+    def __init__(self, *, robot_clock: bool) -> None:
+        self._robot_clock = robot_clock
+        self._t_robot: int | None = None
+        self._now_ns = self._accepted_ns = 0
+        self._longest = 0
+
+    def heard(self, t_robot: int, now_ns: int) -> None:
+        """A state has arrived that is not answered."""
+        if self._t_robot is None or t_robot > self._t_robot:
+            self._longest = self.until(t_robot, now_ns)
+            self._t_robot, self._now_ns = t_robot, now_ns
+
+    def accepted(self, t_robot: int, now_ns: int) -> None:
+        """A state has arrived that is."""
+        self._t_robot, self._now_ns, self._accepted_ns, self._longest = t_robot, now_ns, now_ns, 0
+
+    def answered(self, now_ns: int) -> None:
+        """The accepted state's answer has left."""
+        self._now_ns = max(self._now_ns, now_ns)
+
+    def until(self, t_robot: int, now_ns: int) -> int:
+        """The longest silence since the last accepted state, if a state of `t_robot` arrives now."""
+        if self._t_robot is None:
+            return 0
+        by_robot = t_robot - self._t_robot
+        return max(self._longest, by_robot if self._robot_clock else min(by_robot, now_ns - self._now_ns))
+
+    def pause(self, t_robot: int, now_ns: int) -> int:
+        """By how much the server's clock has run on since the last accepted state, in which the robot was not silent."""
+        return 0 if self._t_robot is None else now_ns - self._accepted_ns - self.until(t_robot, now_ns)

@@ -1,0 +1,74 @@
+"""Before the first client comes: every way that a state may take through the service, gone once, so that no client waits for a
+kernel to be compiled or read from the disk."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from idyn.types import ContactSet
+from transport.conversation import hello_for
+from transport.loopback import Loopback
+from transport.messages import Contact, Reference, Reset, StateMessage
+from transport.port import ControllerPort
+from transport.service import Service
+from transport.settings import ServerSettings
+
+TICKS = 10
+"""States of each kind."""
+
+TICK_NS = 1_000_000
+
+SWAY = 1e-3
+"""Speed of every joint in half of the states [rad/s]: who is not quite at rest goes other ways than who is."""
+
+
+def warm_up(controller: ControllerPort, settings: ServerSettings) -> None:
+    """States of every kind in the stance, through real bytes, a reset before each kind; then all of it is forgotten."""
+    robot = controller.robot
+    clock = iter(range(0, 10**12, TICK_NS))
+    service = Service(controller, settings)
+    client = Loopback(service, hello_for(robot, TICK_NS * 1e-9, kind="sim"), clock=clock.__next__)
+    client.hello()
+    q, rest = controller.stance.tobytes(), np.zeros(robot.nv).tobytes()
+    speeds = (rest, np.full(robot.nv, SWAY).tobytes())
+    t_robot = 0
+    for extra in _kinds(controller):
+        client.ask(Reset(session=client.session, q=q, vel=rest))
+        for tick in range(TICKS):
+            t_robot += TICK_NS
+            client.exchange(StateMessage(q=q, vel=speeds[tick % 2], t_robot=t_robot, **extra))  # type: ignore[arg-type]
+        service.rehearse()
+    controller.reset()
+
+
+def _kinds(controller: ControllerPort) -> Iterator[dict[str, object]]:
+    """What states may carry besides q and vel."""
+    robot, q = controller.robot, controller.stance
+    contacts = controller.contacts(q)
+    zero = np.zeros(robot.na)
+    applied = zero.tobytes()
+    yield {}
+    yield {"tau_applied": applied}
+    yield {"contacts": []}
+    yield {"contacts": _reported(contacts, 0.0, sensed=False)}
+    yield {"contacts": _reported(contacts, 0.0, sensed=True), "tau_applied": applied}
+    yield {"contacts": _reported(contacts, 1e-3, sensed=True)[1:], "tau_applied": applied}
+    angles = robot.joint_angles(q).tobytes()
+    yield {"ref": Reference(q=angles, v=applied, a=applied), "tau_applied": applied}
+
+
+def _reported(contacts: ContactSet, dist: float, *, sensed: bool) -> list[Contact]:
+    """The contacts as a robot reports them, bare or with tangents and measured forces."""
+    carried = np.zeros(3).tobytes()
+    return [
+        Contact(
+            frame=key,
+            p=contacts.points[i].tobytes(),
+            n=contacts.normals[i].tobytes(),
+            dist=dist,
+            t1=contacts.tangents[i].tobytes() if sensed else None,
+            f_sensed=carried if sensed else None,
+            sensed_valid=sensed,
+        )
+        for i, key in enumerate(contacts.keys)
+    ]
