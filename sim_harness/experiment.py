@@ -10,7 +10,6 @@ import numpy as np
 
 from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller, check_law
-from controllers.kinematics import angles_for_base_shift
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain, reseeded, resting
 from idyn.errors import ConfigError
@@ -24,10 +23,11 @@ from sim_harness.imperfections.check import check_imperfections
 from sim_harness.imperfections.link import Link
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.metrics import Summary, summarise
+from sim_harness.perturbation import PerturbationSettings, perturbed
+from sim_harness.pushes import PushSettings, push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
-from sim_harness.world import Push
 from sim_harness.worlds import build_world, load_engine
 from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
@@ -44,27 +44,6 @@ Progress = Callable[[str, int], None]
 
 LOCK_STEP_MS = 30_000
 """A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
-
-
-class PushSettings(Settings, frozen=True):
-    """A push: see `sim_harness.world.Push`."""
-
-    frame: str
-    force: tuple[float, float, float]
-    start: float
-    duration: float
-    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
-
-
-class PerturbationSettings(Settings, frozen=True):
-    """How far runs of different seeds begin from the stance.
-
-    shift: largest displacement of a floating base along each axis over feet that stay [m]
-    speed: standard deviation of the joint speeds [rad/s]
-    """
-
-    shift: NonNegative = 0.0
-    speed: NonNegative = 0.0
 
 
 class ExperimentSettings(Settings, frozen=True):
@@ -151,8 +130,11 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=believed)
     load_engine(settings.engine, settings.engine_settings)
-    check_imperfections(settings.robot, load_robot(controller.robot)[0], controller.period)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    robot, _ = load_robot(plan.controller.robot)
+    check_imperfections(settings.robot, robot, plan.controller.period)
+    for i, push in enumerate(settings.push):
+        push_of(push, robot, f"experiment.push[{i}]")
     if plan.ticks < 1:
         period = plan.controller.period
         raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
@@ -245,10 +227,10 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
     world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
-    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
-    now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
+    pushes = [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(settings.push)]
+    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
-    world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
+    world.reset(*perturbed(robot, stance, settings.perturbation, seed))
     side = RobotSide(
         world,
         Link(client, settings.robot.link, dt, seed),
@@ -261,20 +243,6 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     if paced:
         return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
     return side.run(settings.duration, pushes)
-
-
-def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
-    """The first configuration (nq) and velocity (nv) of a seed's run: the base is moved over feet that stay."""
-    q, v = np.array(stance), np.zeros(robot.nv)
-    if seed is None:
-        return q, v
-    rng = np.random.default_rng(seed)
-    shift, speeds = rng.uniform(-settings.shift, settings.shift, 3), rng.normal(0.0, settings.speed, robot.na)
-    if robot.base == "free_flyer":
-        q = robot.with_joint_angles(q, angles_for_base_shift(robot, stance, shift, "experiment.perturbation.shift"))
-        q[:3] += shift
-    v[robot.a] = speeds
-    return q, v
 
 
 def _on_other_ground(plan: Plan, seed: int) -> Plan:
