@@ -1,5 +1,6 @@
 """An experiment: a simulated robot against a torque server, once for each law, with everything kept."""
 
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,10 @@ from transport.settings import ServerSettings
 
 Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
+
+
+TRACE, CONTROLLER = "trace.npz", "controller.json"
+"""What a run leaves in its folder: its arrays, and the controller's snapshot, with robot and ground."""
 
 
 class PushSettings(Settings, frozen=True):
@@ -86,11 +91,18 @@ class ExperimentSettings(Settings, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One law's run."""
+    """One law's run. controller: what it was controlled with, on the ground that it had."""
 
     summary: Summary
     trace: Trace
+    controller: ControllerSettings
     log: Path | None
+
+    def save(self, folder: Path) -> None:
+        """Write what it takes to look at the run again."""
+        self.trace.save_npz(folder / TRACE)
+        snapshot = build_controller(self.controller).snapshot()
+        (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,9 +180,10 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
             client.hello()
             trace = _drive(plan, client, robot, law, progress, paced=plan.settings.paced)
     summary = _summary(plan, trace, law)
-    trace.save_npz(folder / "trace.npz")
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-    return Run(summary=summary, trace=trace, log=log)
+    run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
+    run.save(folder)
+    return run
 
 
 def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
@@ -179,7 +192,7 @@ def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> R
     with RobotClient(address, hello_for(robot, plan.controller.period, kind="sim")) as client:
         client.hello()
         trace = _drive(plan, client, robot, label, progress, paced=plan.settings.paced)
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
 
 
 def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
@@ -204,7 +217,7 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
     finally:
         if recorder is not None:
             recorder.close()
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
 
 
 def _drive(

@@ -1,6 +1,7 @@
 """What a run leaves behind: one row per tick, written into arrays that exist before the run begins."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,15 @@ class Trace(Record, frozen=True):
         """One array per field, to be read with `numpy.load` (no pickles)."""
         arrays = {name: np.asarray(getattr(self, name)) for name in self.__struct_fields__}
         np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+    @classmethod
+    def load_npz(cls, path: str | Path) -> "Trace":
+        """What `save_npz` wrote."""
+        with np.load(path) as arrays:
+            fields: dict[str, Any] = dict(arrays)
+        for name in ("places", "modes"):
+            fields[name] = tuple(fields[name].tolist())
+        return cls(**fields)
 
 
 class TraceWriter:

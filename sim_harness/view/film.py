@@ -1,0 +1,75 @@
+"""A run as a film: where the bodies were and what pressed on them, so many times a second."""
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from idyn.contacts import contacts_from_geometry
+from idyn.robot import Robot
+from idyn.terrain import Terrain
+from idyn.types import Array, ContactSet, Record
+from sim_harness.trace import Trace
+
+RATE = 50.0
+"""Frames in each simulated second."""
+
+
+class Film(Record, frozen=True):
+    """f frames, c contact places and pairs, world frame. A contact that was not there has force 0.
+
+    t: time [s] (f)
+    poses: of all joints' frames, position [m] then quaternion xyzw; that of joint 0 is the world (f, njoints, 7)
+    points: where the places touch, or would [m] (f, c, 3)
+    world, predicted: force on the robot in the tick that begins then [N] (f, c, 3)
+    known: whether the run knows the world's forces: a log of a robot without force sensors does not
+    mode: what kind of torque it had, as in `Trace` (f)
+    """
+
+    t: Array
+    poses: Array
+    points: Array
+    world: Array
+    predicted: Array
+    known: bool
+    mode: Array
+
+
+def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE) -> Film:
+    """The film of a trace, with `rate` frames for each second where the trace has as many rows."""
+    rows = _frames(trace.t, rate)
+    poses, points, world, predicted = [], [], [], []
+    for row in rows:
+        contacts = contacts_from_geometry(robot, trace.q[row], terrain, margin=np.inf)
+        assert contacts.keys == trace.places
+        poses.append(poses_of(robot, trace.q[row]))
+        points.append(contacts.points)
+        world.append(world_forces(contacts, trace.simulated[row]))
+        predicted.append(world_forces(contacts, trace.predicted[row]))
+    return Film(
+        t=trace.t[rows],
+        poses=np.array(poses),
+        points=np.array(points),
+        world=np.array(world),
+        predicted=np.array(predicted),
+        known=bool(np.isfinite(trace.simulated).any()),
+        mode=trace.mode[rows],
+    )
+
+
+def _frames(t: Array, rate: float) -> Array:
+    """The first row at or after each multiple of 1/rate, and the last."""
+    count = int((t[-1] - t[0]) * rate) + 1
+    due = t[0] + np.arange(count) / rate
+    return np.unique(np.append(np.searchsorted(t, due - 1e-9), len(t) - 1))
+
+
+def poses_of(robot: Robot, q: Array) -> Array:
+    """Position and quaternion xyzw of all joints' frames in the world (njoints, 7)."""
+    rotations, origins = robot.place(q)
+    return np.hstack([origins, Rotation.from_matrix(rotations).as_quat()])
+
+
+def world_forces(contacts: ContactSet, forces: Array) -> Array:
+    """Forces along n, s and t = n × s of each contact, in world axes; NaN is none [N] (c, 3)."""
+    n, s = contacts.normals, contacts.tangents
+    f = np.nan_to_num(forces)
+    return f[:, :1] * n + f[:, 1:2] * s + f[:, 2:] * np.cross(n, s)
