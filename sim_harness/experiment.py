@@ -99,7 +99,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     log: Path | None
 
     def save(self, folder: Path) -> None:
-        """Write what it takes to look at the run again."""
+        """Write what it takes to look at the run again into a folder, which is made where it is missing."""
+        folder.mkdir(parents=True, exist_ok=True)
         self.trace.save_npz(folder / TRACE)
         snapshot = build_controller(self.controller).snapshot()
         (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")

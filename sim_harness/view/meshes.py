@@ -1,8 +1,15 @@
 """Triangle meshes for the eye: as few triangles as keep the shape recognisable."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
+from idyn.errors import ConfigError
 from idyn.types import Array, Record
+
+MOST = 30_000
+"""A mesh is thinned to so many triangles at most: then it takes about 0.7 MB of a page."""
 
 CELL = 0.0005
 """Edge of the cells in which `thinned` first merges vertices [m]: finer than a screen shows."""
@@ -13,6 +20,33 @@ class Mesh(Record, frozen=True):
 
     vertices: Array
     triangles: Array
+
+
+def load_meshes(path: Path, scale: Array) -> list[tuple[Mesh, tuple[float, ...] | None]]:
+    """The meshes of a file, one for each of its materials, with their colours where it has some. Raises ConfigError.
+
+    Not Pinocchio's own reading: where a Collada node has several meshes, that takes corners of one for corners of another.
+    """
+    try:
+        import trimesh  # noqa: PLC0415  (extra)
+    except ImportError as error:
+        raise ConfigError("view", f"the robot's meshes need the extra viz: pip install 'idyn[viz]' ({error})") from error
+    try:
+        parts = trimesh.load_scene(path).dump()
+    except (ValueError, OSError) as error:
+        raise ConfigError(str(path), f"not a mesh that can be read ({error})") from error
+    return [(thinned(_mesh(part, scale), MOST), _colour(part)) for part in parts if len(part.faces)]
+
+
+def _mesh(part: Any, scale: Array) -> Mesh:
+    part.merge_vertices(merge_tex=True, merge_norm=True)
+    triangles = np.array(part.faces, dtype=np.int64)
+    return Mesh(vertices=part.vertices * scale, triangles=triangles[:, ::-1] if np.prod(scale) < 0 else triangles)
+
+
+def _colour(part: Any) -> tuple[float, ...] | None:
+    material = getattr(part.visual, "material", None)
+    return None if material is None else tuple((material.main_color[:3] / 255).tolist())
 
 
 def thinned(mesh: Mesh, most: int) -> Mesh:

@@ -86,13 +86,14 @@ def _run(scene: Scene) -> dict[str, Any]:
     controller = scene.controller
     robot = controller.robot
     film = film_of(robot, controller.terrain, scene.trace)
-    base = film.poses[:, min(1, robot.parents.size - 1), :3]
-    places = film.points.reshape(-1, 3)
-    ground = ground_of(controller.settings.contact, np.vstack([base, places]))
+    base = 1 if robot.base == "free_flyer" else 0
+    ground = ground_of(controller.settings.contact, np.vstack([film.poses[:, base, :3], film.points.reshape(-1, 3)]))
     return {
         "label": scene.label,
         "robot": robot.urdf_sha256,
+        "base": base,
         "places": scene.trace.places,
+        "grounded": len(robot.contact_keys),
         "modes": scene.trace.modes,
         "weight": robot.total_mass * 9.81,
         "newtons": newtons_per_metre(robot.total_mass * 9.81, film),

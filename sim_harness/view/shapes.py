@@ -9,13 +9,13 @@ import pinocchio as pin
 
 from idyn.robot import Robot
 from idyn.types import Array, Record
-from sim_harness.view.meshes import Mesh, thinned
-
-MESH_TRIANGLES = 4000
-"""A mesh is thinned to so many triangles at most: a robot of a dozen different meshes takes about a megabyte."""
+from sim_harness.view.meshes import Mesh, load_meshes
 
 GREY = (0.62, 0.65, 0.69)
 """Colour of a shape that has none."""
+
+
+Kind = Literal["box", "sphere", "cylinder", "mesh"]
 
 
 class Shape(Record, frozen=True):
@@ -28,7 +28,7 @@ class Shape(Record, frozen=True):
     """
 
     joint: int
-    kind: Literal["box", "sphere", "cylinder", "mesh"]
+    kind: Kind
     size: tuple[float, ...]
     placement: Array
     colour: tuple[float, ...]
@@ -63,34 +63,46 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
 
 
 def _shapes(geometry: Any) -> list[Shape]:
-    meshes: dict[tuple[str, tuple[float, ...]], Mesh] = {}
+    files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # two legs with one mesh share it
     shapes = []
     for item in geometry.geometryObjects:
-        colour = tuple(map(float, item.meshColor[:3])) if item.overrideMaterial else GREY
-        common: dict[str, Any] = {"joint": int(item.parentJoint), "colour": colour}
-        body = item.geometry
-        match type(body).__name__:
-            case "Box":
-                shapes.append(Shape(kind="box", size=tuple(2 * body.halfSide), placement=_placement(item.placement), **common))
-            case "Sphere":
-                shapes.append(Shape(kind="sphere", size=(body.radius,), placement=_placement(item.placement), **common))
-            case "Cylinder" | "Capsule" as kind:
-                long, placement = 2 * body.halfLength, _placement(item.placement)
-                shapes.append(Shape(kind="cylinder", size=(body.radius, long), placement=placement, **common))
-                for end in (-body.halfLength, body.halfLength) if kind == "Capsule" else ():
-                    cap = _placement(item.placement * pin.SE3(np.eye(3), np.array([0.0, 0.0, end])))
-                    shapes.append(Shape(kind="sphere", size=(body.radius,), placement=cap, **common))
-            case _:
-                key = item.meshPath, tuple(item.meshScale)
-                if key not in meshes:
-                    meshes[key] = thinned(_mesh(body), MESH_TRIANGLES)
-                shapes.append(Shape(kind="mesh", size=(), placement=_placement(item.placement), mesh=meshes[key], **common))
+        if not Path(item.meshPath).is_file():
+            shapes.extend(_primitives(item))
+            continue
+        key = item.meshPath, *item.meshScale
+        if key not in files:
+            files[key] = load_meshes(Path(item.meshPath), np.array(item.meshScale))
+        own = len(files[key]) > 1 or not item.overrideMaterial  # a URDF has one colour only for all of a file's materials
+        for mesh, painted in files[key]:
+            colour = painted if own and painted else _colour(item)
+            placement, joint = _placement(item.placement), int(item.parentJoint)
+            shapes.append(Shape(joint=joint, kind="mesh", size=(), placement=placement, colour=colour, mesh=mesh))
     return shapes
 
 
-def _mesh(body: Any) -> Mesh:
-    triangles = [(t[0], t[1], t[2]) for t in map(body.tri_indices, range(body.num_tris))]
-    return Mesh(vertices=np.array(body.vertices()), triangles=np.array(triangles, dtype=np.int64).reshape(-1, 3))
+def _primitives(item: Any) -> list[Shape]:
+    """A box, a sphere, a cylinder; a capsule is a cylinder between two spheres. Nothing for what a URDF does not have."""
+    body, joint, colour = item.geometry, int(item.parentJoint), _colour(item)
+
+    def shape(kind: Kind, size: Sequence[float], z: float = 0.0) -> Shape:
+        place = item.placement * pin.SE3(np.eye(3), np.array([0.0, 0.0, z]))
+        return Shape(joint=joint, kind=kind, size=tuple(map(float, size)), placement=_placement(place), colour=colour)
+
+    match type(body).__name__:
+        case "Box":
+            return [shape("box", 2 * body.halfSide)]
+        case "Sphere":
+            return [shape("sphere", [body.radius])]
+        case "Cylinder":
+            return [shape("cylinder", [body.radius, 2 * body.halfLength])]
+        case "Capsule":
+            ends = [shape("sphere", [body.radius], z) for z in (-body.halfLength, body.halfLength)]
+            return [shape("cylinder", [body.radius, 2 * body.halfLength]), *ends]
+    return []
+
+
+def _colour(item: Any) -> tuple[float, ...]:
+    return tuple(round(float(part), 3) for part in item.meshColor[:3]) if item.overrideMaterial else GREY
 
 
 def _sticks(model: Any) -> list[Shape]:

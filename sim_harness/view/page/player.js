@@ -13,7 +13,7 @@ function prepare() {
   for (const path of ["Grid", "Axes", "Lights", "Background"]) viewer.set_property([path], "visible", false);
   viewer.camera.fov = 35;
   viewer.controls.maxPolarAngle = 0.6 * Math.PI;
-  viewer.scene.add(new THREE.HemisphereLight(0xffffff, 0xaab4be, 0.68));
+  viewer.scene.add(new THREE.HemisphereLight(0xffffff, 0xaab4be, 0.64));
   for (const [i, one] of data.runs.entries()) at("run").add(new Option(one.label, i));
   at("choice").hidden = data.runs.length < 2;
 }
@@ -24,7 +24,7 @@ function load(number) {
   const film = { ...source.film };
   for (const name of ["t", "poses", "points", "world", "predicted"]) film[name] = floats(film[name]);
   const { joints } = film;
-  const size = extent(film.poses, joints);
+  const size = extent(film, source.base, joints, source.places.length);
   const stage = new THREE.Group();
   const bodies = makeRobot(data.robots[source.robot], joints);
   const arrows = {};
@@ -34,24 +34,24 @@ function load(number) {
   stage.add(sun, sun.target);
   viewer.scene.add(stage);
   const first = run === null;
-  run = { ...source, film, joints, size, stage, bodies, arrows, sun, base: new THREE.Vector3() };
+  run = { ...source, film, joints, size, stage, bodies, arrows, sun, where: new THREE.Vector3() };
   describe();
   show(Math.min(time, film.t[film.t.length - 1]), first);
   if (first) lookAtRobot();
 }
 
-// How far the joints are from the base at first [m], of a robot that is not tiny.
-function extent(poses, joints) {
-  let far = 0.1;
-  const b = Math.min(7, 7 * (joints - 1));
-  for (let k = 1; k < joints; k++) {
-    far = Math.max(far, Math.hypot(...[0, 1, 2].map((i) => poses[7 * k + i] - poses[b + i])));
-  }
-  return far;
+// How far joints and contact places are from the base at first [m].
+function extent({ poses, points }, base, joints, places) {
+  const origin = new THREE.Vector3().fromArray(poses, 7 * base);
+  const at = (array, index) => new THREE.Vector3().fromArray(array, index).distanceTo(origin);
+  const distances = [0.05];
+  for (let k = 1; k < joints; k++) distances.push(at(poses, 7 * k));
+  for (let c = 0; c < places; c++) distances.push(at(points, 3 * c));
+  return Math.max(...distances);
 }
 
 function makeSun(size) {
-  const sun = new THREE.DirectionalLight(0xffffff, 0.5);
+  const sun = new THREE.DirectionalLight(0xffffff, 0.45);
   sun.castShadow = true;
   sun.shadow.mapSize.set(2048, 2048);
   const { camera } = sun.shadow;
@@ -68,8 +68,9 @@ function makeSun(size) {
 const upright = (v) => new THREE.Vector3(v.x, v.z, -v.y);
 
 function lookAtRobot() {
-  viewer.controls.target.copy(upright(run.base));
-  const from = run.base.clone().add(new THREE.Vector3(1.6, -3.2, 1.5).multiplyScalar(1.15 * run.size));
+  const middle = run.where.clone().addScaledVector(Z, -0.2 * run.size);
+  viewer.controls.target.copy(upright(middle));
+  const from = middle.add(new THREE.Vector3(1.6, -3.2, 1.5).multiplyScalar(run.size));
   viewer.camera.position.copy(upright(from));
   viewer.controls.update();
 }
@@ -85,12 +86,13 @@ function describe() {
   at("time").max = run.film.t[run.film.t.length - 1];
   const touching = run.places.map((_, c) => c).filter((c) => KINDS.some((kind) => carries(run.film[kind], c)));
   run.rows = touching.map((c) => ({ places: [c], name: run.places[c] }));
-  run.rows.push({ places: run.places.map((_, c) => c), name: `sum (weight ${run.weight.toFixed(1)} N)` });
+  const grounded = touching.filter((c) => c < run.grounded);
+  if (grounded.length) run.rows.push({ places: grounded, name: `sum (weight ${run.weight.toFixed(1)} N)` });
   const body = at("forces").tBodies[0];
   body.replaceChildren();
   for (const row of run.rows) {
     const line = body.insertRow();
-    line.className = row.places.length === 1 ? "" : "sum";
+    line.className = row.name.startsWith("sum") ? "sum" : "";
     line.append(Object.assign(document.createElement("th"), { textContent: row.name }));
     row.cells = KINDS.map(() => line.insertCell());
   }
@@ -123,18 +125,18 @@ function show(now, jump = false) {
     body.quaternion.slerp(after.quaternion, share);
   }
   run.frame = frame;
-  follow(run.bodies[Math.min(1, run.joints - 1)].position, jump);
+  follow(run.bodies[run.base].position, jump);
   figures();
   viewer.set_dirty();
 }
 
 function follow(base, jump) {
   if (at("follow").checked && !jump) {
-    const moved = upright(base.clone().sub(run.base));
+    const moved = upright(base.clone().sub(run.where));
     viewer.controls.target.add(moved);
     viewer.camera.position.add(moved);
   }
-  run.base.copy(base);
+  run.where.copy(base);
   run.sun.target.position.copy(base);
   run.sun.position.copy(base).add(new THREE.Vector3(-1.5, -2, 5).multiplyScalar(run.size));
 }

@@ -63,7 +63,7 @@ function makeGround(ground) {
   const grid = new THREE.BufferGeometry().setAttribute("position", position).setIndex(lines);
   const group = new THREE.Group();
   const material = new THREE.MeshStandardMaterial({
-    color: 0xdfe5ea, roughness: 1, flatShading: true, side: THREE.DoubleSide,
+    color: 0xe6ebef, roughness: 1, flatShading: true, side: THREE.DoubleSide,
     polygonOffset: true, polygonOffsetFactor: 1, polygonOffsetUnits: 1,
   });
   const floor = new THREE.Mesh(surface, material);
