@@ -8,7 +8,7 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from sim_harness import plots
-from sim_harness.experiment import Plan, Progress, Run, load_plan, run_in_process, run_served, with_controller
+from sim_harness.experiment import Plan, Progress, Run, Watch, load_plan, run_in_process, run_served, with_controller
 from sim_harness.metrics import Summary, table
 from sim_harness.report import Report
 from sim_harness.view.page import page_of
@@ -46,9 +46,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
         return [run.summary for run in self.runs]
 
 
-def run_demo(plan: Plan, folder: Path, progress: Progress) -> Demo:
+def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run everything and write summary.json, the pictures and report.html into `folder`, each law's data into folders there."""
-    runs = [run_served(plan, law, folder / law, progress) for law in plan.settings.laws]
+    runs = [run_served(plan, law, folder / law, progress, watch) for law in plan.settings.laws]
     demo = Demo(runs=runs, chatter=run_chatter(progress))
     write_report(plan, demo, folder)
     return demo

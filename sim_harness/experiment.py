@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from sim_harness.engines.registry import build_engine
 from sim_harness.metrics import Summary, summarise
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
-from sim_harness.trace import Trace
+from sim_harness.trace import Trace, TraceWriter
 from sim_harness.world import Push, World
 from transport.client import RobotClient
 from transport.conversation import hello_for
@@ -35,6 +36,9 @@ from transport.settings import ServerSettings
 Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
 
+
+Watch = Callable[[str, TraceWriter], None]
+"""Called with the label and the rows of a run at the end of each tick, inside its loop."""
 
 TRACE, CONTROLLER = "trace.npz", "controller.json"
 """What a run leaves in its folder: its arrays, and the controller's snapshot, with robot and ground."""
@@ -166,7 +170,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[st
     return result
 
 
-def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
+def run_served(plan: Plan, law: str, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
     """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.mcap"
@@ -179,7 +183,7 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
             RobotClient(server.endpoint, hello) as client,
         ):
             client.hello()
-            trace = _drive(plan, client, robot, law, progress, paced=plan.settings.paced)
+            trace = _drive(plan, client, robot, law, progress, paced=plan.settings.paced, watch=watch)
     summary = _summary(plan, trace, law)
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
     run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
@@ -187,16 +191,24 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
     return run
 
 
-def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
+def run_connected(plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None) -> Run:
     """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
     robot, _ = load_robot(plan.controller.robot)
     with RobotClient(address, hello_for(robot, plan.controller.period, kind="sim")) as client:
         client.hello()
-        trace = _drive(plan, client, robot, label, progress, paced=plan.settings.paced)
+        trace = _drive(plan, client, robot, label, progress, paced=plan.settings.paced, watch=watch)
     return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
 
 
-def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
+def run_in_process(
+    plan: Plan,
+    label: str,
+    progress: Progress,
+    *,
+    seed: int | None = None,
+    log: Path | None = None,
+    watch: Watch | None = None,
+) -> Run:
     """Robot and service in one process, in lock-step through real bytes.
 
     seed: of the perturbation, and added to those of hills and friction; None: no perturbation
@@ -214,7 +226,7 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
         )
         client.hello()
         robot, _ = load_robot(plan.controller.robot)
-        trace = _drive(plan, client, robot, label, progress, paced=False, seed=seed)
+        trace = _drive(plan, client, robot, label, progress, paced=False, seed=seed, watch=watch)
     finally:
         if recorder is not None:
             recorder.close()
@@ -222,7 +234,15 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
 
 
 def _drive(
-    plan: Plan, client: Exchanger, robot: Robot, label: str, progress: Progress, *, paced: bool, seed: int | None = None
+    plan: Plan,
+    client: Exchanger,
+    robot: Robot,
+    label: str,
+    progress: Progress,
+    *,
+    paced: bool,
+    seed: int | None = None,
+    watch: Watch | None = None,
 ) -> Trace:
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
@@ -240,6 +260,7 @@ def _drive(
         kd=plan.controller.safety.damping,
         report_contacts=settings.contacts == "message",
         progress=lambda ticks: progress(label, ticks),
+        watch=None if watch is None else partial(watch, label),
     )
     return side.run_paced(settings.duration, pushes) if paced else side.run(settings.duration, pushes)
 

@@ -52,11 +52,13 @@ class RobotSide:
         kd: float,
         report_contacts: bool = True,
         progress: Callable[[int], None] | None = None,
+        watch: Callable[[TraceWriter], None] | None = None,
     ) -> None:
         """
         dt: step of the world and period of the loop [s]; kd: damping of the failsafe [N·m·s/rad], ≥ 0
         report_contacts: send the contacts with each state; otherwise the server has to find them
         progress: called with the ticks done since the last call
+        watch: called at the end of each tick, and must not keep it
         """
         robot = world.robot
         self.world = world
@@ -69,6 +71,7 @@ class RobotSide:
         self._waited = 0.0  # for the last reply [s]
         self._report_contacts = report_contacts
         self._progress = progress
+        self._watch = watch
 
     def run(self, duration: float, pushes: Sequence[Push] = ()) -> Trace:
         """In lock-step: every tick waits for its reply, as fast as both sides can."""
@@ -112,6 +115,8 @@ class RobotSide:
         trace.simulated(result.contacts.keys, result.force, result.status)
         if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
             self._progress(PROGRESS_TICKS)
+        if self._watch is not None:
+            self._watch(trace)
         self._applied = tau
         return result.status is not Status.NON_FINITE
 

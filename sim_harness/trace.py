@@ -66,6 +66,16 @@ class Trace(Record, frozen=True):
         return cls(**fields)
 
 
+class Row(Record, frozen=True):
+    """One tick of a run, as in `Trace`; mode by its name."""
+
+    t: float
+    q: Array
+    predicted: Array
+    simulated: Array
+    mode: str
+
+
 class TraceWriter:
     """Room for a run of known length; `trace` hands out what was filled."""
 
@@ -116,6 +126,17 @@ class TraceWriter:
             self._simulated[self._row, self._column[key]] = force
         self._status[self._row] = status
         self._row += 1
+
+    def last(self) -> Row:
+        """The row that was ended last."""
+        i = self._row - 1
+        return Row(
+            t=float(self._t[i]),
+            q=self._q[i],
+            predicted=self._predicted[i],
+            simulated=self._simulated[i],
+            mode=list(self._modes)[self._mode[i]],
+        )
 
     def trace(self) -> Trace:
         """The rows that were ended."""

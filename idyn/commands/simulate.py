@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from idyn.commands.output import add_json, new_folder, progress_bar
+from idyn.commands.output import add_json, add_view, live_view, new_folder, progress_bar
 from sim_harness.experiment import load_plan, run_connected, run_in_process, with_controller
 from sim_harness.metrics import table, text_table
 
@@ -17,6 +17,7 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
     parser.add_argument("--seconds", type=float, help="simulated time instead of the experiment's")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for what `idyn view` shows, one in it for each run")
+    add_view(parser)
     add_json(parser, "the summaries")
     parser.set_defaults(run=run)
 
@@ -25,11 +26,11 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds)
     laws = ["server"] if options.connect else list(plan.settings.laws)
     folder = new_folder(options.out) if options.out else None
-    with progress_bar(len(laws) * plan.ticks) as progress:
+    with live_view(options.view, plan.controller) as watch, progress_bar(len(laws) * plan.ticks) as progress:
         if options.connect:
-            runs = [run_connected(plan, options.connect, laws[0], progress)]
+            runs = [run_connected(plan, options.connect, laws[0], progress, watch)]
         else:
-            runs = [run_in_process(with_controller(plan, {"law": law}), law, progress) for law in laws]
+            runs = [run_in_process(with_controller(plan, {"law": law}), law, progress, watch=watch) for law in laws]
     if folder:
         for law, run in zip(laws, runs, strict=True):
             run.save(folder / law)

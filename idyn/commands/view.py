@@ -1,10 +1,10 @@
 """`idyn view`: a run in three dimensions, as a page for the browser."""
 
 import argparse
-import webbrowser
 from pathlib import Path
 from typing import Any
 
+from idyn.commands.output import open_browser
 from idyn.errors import ConfigError
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_scenes
@@ -27,5 +27,5 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     target.write_text(page_of(f"{source.resolve().stem}: {scenes[0].controller.robot.name}", scenes), encoding="utf-8")
     print(f"{target}: {len(scenes)} {'run' if len(scenes) == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
     if options.open:
-        webbrowser.open(target.resolve().as_uri())
+        open_browser(target.resolve().as_uri())
     return None, True

@@ -61,7 +61,12 @@ def code_digest() -> str:
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("*.py")):
             inside = path.relative_to(root).parts
-            if inside[0] not in ("commands", "compare", "view") and path.name not in ("plots.py", "report.py", "demo.py", "bench.py"):
+            if inside[0] not in ("commands", "compare", "view") and path.name not in (
+                "plots.py",
+                "report.py",
+                "demo.py",
+                "bench.py",
+            ):
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -36,23 +36,27 @@ class Film(Record, frozen=True):
 def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE) -> Film:
     """The film of a trace, with `rate` frames for each second where the trace has as many rows."""
     rows = _frames(trace.t, rate)
-    poses, points, world, predicted = [], [], [], []
-    for row in rows:
-        contacts = contacts_from_geometry(robot, trace.q[row], terrain, margin=np.inf)
-        assert contacts.keys == trace.places
-        poses.append(poses_of(robot, trace.q[row]))
-        points.append(contacts.points)
-        world.append(world_forces(contacts, trace.simulated[row]))
-        predicted.append(world_forces(contacts, trace.predicted[row]))
+    frames = [frame_of(robot, terrain, trace.q[row], trace.simulated[row], trace.predicted[row]) for row in rows]
+    poses, points, world, predicted = (np.array(part) for part in zip(*frames, strict=True))
     return Film(
         t=trace.t[rows],
-        poses=np.array(poses),
-        points=np.array(points),
-        world=np.array(world),
-        predicted=np.array(predicted),
+        poses=poses,
+        points=points,
+        world=world,
+        predicted=predicted,
         known=bool(np.isfinite(trace.simulated).any()),
         mode=trace.mode[rows],
     )
+
+
+def frame_of(robot: Robot, terrain: Terrain, q: Array, simulated: Array, predicted: Array) -> tuple[Array, Array, Array, Array]:
+    """One frame's poses, points, and forces of the world and predicted, as in `Film`.
+
+    simulated, predicted: along n, t1, t2 of each contact, as in `Trace` (c, 3)
+    """
+    poses = poses_of(robot, q)
+    contacts = contacts_from_geometry(robot, q, terrain, margin=np.inf)
+    return poses, contacts.points, world_forces(contacts, simulated), world_forces(contacts, predicted)
 
 
 def _frames(t: Array, rate: float) -> Array:

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from controllers.controller import Controller
 from idyn.errors import ConfigError
+from idyn.robot import Robot
 from idyn.types import Array
-from sim_harness.view.film import Film, film_of
+from sim_harness.metrics import GRAVITY
+from sim_harness.view.film import Film, film_of, frame_of
 from sim_harness.view.ground import Ground, ground_of
 from sim_harness.view.runs import Scene, mesh_folders
 from sim_harness.view.shapes import Look, Shape, look_of
@@ -21,25 +24,46 @@ from sim_harness.view.shapes import Look, Shape, look_of
 WEIGHT_LENGTH = 2.0
 """An arrow of the robot's weight is about so many times as long as the robot is high at first."""
 
+LIVE_GROUND = 2.0
+"""How far the ground of a live view reaches from where the robot starts [m]."""
+
 LIBRARY = "meshcat/viewer/dist/main.min.js"
 """Where Meshcat keeps three.js and its viewer, below site-packages."""
 
 
 def page_of(title: str, scenes: Sequence[Scene]) -> str:
-    """The page. Raises ConfigError without the extra `[viz]`."""
-    robots: dict[str, dict[str, Any]] = {}
+    """The page of runs that are over. Raises ConfigError without the extra `[viz]`."""
+    controllers = {scene.controller.robot.urdf_sha256: scene.controller for scene in scenes}
     runs = []
     for scene in scenes:
-        robot = scene.controller.robot
-        if robot.urdf_sha256 not in robots:
-            robots[robot.urdf_sha256] = _look(look_of(robot, mesh_folders(scene.controller)))
-        runs.append(_run(scene))
-    data = json.dumps({"title": title, "robots": robots, "runs": runs}, separators=(",", ":"), allow_nan=False)
+        controller = scene.controller
+        film = film_of(controller.robot, controller.terrain, scene.trace)
+        path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
+        runs.append(_run(controller, scene.label, film, scene.trace.modes, path))
+    return _page(title, controllers, runs, live=False)
+
+
+def live_page(controller: Controller) -> str:
+    """The page of a run that goes on: it gets its frames from `frames` beside it. Raises ConfigError without `[viz]`."""
+    robot, none = controller.robot, np.zeros((len(controller.robot.contact_keys + controller.robot.pair_keys), 3))
+    frame = frame_of(robot, controller.terrain, controller.stance, none, none)
+    poses, points, world, predicted = (part[None] for part in frame)
+    zero = np.zeros(1)
+    film = Film(t=zero, poses=poses, points=points, world=world, predicted=predicted, known=True, mode=zero.astype(int))
+    path = poses[0, _base(robot), :3] + LIVE_GROUND * np.array([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
+    run = _run(controller, "", film, ("waiting",), path)
+    return _page(robot.name, {robot.urdf_sha256: controller}, [run], live=True)
+
+
+def _page(title: str, controllers: dict[str, Controller], runs: list[dict[str, Any]], *, live: bool) -> str:
+    """controllers: one for each robot, by its URDF's digest"""
+    robots = {key: _look(look_of(c.robot, mesh_folders(c))) for key, c in controllers.items()}
+    data = {"title": title, "live": live, "robots": robots, "runs": runs}
     parts = {
         "title": html.escape(title),
         "style": _part("style.css"),
         "library": library(),
-        "data": data,
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False),
         "program": _part("stage.js") + _part("player.js"),
     }
     page = _part("page.html")
@@ -82,24 +106,27 @@ def _shape(shape: Shape, number: dict[int, int]) -> dict[str, Any]:
     }
 
 
-def _run(scene: Scene) -> dict[str, Any]:
-    controller = scene.controller
+def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], path: Array) -> dict[str, Any]:
+    """path: around which the ground is drawn (n, 3)"""
     robot = controller.robot
-    film = film_of(robot, controller.terrain, scene.trace)
-    base = 1 if robot.base == "free_flyer" else 0
-    ground = ground_of(controller.settings.contact, np.vstack([film.poses[:, base, :3], film.points.reshape(-1, 3)]))
+    weight = robot.total_mass * GRAVITY
     return {
-        "label": scene.label,
+        "label": label,
         "robot": robot.urdf_sha256,
-        "base": base,
-        "places": scene.trace.places,
+        "base": _base(robot),
+        "places": robot.contact_keys + robot.pair_keys,
         "grounded": len(robot.contact_keys),
-        "modes": scene.trace.modes,
-        "weight": robot.total_mass * 9.81,
-        "newtons": newtons_per_metre(robot.total_mass * 9.81, film),
-        "ground": _ground(ground),
+        "modes": modes,
+        "weight": weight,
+        "newtons": newtons_per_metre(weight, film),
+        "ground": _ground(ground_of(controller.settings.contact, path)),
         "film": _film(film),
     }
+
+
+def _base(robot: Robot) -> int:
+    """The joint that the camera follows: the floating base, else the world."""
+    return 1 if robot.base == "free_flyer" else 0
 
 
 def newtons_per_metre(weight: float, film: Film) -> float:

@@ -16,6 +16,7 @@ function prepare() {
   viewer.scene.add(new THREE.HemisphereLight(0xffffff, 0xaab4be, 0.64));
   for (const [i, one] of data.runs.entries()) at("run").add(new Option(one.label, i));
   at("choice").hidden = data.runs.length < 2;
+  for (const id of ["play", "time", "pace"]) at(id).hidden = data.live;
 }
 
 function load(number) {
@@ -84,7 +85,8 @@ function describe() {
   ].filter(Boolean).join(" ");
   at("scale").textContent = `10 cm (a square of the ground) of arrow: ${+(run.newtons / 10).toPrecision(3)} N`;
   at("time").max = run.film.t[run.film.t.length - 1];
-  const touching = run.places.map((_, c) => c).filter((c) => KINDS.some((kind) => carries(run.film[kind], c)));
+  const touching = run.places.map((_, c) => c)
+    .filter((c) => (data.live ? c < run.grounded : KINDS.some((kind) => carries(run.film[kind], c))));
   run.rows = touching.map((c) => ({ places: [c], name: run.places[c] }));
   const grounded = touching.filter((c) => c < run.grounded);
   if (grounded.length) run.rows.push({ places: grounded, name: `sum (weight ${run.weight.toFixed(1)} N)` });
@@ -132,7 +134,7 @@ function show(now, jump = false) {
 
 function follow(base, jump) {
   if (at("follow").checked && !jump) {
-    const moved = upright(base.clone().sub(run.where));
+    const moved = upright(base.clone().sub(run.where).setZ(0));
     viewer.controls.target.add(moved);
     viewer.camera.position.add(moved);
   }
@@ -208,8 +210,25 @@ function listen() {
   new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; }).observe(at("pane"));
 }
 
+// A live page shows each frame as it comes.
+function receive() {
+  const frames = new EventSource("frames");
+  frames.onmessage = (event) => {
+    const { label, t, mode, ...film } = JSON.parse(event.data);
+    Object.assign(run.film, film, { t: [t], mode: [0] });
+    run.modes = [mode];
+    at("run-name").textContent = label;
+    show(t);
+  };
+  frames.onerror = () => {
+    frames.close();
+    at("note").textContent = "The run has ended.";
+  };
+}
+
 prepare();
 load(0);
 listen();
-play(true);
+play(!data.live);
+if (data.live) receive();
 requestAnimationFrame(tick);
