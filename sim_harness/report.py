@@ -10,7 +10,8 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
 th { text-align: right; font-weight: 600; } th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; } iframe { width: 100%; height: 36rem; border: 1px solid #ddd; border-radius: 8px; } p.note { color: #555; } .scroll { overflow-x: auto; }
+img { max-width: 100%; } iframe { width: 100%; height: 36rem; border: 1px solid #ddd; border-radius: 8px; }
+ p.note { color: #555; } .scroll { overflow-x: auto; }
 """
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.contacts import contacts_from_geometry
+from idyn.errors import InputError
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, Record
@@ -11,6 +12,9 @@ from sim_harness.trace import Trace
 
 RATE = 50.0
 """Frames in each simulated second."""
+
+ABROAD = 1e3
+"""A configuration with a coordinate beyond this, or with none, is that of a world that has burst: it is not shown [m, rad]."""
 
 
 class Film(Record, frozen=True):
@@ -34,8 +38,14 @@ class Film(Record, frozen=True):
 
 
 def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE) -> Film:
-    """The film of a trace, with `rate` frames for each second where the trace has as many rows."""
-    rows = _frames(trace.t, rate)
+    """The film of a trace, with `rate` frames for each second where the trace has as many rows; it ends where the world does.
+
+    Raises InputError for a trace that is in no world at all.
+    """
+    count = int(np.argmin(np.append([shown(q) for q in trace.q], False)))
+    if not count:
+        raise InputError("trace.q", "expected a first configuration of finite numbers")
+    rows = _frames(trace.t[:count], rate)
     frames = [frame_of(robot, terrain, trace.q[row], trace.simulated[row], trace.predicted[row]) for row in rows]
     poses, points, world, predicted = (np.array(part) for part in zip(*frames, strict=True))
     return Film(
@@ -64,6 +74,11 @@ def _frames(t: Array, rate: float) -> Array:
     count = int((t[-1] - t[0]) * rate) + 1
     due = t[0] + np.arange(count) / rate
     return np.unique(np.append(np.searchsorted(t, due - 1e-9), len(t) - 1))
+
+
+def shown(q: Array) -> bool:
+    """Whether a configuration can be looked at."""
+    return bool(np.abs(q).max() < ABROAD)
 
 
 def poses_of(robot: Robot, q: Array) -> Array:

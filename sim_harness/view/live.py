@@ -15,7 +15,7 @@ from typing import Any
 
 from controllers.controller import Controller, ControllerSettings, build_controller, controller_from_snapshot
 from sim_harness.trace import Row, TraceWriter
-from sim_harness.view.film import frame_of
+from sim_harness.view.film import frame_of, shown
 from sim_harness.view.page import library, live_page
 from sim_harness.view.stream import Stream
 
@@ -85,7 +85,9 @@ def _serve(snapshot: dict[str, Any], rows: Connection) -> None:
     try:
         while True:
             rows.send("next")
-            stream.publish(_frame(controller, *rows.recv()))
+            label, row = rows.recv()
+            if shown(row.q):
+                stream.publish(_frame(controller, label, row))
             time.sleep(1 / RATE)
     except (EOFError, OSError):
         stream.close()

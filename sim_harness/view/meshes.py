@@ -32,7 +32,7 @@ def load_meshes(path: Path, scale: Array) -> list[tuple[Mesh, tuple[float, ...] 
     except ImportError as error:
         raise ConfigError("view", f"the robot's meshes need the extra viz: pip install 'idyn[viz]' ({error})") from error
     try:
-        parts = trimesh.load_scene(path).dump()
+        parts: Any = trimesh.load_scene(path).dump()
     except (ValueError, OSError) as error:
         raise ConfigError(str(path), f"not a mesh that can be read ({error})") from error
     return [(thinned(_mesh(part, scale), MOST), _colour(part)) for part in parts if len(part.faces)]
