@@ -35,7 +35,10 @@ def load_meshes(path: Path, scale: Array) -> list[tuple[Mesh, tuple[float, ...] 
         parts: Any = trimesh.load_scene(path).dump()
     except (ValueError, OSError) as error:
         raise ConfigError(str(path), f"not a mesh that can be read ({error})") from error
-    return [(thinned(_mesh(part, scale), MOST), _colour(part)) for part in parts if len(part.faces)]
+    found = [(thinned(_mesh(part, scale), MOST), _colour(part)) for part in parts if len(part.faces)]
+    if not found:
+        raise ConfigError(str(path), "expected a mesh, found no triangle in it")
+    return found
 
 
 def _mesh(part: Any, scale: Array) -> Mesh:

@@ -43,7 +43,7 @@ class Look(Record, frozen=True):
 
 
 def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
-    """The visuals of the URDF; without its mesh files the collision shapes; without those lines from joint to joint.
+    """The visuals of the URDF; without its mesh files the collision shapes; without those sticks from joint to joint.
 
     folders: where `package://` paths may begin, besides `ROS_PACKAGE_PATH`
     """
@@ -59,7 +59,7 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
         if geometry.ngeoms:
             return Look(shapes=_shapes(geometry), note="; ".join(notes))
         notes.append(f"the URDF has no {name} shapes")
-    return Look(shapes=_sticks(model), note="; ".join(notes))
+    return Look(shapes=_sticks(robot, model), note="; ".join(notes))
 
 
 def _shapes(geometry: Any) -> list[Shape]:
@@ -105,17 +105,20 @@ def _colour(item: Any) -> tuple[float, ...]:
     return tuple(round(float(part), 3) for part in item.meshColor[:3]) if item.overrideMaterial else GREY
 
 
-def _sticks(model: Any) -> list[Shape]:
-    """A thin cylinder from each joint to each that hangs on it."""
+def _sticks(robot: Robot, model: Any) -> list[Shape]:
+    """A thin cylinder from each joint to each that hangs on it, and to its contact places."""
+    ends = [
+        (int(model.parents[child]), np.array(model.jointPlacements[child].translation)) for child in range(2, model.njoints)
+    ]
+    ends += zip(robot.contact_joints.tolist(), robot.contact_offsets, strict=True)
     shapes = []
-    for child in range(2, model.njoints):
-        along = np.array(model.jointPlacements[child].translation)
-        length = float(np.linalg.norm(along))
+    for joint, end in ends:
+        length = float(np.linalg.norm(end))
         if length > 0.0:
-            turn = pin.Quaternion.FromTwoVectors(np.array([0.0, 0.0, 1.0]), along)
-            placement = _placement(pin.SE3(turn, 0.5 * along))
+            turn = pin.Quaternion.FromTwoVectors(np.array([0.0, 0.0, 1.0]), end)
+            placement = _placement(pin.SE3(turn, 0.5 * end))
             size = (min(0.05 * length, 0.02), length)
-            shapes.append(Shape(joint=int(model.parents[child]), kind="cylinder", size=size, placement=placement, colour=GREY))
+            shapes.append(Shape(joint=joint, kind="cylinder", size=size, placement=placement, colour=GREY))
     return shapes
 
 
