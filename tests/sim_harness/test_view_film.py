@@ -1,4 +1,4 @@
-"""What the viewer is given: bodies where Pinocchio has them, forces that move the robot as it moved, the ground that is there."""
+"""What the viewer is given: bodies where Pinocchio has them, forces that move the robot as it moved, and the ground it met."""
 
 import numpy as np
 import pinocchio as pin
