@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from controllers.controller import Controller, ControllerSettings, build_controller, controller_from_snapshot
+from idyn.errors import IdynError
 from sim_harness.trace import Row, TraceWriter
 from sim_harness.view.film import frame_of, shown
 from sim_harness.view.page import library, live_page
@@ -26,6 +27,10 @@ RATE = 30.0
 
 START_S = 120.0
 """The view may take so long until it is ready [s]."""
+
+
+class ViewFailed(IdynError):
+    """The live view never became ready."""
 
 
 class LiveView:
@@ -48,9 +53,12 @@ class LiveView:
     def __enter__(self) -> "LiveView":
         self._process.start()
         self._theirs.close()
-        if not self._rows.poll(START_S):
-            raise TimeoutError(f"the live view was not ready after {START_S:g} s")
-        self.url = self._rows.recv()
+        try:
+            if not self._rows.poll(START_S):
+                raise ViewFailed(f"the live view was not ready after {START_S:g} s")
+            self.url = self._rows.recv()
+        except EOFError:
+            raise ViewFailed("the process of the live view ended before it was ready") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import multiprocessing
 import re
 import threading
 import urllib.request
@@ -116,6 +117,22 @@ def test_the_report_says_what_it_takes_to_see_the_robot(make_report, tmp_path, m
     report = make_report(tmp_path, 0.05).read_text()
     assert "pip install &#x27;idyn[viz]&#x27;" in report
     assert "<iframe" not in report
+
+
+def test_a_run_goes_on_when_its_view_is_killed(caplog):
+    robot, stance = load_robot("quadruped")
+    trace = TraceWriter(robot, 1)
+    trace.state(0.0, stance, np.zeros(robot.nv))
+    trace.command(np.zeros(robot.na), "ok", np.nan)
+    trace.simulated((), np.zeros((0, 3)), 0)
+    with LiveView(load("controllers", "quadruped", ControllerSettings)) as view:
+        (process,) = (child for child in multiprocessing.active_children() if child.name == "idyn view")
+        process.kill()
+        process.join()
+        while "the live view has ended" not in caplog.text:
+            view.watch("run", trace)
+        view.watch("run", trace)
+    assert caplog.text.count("the live view has ended") == 1
 
 
 def test_a_live_view_shows_the_rows_of_a_run_that_goes_on():

@@ -1,6 +1,7 @@
 // The player: time, camera and the figures beside the picture.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
+window.addEventListener("error", (event) => { at("note").textContent = `This cannot be shown: ${event.message}`; });
 const viewer = new MeshCat.Viewer(at("pane"), false);  // renderer, scene, orbiting camera
 const KINDS = ["world", "predicted"];
 let run = null;       // what is on the stage
