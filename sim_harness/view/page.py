@@ -21,8 +21,11 @@ from sim_harness.view.ground import Ground, ground_of
 from sim_harness.view.runs import Scene, mesh_folders
 from sim_harness.view.shapes import Look, Shape, look_of
 
-WEIGHT_LENGTH = 2.0
-"""An arrow of the robot's weight is about so many times as long as the robot is high at first."""
+WEIGHT_LENGTH = 1.2
+"""An arrow of the robot's weight is about so many times as long as the robot is large."""
+
+SMALLEST = 0.05
+"""A robot is drawn as if it were at least so large [m]."""
 
 LIVE_GROUND = 2.0
 """How far the ground of a live view reaches from where the robot starts [m]."""
@@ -63,7 +66,7 @@ def _page(title: str, controllers: dict[str, Controller], runs: list[dict[str, A
         "title": html.escape(title),
         "style": _part("style.css"),
         "library": library(),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),  # ends no script
         "program": _part("stage.js") + _part("player.js"),
     }
     page = _part("page.html")
@@ -109,7 +112,7 @@ def _shape(shape: Shape, number: dict[int, int]) -> dict[str, Any]:
 def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], path: Array) -> dict[str, Any]:
     """path: around which the ground is drawn (n, 3)"""
     robot = controller.robot
-    weight = robot.total_mass * GRAVITY
+    weight, size = robot.total_mass * GRAVITY, size_of(film, _base(robot))
     return {
         "label": label,
         "robot": robot.urdf_sha256,
@@ -118,7 +121,8 @@ def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], p
         "grounded": len(robot.contact_keys),
         "modes": modes,
         "weight": weight,
-        "newtons": newtons_per_metre(weight, film),
+        "size": size,
+        "newtons": newtons_per_metre(weight, size),
         "ground": _ground(ground_of(controller.settings.contact, path)),
         "film": _film(film),
     }
@@ -129,10 +133,15 @@ def _base(robot: Robot) -> int:
     return 1 if robot.base == "free_flyer" else 0
 
 
-def newtons_per_metre(weight: float, film: Film) -> float:
+def size_of(film: Film, base: int) -> float:
+    """How far the joints and contact places are from the base joint at first [m]."""
+    places = np.vstack([film.poses[0, 1:, :3], film.points[0]])
+    return max(SMALLEST, float(np.linalg.norm(places - film.poses[0, base, :3], axis=1).max()))
+
+
+def newtons_per_metre(weight: float, size: float) -> float:
     """The scale of the arrows: 1, 2 or 5 times a power of ten [N] for 10 cm, near that of `WEIGHT_LENGTH`."""
-    heights = np.concatenate([film.poses[0, 1:, 2], film.points[0, :, 2]])
-    wanted = 0.1 * weight / (WEIGHT_LENGTH * float(np.ptp(heights)))
+    wanted = 0.1 * weight / (WEIGHT_LENGTH * size)
     power = 10.0 ** np.floor(np.log10(wanted))
     return float(10.0 * power * min((1, 2, 5, 10), key=lambda step: abs(np.log(step * power / wanted))))
 

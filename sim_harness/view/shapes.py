@@ -14,7 +14,6 @@ from sim_harness.view.meshes import Mesh, load_meshes
 GREY = (0.62, 0.65, 0.69)
 """Colour of a shape that has none."""
 
-
 Kind = Literal["box", "sphere", "cylinder", "mesh"]
 
 

@@ -21,12 +21,15 @@ function prepare() {
 }
 
 function load(number) {
-  if (run) viewer.scene.remove(run.stage);
+  if (run) {
+    viewer.scene.remove(run.stage);
+    run.stage.traverse((object) => object.geometry?.dispose());
+  }
   const source = data.runs[number];
   const film = { ...source.film };
   for (const name of ["t", "poses", "points", "world", "predicted"]) film[name] = floats(film[name]);
   const { joints } = film;
-  const size = extent(film, source.base, joints, source.places.length);
+  const { size } = source;
   const stage = new THREE.Group();
   const bodies = makeRobot(data.robots[source.robot], joints);
   const arrows = {};
@@ -36,20 +39,10 @@ function load(number) {
   stage.add(sun, sun.target);
   viewer.scene.add(stage);
   const first = run === null;
-  run = { ...source, film, joints, size, stage, bodies, arrows, sun, where: new THREE.Vector3() };
+  run = { ...source, film, joints, stage, bodies, arrows, sun, where: new THREE.Vector3() };
   describe();
   show(Math.min(time, film.t[film.t.length - 1]), first);
   if (first) lookAtRobot();
-}
-
-// How far joints and contact places are from the base at first [m].
-function extent({ poses, points }, base, joints, places) {
-  const origin = new THREE.Vector3().fromArray(poses, 7 * base);
-  const at = (array, index) => new THREE.Vector3().fromArray(array, index).distanceTo(origin);
-  const distances = [0.05];
-  for (let k = 1; k < joints; k++) distances.push(at(poses, 7 * k));
-  for (let c = 0; c < places; c++) distances.push(at(points, 3 * c));
-  return Math.max(...distances);
 }
 
 function makeSun(size) {
@@ -147,7 +140,7 @@ function follow(base, jump) {
 // Arrows of both kinds side by side, seen from the camera; forces are those of the frame's own tick.
 function pointArrows() {
   const { film, frame, places, size } = run;
-  const away = upright(new THREE.Vector3()).copy(viewer.controls.target).sub(viewer.camera.position);
+  const away = viewer.controls.target.clone().sub(viewer.camera.position);
   const aside = new THREE.Vector3(-away.z, 0, away.x).normalize();  // to the right, in three.js's axes
   const right = new THREE.Vector3(aside.x, -aside.z, 0);
   const [from, force] = [new THREE.Vector3(), new THREE.Vector3()];
