@@ -1,4 +1,4 @@
-"""The robot: names, indices, limits, and the dynamics terms. The only door to Pinocchio at run time."""
+"""The robot: names, indices, limits, and the dynamics terms. The only door to Pinocchio's algorithms."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,9 @@
 """An experiment: a simulated robot against a torque server, once for each law, with everything kept."""
 
+import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from sim_harness.perturbation import PerturbationSettings, perturbed
 from sim_harness.pushes import PushSettings, push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
-from sim_harness.trace import Trace
+from sim_harness.trace import Trace, TraceWriter
 from sim_harness.worlds import build_world, load_engine
 from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
@@ -44,6 +46,12 @@ Progress = Callable[[str, int], None]
 
 LOCK_STEP_MS = 30_000
 """A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
+
+Watch = Callable[[str, TraceWriter], None]
+"""Called with the label and the rows of a run at the end of each tick, inside its loop."""
+
+TRACE, CONTROLLER = "trace.npz", "controller.json"
+"""What a run leaves in its folder: its arrays, and the controller's snapshot, with robot and ground."""
 
 
 class ExperimentSettings(Settings, frozen=True):
@@ -83,11 +91,19 @@ class ExperimentSettings(Settings, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One law's run."""
+    """One law's run. controller: what it was controlled with, on the ground that it had."""
 
     summary: Summary
     trace: Trace
+    controller: ControllerSettings
     log: Path | None
+
+    def save(self, folder: Path) -> None:
+        """Write what it takes to look at the run again into a folder, which is made where it is missing."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.trace.save_npz(folder / TRACE)
+        snapshot = build_controller(self.controller).snapshot()
+        (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +175,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[st
     return result
 
 
-def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
+def run_served(plan: Plan, law: str, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
     """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.mcap"
@@ -171,23 +187,32 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
             _client(plan, server.endpoint, robot) as client,
         ):
             client.hello()
-            trace = _drive(plan, client, law, progress, paced=plan.settings.paced)
+            trace = _drive(plan, client, law, progress, paced=plan.settings.paced, watch=watch)
     summary = _summary(plan, trace, law)
-    trace.save_npz(folder / "trace.npz")
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-    return Run(summary=summary, trace=trace, log=log)
+    run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
+    run.save(folder)
+    return run
 
 
-def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
+def run_connected(plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None) -> Run:
     """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
     robot, _ = load_robot(plan.controller.robot)
     with _client(plan, address, robot) as client:
         client.hello()
-        trace = _drive(plan, client, label, progress, paced=plan.settings.paced)
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
+        trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
 
 
-def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
+def run_in_process(
+    plan: Plan,
+    label: str,
+    progress: Progress,
+    *,
+    seed: int | None = None,
+    log: Path | None = None,
+    watch: Watch | None = None,
+) -> Run:
     """Robot and service in one process, in lock-step through real bytes.
 
     seed: of the perturbation and of the robot's imperfections, and added to those of hills and friction; None: no perturbation
@@ -204,11 +229,11 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
             hello_for(controller.robot, plan.controller.period, kind="sim"),
         )
         client.hello()
-        trace = _drive(plan, client, label, progress, paced=False, seed=seed)
+        trace = _drive(plan, client, label, progress, paced=False, seed=seed, watch=watch)
     finally:
         if recorder is not None:
             recorder.close()
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
 
 
 def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
@@ -218,7 +243,16 @@ def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
     return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline)
 
 
-def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, paced: bool, seed: int | None = None) -> Trace:
+def _drive(
+    plan: Plan,
+    client: Exchanger,
+    label: str,
+    progress: Progress,
+    *,
+    paced: bool,
+    seed: int | None = None,
+    watch: Watch | None = None,
+) -> Trace:
     """The robot side of one run."""
     settings, dt = plan.settings, plan.controller.period
     believed, stance = load_robot(plan.controller.robot)
@@ -239,6 +273,7 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=lambda ticks: progress(label, ticks),
         failsafe=settings.failsafe,
+        watch=None if watch is None else partial(watch, label),
     )
     if paced:
         return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
