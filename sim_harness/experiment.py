@@ -228,25 +228,42 @@ def _drive(
 ) -> Trace:
     """The robot side of one run; `robot` is the world's own."""
     settings = plan.settings
-    terrain, stance = _scene(plan, robot)
-    engine = build_engine(settings.engine, settings.engine_settings)
-    world = World(robot, terrain, engine, stance, mu=_friction(plan, robot))
-    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
-    now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
-    world.step(np.zeros(robot.na), plan.controller.period, now)  # compiles what is not yet: real time must not wait for it
-    world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
-    side = RobotSide(
-        world,
-        client,
-        dt=plan.controller.period,
-        kd=plan.controller.safety.damping,
-        report_contacts=settings.contacts == "message",
-        progress=lambda ticks: progress(label, ticks),
-        failsafe=settings.failsafe,
-    )
+    side = simulated_robot(plan, client, robot, progress=lambda ticks: progress(label, ticks), seed=seed)
+    pushes = _pushes(settings)
     if paced:
         return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
     return side.run(settings.duration, pushes)
+
+
+def simulated_robot(
+    plan: Plan,
+    client: Exchanger,
+    robot: Robot,
+    *,
+    progress: Callable[[int], None] | None = None,
+    seed: int | None = None,
+) -> RobotSide:
+    """A robot in the experiment's world, at its first state; `robot` is the world's own."""
+    settings, period = plan.settings, plan.controller.period
+    terrain, stance = _scene(plan, robot)
+    engine = build_engine(settings.engine, settings.engine_settings)
+    world = World(robot, terrain, engine, stance, mu=_friction(plan, robot))
+    now = [Push(frame=push.frame, force=push.force, point=push.point) for push in _pushes(settings)]
+    world.step(np.zeros(robot.na), period, now)  # compiles what is not yet: real time must not wait for it
+    world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
+    return RobotSide(
+        world,
+        client,
+        dt=period,
+        kd=plan.controller.safety.damping,
+        report_contacts=settings.contacts == "message",
+        progress=progress,
+        failsafe=settings.failsafe,
+    )
+
+
+def _pushes(settings: ExperimentSettings) -> list[Push]:
+    return [Push(**msgspec.to_builtins(push)) for push in settings.push]
 
 
 def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
