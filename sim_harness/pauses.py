@@ -1,11 +1,12 @@
 """What becomes of a walk when the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
 
-The world of a stopped server goes on with what the robot's own side makes of it; for a reply that is late by less than the
-client's deadline it waits, so that a busy machine does not blur the picture. The world of a stopped robot is stopped with it.
-Who was stopped for long is reset at rest, as an operator would, and walks on.
+The world of a stopped server goes on with what the robot's own side makes of it; at all other times it waits for its replies,
+so that a busy machine does not blur the picture. The world of a stopped robot is stopped with it. Who stopped himself for good
+is reset at rest, as an operator would, and walks on.
 """
 
 import os
+import signal
 import subprocess
 import tempfile
 from typing import Literal
@@ -20,13 +21,17 @@ from sim_harness.metrics import FALLEN_HEIGHT, FALLEN_TILT, above_ground, base_t
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
-from transport.client import RobotClient
+from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
+from transport.messages import Hello, StateMessage, TorqueMessage
 
 Who = Literal["server", "robot"]
 
 PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
-"""When the process is stopped, on the machine's clock, and how long the robot walks around that, stands, and walks on [s]."""
+"""When the process is stopped, and how long the robot walks around that, stands, and walks on [s]."""
+
+PATIENCE_MS = 2000
+"""Nobody but a stopped server keeps a reply waiting for so long."""
 
 VELOCITY = (0.15, 0.0, 0.0)
 """Of the walk [m/s, m/s, rad/s]."""
@@ -75,15 +80,11 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
         settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
         robot, _ = load_robot(plan.controller.robot)
-        with (
-            ServerProcess(settings, plan.controller) as server,
-            RobotClient(server.endpoint, hello_for(robot, plan.controller.period, kind="sim")) as client,
-        ):
+        hello = hello_for(robot, plan.controller.period, kind="sim")
+        with ServerProcess(settings, plan.controller) as server, Stopping(server, hello, who, milliseconds) as client:
             client.hello()
             side = simulated_robot(plan, client, robot)
-            process = server.process.pid if who == "server" else os.getpid()
-            with subprocess.Popen(["sh", "-c", _stop_and_continue(process, milliseconds)]):
-                parts = [side.run_paced(BEFORE, waits=True)]
+            parts = [side.run_paced(BEFORE, waits=True)]
             stopped, reset = side.stopped, None
             if stopped:
                 parts.append(side.run_paced(SETTLE, waits=True))
@@ -92,9 +93,35 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
             return _outcome(parts, side, who=who, milliseconds=milliseconds, law=law, stopped=stopped, reset=reset)
 
 
-def _stop_and_continue(process: int | None, milliseconds: int) -> str:
-    """For a shell, because who is stopped cannot continue himself."""
-    return f"sleep {PAUSE_AT}; kill -STOP {process}; sleep {milliseconds * 1e-3}; kill -CONT {process}"
+class Stopping(RobotClient):
+    """A client during whose walk somebody is stopped once, and continued after so many milliseconds: of the robot's clock, while
+    that goes on."""
+
+    def __init__(self, server: ServerProcess, hello: Hello, who: Who, milliseconds: int) -> None:
+        super().__init__(server.endpoint, hello, deadline_ms=PATIENCE_MS)
+        self._server, self._who, self._pause = server.process.pid or 0, who, milliseconds * 1e-3
+        self._begun = False
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        t = state.t_robot * 1e-9 - PAUSE_AT
+        if not self._begun and t >= 0.0:
+            self._begun = True
+            if self._who == "robot":
+                _stop_this_process(self._pause)
+            else:
+                os.kill(self._server, signal.SIGSTOP)
+                self.deadline = DEADLINE_MS * 1e-3
+        elif self._begun and t >= self._pause:
+            os.kill(self._server, signal.SIGCONT)  # does nothing to who was not stopped
+            self.deadline = PATIENCE_MS * 1e-3
+        return super().exchange(state)
+
+
+def _stop_this_process(seconds: float) -> None:
+    """Who is stopped cannot continue himself: a shell does both."""
+    me = os.getpid()
+    with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
+        pass
 
 
 def _outcome(
