@@ -94,8 +94,7 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
 
 
 class Stopping(RobotClient):
-    """A client during whose walk somebody is stopped once, and continued after so many milliseconds: of the robot's clock, while
-    that goes on."""
+    """A client during whose walk somebody is stopped once and continued; the server by the robot's clock, which goes on."""
 
     def __init__(self, server: ServerProcess, hello: Hello, who: Who, milliseconds: int) -> None:
         super().__init__(server.endpoint, hello, deadline_ms=PATIENCE_MS)
