@@ -42,9 +42,9 @@ class RealitySettings(Settings, frozen=True):
     """
 
     memory: NonNegative = 0.1
-    degraded: NonNegative = 0.25
+    degraded: NonNegative = 0.2
     patience: NonNegative = 0.1
-    recovered: NonNegative = 0.15
+    recovered: NonNegative = 0.12
 
 
 class _Expected(Record, frozen=True):
@@ -123,7 +123,8 @@ class Reality:
         """What is wrong, and what may be the cause."""
         limit = self._settings.recovered
         if motion is None or motion <= limit:
-            return f"the contacts bear {100 * (force or 0.0):.0f} % of the weight otherwise than predicted"
+            bears = f"the contacts bear {100 * (force or 0.0):.0f} % of the weight otherwise than predicted"
+            return f"{bears}, and yet it moves so: something else bears the robot, or the force sensors are wrong"
         moves = f"the robot accelerates {motion * self._g:.1f} m/s² ({100 * motion:.0f} % of g) otherwise than predicted"
         if force is None:
             return f"{moves}: load, contacts or motors are not as modelled"
