@@ -15,8 +15,12 @@ falls freely while it is believed to stand is 1 g off. Differences of v add up o
 however short the ticks are.
 
 Forces are compared as sums over the contacts: how they are shared out is in part a choice (`idyn.selection`), the sum is not.
+
+What the prediction is not told of shows like anything else: torque limits, and torque feedback that comes on top of it. What
+cancels in the sum does not show: feet that slip apart, or joints that rub while the base goes where it should.
 """
 
+import math
 from collections import deque
 
 import numpy as np
@@ -24,8 +28,10 @@ import numpy as np
 from controllers.command import Disagreement, Inputs
 from controllers.config import NonNegative, Settings
 from controllers.foresight import LONGEST
+from idyn.compiled import compiled
 from idyn.errors import ConfigError
 from idyn.robot import Robot
+from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array, Prediction, Record, State
 
 GAP = 5
@@ -39,6 +45,11 @@ class RealitySettings(Settings, frozen=True):
     degraded: the mode is so when the motion, in g, or the forces, over the weight, are off by more than this; inf: never. ...
     patience: for so long [s]
     recovered: and until both are off by no more than this, ≤ degraded
+
+    Simulated, three robots in `lcp`, `penalty` and MuJoCo, are off by at most 0.003 standing and 0.13 trotting, with white noise
+    of 0.02 m/s by 0.09 and 0.16, with a trunk 15 % heavier by 0.14, and pushed with 0.2 weights for 0.1 s by 0.13 (by 0.3 for
+    less than the patience, where a push meets a step). A load of 0.3 weights makes 0.25 to 0.31, a hand that bears half of the
+    robot 0.35 to 0.5, motors that give half of the torque 0.8 to 1.1.
     """
 
     memory: NonNegative = 0.1
@@ -65,6 +76,7 @@ class Reality:
             raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
         self._settings, self._robot, self._period = settings, robot, period
         self._g = float(np.linalg.norm(robot.bodies().gravity))
+        self._weight = robot.total_mass * self._g
         self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
         self.reset()
 
@@ -72,7 +84,7 @@ class Reality:
         """Nothing has been predicted or measured, and nothing is wrong."""
         self._expected.clear()
         self._before: Array | None = None
-        self._acceleration, self._force = np.zeros(self._robot.nv), np.zeros(3)
+        self._mean, self._force = np.zeros(self._robot.nv), np.zeros(3)
         self._off, self._degraded = 0.0, False  # for how long [s]; whether it was for long enough
         self._known: Disagreement | None = None
 
@@ -84,13 +96,10 @@ class Reality:
         self._expected.append(None)  # until `expect`
         if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
             return self._known
-        share = -np.expm1(-inputs.dt / self._settings.memory)
-        self._acceleration += share * ((state.v - before) / inputs.dt - expected.acceleration - self._acceleration)
-        force = None
-        if inputs.sensed_force is not None:
-            self._force += share * (inputs.sensed_force.sum(axis=0) - expected.force - self._force)
-            force = float(np.linalg.norm(self._force)) / (self._robot.total_mass * self._g)
-        self._known = self._judged(self._motion(state), force, inputs.dt)
+        share = -math.expm1(-inputs.dt / self._settings.memory)
+        motion = self._motion(state, (state.v - before) / inputs.dt - expected.acceleration, share)
+        force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
+        self._known = self._judged(motion, force, inputs.dt)
         return self._known
 
     def expect(self, state: State, prediction: Prediction) -> None:
@@ -103,14 +112,18 @@ class Reality:
         k = 1 + round(delay / self._period)
         return self._expected[-k] if k <= len(self._expected) else None
 
-    def _motion(self, state: State) -> float | None:
-        """The mean disagreement of the motion [g]; None where every joint has a motor and the base is fixed."""
-        u = self._robot.u
-        if not len(u):
+    def _motion(self, state: State, difference: Array, share: float) -> float | None:
+        """The mean disagreement of the motion [g] after one of accelerations (nv) that gets a `share` of the mean; None where
+        every joint has a motor and the base is fixed."""
+        if not self._robot.nu:
             return None
-        rows = self._robot.terms(state.q, state.v).M[u]
-        r = rows @ self._acceleration
-        return float(np.sqrt(r @ np.linalg.solve(rows[:, u], r) / self._robot.total_mass)) / self._g
+        M = self._robot.terms(state.q, state.v).M
+        return math.sqrt(_measure(M, self._robot.u, self._mean, difference, share) / self._robot.total_mass) / self._g
+
+    def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
+        """The mean disagreement of the forces, over the weight, after these [N] (n, 3), (3)."""
+        self._force += share * (sensed.sum(axis=0) - expected - self._force)
+        return math.hypot(*self._force.tolist()) / self._weight
 
     def _judged(self, motion: float | None, force: float | None, dt: float) -> Disagreement:
         """The figures with what follows from them."""
@@ -131,3 +144,19 @@ class Reality:
         if force <= limit:
             return f"{moves}, with contact forces as predicted: a load or a push is not in the model"
         return f"{moves}, the contacts bear {100 * force:.0f} % of the weight otherwise: contacts or motors are not as modelled"
+
+
+@compiled
+def _measure(M: Array, u: Array, mean: Array, difference: Array, share: float) -> float:
+    """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which `difference` (nv) is added to with its share before."""
+    mean += share * (difference - mean)
+    n = len(u)
+    L, r = np.empty((n, n)), np.zeros(n)
+    for i in range(n):
+        for j in range(n):
+            L[i, j] = M[u[i], u[j]]
+        for k in range(len(mean)):
+            r[i] += M[u[i], k] * mean[k]
+    cholesky(L)
+    forward(L, r)
+    return np.sum(r * r)
