@@ -46,10 +46,10 @@ class RealitySettings(Settings, frozen=True):
     patience: for so long [s]
     recovered: and until both are off by no more than this, ≤ degraded
 
-    Simulated, three robots in `lcp`, `penalty` and MuJoCo, are off by at most 0.003 standing and 0.13 trotting, with white noise
-    of 0.02 m/s by 0.09 and 0.16, with a trunk 15 % heavier by 0.14, and pushed with 0.2 weights for 0.1 s by 0.13 (by 0.3 for
-    less than the patience, where a push meets a step). A load of 0.3 weights makes 0.25 to 0.31, a hand that bears half of the
-    robot 0.35 to 0.5, motors that give half of the torque 0.8 to 1.1.
+    Quadruped, solo12 and go2 in `lcp` and MuJoCo are off by at most 0.003 standing and 0.13 trotting; with white noise of
+    0.02 m/s by 0.09 and 0.16, with a trunk 15 % heavier by 0.14, pushed with 0.2 weights for 0.1 s by 0.13 (0.3 where a push
+    meets a step, for less than the patience). A load of 0.3 weights makes 0.25 to 0.31, a hand that bears half of the robot
+    0.35 to 0.5, motors that give half of the torque 0.8 to 1.1.
     """
 
     memory: NonNegative = 0.1
@@ -103,7 +103,9 @@ class Reality:
         return self._known
 
     def expect(self, state: State, prediction: Prediction) -> None:
-        """What was predicted in this tick, from `state`."""
+        """What was predicted in this tick, from `state`; no prediction that is not certified is held against the world."""
+        if not prediction.status.ok:
+            return
         acceleration = (prediction.v_plus - state.v) / prediction.dt
         self._expected[-1] = _Expected(acceleration=acceleration, force=prediction.force.sum(axis=0))
 

@@ -9,6 +9,7 @@ from controllers.command import Inputs, Mode
 from controllers.reality import Reality, RealitySettings
 from controllers.robots import load_robot
 from idyn.errors import ConfigError
+from idyn.status import Status
 from idyn.terrain import Flat
 from idyn.types import State
 from sim_harness.engine_world import EngineWorld
@@ -96,6 +97,16 @@ def test_what_came_after_a_lost_tick_is_compared_and_what_came_after_a_pause_is_
     assert found.motion == pytest.approx(-np.expm1(-8 * DT / TAU), rel=1e-9)
     assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
     assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
+
+
+def test_what_no_law_has_solved_is_not_compared(stand):
+    robot, state, prediction = stand
+    r = reality(robot)
+    failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
+    for k, expected in enumerate((prediction, failed, prediction, prediction)):
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0)))
+        r.expect(state, expected)
+    assert found.motion == pytest.approx(-np.expm1(-2 * DT / TAU), rel=1e-9)
 
 
 def test_it_takes_a_while_to_be_told_and_does_not_flicker(stand):
