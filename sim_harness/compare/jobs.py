@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 import controllers
 import idyn
 import sim_harness
 import transport
 from controllers.controller import build_controller
-from sim_harness.experiment import Plan, run_in_process
+from sim_harness.experiment import TRACE, Plan, run_in_process
 from sim_harness.metrics import Summary
 from sim_harness.trace import Trace
 
-RESULT, TRACE, LOG = "result.json", "trace.npz", "log.mcap"
+RESULT, LOG = "result.json", "log.mcap"
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +61,12 @@ def code_digest() -> str:
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("*.py")):
             inside = path.relative_to(root).parts
-            if inside[0] not in ("commands", "compare") and path.name not in ("plots.py", "report.py", "demo.py", "bench.py"):
+            if inside[0] not in ("commands", "compare", "view") and path.name not in (
+                "plots.py",
+                "report.py",
+                "demo.py",
+                "bench.py",
+            ):
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -113,7 +117,7 @@ def run_task(task: Task) -> None:
     folder.mkdir(parents=True)
     log = folder / LOG if task.keep_log else None
     run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
-    run.trace.save_npz(folder / TRACE)
+    run.save(folder)
     write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
     shutil.rmtree(task.folder, ignore_errors=True)
     folder.rename(task.folder)
@@ -131,8 +135,4 @@ def write_result(folder: Path, result: msgspec.Struct) -> None:
 
 def load_trace(folder: Path) -> Trace:
     """The trace of a finished job."""
-    with np.load(folder / TRACE) as arrays:
-        fields: dict[str, Any] = dict(arrays)
-    for name in ("places", "modes"):
-        fields[name] = tuple(fields[name].tolist())
-    return Trace(**fields)
+    return Trace.load_npz(folder / TRACE)

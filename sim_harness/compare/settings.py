@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from controllers.config import Settings, load
+from controllers.config import Settings, load, parse
 from controllers.paper import CONTROLLERS
 from idyn.errors import ConfigError, nearest
 from sim_harness.compare.quantities import QUANTITIES
@@ -177,12 +177,11 @@ def plan_of(comparison: ComparisonSettings, scene: SceneSettings, controller: st
     values = msgspec.to_builtins(settings)
     for where, changes in (("comparison", comparison.changes), (f"scene.{scene.name}", scene.changes)):
         own = dict(changes)
-        inner = own.pop("controller", {})  # it holds only what the experiment changes, so new keys are right
-        values = merged(values, own, f"{where}.changes")
-        values["controller"] = _joined(values["controller"], inner)
+        inner = {key: own.pop(key, {}) for key in ("controller", "robot")}  # tables in which new keys may be right
+        values = _joined(merged(values, own, f"{where}.changes"), inner)
     if seconds is not None:
         values["duration"] = seconds
-    plan = build_plan(msgspec.convert(values, ExperimentSettings))
+    plan = build_plan(parse(values, ExperimentSettings, f"scene.{scene.name}.changes"))
     return with_controller(plan, CONTROLLERS[controller].changes, f"controllers.{controller}")
 
 
@@ -190,5 +189,6 @@ def _joined(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`base` with `changes` put in, key by key; keys may be new."""
     result = dict(base)
     for key, value in changes.items():
-        result[key] = _joined(result.get(key, {}), value) if isinstance(value, dict) else value
+        inner = result.get(key)
+        result[key] = _joined(inner if isinstance(inner, dict) else {}, value) if isinstance(value, dict) else value
     return result
