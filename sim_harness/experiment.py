@@ -17,13 +17,14 @@ from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
+from sim_harness.fall import Posture
 from sim_harness.foot_sensors import Report
 from sim_harness.hardware import Hardware
 from sim_harness.imperfections.bodies import joint_friction, world_robot
 from sim_harness.imperfections.check import check_imperfections
 from sim_harness.imperfections.link import Link
 from sim_harness.imperfections.settings import ImperfectionSettings
-from sim_harness.metrics import Summary, summarise
+from sim_harness.metrics import GRAVITY, Summary, summarise
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
@@ -47,13 +48,24 @@ LOCK_STEP_MS = 30_000
 
 
 class PushSettings(Settings, frozen=True):
-    """A push: see `sim_harness.world.Push`."""
+    """A push: see `sim_harness.world.Push`.
 
-    frame: str
-    force: tuple[float, float, float]
+    frame: any frame of the body that is pushed; by default the base that floats
+    force: [N]; weights: the same in weights of the robot, which comes on top
+    """
+
     start: float
     duration: float
+    frame: str = "root_joint"
+    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    weights: tuple[float, float, float] = (0.0, 0.0, 0.0)
     point: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def on(self, robot: Robot) -> Push:
+        """The push that this robot gets."""
+        weight = robot.total_mass * GRAVITY
+        x, y, z = (force + weight * share for force, share in zip(self.force, self.weights, strict=True))
+        return Push(frame=self.frame, force=(x, y, z), point=self.point, start=self.start, duration=self.duration)
 
 
 class PerturbationSettings(Settings, frozen=True):
@@ -75,7 +87,7 @@ class ExperimentSettings(Settings, frozen=True):
     controller: values that replace those of the server's controller, table by table
     engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
     duration: of one run [s]
-    paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible
+    paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible, until a fall
     patience: paced, the world stands still for so long while a reply is late [s]: a slow machine then shows a slow walk. 0: it
         moves on, as a robot would
     failsafe: what the robot's own side does while no answer comes
@@ -206,7 +218,7 @@ def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> R
 
 
 def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
-    """Robot and service in one process, in lock-step through real bytes.
+    """Robot and service in one process, in lock-step through real bytes. What comes after a fall is not simulated.
 
     seed: of the perturbation and of the robot's imperfections, and added to those of hills and friction; None: no perturbation
     log: where to record every byte
@@ -245,7 +257,7 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
     world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
-    pushes = [Push(**msgspec.to_builtins(push)) for push in settings.push]
+    pushes = [push.on(believed) for push in settings.push]
     now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
     world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
@@ -260,7 +272,7 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     )
     if paced:
         return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
-    return side.run(settings.duration, pushes)
+    return side.run(settings.duration, pushes, Posture(robot, terrain, world.q))
 
 
 def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,10 @@ from sim_harness.trace import Trace
 RESULT, TRACE, LOG = "result.json", "trace.npz", "log.mcap"
 
 
+Keep = Literal["log", "trace", "fall"]
+"""What a job leaves besides its result: its trace, and with it an MCAP of every byte; its trace; that of a fall only."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A plan, complete with its controller's settings, from the state that `seed` gives. controller: a name for people."""
 
@@ -37,12 +41,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its digest and the folder for what it leaves; keep_log: an MCAP of every byte, too."""
+    """A job with its digest and the folder for what it leaves. keep: besides the result."""
 
     job: Job
     digest: str
     folder: Path
-    keep_log: bool
+    keep: Keep
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +71,7 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep_log: bool) -> list[Task]:
+def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep: Keep) -> list[Task]:
     """The plan from the state of each seed, each with its own folder below `root`."""
     snapshot = build_controller(plan.controller).snapshot()
     tasks = []
@@ -75,7 +79,7 @@ def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep
         digest = _digest(plan, snapshot, seed)
         folder = root / f"{Path(plan.controller.robot).stem}-{controller}-seed{seed}-{digest[:12]}"
         job = Job(controller=controller, plan=plan, seed=seed)
-        tasks.append(Task(job=job, digest=digest, folder=folder, keep_log=keep_log))
+        tasks.append(Task(job=job, digest=digest, folder=folder, keep=keep))
     return tasks
 
 
@@ -111,9 +115,10 @@ def run_task(task: Task) -> None:
     for old in folder.parent.glob(f"{task.folder.name}.*.part"):
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
-    log = folder / LOG if task.keep_log else None
+    log = folder / LOG if task.keep == "log" else None
     run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
-    run.trace.save_npz(folder / TRACE)
+    if task.keep != "fall" or not run.summary.upright:
+        run.trace.save_npz(folder / TRACE)
     write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
     shutil.rmtree(task.folder, ignore_errors=True)
     folder.rename(task.folder)

@@ -13,7 +13,7 @@ from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import ExperimentSettings, build_plan, load_plan, run_in_process, with_controller
-from sim_harness.metrics import base_tilt
+from sim_harness.fall import base_tilt
 
 DT = 1e-3
 LOW, HIGH = 0.1, 100.0
