@@ -25,7 +25,7 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
     panels = [[Panel(part, variant) for variant in matrix.variants] for part in matrix.part]
     wide = max(len(row[0].columns) for row in panels)
     heights = [len(row[0].rows) * CELL[1] + MARGIN[1] for row in panels]
-    figure = Figure(figsize=(len(matrix.variants) * (wide * CELL[0] + MARGIN[0]), sum(heights) + 0.5), layout="constrained")
+    figure = Figure(figsize=(len(matrix.variants) * (wide * CELL[0] + MARGIN[0]), sum(heights) + 0.5))
     grid = figure.subplots(len(panels), len(matrix.variants), squeeze=False, gridspec_kw={"height_ratios": heights})
     for part, row, axes in zip(matrix.part, panels, grid, strict=True):
         for variant, panel, axis in zip(matrix.variants, row, axes, strict=True):
