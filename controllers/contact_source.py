@@ -90,14 +90,16 @@ class ContactSource:
 
 def touched(contacts: ContactSet, keys: Sequence[str]) -> ContactSet:
     """The contacts called `keys`, in that order, as touching: with a gap of 0."""
-    picked = rows(contacts, np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
+    picked = _reordered(contacts, np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
     return msgspec.structs.replace(picked, gaps=np.zeros(len(keys)))
 
 
 def rows(contacts: ContactSet, rows: Array) -> ContactSet:
-    """Some of the contacts."""
-    if np.array_equal(rows, np.arange(len(contacts))):
-        return contacts
+    """Some of the contacts, in the order they have."""
+    return contacts if len(rows) == len(contacts) else _reordered(contacts, rows)
+
+
+def _reordered(contacts: ContactSet, rows: Array) -> ContactSet:
     return ContactSet(
         bodies=contacts.bodies[rows],
         others=contacts.others[rows],

@@ -50,7 +50,9 @@ def certify(
         return dynamics, np.inf, cone, penetration, slip, impulse  # nothing to judge optimality by
     if convex:
         momentum = v_hat if conditions == CONVEX else np.zeros(nv)
-        descent = _energy_descent(M, axes, support, u, bodies, others, points, normals, tangents, momentum, y)
+        descent = _energy_descent(
+            M, axes, support, u, bodies, others, points, normals, tangents, momentum, (1.0 + ground.rho) * y
+        )
     for i in range(n if conditions != GIVEN else 0):
         allowance = 0.0 if abs(gaps[i]) <= ground.noise else max(gaps[i] / dt, -ground.recovery_speed)
         w = velocity[i, 2] + allowance

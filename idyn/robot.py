@@ -1,4 +1,4 @@
-"""The robot: names, indices, limits, and the dynamics terms. The only door to Pinocchio at run time."""
+"""The robot: names, indices, limits, and the dynamics terms. The only door to Pinocchio's algorithms."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -209,7 +209,7 @@ class Robot:
     def _open_scratch(self) -> None:
         """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
         self._data = data = self._model.createData()
-        self._M, self._h, self._axes = data.M, data.nle, data.J.T
+        self._M, self._h, self._axes = data.M, data.nle, data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
         first, stride = data.oMi[0], 0
         if self._model.njoints > 1:
             stride = _address(data.oMi[1].translation) - _address(first.translation)

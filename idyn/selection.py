@@ -82,11 +82,11 @@ def select(
     # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
     # taken unless they cost more torque than the law's own
     for unlimited in (False, True) if face.unlimited and _holds_only_pressed(face) else (face.unlimited,):
-        preferred = face.unlimited and not unlimited
+        inside = face.unlimited and not unlimited
         chosen, free, matrices, vectors, d, r = _program(
             terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
             contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, state.v, reduced.Y,
-            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces, robot.limits.tau_max, preferred,
+            face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces, robot.limits.tau_max, inside,
         )  # fmt: skip
         if free:
             return Selected(p=chosen, null_dim=d, excess=0.0)
@@ -94,7 +94,7 @@ def select(
             excess = float(np.max(np.abs(vectors[r:]) - robot.limits.tau_max, initial=0.0))
             return Selected(p=p, null_dim=0, excess=excess)
         solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
-        if solution.status.ok and not (preferred and _costs_more(matrices, vectors, d, r, len(p), solution.x)):
+        if solution.status.ok and not (inside and _costs_more(matrices, vectors, d, r, len(p), solution.x)):
             return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
     return Selected(p=p, null_dim=d, excess=0.0)
 

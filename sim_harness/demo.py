@@ -6,11 +6,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from idyn.errors import ConfigError
 from sim_harness import plots
-from sim_harness.experiment import Plan, Progress, Run, load_plan, run_in_process, run_served, with_controller
+from sim_harness.experiment import Plan, Progress, Run, Watch, load_plan, run_in_process, run_served, with_controller
 from sim_harness.metrics import Summary, table
 from sim_harness.pace import slowness
 from sim_harness.report import Report
+from sim_harness.view.page import page_of
+from sim_harness.view.runs import read_scene
 
 CHATTER_SCENE = "stand"
 """The experiment whose robot and world the chatter comparison has."""
@@ -20,6 +23,12 @@ CHATTER_SECONDS = 2.0
 
 UNLIMITED_RATE = 1e9
 """Torque rate limit of the chatter comparison, so that the law is seen and not the limiter [N·m/s]."""
+
+
+WALK_CAPTION = (
+    "Contact forces on the robot: the world's, and beside them what the server predicted for the same period. "
+    "Drag to turn, scroll to come nearer, right button to move."
+)
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +54,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
         return [sentence for sentence in sentences if sentence]
 
 
-def run_demo(plan: Plan, folder: Path, progress: Progress) -> Demo:
+def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run everything and write summary.json, the pictures and report.html into `folder`, each law's data into folders there."""
-    runs = [run_served(plan, law, folder / law, progress) for law in plan.settings.laws]
+    runs = [run_served(plan, law, folder / law, progress, watch) for law in plan.settings.laws]
     demo = Demo(runs=runs, chatter=run_chatter(progress))
     write_report(plan, demo, folder)
     return demo
@@ -94,10 +103,10 @@ def write_report(plan: Plan, demo: Demo, folder: Path) -> None:
         (folder / f"{name}.png").write_bytes(png)
     summary = {"laws": demo.summaries, "chatter": [run.summary for run in demo.chatter]}
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-    (folder / "report.html").write_text(_report(plan, demo, pictures).html, encoding="utf-8")
+    (folder / "report.html").write_text(_report(plan, demo, folder, pictures).html, encoding="utf-8")
 
 
-def _report(plan: Plan, demo: Demo, pictures: dict[str, tuple[bytes, str]]) -> Report:
+def _report(plan: Plan, demo: Demo, folder: Path, pictures: dict[str, tuple[bytes, str]]) -> Report:
     settings = plan.settings
     first = demo.summaries[0]
     report = Report(
@@ -107,6 +116,7 @@ def _report(plan: Plan, demo: Demo, pictures: dict[str, tuple[bytes, str]]) -> R
     )
     report.heading("Result")
     report.table(table(demo.summaries))
+    _show_walk(report, plan, folder)
     for name in ("path", "footfalls", "motion", "forces", "torques"):
         if name in pictures:
             report.picture(*pictures[name])
@@ -118,6 +128,17 @@ def _report(plan: Plan, demo: Demo, pictures: dict[str, tuple[bytes, str]]) -> R
         report.paragraph(sentence)
     report.picture(*pictures["round_trips"])
     return report
+
+
+def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
+    """The robot itself, or what it takes to see it."""
+    report.heading("The robot")
+    try:
+        page = page_of(plan.controller.robot, [read_scene(folder / law) for law in plan.settings.laws])
+    except ConfigError as error:
+        report.paragraph(f"Not shown: {error}. Then: idyn view {folder}")
+    else:
+        report.page(page, "the robot in three dimensions", WALK_CAPTION)
 
 
 def _chatter_caption(runs: Sequence[Run]) -> str:

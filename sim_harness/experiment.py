@@ -1,7 +1,9 @@
 """An experiment: a simulated robot against a torque server, once for each law, with everything kept."""
 
+import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ import numpy as np
 
 from controllers.config import NonNegative, Settings, load, parse
 from controllers.controller import ControllerSettings, build_controller, check_law
-from controllers.kinematics import angles_for_base_shift
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain, reseeded, resting
 from idyn.errors import ConfigError
@@ -24,11 +25,12 @@ from sim_harness.imperfections.bodies import joint_friction, world_robot
 from sim_harness.imperfections.check import check_imperfections
 from sim_harness.imperfections.link import Link
 from sim_harness.imperfections.settings import ImperfectionSettings
-from sim_harness.metrics import GRAVITY, Summary, summarise
+from sim_harness.metrics import Summary, summarise
+from sim_harness.perturbation import PerturbationSettings, perturbed
+from sim_harness.pushes import PushSettings, push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
-from sim_harness.trace import Trace
-from sim_harness.world import Push
+from sim_harness.trace import Trace, TraceWriter
 from sim_harness.worlds import build_world, load_engine
 from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
@@ -46,37 +48,11 @@ Progress = Callable[[str, int], None]
 LOCK_STEP_MS = 30_000
 """A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
 
+Watch = Callable[[str, TraceWriter], None]
+"""Called with the label and the rows of a run at the end of each tick, inside its loop."""
 
-class PushSettings(Settings, frozen=True):
-    """A push: see `sim_harness.world.Push`.
-
-    frame: any frame of the body that is pushed; by default the base that floats
-    force: [N]; weights: the same in weights of the robot, which comes on top
-    """
-
-    start: float
-    duration: float
-    frame: str = "root_joint"
-    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    weights: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
-
-    def on(self, robot: Robot) -> Push:
-        """The push that this robot gets."""
-        weight = robot.total_mass * GRAVITY
-        x, y, z = (force + weight * share for force, share in zip(self.force, self.weights, strict=True))
-        return Push(frame=self.frame, force=(x, y, z), point=self.point, start=self.start, duration=self.duration)
-
-
-class PerturbationSettings(Settings, frozen=True):
-    """How far runs of different seeds begin from the stance.
-
-    shift: largest displacement of a floating base along each axis over feet that stay [m]
-    speed: standard deviation of the joint speeds [rad/s]
-    """
-
-    shift: NonNegative = 0.0
-    speed: NonNegative = 0.0
+TRACE, CONTROLLER = "trace.npz", "controller.json"
+"""What a run leaves in its folder: its arrays, and the controller's snapshot, with robot and ground."""
 
 
 class ExperimentSettings(Settings, frozen=True):
@@ -116,11 +92,19 @@ class ExperimentSettings(Settings, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One law's run."""
+    """One law's run. controller: what it was controlled with, on the ground that it had."""
 
     summary: Summary
     trace: Trace
+    controller: ControllerSettings
     log: Path | None
+
+    def save(self, folder: Path) -> None:
+        """Write what it takes to look at the run again into a folder, which is made where it is missing."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.trace.save_npz(folder / TRACE)
+        snapshot = build_controller(self.controller).snapshot()
+        (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,8 +147,11 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=believed)
     load_engine(settings.engine, settings.engine_settings)
-    check_imperfections(settings.robot, load_robot(controller.robot)[0], controller.period)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    robot, _ = load_robot(plan.controller.robot)
+    check_imperfections(settings.robot, robot, plan.controller.period)
+    for i, push in enumerate(settings.push):
+        push_of(push, robot, f"experiment.push[{i}]")
     if plan.ticks < 1:
         period = plan.controller.period
         raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
@@ -189,7 +176,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[st
     return result
 
 
-def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
+def run_served(plan: Plan, law: str, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
     """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.mcap"
@@ -201,23 +188,32 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress) -> Run:
             _client(plan, server.endpoint, robot) as client,
         ):
             client.hello()
-            trace = _drive(plan, client, law, progress, paced=plan.settings.paced)
+            trace = _drive(plan, client, law, progress, paced=plan.settings.paced, watch=watch)
     summary = _summary(plan, trace, law)
-    trace.save_npz(folder / "trace.npz")
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-    return Run(summary=summary, trace=trace, log=log)
+    run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
+    run.save(folder)
+    return run
 
 
-def run_connected(plan: Plan, address: str, label: str, progress: Progress) -> Run:
+def run_connected(plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None) -> Run:
     """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
     robot, _ = load_robot(plan.controller.robot)
     with _client(plan, address, robot) as client:
         client.hello()
-        trace = _drive(plan, client, label, progress, paced=plan.settings.paced)
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=None)
+        trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
 
 
-def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None) -> Run:
+def run_in_process(
+    plan: Plan,
+    label: str,
+    progress: Progress,
+    *,
+    seed: int | None = None,
+    log: Path | None = None,
+    watch: Watch | None = None,
+) -> Run:
     """Robot and service in one process, in lock-step through real bytes. What comes after a fall is not simulated.
 
     seed: of the perturbation and of the robot's imperfections, and added to those of hills and friction; None: no perturbation
@@ -234,11 +230,11 @@ def run_in_process(plan: Plan, label: str, progress: Progress, *, seed: int | No
             hello_for(controller.robot, plan.controller.period, kind="sim"),
         )
         client.hello()
-        trace = _drive(plan, client, label, progress, paced=False, seed=seed)
+        trace = _drive(plan, client, label, progress, paced=False, seed=seed, watch=watch)
     finally:
         if recorder is not None:
             recorder.close()
-    return Run(summary=_summary(plan, trace, label), trace=trace, log=log)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
 
 
 def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
@@ -248,7 +244,16 @@ def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
     return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline)
 
 
-def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, paced: bool, seed: int | None = None) -> Trace:
+def _drive(
+    plan: Plan,
+    client: Exchanger,
+    label: str,
+    progress: Progress,
+    *,
+    paced: bool,
+    seed: int | None = None,
+    watch: Watch | None = None,
+) -> Trace:
     """The robot side of one run."""
     settings, dt = plan.settings, plan.controller.period
     believed, stance = load_robot(plan.controller.robot)
@@ -257,10 +262,10 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
     engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
     world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
-    pushes = [push.on(believed) for push in settings.push]
-    now = [Push(frame=push.frame, force=push.force, point=push.point) for push in pushes]
+    pushes = [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(settings.push)]
+    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
-    world.reset(*_perturbed(robot, stance, settings.perturbation, seed))
+    world.reset(*perturbed(robot, stance, settings.perturbation, seed))
     side = RobotSide(
         world,
         Link(client, settings.robot.link, dt, seed),
@@ -269,24 +274,11 @@ def _drive(plan: Plan, client: Exchanger, label: str, progress: Progress, *, pac
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
         progress=lambda ticks: progress(label, ticks),
         failsafe=settings.failsafe,
+        watch=None if watch is None else partial(watch, label),
     )
     if paced:
         return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
     return side.run(settings.duration, pushes, Posture(robot, terrain, world.q))
-
-
-def _perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
-    """The first configuration (nq) and velocity (nv) of a seed's run: the base is moved over feet that stay."""
-    q, v = np.array(stance), np.zeros(robot.nv)
-    if seed is None:
-        return q, v
-    rng = np.random.default_rng(seed)
-    shift, speeds = rng.uniform(-settings.shift, settings.shift, 3), rng.normal(0.0, settings.speed, robot.na)
-    if robot.base == "free_flyer":
-        q = robot.with_joint_angles(q, angles_for_base_shift(robot, stance, shift, "experiment.perturbation.shift"))
-        q[:3] += shift
-    v[robot.a] = speeds
-    return q, v
 
 
 def _on_other_ground(plan: Plan, seed: int) -> Plan:

@@ -10,7 +10,8 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
 th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
 th { text-align: right; font-weight: 600; } th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; } p.note { color: #555; } .scroll { overflow-x: auto; }
+img { max-width: 100%; } iframe { width: 100%; height: 36rem; border: 1px solid #ddd; border-radius: 8px; }
+ p.note { color: #555; } .scroll { overflow-x: auto; }
 """
 
 
@@ -39,6 +40,12 @@ class Report:
     def picture(self, png: bytes, caption: str) -> None:
         data = base64.b64encode(png).decode()
         self._parts.append(f'<p><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}"></p>')
+        self.paragraph(caption)
+
+    def page(self, page: str, title: str, caption: str) -> None:
+        """Another whole page in a frame, with all that is in it."""
+        inside = html.escape(page)
+        self._parts.append(f'<p><iframe title="{html.escape(title)}" srcdoc="{inside}" allowfullscreen></iframe></p>')
         self.paragraph(caption)
 
     @property

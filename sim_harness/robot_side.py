@@ -34,7 +34,9 @@ class Exchanger(Protocol):
     """
 
     error: ErrorMessage | None
-    deadline: float
+
+    @property
+    def deadline(self) -> float: ...
 
     @property
     def session(self) -> int: ...
@@ -77,11 +79,13 @@ class RobotSide:
         hardware: Hardware | None = None,
         progress: Callable[[int], None] | None = None,
         failsafe: FailsafeSettings | None = None,
+        watch: Callable[[TraceWriter], None] | None = None,
     ) -> None:
         """
         dt: step of the world and period of the loop [s]; kd: damping of the failsafe [N·m·s/rad], ≥ 0; failsafe: its times
         hardware: between the world and the messages; ideal without
         progress: called with the ticks done since the last call
+        watch: called at the end of each tick, and must not keep it
         """
         robot = world.robot
         self.world = world
@@ -94,6 +98,7 @@ class RobotSide:
         self._waited, self._answered = 0.0, False  # for the last reply [s]; whether it came
         self._hardware = Hardware.ideal(robot, dt) if hardware is None else hardware
         self._progress = progress
+        self._watch = watch
 
     def run(self, duration: float, pushes: Sequence[Push] = (), posture: Posture | None = None) -> Trace:
         """In lock-step: every tick waits for its reply, as fast as both sides can.
@@ -162,6 +167,8 @@ class RobotSide:
         trace.simulated(result.contacts.keys, result.force, result.status)
         if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
             self._progress(PROGRESS_TICKS)
+        if self._watch is not None:
+            self._watch(trace)
         self._applied = tau
         self._answered_ns = heard.command.t_ns if heard.command is not None else self._answered_ns
         return result.status is not Status.NON_FINITE

@@ -1,6 +1,7 @@
 """What a run leaves behind: one row per tick, written into arrays that exist before the run begins."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,25 @@ class Trace(Record, frozen=True):
         arrays = {name: np.asarray(getattr(self, name)) for name in self.__struct_fields__}
         np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
+    @classmethod
+    def load_npz(cls, path: str | Path) -> "Trace":
+        """What `save_npz` wrote."""
+        with np.load(path) as arrays:
+            fields: dict[str, Any] = dict(arrays)
+        for name in ("places", "modes"):
+            fields[name] = tuple(fields[name].tolist())
+        return cls(**fields)
+
+
+class Row(Record, frozen=True):
+    """One tick of a run, as in `Trace`; mode by its name."""
+
+    t: float
+    q: Array
+    predicted: Array
+    simulated: Array
+    mode: str
+
 
 class TraceWriter:
     """Room for a run of known length; `trace` hands out what was filled."""
@@ -108,6 +128,17 @@ class TraceWriter:
             self._simulated[self._row, self._column[key]] = force
         self._status[self._row] = status
         self._row += 1
+
+    def last(self) -> Row:
+        """The row that was ended last."""
+        i = self._row - 1
+        return Row(
+            t=float(self._t[i]),
+            q=self._q[i],
+            predicted=self._predicted[i],
+            simulated=self._simulated[i],
+            mode=list(self._modes)[self._mode[i]],
+        )
 
     def trace(self) -> Trace:
         """The rows that were ended."""

@@ -32,13 +32,14 @@ LAYERS = (
 """Inside `idyn`: each layer may import itself and those before it."""
 
 DOORS = {
-    "pinocchio": {"idyn.robot"},
+    "pinocchio": {"idyn.robot", "sim_harness.view.shapes"},  # the last for its geometry
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
     "zmq": {"transport.router", "transport.client", "sim_harness.bench"},  # the last measures a bare echo beside them
     "mcap": {"transport.recorder", "transport.logfile"},
     "numba": {"idyn.compiled"},
     "mujoco": {"sim_harness.mujoco.door"},
+    "trimesh": {"sim_harness.view.meshes"},
 }
 """Third parties and the only modules that may import them."""
 

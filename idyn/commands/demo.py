@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from idyn.commands.output import add_engine, add_json, new_folder, progress_bar
+from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
 from sim_harness.demo import CHATTER_SECONDS, run_demo
 from sim_harness.experiment import load_plan
 from sim_harness.metrics import table, text_table
@@ -18,6 +18,7 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("--seconds", type=float, help="simulated time for each law instead of the experiment's")
     parser.add_argument("--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free)")
     add_engine(parser)
+    add_view(parser)
     add_json(parser, "the summaries")
     parser.set_defaults(run=run)
 
@@ -27,8 +28,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     folder = new_folder(Path(options.out))
     print("starting (the first run compiles its kernels, which takes a minute)", flush=True)
     ticks = len(plan.settings.laws) * plan.ticks + 3 * round(CHATTER_SECONDS / plan.controller.period)
-    with progress_bar(ticks) as progress:
-        demo = run_demo(plan, folder, progress)
+    with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
+        demo = run_demo(plan, folder, progress, watch)
     print(text_table(table(demo.summaries)))
     for sentence in demo.slowness(plan):
         print(sentence)

@@ -1,10 +1,12 @@
-"""What commands share: progress on the terminal, JSON on request.
+"""What commands share: progress on the terminal, a live view and JSON on request.
 
 A command's `run` takes the parsed options, prints tables, and returns its figures and whether they are good.
 """
 
 import argparse
+import os
 import sys
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
@@ -13,8 +15,10 @@ from typing import Any
 import msgspec
 from tqdm import tqdm
 
+from controllers.controller import ControllerSettings
 from idyn.errors import ConfigError
-from sim_harness.experiment import Progress
+from sim_harness.experiment import Progress, Watch
+from sim_harness.view.live import LiveView
 from sim_harness.worlds import NAMES
 
 
@@ -35,6 +39,29 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", metavar="NAME", help=f"{', '.join(NAMES)}: instead of the experiment's, with the engine's defaults"
     )
+
+
+def add_view(parser: argparse.ArgumentParser) -> None:
+    """The option `--view`."""
+    parser.add_argument("--view", action="store_true", help="show the robot live in the browser (extra viz)")
+
+
+@contextmanager
+def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | None]:
+    """What is to be called tick by tick for the live view, None when it is not wanted."""
+    if not wanted:
+        yield None
+        return
+    with LiveView(controller) as view:
+        print(f"live view: {view.url}", flush=True)
+        open_browser(view.url)
+        yield view.watch
+
+
+def open_browser(url: str) -> None:
+    """Where there is a screen: a browser of the terminal would take that over."""
+    if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(url)
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:

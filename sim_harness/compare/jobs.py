@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
 import controllers
 import idyn
 import sim_harness
 import transport
 from controllers.controller import build_controller
-from sim_harness.experiment import Plan, run_in_process
+from sim_harness.experiment import TRACE, Plan, run_in_process
 from sim_harness.metrics import Summary
 from sim_harness.trace import Trace
 
-RESULT, TRACE, LOG = "result.json", "trace.npz", "log.mcap"
+RESULT, LOG = "result.json", "log.mcap"
 
 
 Keep = Literal["log", "trace", "fall"]
@@ -66,7 +65,12 @@ def code_digest() -> str:
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("*.py")):
             inside = path.relative_to(root).parts
-            if inside[0] not in ("commands", "compare") and path.name not in ("plots.py", "report.py", "demo.py", "bench.py"):
+            if inside[0] not in ("commands", "compare", "view") and path.name not in (
+                "plots.py",
+                "report.py",
+                "demo.py",
+                "bench.py",
+            ):
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -118,7 +122,7 @@ def run_task(task: Task) -> None:
     log = folder / LOG if task.keep == "log" else None
     run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
     if task.keep != "fall" or not run.summary.upright:
-        run.trace.save_npz(folder / TRACE)
+        run.save(folder)
     write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
     shutil.rmtree(task.folder, ignore_errors=True)
     folder.rename(task.folder)
@@ -136,8 +140,4 @@ def write_result(folder: Path, result: msgspec.Struct) -> None:
 
 def load_trace(folder: Path) -> Trace:
     """The trace of a finished job."""
-    with np.load(folder / TRACE) as arrays:
-        fields: dict[str, Any] = dict(arrays)
-    for name in ("places", "modes"):
-        fields[name] = tuple(fields[name].tolist())
-    return Trace(**fields)
+    return Trace.load_npz(folder / TRACE)

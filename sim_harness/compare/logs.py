@@ -33,26 +33,34 @@ def summarise_log(path: Path) -> list[Summary]:
     Contact forces are compared with those that the states carry as `f_sensed`; without any, there is nothing to compare.
     A log does not say how long it was meant to be: upright means that no fall was recorded.
     """
+    return [
+        summarise(
+            trace,
+            controller.robot,
+            label=label,
+            engine="recorded",
+            ticks=len(trace),
+            dt=period,
+            **aims(controller.settings),
+        )
+        for label, controller, trace, period in traces_of(path)
+    ]
+
+
+def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
+    """Label, controller, trace and agreed period [s] of each session of a controlling client that got torques, in order.
+
+    Raises LogError, also when there is none.
+    """
+    found: list[tuple[str, Controller, Trace, float]] = []
     with LogReader(path) as reader:
         controller, settings = _origin(reader)
-        summaries: list[Summary] = []
         for agreement, exchanges in _sessions(reader, controller, settings):
-            trace = trace_of(agreement, exchanges)
-            name = str(path) if not summaries else f"{path} #{len(summaries) + 1}"
-            summaries.append(
-                summarise(
-                    trace,
-                    controller.robot,
-                    label=name,
-                    engine="recorded",
-                    ticks=len(trace),
-                    dt=agreement.dt_ns * 1e-9,
-                    **aims(controller.settings),
-                )
-            )
-    if not summaries:
+            label = str(path) if not found else f"{path} #{len(found) + 1}"
+            found.append((label, controller, trace_of(agreement, exchanges), agreement.dt_ns * 1e-9))
+    if not found:
         raise LogError(f"{path}: no torque was ever answered")
-    return summaries
+    return found
 
 
 def _origin(reader: LogReader) -> tuple[Controller, ServerSettings]:

@@ -54,7 +54,7 @@ class Link:
         arrived = _newest(self._states, now)
         if arrived is not None:
             torque = self._client.exchange(arrived)
-            self.error = self._client.error
+            self.error = None if lost_torque else self._client.error
             if torque is not None and not lost_torque:
                 self._torques.append((now + (self._torque_delay if late else 0), torque))
         return _newest(self._torques, now)

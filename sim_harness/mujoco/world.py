@@ -62,8 +62,7 @@ class MujocoWorld:
         self.data = mujoco.MjData(model)
         self.coordinates = Coordinates(robot, model)
         if friction is not None:
-            model.dof_damping[self.coordinates.dofs] = friction.viscous
-            model.dof_frictionloss[self.coordinates.dofs] = friction.coulomb
+            self._resist(friction)
         places, rows = range(len(robot.contact_keys)), range(len(robot.contact_keys + robot.pair_keys))
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}
@@ -71,6 +70,12 @@ class MujocoWorld:
         geoms = zip(model.pair_geom1[self._pairs].tolist(), model.pair_geom2[self._pairs].tolist(), strict=True)
         self._rows = {frozenset(pair): row for row, pair in enumerate(geoms)}
         self.reset(q)
+
+    def _resist(self, friction: JointFriction) -> None:
+        """Friction in the joints. MuJoCo's own is soft: by default a light leg creeps under its load at more than 1 rad/s."""
+        model, dofs = self.model, self.coordinates.dofs
+        model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
+        model.dof_solref[:], model.dof_solimp[:, :2] = (2 * self.settings.timestep, 1.0), mujoco.mjMAXIMP
 
     @property
     def state(self) -> State:

@@ -40,11 +40,14 @@ def _model(urdf: str, base: str) -> tuple[pin.Model, pin.Data]:
 
 
 def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
-    """M column by column and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
+    """M column by column, rotors by hand, and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
     model, data = _model(robot.urdf, robot.base)
     still = np.zeros(model.nv)
     gravity = pin.rnea(model, data, state.q, still, still).copy()
     M = np.column_stack([pin.rnea(model, data, state.q, still, e) - gravity for e in np.eye(model.nv)])
+    for name, rotor in robot.armature.items():
+        column = model.joints[model.getJointId(name)].idx_v
+        M[column, column] += rotor
     h = pin.rnea(model, data, state.q, state.v, still).copy()
     pin.computeJointJacobians(model, data, state.q)
     rows = []

@@ -7,8 +7,10 @@ from controllers.robots import load_robot
 from idyn.robot import ContactPoint, Robot
 from idyn.terrain import Flat
 from sim_harness.compare import executors
+from sim_harness.demo import Demo, write_report
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
+from sim_harness.experiment import load_plan, run_in_process, with_controller
 from sim_harness.jacobian import contact_jacobian
 
 COMPARISON = """
@@ -75,6 +77,16 @@ class Stand:
         return self.tau - self.kp * error - self.kd * self.world.v[self.world.robot.a]
 
 
+def demo_report(folder, seconds):
+    """The demo's report of runs in lock-step, which no machine is too slow for; its path."""
+    plan = load_plan("demo", seconds)
+    runs = [run_in_process(with_controller(plan, {"law": law}), law, lambda *_: None) for law in plan.settings.laws]
+    for run in runs:
+        run.save(folder / run.summary.label)
+    write_report(plan, Demo(runs=runs, chatter=runs), folder)
+    return folder / "report.html"
+
+
 @pytest.fixture
 def make_block():
     return block_world
@@ -88,6 +100,11 @@ def make_world():
 @pytest.fixture
 def make_stand():
     return Stand
+
+
+@pytest.fixture(scope="session")
+def make_report():
+    return demo_report
 
 
 @pytest.fixture

@@ -17,11 +17,12 @@ from idyn.__main__ import main
 from idyn.errors import ConfigError
 from sim_harness.compare import executors, jobs
 from sim_harness.compare.executors import run_tasks
-from sim_harness.compare.jobs import LOG, RESULT, TRACE, load_trace, run_task
+from sim_harness.compare.jobs import LOG, RESULT, load_trace, run_task
 from sim_harness.compare.run import Options, all_tasks, run_comparisons
 from sim_harness.compare.settings import (
     load_comparison,
 )
+from sim_harness.experiment import CONTROLLER, TRACE
 from sim_harness.metrics import Summary
 
 
@@ -37,7 +38,7 @@ def test_what_is_done_is_not_done_again(comparison, here, tmp_path):
     assert len(here) == 2
     assert again == [*first, *first]
     folder = first[0]["short", "pid"].folders[0]
-    assert {path.name for path in folder.iterdir()} == {RESULT, TRACE, LOG}
+    assert {path.name for path in folder.iterdir()} == {RESULT, TRACE, CONTROLLER, LOG}
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "another"])

@@ -9,12 +9,13 @@ from test_compare_claims import SUMMARY
 
 from idyn.__main__ import main
 from idyn.errors import ConfigError
-from sim_harness.compare.jobs import RESULT, TRACE
+from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix import Cell, CellCheckSettings, cells
 from sim_harness.compare.matrix_table import Panel, decide_cells, upright_table
 from sim_harness.compare.results import Runs
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import load_comparison, plan_of_cell
+from sim_harness.experiment import TRACE
 from sim_harness.imperfections.settings import ImperfectionSettings
 
 MATRIX = """

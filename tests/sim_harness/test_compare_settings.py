@@ -143,3 +143,15 @@ def test_a_shipped_comparison_can_be_run(name):
     for scene in comparison.scene:
         for controller in scene.controllers or comparison.controllers:
             plan_of(comparison, scene, controller)
+
+
+def test_a_scene_may_name_links_and_joints_that_the_experiment_does_not(comparison):
+    """Tables by name are empty in an experiment that changes nothing: new names are right, unknown settings are not."""
+    robot = {"links": {"LF_LEG_3": {"mass_factor": 2.0}}, "drive": {"armature": {"LF_X_1": 0.01}}, "ground": {"terrain": {}}}
+    given = load_comparison(comparison)
+    plan = plan_of(given, SceneSettings(name="x", changes={"robot": robot}), "pid")
+    assert plan.settings.robot.links["LF_LEG_3"].mass_factor == 2.0
+    assert plan.settings.robot.drive.armature == {"LF_X_1": 0.01}
+    assert plan.settings.robot.ground.terrain is not None
+    with pytest.raises(ConfigError, match=r"scene\.x\.changes\.robot\.links.*mass_factr"):
+        plan_of(given, SceneSettings(name="x", changes={"robot": {"links": {"LF_LEG_3": {"mass_factr": 2.0}}}}), "pid")

@@ -1,15 +1,13 @@
 """Falls: what counts as one, and that a run in lock-step ends with it."""
 
-from xml.etree import ElementTree
-
 import msgspec
 import numpy as np
-import pytest
 
 from controllers.robots import load_robot
 from idyn.terrain import Flat, Slope
-from sim_harness.experiment import PushSettings, load_plan, run_in_process
+from sim_harness.experiment import load_plan, run_in_process
 from sim_harness.fall import Posture
+from sim_harness.pushes import PushSettings
 
 
 def moved(q, up=0.0, roll=0.0):
@@ -67,12 +65,3 @@ def test_what_comes_before_a_fall_is_what_it_was():
     assert len(short) == 120
     np.testing.assert_array_equal(long.q[:120], short.q)
     np.testing.assert_array_equal(long.tau[:120], short.tau)
-
-
-@pytest.mark.parametrize("name", ["quadruped", "go2"])
-def test_a_push_in_weights_is_one_of_the_trunk_in_newtons(name):
-    robot, _ = load_robot(name)
-    push = PushSettings(weights=(0.0, 0.2, 0.0), force=(1.0, 0.0, 0.0), start=0.0, duration=0.1).on(robot)
-    mass = sum(float(each.get("value")) for each in ElementTree.fromstring(robot.urdf).iter("mass"))
-    np.testing.assert_allclose(push.force, (1.0, 0.2 * 9.81 * mass, 0.0))
-    assert robot.joint_of_frame(push.frame) == 1

@@ -126,6 +126,7 @@ def squeezing(consistency, squeeze=0.1):
             "law": "no-slip",
             "consistency": consistency,
             "contact": {"ground": -0.2, "mu": 100.0},
+            "ground": {"kind": "rigid"},
             "grip": {"kind": "speed", "joints": FINGERS, "squeeze": squeeze},
         },
         ControllerSettings,

@@ -1,0 +1,57 @@
+"""The ground as a surface over a grid of lines."""
+
+import numpy as np
+
+from controllers.contact_source import ContactSettings
+from controllers.terrain import make_terrain
+from idyn.heightmap import Heightmap
+from idyn.types import Array, Record
+
+LINES = 0.05
+"""Distance of the grid's lines [m]."""
+
+AROUND = 0.8
+"""How far the ground is drawn beyond where the robot went [m]."""
+
+
+class Ground(Record, frozen=True):
+    """z[i, j] is the height at x[i], y[j]; two equal x are the foot and the head of a riser [m]."""
+
+    x: Array
+    y: Array
+    z: Array
+
+
+def ground_of(contact: ContactSettings, path: Array) -> Ground:
+    """The ground of a controller's settings around a path (n, 3)."""
+    low = np.floor((path[:, :2].min(axis=0) - AROUND) / LINES)
+    high = np.ceil((path[:, :2].max(axis=0) + AROUND) / LINES)
+    x, y = (np.arange(low[i], high[i] + 1) * LINES for i in range(2))
+    if contact.terrain.kind == "stairs":
+        return _stairs(contact, x, y)
+    return Ground(x=x, y=y, z=_heights(contact, x, y))
+
+
+def _heights(contact: ContactSettings, x: Array, y: Array) -> Array:
+    terrain = make_terrain(contact.terrain, contact.ground)
+    if isinstance(terrain, Heightmap):
+        xs, ys = np.meshgrid(x, y, indexing="ij")
+        points = np.stack([xs.ravel(), ys.ravel(), np.zeros(xs.size)], axis=1)
+        return terrain.height(points).reshape(xs.shape)
+    slope = np.tan(contact.terrain.angle) if contact.terrain.kind == "slope" else 0.0
+    return np.repeat((contact.ground + slope * x)[:, None], len(y), axis=1)
+
+
+def _stairs(contact: ContactSettings, x: Array, y: Array) -> Ground:
+    """Between the lines at which `x` lies, each riser adds two: its foot and its head."""
+    s = contact.terrain
+    risers = s.start + s.depth * np.arange(s.steps)
+    inside = risers[(risers > x[0]) & (risers < x[-1])]
+    plain = x[np.abs(x[:, None] - risers).min(axis=1) > 1e-9]
+    steps = (plain[:, None] > risers).sum(axis=1)
+    climbed = (inside[:, None] > risers + 1e-9).sum(axis=1)
+    lines = np.concatenate([plain, inside, inside])
+    levels = np.concatenate([steps, climbed, climbed + 1])
+    order = np.lexsort((levels, lines))
+    heights = contact.ground + s.rise * levels[order]
+    return Ground(x=lines[order], y=y, z=np.repeat(heights[:, None], len(y), axis=1))

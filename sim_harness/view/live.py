@@ -1,0 +1,107 @@
+"""The robot while it walks: the page of a run, fed frame by frame by a small web server of this machine.
+
+The server is a process of its own with less priority than the loop. It asks for a frame when it is done with the last, and the
+loop answers when it comes by: it never waits for anybody, and nothing queues up.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any
+
+from controllers.controller import Controller, ControllerSettings, build_controller, controller_from_snapshot
+from idyn.errors import IdynError
+from sim_harness.trace import Row, TraceWriter
+from sim_harness.view.film import frame_of, shown
+from sim_harness.view.page import library, live_page
+from sim_harness.view.stream import Stream
+
+log = logging.getLogger(__name__)
+
+RATE = 30.0
+"""Frames in each second, at most."""
+
+START_S = 120.0
+"""The view may take so long until it is ready [s]."""
+
+
+class ViewFailed(IdynError):
+    """The live view never became ready."""
+
+
+class LiveView:
+    """with LiveView(controller) as view:
+        run_served(…, watch=view.watch)
+
+    url: where a browser of this machine finds it
+    """
+
+    def __init__(self, controller: ControllerSettings) -> None:
+        """controller: that of the runs to come, for its robot and ground. Raises ConfigError without the extra `[viz]`."""
+        library()
+        context = multiprocessing.get_context("spawn")
+        self._rows, self._theirs = context.Pipe()
+        arguments = build_controller(controller).snapshot(), self._theirs
+        self._process = context.Process(target=_serve, args=arguments, name="idyn view", daemon=True)
+        self._due = 0.0
+        self.url = ""
+
+    def __enter__(self) -> "LiveView":
+        self._process.start()
+        self._theirs.close()
+        try:
+            if not self._rows.poll(START_S):
+                raise ViewFailed(f"the live view was not ready after {START_S:g} s")
+            self.url = self._rows.recv()
+        except EOFError:
+            raise ViewFailed("the process of the live view ended before it was ready") from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._rows.close()  # which ends the process
+        self._process.join(5.0)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def watch(self, label: str, trace: TraceWriter) -> None:
+        """Hand over the last row of a run that goes on, if it is time for a frame and one was asked for."""
+        now = time.perf_counter()
+        if now < self._due:
+            return
+        self._due = now + 1 / RATE
+        try:
+            if self._rows.poll():
+                self._rows.recv()
+                self._rows.send((label, trace.last()))
+        except (OSError, EOFError) as error:
+            log.warning("the live view has ended (%s)", error or type(error).__name__)
+            self._due = float("inf")
+
+
+def _serve(snapshot: dict[str, Any], rows: Connection) -> None:
+    """The process: until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)
+    controller = controller_from_snapshot(snapshot)
+    stream = Stream(live_page(controller))
+    rows.send(stream.url)
+    try:
+        while True:
+            rows.send("next")
+            label, row = rows.recv()
+            if shown(row.q):
+                stream.publish(_frame(controller, label, row))
+            time.sleep(1 / RATE)
+    except (EOFError, OSError):
+        stream.close()
+
+
+def _frame(controller: Controller, label: str, row: Row) -> dict[str, Any]:
+    poses, points, world, predicted = frame_of(controller.robot, controller.terrain, row.q, row.simulated, row.predicted)
+    arrays = {"poses": poses, "points": points, "world": world, "predicted": predicted}
+    return {"label": label, "t": row.t, "mode": row.mode} | {name: a.round(5).ravel().tolist() for name, a in arrays.items()}

@@ -1,0 +1,125 @@
+"""What a robot looks like: the shapes of its URDF, each fixed to a joint. The door to Pinocchio's geometry."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pinocchio as pin
+
+from idyn.robot import Robot
+from idyn.types import Array, Record
+from sim_harness.view.meshes import Mesh, load_meshes
+
+GREY = (0.62, 0.65, 0.69)
+"""Colour of a shape that has none."""
+
+Kind = Literal["box", "sphere", "cylinder", "mesh"]
+
+
+class Shape(Record, frozen=True):
+    """A rigid shape.
+
+    joint: index of the joint that carries it, 0 for the world
+    kind, size: a box's edges, a sphere's radius, a cylinder's radius and length along z, all centred; a mesh has no size [m]
+    placement: its frame in the joint's, position then quaternion xyzw (7)
+    colour: red, green, blue from 0 to 1
+    """
+
+    joint: int
+    kind: Kind
+    size: tuple[float, ...]
+    placement: Array
+    colour: tuple[float, ...]
+    mesh: Mesh | None = None
+
+
+class Look(Record, frozen=True):
+    """A robot's shapes; note: what the reader should know about them, empty when they are those of the URDF's visuals."""
+
+    shapes: list[Shape]
+    note: str
+
+
+def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
+    """The visuals of the URDF; without its mesh files the collision shapes; without those sticks from joint to joint.
+
+    folders: where `package://` paths may begin, besides `ROS_PACKAGE_PATH`
+    """
+    root = pin.JointModelFreeFlyer() if robot.base == "free_flyer" else None
+    model = pin.buildModelFromXML(robot.urdf, root) if root else pin.buildModelFromXML(robot.urdf)
+    notes = []
+    for kind, name in ((pin.GeometryType.VISUAL, "visual"), (pin.GeometryType.COLLISION, "collision")):
+        try:
+            geometry = pin.buildGeomFromUrdfString(model, robot.urdf, kind, package_dirs=[str(folder) for folder in folders])
+        except ValueError as error:
+            notes.append(f"{name} shapes: {str(error).splitlines()[0]}")
+            continue
+        if geometry.ngeoms:
+            return Look(shapes=_shapes(geometry), note="; ".join(notes))
+        notes.append(f"the URDF has no {name} shapes")
+    return Look(shapes=_sticks(robot, model), note="; ".join(notes))
+
+
+def _shapes(geometry: Any) -> list[Shape]:
+    files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # two legs with one mesh share it
+    shapes = []
+    for item in geometry.geometryObjects:
+        if not Path(item.meshPath).is_file():
+            shapes.extend(_primitives(item))
+            continue
+        key = item.meshPath, *item.meshScale
+        if key not in files:
+            files[key] = load_meshes(Path(item.meshPath), np.array(item.meshScale))
+        own = len(files[key]) > 1 or not item.overrideMaterial  # a URDF has one colour only for all of a file's materials
+        for mesh, painted in files[key]:
+            colour = painted if own and painted else _colour(item)
+            placement, joint = _placement(item.placement), int(item.parentJoint)
+            shapes.append(Shape(joint=joint, kind="mesh", size=(), placement=placement, colour=colour, mesh=mesh))
+    return shapes
+
+
+def _primitives(item: Any) -> list[Shape]:
+    """A box, a sphere, a cylinder; a capsule is a cylinder between two spheres. Nothing for what a URDF does not have."""
+    body, joint, colour = item.geometry, int(item.parentJoint), _colour(item)
+
+    def shape(kind: Kind, size: Sequence[float], z: float = 0.0) -> Shape:
+        place = item.placement * pin.SE3(np.eye(3), np.array([0.0, 0.0, z]))
+        return Shape(joint=joint, kind=kind, size=tuple(map(float, size)), placement=_placement(place), colour=colour)
+
+    match type(body).__name__:
+        case "Box":
+            return [shape("box", 2 * body.halfSide)]
+        case "Sphere":
+            return [shape("sphere", [body.radius])]
+        case "Cylinder":
+            return [shape("cylinder", [body.radius, 2 * body.halfLength])]
+        case "Capsule":
+            ends = [shape("sphere", [body.radius], z) for z in (-body.halfLength, body.halfLength)]
+            return [shape("cylinder", [body.radius, 2 * body.halfLength]), *ends]
+    return []
+
+
+def _colour(item: Any) -> tuple[float, ...]:
+    return tuple(round(float(part), 3) for part in item.meshColor[:3]) if item.overrideMaterial else GREY
+
+
+def _sticks(robot: Robot, model: Any) -> list[Shape]:
+    """A thin cylinder from each joint to each that hangs on it, and to its contact places."""
+    ends = [
+        (int(model.parents[child]), np.array(model.jointPlacements[child].translation)) for child in range(2, model.njoints)
+    ]
+    ends += zip(robot.contact_joints.tolist(), robot.contact_offsets, strict=True)
+    shapes = []
+    for joint, end in ends:
+        length = float(np.linalg.norm(end))
+        if length > 0.0:
+            turn = pin.Quaternion.FromTwoVectors(np.array([0.0, 0.0, 1.0]), end)
+            placement = _placement(pin.SE3(turn, 0.5 * end))
+            size = (min(0.05 * length, 0.02), length)
+            shapes.append(Shape(joint=joint, kind="cylinder", size=size, placement=placement, colour=GREY))
+    return shapes
+
+
+def _placement(place: Any) -> Array:
+    return np.array(pin.SE3ToXYZQUAT(place))

@@ -1,0 +1,96 @@
+"""Rotors behind gears: what they add to a robot, where they go, and that they are named when they are wrong."""
+
+import json
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from controllers.config import RobotSettings, parse
+from controllers.controller import controller_from_snapshot, load_controller
+from controllers.grip import released
+from controllers.robots import load_robot
+from idyn.errors import ConfigError, InputError
+from idyn.robot import Robot
+
+ROBOTS = ("quadruped", "solo12", "a1", "go2")
+
+
+def some_state(robot, seed=0):
+    rng = np.random.default_rng(seed)
+    return robot.integrate(robot.neutral(), rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_it_adds_itself_to_the_diagonal_and_nothing_else(name):
+    bare = load_robot(name)[0].variant(armature=0.0)
+    q, v = some_state(bare)
+    before = bare.terms(q, v)
+    rotors = dict(zip(bare.joint_names, 0.001 * np.arange(1, 13), strict=True))
+    after = bare.variant(armature=rotors).terms(q, v)
+    added = np.zeros(bare.nv)
+    added[bare.a] = list(rotors.values())
+    np.testing.assert_allclose(after.M - before.M, np.diag(added), atol=1e-15)
+    np.testing.assert_array_equal(after.h, before.h)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_mass_matrix_and_recursive_newton_euler_agree(name):
+    """M v̇ + h = rnea with rotors: two algorithms that share no code."""
+    robot, _ = load_robot(name)
+    robot = robot.variant(armature=0.01)
+    q, v = some_state(robot, 1)
+    acceleration = np.random.default_rng(2).normal(size=robot.nv)
+    terms = robot.terms(q, v)
+    np.testing.assert_allclose(terms.M @ acceleration + terms.h, robot.inverse_dynamics(q, v, acceleration), atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_the_energy_of_rotors_counts(name):
+    bare = load_robot(name)[0].variant(armature=0.0)
+    q, v = some_state(bare, 3)
+    more = bare.variant(armature=0.02).energy(q, v) - bare.energy(q, v)
+    assert more == pytest.approx(0.5 * 0.02 * (v[bare.a] ** 2).sum(), rel=1e-9)
+
+
+def test_energy_is_kinetic_plus_potential():
+    robot = load_robot("solo12")[0].variant(armature=0.0)
+    q, v = some_state(robot, 4)
+    model = pin.buildModelFromXML(robot.urdf, pin.JointModelFreeFlyer())
+    data = model.createData()
+    expected = pin.computeKineticEnergy(model, data, q, v) + pin.computePotentialEnergy(model, data, q)
+    assert robot.energy(q, v) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_shipped_robots_have_theirs():
+    assert load_robot("quadruped")[0].armature == {}
+    assert set(load_robot("solo12")[0].armature.values()) == {0.00036207}
+    go2 = load_robot("go2")[0].armature
+    assert (go2["FL_hip_joint"], go2["RR_calf_joint"]) == (0.0045, 0.0165)
+
+
+def test_a_snapshot_carries_it():
+    first = load_controller("go2")
+    second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
+    assert second.robot.armature == first.robot.armature
+    q, v = some_state(first.robot)
+    assert first.robot.terms(q, v).M.tobytes() == second.robot.terms(q, v).M.tobytes()
+
+
+def test_released_joints_keep_their_rotors():
+    robot = load_robot("quadruped")[0].variant(armature=0.01)
+    free = released(robot, ["LF_X_1"])
+    assert free.na == 11
+    assert free.armature == robot.armature
+
+
+def test_what_is_no_rotor_is_named():
+    robot, _ = load_robot("quadruped")
+    with pytest.raises(InputError, match=r"armature: no joint of one axis named 'LF_X1' \(nearest: LF_X_1"):
+        robot.variant(armature={"LF_X1": 0.01})
+    with pytest.raises(InputError, match=r"armature.LF_X_1: expected a finite number ≥ 0, got inf"):
+        robot.variant(armature={"LF_X_1": np.inf})
+    with pytest.raises(InputError, match=r"armature"):
+        Robot(robot.urdf, armature={"root_joint": 0.1})
+    with pytest.raises(ConfigError, match=r"robots\.x\.armature"):
+        parse({"urdf": "x.urdf", "armature": -0.1}, RobotSettings, "robots.x")

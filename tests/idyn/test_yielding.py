@@ -1,0 +1,153 @@
+"""Yielding ground: every law asked of v̂ = v⁺ − (1 − dt/T_r) v + (T_p/dt) M_uu⁻¹ J_uᵀ (p − p⁻), judged by dense formulas."""
+
+import msgspec
+import numpy as np
+import pytest
+from conditions import allowance, coulomb_error, dynamics, no_slip_error
+from oracles import full
+from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
+
+from idyn.ground import Ground
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+from idyn.types import Consistency, Selection
+
+RELAXATION, MEMORY = 0.05, 0.005
+YIELDING = Ground(noise=0.0, recovery_speed=0.0, relaxation=RELAXATION, memory=MEMORY)
+LAWS = ("no-slip", "coulomb", "convex", "cone", "cone-infinite")
+
+
+def solve(scene, law, ground=YIELDING, guess=None, selection=Selection.TORQUE, consistency=Consistency.PROJECT, dt=DT):
+    options = Options(selection=selection, consistency=consistency, ground=ground)
+    return predict(
+        scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=dt, options=options, guess=guess
+    )
+
+
+def v_hat(scene, answer, guess, ground=YIELDING, dt=DT):
+    """The velocity that the law is asked of, and the full system."""
+    f, n = full(scene.robot, scene.state, scene.contacts), len(scene.contacts)
+    last = np.zeros(3 * n)
+    frames = np.stack(
+        [scene.contacts.tangents, np.cross(scene.contacts.normals, scene.contacts.tangents), scene.contacts.normals]
+    )
+    for i, key in enumerate(scene.contacts.keys):
+        if guess is not None and key in guess.keys:
+            last[3 * i : 3 * i + 3] = dt * frames[:, i] @ guess.force[guess.keys.index(key)]
+    hat = answer.v_plus - (1 - dt / ground.relaxation) * f.v
+    hat[f.u] += ground.memory / dt * np.linalg.solve(f.M[np.ix_(f.u, f.u)], f.Ju.T @ (answer.p - last))
+    return f, hat
+
+
+def earlier(scene, law, seed):
+    """What a tick before may have left: another answer's forces, of some of the contacts, in another order."""
+    guess = solve(msgspec.structs.replace(scene, q_ddot=-scene.q_ddot), law).guess
+    keep = np.random.default_rng(seed).permutation(len(guess.keys))[: max(1, len(guess.keys) - 1)]
+    return msgspec.structs.replace(
+        guess, keys=tuple(guess.keys[i] for i in keep), basis=guess.basis[keep], force=guess.force[keep]
+    )
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_every_law_is_certified_and_its_own(name, law):
+    own = 0
+    for seed in range(40):
+        scene = random_scene(name, seed)
+        answer = solve(scene, law, guess=earlier(scene, law, seed))
+        assert answer.status.ok
+        assert answer.residuals.worst <= 1e-8
+        own += answer.law == law
+    assert own >= 36
+
+
+@pytest.mark.parametrize("name", WALKERS)
+@pytest.mark.parametrize(("law", "error"), [("coulomb", coulomb_error), ("no-slip", no_slip_error)])
+def test_the_conditions_hold_for_v_hat(name, law, error):
+    for seed in range(40):
+        scene = random_scene(name, seed)
+        guess = earlier(scene, law, seed)
+        answer = solve(scene, law, guess=guess)
+        if answer.law != law:
+            continue
+        f, hat = v_hat(scene, answer, guess)
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= 1e-8
+        assert error(f, answer.p, hat, scene.contacts.mu, allowance(scene.contacts.gaps, DT, recovery=0.0)) <= 1e-7
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_steady_contact_has_the_rigid_answer(name, law):
+    scene = standing_scene(name)
+    rigid = solve(scene, law, LITERAL)
+    steady = solve(scene, law, guess=rigid.guess)
+    np.testing.assert_allclose(steady.tau, rigid.tau, atol=1e-7)
+    np.testing.assert_allclose(steady.v_plus, rigid.v_plus, atol=1e-9)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_one_period_and_no_memory_are_the_rigid_law(law):
+    letter = Ground(noise=0.0, recovery_speed=np.inf, relaxation=DT, memory=0.0)
+    for seed in range(10):
+        scene = random_scene("quadruped", seed)
+        np.testing.assert_array_equal(solve(scene, law, letter).tau, solve(scene, law, LITERAL).tau)
+
+
+def test_a_sinking_foot_is_stopped_over_the_relaxation_time():
+    """The whole robot sinks at 0.1 m/s with its joints held: the ground is to give m (g + 0.1/T_r), not m (g + 0.1/dt)."""
+    scene = standing_scene("quadruped")
+    sinking = np.zeros(scene.robot.nv)
+    sinking[2] = -0.1
+    scene = msgspec.structs.replace(scene, state=msgspec.structs.replace(scene.state, v=sinking))
+    ground = msgspec.structs.replace(YIELDING, memory=0.0)
+    mass = scene.robot.total_mass
+    for law in LAWS:
+        answer = solve(scene, law, ground, consistency=Consistency.OFF)
+        assert answer.normal_force.sum() == pytest.approx(mass * (9.81 + 0.1 / RELAXATION), rel=1e-9)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_memory_lets_the_wrench_follow_with_its_time_constant(law):
+    """From no force at all towards the weight: after k ticks 1 − (1 + dt/T_p)⁻ᵏ of it."""
+    scene = standing_scene("quadruped")
+    weight = scene.robot.total_mass * 9.81
+    guess = msgspec.structs.replace(solve(scene, law).guess, force=np.zeros((4, 3)))
+    for k in range(1, 12):
+        answer = solve(scene, law, guess=guess, consistency=Consistency.OFF)
+        expected = weight * (1 - (1 + DT / MEMORY) ** -k)
+        assert answer.normal_force.sum() == pytest.approx(expected, rel=1e-9)
+        guess = answer.guess
+
+
+def test_a_horizon_is_a_relaxation_where_contacts_touch():
+    """Accelerations and forces over H = 10 ms are those of T_r = 10 ms over a tick."""
+    for seed in range(20):
+        scene = random_scene("quadruped", seed, touching=1.0)
+        far = solve(scene, "coulomb", LITERAL, dt=0.01)
+        relaxed = solve(scene, "coulomb", Ground(noise=0.0, relaxation=0.01))
+        np.testing.assert_allclose(far.normal_force.sum(), relaxed.normal_force.sum(), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(far.tau, relaxed.tau, atol=1e-6)
+
+
+def test_the_certificate_notices_another_relaxation_and_another_memory():
+    """An answer for one ground is none for another."""
+    scene = random_scene("solo12", 3, touching=1.0)
+    guess = earlier(scene, "coulomb", 3)
+    answer = solve(scene, "coulomb", guess=guess)
+    for other in ({"relaxation": 2 * RELAXATION}, {"memory": 2 * MEMORY}):
+        ground = msgspec.structs.replace(YIELDING, **other)
+        f, hat = v_hat(scene, answer, guess, ground)
+        assert coulomb_error(f, answer.p, hat, scene.contacts.mu, allowance(scene.contacts.gaps, DT, recovery=0.0)) > 1e-4
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
+def test_the_force_selection_presses_without_friction_where_none_is_needed(law):
+    scene = standing_scene("quadruped")
+    answer = solve(scene, law, LITERAL, selection=Selection.FORCE)
+    plain = solve(scene, law, LITERAL, selection=Selection.OFF)
+    np.testing.assert_allclose(answer.v_plus, plain.v_plus, atol=1e-10)
+    force = answer.p.reshape(4, 3) / DT
+    level = np.abs(force[:, :2]).max()
+    assert level < 0.2 * force[:, 2].min()
+    assert np.linalg.norm(force) <= np.linalg.norm(solve(scene, law, LITERAL).p / DT) + 1e-9

@@ -1,0 +1,159 @@
+"""Experiments with a robot that is not ideal, through real bytes; and what is wrong with a `[robot]` table."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from controllers.config import load, parse
+from idyn.errors import ConfigError
+from sim_harness.experiment import ExperimentSettings, build_plan, run_in_process
+from transport.codec import decode, vector
+from transport.logfile import LogReader
+from transport.messages import StateMessage, TorqueMessage
+from transport.replay import replay
+
+
+def plan_of(changes, base="stand", duration=0.1):
+    values = msgspec.to_builtins(load("experiments", base, ExperimentSettings))
+    values |= {"duration": duration, "laws": ["coulomb"]} | changes
+    return build_plan(parse(values, ExperimentSettings, "experiment"))
+
+
+def run_of(changes, log=None, seed=None, **settings):
+    return run_in_process(plan_of(changes, **settings), "coulomb", lambda *_: None, seed=seed, log=log)
+
+
+def exchanged(log):
+    """The states of a log and their torques."""
+    with LogReader(log) as reader:
+        pairs = [(decode(entry.request), decode(entry.reply)) for entry in reader.exchanges()]
+    return [(s, t) for s, t in pairs if isinstance(s, StateMessage) and isinstance(t, TorqueMessage)]
+
+
+def test_the_torque_applied_is_the_answer_to_a_state_of_five_ticks_ago(tmp_path):
+    log = tmp_path / "log.mcap"
+    run = run_of({"robot": {"link": {"state_delay": 2, "torque_delay": 3}}}, log=log, duration=0.05)
+    answers = {state.t_robot // 1_000_000: vector(torque.tau, 12, "tau") for state, torque in exchanged(log)}
+    for tick in range(6, 50):
+        np.testing.assert_array_equal(run.trace.tau[tick], answers[tick - 5])
+    modes = [run.trace.modes[mode] for mode in run.trace.mode]
+    assert modes[0] == modes[6] == "ok"
+    assert all(mode.startswith("failsafe") for mode in modes[1:6])
+
+
+def test_the_server_sees_what_is_measured_and_the_trace_what_is_true(tmp_path):
+    log = tmp_path / "log.mcap"
+    offset = {"offset": {"base_position": [0.0, 0.0, 0.005]}}
+    run = run_of({"contacts": "binary", "robot": {"sensing": offset}}, log=log, duration=0.02)
+    seen = np.array([vector(state.q, 19, "q") for state, _ in exchanged(log)])
+    np.testing.assert_allclose(seen[:, 2] - run.trace.q[:, 2], 0.005, atol=1e-12)
+    np.testing.assert_allclose(np.delete(seen - run.trace.q, 2, axis=1), 0, atol=1e-9)
+
+
+def test_the_world_is_heavier_than_the_server_believes():
+    run = run_of({"robot": {"trunk": {"added_mass": 0.4}}}, duration=0.3)
+    assert run.summary.upright
+    assert run.summary.weight == pytest.approx(47.088)
+    assert run.trace.simulated[-100:, :, 0].sum(axis=1).mean() == pytest.approx(47.088 + 0.4 * 9.81, rel=0.03)
+
+
+@pytest.mark.parametrize("height", [-0.01, 0.0, 0.01])
+def test_foot_switches_make_the_height_of_the_base_not_matter(tmp_path, height):
+    """Ten times what geometry survives; only names go over the wire; and the log replays to the bit."""
+    log = tmp_path / "log.mcap"
+    offset = {"sensing": {"offset": {"base_position": [0.0, 0.0, height]}}}
+    run = run_of({"contacts": "binary", "robot": offset}, log=log, duration=0.5)
+    assert run.summary.upright
+    assert run.summary.tracking < 1e-4
+    assert run.summary.force == pytest.approx(47.088, rel=1e-3)
+    assert run.summary.force_error_relative < 1e-3
+    for state, torque in exchanged(log):
+        assert {contact.frame for contact in state.contacts} == {"LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"}
+        assert all(contact.p is None and contact.n is None for contact in state.contacts)
+        assert torque.solver.n_contacts == 4
+    assert replay(log).exact
+
+
+def test_a_trot_on_foot_switches():
+    run = run_of({"contacts": "binary"}, base="trot", duration=1.0)
+    assert run.summary.upright
+    assert run.summary.tracking < 5e-3
+
+
+def used_friction(trace):
+    """The largest share of tangential in normal force that the world ever gave."""
+    normal, tangential = trace.simulated[:, :, 0], np.linalg.norm(trace.simulated[:, :, 1:], axis=2)
+    pressed = normal > 1e-3
+    return (tangential[pressed] / normal[pressed]).max()
+
+
+def test_the_ground_is_not_as_believed():
+    """A slope that is as slippery as ice to the world alone, and hills that only the world knows of."""
+    slope = {"controller": {"contact": {"terrain": {"kind": "slope", "angle": 0.1}}}}
+    firm, icy = (run_of(slope | changes, duration=0.05).trace for changes in ({}, {"robot": {"ground": {"mu": 0.02}}}))
+    assert used_friction(firm) > 0.09  # tan 0.1 holds it
+    assert 0.01 < used_friction(icy) <= 0.02 + 1e-9
+    hills = {"robot": {"ground": {"terrain": {"kind": "heightmap", "bump": 0.01}}}}
+    flat, one, other = (run_of(changes, seed=seed, duration=0.01) for changes, seed in (({}, 0), (hills, 0), (hills, 1)))
+    heights = [run.trace.q[0, 2] - flat.trace.q[0, 2] for run in (one, other)]
+    assert all(0 < height < 0.01 for height in heights)
+    assert heights[0] != heights[1]
+
+
+def test_a_seed_repeats_a_run_to_the_bit():
+    noisy = {"robot": {"sensing": {"noise": {"joint_speed": 1e-3}}, "link": {"lost_torques": {"probability": 0.2}}}}
+    first, again, other = (run_of(noisy, seed=seed).trace for seed in (4, 4, 5))
+    assert first.tau.tobytes() == again.tau.tobytes()
+    assert first.mode.tobytes() == again.mode.tobytes()
+    assert first.tau.tobytes() != other.tau.tobytes()
+
+
+WRONG = [
+    ({"sensing": {"noise": {"joint_pos": 1.0}}}, r"experiment\.robot\.sensing\.noise.*joint_position"),
+    ({"sensing": {"noise": {"joint_speed": -1.0}}}, r"experiment\.robot\.sensing\.noise\.joint_speed"),
+    ({"sensing": {"offset": {"joint_position": {"LF_X1": 0.1}}}}, r"robot\.sensing\.offset\.joint_position\.LF_X1.*LF_X_1"),
+    ({"link": {"state_delay": -1}}, r"experiment\.robot\.link\.state_delay"),
+    ({"link": {"state_delay": 0.5}}, r"experiment\.robot\.link\.state_delay"),
+    ({"link": {"lost_torques": {"probability": 1.5}}}, r"experiment\.robot\.link\.lost_torques\.probability"),
+    ({"link": {"lost_states": {"rate": 2.0}}}, r"experiment\.robot\.link\.lost_states\.length: expected a tick"),
+    ({"drive": {"coulomb": {"LF_X": 1.0}}}, r"experiment\.robot\.drive\.coulomb\.LF_X: no such actuated joint"),
+    ({"drive": {"armature": {"LF_X": 1.0}}}, r"experiment\.robot\.drive\.armature\.LF_X"),
+    ({"drive": {"bandwidth": 0.0}}, r"experiment\.robot\.drive\.bandwidth"),
+    ({"links": {"LEG": {"mass_factor": 2.0}}}, r"experiment\.robot\.links\.LEG: no such link with a mass"),
+    ({"trunk": {"added_mass": -4.0}}, r"experiment\.robot\.trunk\.added_mass: expected to leave a mass > 0"),
+    ({"ground": {"mu": -0.1}}, r"experiment\.robot\.ground\.mu"),
+    ({"ground": {"terrain": {"kind": "heightmap", "seed": -1}}}, r"experiment\.robot\.ground\.terrain\.seed"),
+]
+
+
+@pytest.mark.parametrize(("table", "message"), WRONG)
+def test_what_is_wrong_is_named(table, message):
+    with pytest.raises(ConfigError, match=message):
+        plan_of({"robot": table})
+
+
+def test_a_fixed_base_has_no_noise():
+    robot = {"sensing": {"noise": {"base_rate": 0.1}}}
+    with pytest.raises(ConfigError, match=r"experiment\.robot\.sensing\.noise\.base_rate: the robot has a fixed base"):
+        plan_of({"robot": robot}, base="grasp")
+
+
+def test_a_push_in_weights_is_a_push_for_any_robot():
+    push = {"start": 0.01, "duration": 0.02, "weights": [0.0, 0.2, 0.0]}
+    given = {"start": 0.01, "duration": 0.02, "force": [0.0, 0.2 * 47.088, 0.0], "frame": "BODY0"}
+    first, second = (run_of({"push": [one]}, duration=0.05).trace for one in (push, given))
+    np.testing.assert_allclose(first.v, second.v, atol=1e-9)
+    assert np.abs(first.v[-1, 1]) > 0 or np.abs(first.q[-1, 1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("push", "message"),
+    [
+        ({"weights": [0, 1, 0], "force": [0, 1, 0]}, r"experiment\.push\[0\]\.force: expected either force or weights"),
+        ({}, r"experiment\.push\[0\]\.force: expected either force or weights"),
+        ({"force": [0, 1, 0], "frame": "BODY"}, r"experiment\.push\[0\]\.frame.*BODY0"),
+    ],
+)
+def test_what_is_no_push_is_named(push, message):
+    with pytest.raises(ConfigError, match=message):
+        plan_of({"push": [{"start": 0.0, "duration": 0.1} | push]})

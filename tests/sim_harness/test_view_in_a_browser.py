@@ -1,0 +1,156 @@
+"""The demo's report in a real browser, from the disk and without a network: the robot moves, and the arrows are there.
+
+Needs the extra `browser` and Debian's `chromium` (or another Chromium on the path).
+"""
+
+import base64
+import io
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sim_harness.view.runs import read_scene
+
+pytestmark = pytest.mark.browser
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = (
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+COLOURS = {"world": (232, 89, 12), "predicted": (25, 113, 194)}
+SECONDS = 1.0
+
+
+@pytest.fixture(scope="module")
+def folder(make_report, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    make_report(folder, SECONDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    """The frame with the robot in the opened report, and what the page has asked for and complained of."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (extra)
+
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert path, f"no browser on the path, expected one of {', '.join(BROWSERS)}: apt-get install chromium"
+    requests, errors = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS), chromium_sandbox=False)
+        context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.goto((folder / "report.html").as_uri())
+        page.locator("iframe").scroll_into_view_if_needed()
+        frame = page.frames[1]
+        frame.wait_for_function("typeof run === 'object' && run !== null")
+        frame.evaluate("play(false)")
+        yield frame, requests, errors
+        browser.close()
+
+
+def picture(frame):
+    """What three.js draws, without the legend (h, w, 3)."""
+    url = frame.evaluate("pointArrows(), viewer.capture_image()")
+    return np.array(Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))).convert("RGB")).astype(int)
+
+
+def painted(frame, kind):
+    """Pixels in the colour of an arrow."""
+    return int((np.abs(picture(frame) - COLOURS[kind]).max(axis=2) < 40).sum())
+
+
+def arrows(frame, kind):
+    """Visible arrows' lengths, 0 for the others [m]."""
+    return np.array(frame.evaluate(f"pointArrows(), run.arrows.{kind}.map((arrow) => arrow.visible ? arrow.length : 0)"))
+
+
+def test_nothing_is_fetched(report, folder):
+    _, requests, errors = report
+    assert errors == []
+    strangers = [url for url in requests if not url.startswith(("data:", "blob:", "about:"))]
+    assert strangers == [(folder / "report.html").as_uri()]
+
+
+def test_the_robot_moves_as_in_the_trace(report, folder):
+    frame, _, _ = report
+    first = frame.evaluate("run.label")
+    trace = read_scene(folder / first).trace
+    seen, places = [], []
+    for row in (0, 400, 900):
+        frame.evaluate(f"show({trace.t[row]})")
+        places.append(frame.evaluate("run.bodies[1].getWorldPosition(new THREE.Vector3()).toArray()"))
+        x, y, z = trace.q[row, :3]
+        np.testing.assert_allclose(places[-1], [x, z, -y], atol=1e-5)  # three.js has y up
+        seen.append(picture(frame))
+    assert np.linalg.norm(np.subtract(places[2], places[0])) > 0.01
+    assert (np.abs(seen[2] - seen[0]).max(axis=2) > 30).mean() > 0.005
+
+
+@pytest.mark.parametrize("kind", ["world", "predicted"])
+def test_the_arrows_are_as_long_as_the_forces(report, folder, kind):
+    frame, _, _ = report
+    label, newtons = frame.evaluate("[run.label, run.newtons]")
+    trace = read_scene(folder / label).trace
+    forces = trace.simulated if kind == "world" else trace.predicted
+    for row in (20, 500):
+        frame.evaluate(f"show({trace.t[row]})")
+        lengths = np.linalg.norm(np.nan_to_num(forces[row]), axis=1) / newtons
+        np.testing.assert_allclose(arrows(frame, kind), np.where(lengths > 1e-4, lengths, 0.0), rtol=1e-5)
+        assert (lengths > 0.02).sum() >= 2
+        assert painted(frame, kind) > 100
+
+
+@pytest.mark.parametrize("kind", ["world", "predicted"])
+def test_arrows_can_be_put_away(report, kind):
+    frame, _, _ = report
+    before = painted(frame, kind)
+    frame.locator(f"#show-{kind}").uncheck()
+    assert not arrows(frame, kind).any()
+    assert painted(frame, kind) < 0.3 * before  # the feet are of a similar orange
+    frame.locator(f"#show-{kind}").check()
+    assert arrows(frame, kind).any()
+
+
+def test_pause_slider_and_play(report):
+    frame, _, _ = report
+    frame.locator("#time").fill("0.5")
+    assert frame.locator("#clock").inner_text() == "0.50 s · ok"
+    assert frame.evaluate("[time, playing]") == [0.5, False]
+    frame.locator("#play").click()
+    frame.wait_for_function("time > 0.55")
+    frame.locator("#play").click()
+    assert frame.evaluate("playing") is False
+
+
+def test_the_base_is_followed_and_can_be_left(report):
+    frame, _, _ = report
+    aim = "[viewer.controls.target.x - run.bodies[1].position.x, viewer.controls.target.z + run.bodies[1].position.y]"
+    before = frame.evaluate(f"show(0.1), {aim}")
+    np.testing.assert_allclose(frame.evaluate(f"show(0.9), {aim}"), before, atol=1e-9)
+    frame.locator("#follow").uncheck()
+    assert frame.evaluate(f"show(0.1), {aim}") != pytest.approx(before, abs=1e-4)
+    frame.locator("#follow").check()
+
+
+def test_every_law_can_be_chosen(report, folder):
+    frame, _, _ = report
+    labels = frame.evaluate("data.runs.map((run) => run.label)")
+    assert labels == ["no-slip", "coulomb", "cone"]
+    frame.locator("#run").select_option(label="cone")
+    assert frame.evaluate("run.label") == "cone"
+    assert frame.locator("#run-name").inner_text() == "cone"
+    trace = read_scene(folder / "cone").trace
+    frame.evaluate(f"show({trace.t[500]})")
+    x, y, z = trace.q[500, :3]
+    np.testing.assert_allclose(frame.evaluate("run.bodies[1].position.toArray()"), [x, y, z], atol=1e-5)
