@@ -16,8 +16,8 @@ CELL = (0.62, 0.36)
 MARGIN = (1.9, 1.5)
 """For the titles of a panel's rows and columns [in]."""
 
-COLOURS = mpl.colormaps["RdYlGn"]
-"""From nobody to everybody upright."""
+COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
+"""From nobody upright to everybody; the shares at its ends, so that the darkest are left out."""
 
 
 def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
@@ -40,7 +40,7 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
 def _draw(axis: Axes, panel: Panel, wide: int, results: Results) -> None:
     found = [[results[cell] for cell in row] for row in panel.grid]
     counts = np.array([[upright([runs]) for runs in row] for row in found])
-    axis.imshow(counts[..., 0] / counts[..., 1], cmap=COLOURS, vmin=0.0, vmax=1.0, aspect=CELL[1] / CELL[0], alpha=0.75)
+    axis.imshow(counts[..., 0] / counts[..., 1], cmap=COLOURS, vmin=ENDS[0], vmax=ENDS[1], aspect=CELL[1] / CELL[0], alpha=0.75)
     for i, row in enumerate(found):
         for k, runs in enumerate(row):
             axis.text(k, i, _text(runs), ha="center", va="center", fontsize=7)
