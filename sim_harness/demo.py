@@ -8,9 +8,10 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from sim_harness import plots
-from sim_harness.experiment import Plan, Progress, Run, Watch, load_plan, run_in_process, run_served, with_controller
+from sim_harness.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.metrics import Summary, table
 from sim_harness.pace import slowness
+from sim_harness.plan import Plan, load_plan, with_controller
 from sim_harness.report import Report
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_scene

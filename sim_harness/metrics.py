@@ -9,17 +9,9 @@ from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
+from sim_harness.fall import Posture, base_tilt
 from sim_harness.jacobian import contact_jacobian
 from sim_harness.trace import Trace
-
-FALLEN_TILT = 0.5
-"""A base tilted further than this has fallen [rad]."""
-
-FALLEN_HEIGHT = 0.5
-"""A base lower above the ground than this share of its first height has fallen."""
-
-DROPS, LANDED = 20, 1e-4
-"""Most steps down from the base to the ground below it, and the distance that is none [m]."""
 
 SETTLED = 5
 """Ticks left out where forces are compared and torques differentiated: in the first ones the world comes to rest."""
@@ -34,7 +26,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One run in figures; NaN where a run has nothing to measure.
 
     label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
-    upright: whether it ran to its end without falling
+    upright: whether it ran to its end without falling (`sim_harness.fall`): a run that was ended by a fall has the `seconds`
+        until then
     height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m];
         distance: travelled by the base in the plane [m]; all 0 for a fixed base
     tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
@@ -101,9 +94,7 @@ def summarise(
     gripping: names of joints without a reference
     """
     base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
-    tilt, height = base_tilt(base), above_ground(base[:, :3], terrain)
-    fixed = robot.base != "free_flyer"
-    stands = fixed or (tilt.max() < FALLEN_TILT and height.min() >= FALLEN_HEIGHT * height[0])
+    stands = Posture(robot, terrain, trace.q[0]).upright(trace.q)
     angles = np.array([robot.joint_angles(q) for q in trace.q])
     following = np.array([name not in gripping for name in robot.joint_names])
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
@@ -116,9 +107,9 @@ def summarise(
         label=label,
         engine=engine,
         seconds=len(trace) * dt,
-        upright=bool(len(trace) == ticks and stands),
+        upright=len(trace) == ticks and stands,
         height=float(base[-1, 2]),
-        tilt=float(tilt.max()),
+        tilt=float(base_tilt(base).max()),
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
         tracking=_mean(np.abs(angles - trace.q_ref)[:, following]),
@@ -188,26 +179,6 @@ def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
     share = np.clip(((com[:, None] - begin) * along).sum(axis=2) / lengths2, 0.0, 1.0)
     nearest = begin + share[..., None] * along
     return float(np.linalg.norm(com[:, None] - nearest, axis=2).min(axis=1).mean())
-
-
-def base_tilt(q: Array) -> Array:
-    """Angle of a floating base from upright [rad], for configurations (n, nq)."""
-    return np.arccos(np.clip(1 - 2 * (q[:, 3] ** 2 + q[:, 4] ** 2), -1.0, 1.0))
-
-
-def above_ground(points: Array, terrain: Terrain) -> Array:
-    """Height of points (n, 3) above the terrain straight below them [m] (n).
-
-    Each goes down by its distance to the terrain, again and again: no further than to the ground, and slowly only where that
-    is steep.
-    """
-    below = points.copy()
-    for _ in range(DROPS):
-        distances, _ = terrain.query(below)
-        below[:, 2] -= distances
-        if np.abs(distances).max(initial=0.0) < LANDED:
-            break
-    return points[:, 2] - below[:, 2]
 
 
 def normal_forces(trace: Trace) -> tuple[Array, Array]:

@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sim_harness.experiment import Run
-from sim_harness.metrics import base_tilt, normal_forces
+from sim_harness.fall import base_tilt
+from sim_harness.metrics import normal_forces
 from sim_harness.pushes import PushSettings
 from sim_harness.trace import Trace
 

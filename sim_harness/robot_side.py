@@ -10,6 +10,7 @@ import numpy as np
 
 from idyn.status import Status
 from idyn.types import Array, State
+from sim_harness.fall import Posture
 from sim_harness.hardware import Hardware
 from sim_harness.pacing import Pacer
 from sim_harness.trace import Trace, TraceWriter
@@ -99,12 +100,17 @@ class RobotSide:
         self._progress = progress
         self._watch = watch
 
-    def run(self, duration: float, pushes: Sequence[Push] = ()) -> Trace:
-        """In lock-step: every tick waits for its reply, as fast as both sides can."""
+    def run(self, duration: float, pushes: Sequence[Push] = (), posture: Posture | None = None) -> Trace:
+        """In lock-step: every tick waits for its reply, as fast as both sides can.
+
+        posture: with it the run ends at a fall, or when the robot's own side has stopped it for good: nobody resets it here
+        """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
         for _ in range(ticks):
             if not self._tick(trace, pushes):
+                break
+            if posture is not None and (self.stopped or not posture.upright(self.world.q[None])):
                 break
         return trace.trace()
 

@@ -9,8 +9,8 @@ from controllers.robots import load_robot
 from idyn.commands.output import add_json
 from idyn.errors import ConfigError
 from idyn.robot import Robot
-from sim_harness.compare.settings import controllers_of, is_comparison, load_comparison, plan_of
-from sim_harness.experiment import load_plan
+from sim_harness.compare.settings import is_comparison, load_comparison, plans
+from sim_harness.plan import load_plan
 from transport.settings import ServerSettings, endpoint
 
 KINDS = ("robots", "controllers", "server", "experiments")
@@ -75,8 +75,8 @@ def _load(kind: str, what: str) -> Robot:
         return build_controller(load("controllers", settings.controller, ControllerSettings)).robot
     if is_comparison(what):
         comparison = load_comparison(what)
-        plans = [plan_of(comparison, scene, name) for scene in comparison.scene for name in controllers_of(comparison, scene)]
-        name = plans[0].controller.robot if comparison.timing is None else comparison.timing.robot
+        robots = [plan.controller.robot for plan in plans(comparison)]
+        name = robots[0] if comparison.timing is None else comparison.timing.robot
         return load_robot(name)[0]
     return build_controller(load_plan(what).controller).robot
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from idyn.commands.output import add_json
 from idyn.errors import ConfigError
 from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.logs import summarise_log
+from sim_harness.compare.matrix_table import Panel, upright_table
 from sim_harness.compare.report import Finding, claims_table, scene_table, write_report
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.run import Options, run_comparisons, run_timings
@@ -92,6 +94,10 @@ def _show(finding: Finding) -> list[Outcome]:
     for scene in finding.comparison.scene:
         print(f"\n{scene.name}")
         print(text_table(scene_table(finding.comparison, scene, finding.results)))
+    matrix = finding.comparison.matrix
+    for part, variant in () if matrix is None else product(matrix.part, matrix.variants):
+        print(f"\n{part.name}, {variant}")
+        print(text_table(upright_table(Panel(part, variant), finding.results)))
     if finding.timings is not None:
         print(text_table(timing_table(finding.timings)))
     outcomes = finding.outcomes

@@ -8,8 +8,8 @@ import msgspec
 
 from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
 from sim_harness.demo import CHATTER_SECONDS, run_demo
-from sim_harness.experiment import load_plan
 from sim_harness.metrics import table, text_table
+from sim_harness.plan import load_plan
 
 
 def add_to(subparsers: Any) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
-from sim_harness.experiment import load_plan, run_connected, run_in_process, with_controller
+from sim_harness.experiment import run_connected, run_in_process
 from sim_harness.metrics import table, text_table
+from sim_harness.plan import load_plan, with_controller
 
 
 def add_to(subparsers: Any) -> None:

@@ -5,6 +5,7 @@ import math
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Outcome, Results, Runs, statistic
 from sim_harness.compare.settings import CheckSettings, ComparisonSettings, VerdictSettings
+from sim_harness.metrics import Summary
 
 
 def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:
@@ -73,9 +74,10 @@ def verdict(settings: VerdictSettings, scene: str, controller: str, results: Res
     """PASS, or FAIL and why; '–' when there is no torque to compare with, because whoever is smooth fell."""
     runs = results[scene, controller]
     rates = statistic(runs, "torque-rate")
-    if rates.fallen:
-        return f"FAIL (fell, {rates.fallen} of {rates.runs})"
-    stopped = sum(summary.modes.get("failsafe:stopped", 0.0) > 0.0 for summary in runs.summaries)
+    stopped = sum(_stopped(summary) for summary in runs.summaries)
+    fell = sum(not summary.upright and not _stopped(summary) for summary in runs.summaries)
+    if fell:
+        return f"FAIL (fell, {fell} of {rates.runs})"
     if stopped:
         return f"FAIL (stopped, {stopped} of {rates.runs})"
     smooth = statistic(results[scene, settings.smooth], "torque-rate").mean
@@ -84,3 +86,8 @@ def verdict(settings: VerdictSettings, scene: str, controller: str, results: Res
     if rates.mean > settings.factor * smooth:
         return f"FAIL (torque chatter, {_ratio(rates.mean, smooth):.0f} times {settings.smooth})"
     return "PASS"
+
+
+def _stopped(summary: Summary) -> bool:
+    """Whether the robot's own side had it stand still for good, which ends a run."""
+    return summary.modes.get("failsafe:stopped", 0.0) > 0.0

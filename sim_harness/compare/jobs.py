@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,11 +20,16 @@ import idyn
 import sim_harness
 import transport
 from controllers.controller import build_controller
-from sim_harness.experiment import TRACE, Plan, run_in_process
+from sim_harness.experiment import TRACE, run_in_process
 from sim_harness.metrics import Summary
+from sim_harness.plan import Plan
 from sim_harness.trace import Trace
 
 RESULT, LOG = "result.json", "log.mcap"
+
+
+Keep = Literal["log", "trace", "fall"]
+"""What a job leaves besides its result: its trace, and with it an MCAP of every byte; its trace; that of a fall only."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +41,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its digest and the folder for what it leaves; keep_log: an MCAP of every byte, too."""
+    """A job with its digest and the folder for what it leaves. keep: besides the result."""
 
     job: Job
     digest: str
     folder: Path
-    keep_log: bool
+    keep: Keep
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +76,7 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep_log: bool) -> list[Task]:
+def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep: Keep) -> list[Task]:
     """The plan from the state of each seed, each with its own folder below `root`."""
     snapshot = build_controller(plan.controller).snapshot()
     tasks = []
@@ -79,7 +84,7 @@ def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep
         digest = _digest(plan, snapshot, seed)
         folder = root / f"{Path(plan.controller.robot).stem}-{controller}-seed{seed}-{digest[:12]}"
         job = Job(controller=controller, plan=plan, seed=seed)
-        tasks.append(Task(job=job, digest=digest, folder=folder, keep_log=keep_log))
+        tasks.append(Task(job=job, digest=digest, folder=folder, keep=keep))
     return tasks
 
 
@@ -115,9 +120,10 @@ def run_task(task: Task) -> None:
     for old in folder.parent.glob(f"{task.folder.name}.*.part"):
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
-    log = folder / LOG if task.keep_log else None
+    log = folder / LOG if task.keep == "log" else None
     run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
-    run.save(folder)
+    if task.keep != "fall" or not run.summary.upright:
+        run.save(folder)
     write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
     shutil.rmtree(task.folder, ignore_errors=True)
     folder.rename(task.folder)

@@ -30,9 +30,10 @@ QUANTITIES = {
     "contact-force-error": Quantity("f_N error of a contact N", lambda s: s.contact_force_error),
     "path-error": Quantity("CoM off its path mm", lambda s: 1e3 * s.path_error, lost=True),
     "distance": Quantity("way of the base m", lambda s: s.distance),
+    "progress": Quantity("from first to last place m", lambda s: s.drift),
     "degraded": Quantity("substituted ticks %", lambda s: 100 * (1 - s.modes.get("ok", 0.0))),
     "step-p50": Quantity("step p50 µs", lambda s: _or_nan(s.step_p50)),
     "step-p99": Quantity("step p99 µs", lambda s: _or_nan(s.step_p99)),
     "step-max": Quantity("step max µs", lambda s: _or_nan(s.step_max)),
 }
-"""Small is good, in all but `distance`."""
+"""Small is good, in all but `distance` and `progress`."""

@@ -13,6 +13,9 @@ from idyn.robot import Robot
 from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.figures import FIGURES
 from sim_harness.compare.jobs import load_trace
+from sim_harness.compare.matrix import MatrixSettings, cells
+from sim_harness.compare.matrix_figure import matrix_figure
+from sim_harness.compare.matrix_table import Panel, decide_cells, quantity_table, upright_table
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Outcome, Results, Runs, Statistic, statistic
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
@@ -34,6 +37,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         decided = [decide(check, self.comparison, self.results) for check in self.comparison.check]
         if self.timings is not None and self.comparison.timing is not None:
             decided += timing_outcomes(self.comparison.timing, self.timings)
+        if (matrix := self.comparison.matrix) is not None:
+            decided += [decide_cells(check, matrix, self.results) for check in matrix.check]
         return decided
 
 
@@ -116,6 +121,8 @@ def _add(report: Report, finding: Finding, folder: Path) -> None:
         for name, png in _pictures(comparison, scene, finding.results):
             (folder / f"{finding.name}-{scene.name}-{name}.png".replace(" ", "-").replace(",", "")).write_bytes(png)
             report.picture(png, f"{comparison.title}, {scene.name}: the first seed")
+    if comparison.matrix is not None:
+        _add_matrix(report, finding.name, comparison.matrix, finding.results, folder)
     if finding.timings is not None:
         report.table(timing_table(finding.timings))
         png = run_time_figure(finding.timings)
@@ -129,6 +136,20 @@ def _add(report: Report, finding: Finding, folder: Path) -> None:
                 report.paragraph(f"{outcome.claim}: it does not hold ({outcome.measured}). {outcome.explanation}")
     for note in comparison.notes:
         report.paragraph(note)
+
+
+def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results, folder: Path) -> None:
+    """The picture, and the tables of each part."""
+    png = matrix_figure(matrix, results)
+    (folder / f"{name}.png").write_bytes(png)
+    report.picture(png, "Share of the robots that stayed upright, by colour, and their mean joint tracking error [mrad].")
+    for part in matrix.part:
+        for variant in matrix.variants:
+            panel = Panel(part, variant)
+            report.subheading(f"{part.name}, {variant}")
+            report.table(upright_table(panel, results))
+            for quantity in part.quantities:
+                report.table(quantity_table(panel, quantity, results))
 
 
 def _pictures(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> list[tuple[str, bytes]]:
@@ -162,4 +183,20 @@ def _summary(finding: Finding) -> dict[str, Any]:
     }
     claims = [outcome._asdict() for outcome in finding.outcomes]
     timings = None if finding.timings is None else msgspec.to_builtins(finding.timings)
-    return {"title": finding.comparison.title, "scenes": scenes, "claims": claims, "run times": timings}
+    matrix = [] if finding.comparison.matrix is None else _cells(finding.comparison.matrix, finding.results)
+    return {"title": finding.comparison.title, "scenes": scenes, "cells": matrix, "claims": claims, "run times": timings}
+
+
+def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
+    """Every cell of a matrix: its names, its runs, how many stayed up and the others' seconds, and its quantities."""
+    quantities = {part.name: ("tracking", *part.quantities) for part in matrix.part}
+    return [
+        {
+            **cell._asdict(),
+            "runs": [folder.name for folder in results[cell].folders],
+            "upright": [summary.upright for summary in results[cell].summaries],
+            "seconds": [summary.seconds for summary in results[cell].summaries],
+            "quantities": {name: statistic(results[cell], name)._asdict() for name in quantities[cell.part]},
+        }
+        for cell in cells(matrix)
+    ]

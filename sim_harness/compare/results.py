@@ -18,8 +18,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     summaries: list[Summary]
 
 
-Results = dict[tuple[str, str], Runs]
-"""(scene, controller) → runs."""
+Results = dict[tuple[str, ...], Runs]
+"""(scene, controller), or a `Cell` of a matrix → runs."""
 
 
 class Statistic(NamedTuple):

@@ -7,9 +7,10 @@ import msgspec
 
 from idyn.errors import ConfigError, IdynError
 from sim_harness.compare.executors import run_tasks
-from sim_harness.compare.jobs import Task, finished, run_task, tasks_of
+from sim_harness.compare.jobs import Keep, Task, finished, run_task, tasks_of
+from sim_harness.compare.matrix import cells
 from sim_harness.compare.results import Results, Runs
-from sim_harness.compare.settings import ComparisonSettings, controllers_of, plan_of
+from sim_harness.compare.settings import ComparisonSettings, controllers_of, plan_of, plan_of_cell
 from sim_harness.compare.timing import Timings, run_timing, timed, timing_tasks
 
 
@@ -19,7 +20,7 @@ class JobFailed(IdynError):
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """seeds: instead of the comparisons' own number; seconds: instead of the experiments' durations; jobs: at once;
-    executor: a row of `EXECUTORS`; keep_logs: write an MCAP of every run."""
+    executor: a row of `EXECUTORS`; keep_logs: write an MCAP of every run of a scene: those of a matrix are too many."""
 
     seeds: int | None = None
     seconds: float | None = None
@@ -28,19 +29,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: bool = True
 
 
-Tasks = dict[tuple[str, str], list[Task]]
+Tasks = dict[tuple[str, ...], list[Task]]
+"""By the same keys as `Results`."""
 
 
 def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
     """All runs of a comparison. Raises ConfigError before anything runs."""
-    seeds = comparison.seeds if options.seeds is None else options.seeds
-    if seeds < 1:
-        raise ConfigError("seeds", f"expected ≥ 1, got {seeds}")
-    tasks = {}
+    if options.seeds is not None and options.seeds < 1:
+        raise ConfigError("seeds", f"expected ≥ 1, got {options.seeds}")
+    tasks: Tasks = {}
+    keep: Keep = "log" if options.keep_logs else "trace"
     for scene in comparison.scene:
         for controller in controllers_of(comparison, scene):
             plan = plan_of(comparison, scene, controller, options.seconds)
-            tasks[scene.name, controller] = tasks_of(plan, controller, range(seeds), root, options.keep_logs)
+            seeds = range(options.seeds or comparison.seeds)
+            tasks[scene.name, controller] = tasks_of(plan, controller, seeds, root, keep)
+    if comparison.matrix is not None:
+        own = {part.name: part.seeds or comparison.seeds for part in comparison.matrix.part}
+        for cell in cells(comparison.matrix):
+            plan = plan_of_cell(comparison, cell, options.seconds)
+            tasks[cell] = tasks_of(plan, cell.law, range(options.seeds or own[cell.part]), root, "fall")
     return tasks
 
 

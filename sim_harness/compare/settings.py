@@ -1,17 +1,18 @@
 """What is compared: `configs/experiments/table-3.toml` and its like."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
-from controllers.config import Settings, load, parse
+from controllers.config import Settings, load
 from controllers.paper import CONTROLLERS
-from idyn.errors import ConfigError, nearest
+from idyn.errors import ConfigError
+from sim_harness.compare.changes import Changes, plan_with
+from sim_harness.compare.known import check_known
+from sim_harness.compare.matrix import Cell, Count, MatrixSettings, cells, check_matrix, layers
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.experiment import ExperimentSettings, Plan, build_plan, merged, with_controller
-
-Count = Annotated[int, msgspec.Meta(ge=1)]
+from sim_harness.plan import Plan, with_controller
 
 PaperRow = tuple[float, ...] | Literal["fell"]
 
@@ -33,7 +34,7 @@ class SceneSettings(Settings, frozen=True):
 
     name: str
     experiment: str = ""
-    changes: dict[str, Any] = msgspec.field(default_factory=dict)
+    changes: Changes = msgspec.field(default_factory=dict)
     controllers: tuple[str, ...] = ()
 
 
@@ -93,12 +94,12 @@ class ComparisonSettings(Settings, frozen=True):
     seeds: runs of each controller in each scene
     figures: of each scene's first seed
     checks, notes: claims to be decided, paragraphs to be printed
-    timing: instead of scenes
+    timing, matrix: instead of scenes
     """
 
     title: str
     experiment: str = ""
-    changes: dict[str, Any] = msgspec.field(default_factory=dict)
+    changes: Changes = msgspec.field(default_factory=dict)
     controllers: tuple[str, ...] = ()
     quantities: tuple[str, ...] = ()
     seeds: Count = 3
@@ -110,6 +111,7 @@ class ComparisonSettings(Settings, frozen=True):
     check: tuple[CheckSettings, ...] = ()
     notes: tuple[str, ...] = ()
     timing: TimingSettings | None = None
+    matrix: MatrixSettings | None = None
 
 
 def is_comparison(name_or_path: str) -> bool:
@@ -121,31 +123,33 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
     """Read and check a comparison. Raises ConfigError naming the first thing that does not exist."""
     c = load("experiments", name_or_path, ComparisonSettings)
     scenes = [scene.name for scene in c.scene]
-    if (c.timing is None) == (not scenes):
-        raise ConfigError("comparison.scene", "expected at least one scene, or [timing]")
+    if (c.timing is not None) + (c.matrix is not None) + bool(scenes) != 1:
+        raise ConfigError("comparison", "expected at least one scene, or [timing], or [matrix]")
     if len(set(scenes)) != len(scenes):
         raise ConfigError("comparison.scene", "two scenes have the same name")
-    _known("comparison.quantities", c.quantities, QUANTITIES)
-    _known("comparison.controllers", c.controllers, CONTROLLERS)
-    _known("comparison.figures", c.figures, FIGURES)
+    check_known("comparison.quantities", c.quantities, QUANTITIES)
+    check_known("comparison.controllers", c.controllers, CONTROLLERS)
+    check_known("comparison.figures", c.figures, FIGURES)
     for scene in c.scene:
         if "/" in scene.name:
             raise ConfigError("comparison.scene.name", f"files are named after it: expected no '/', got '{scene.name}'")
-        _known(f"comparison.scene.{scene.name}.controllers", scene.controllers, CONTROLLERS)
+        check_known(f"comparison.scene.{scene.name}.controllers", scene.controllers, CONTROLLERS)
         if c.verdict is not None:
-            _known("comparison.verdict.smooth", [c.verdict.smooth], controllers_of(c, scene))
+            check_known("comparison.verdict.smooth", [c.verdict.smooth], controllers_of(c, scene))
     for table in (c.paper, c.paper_verdicts):
-        _known("comparison.paper", table, scenes)
+        check_known("comparison.paper", table, scenes)
         for name, rows in table.items():
-            _known(f"comparison.paper.{name}", rows, CONTROLLERS)
+            check_known(f"comparison.paper.{name}", rows, CONTROLLERS)
     for check in c.check:
-        _known("comparison.check.quantity", [check.quantity], QUANTITIES)
-        _known("comparison.check.controllers", (*check.larger, *check.smaller, *check.controllers), CONTROLLERS)
-        _known("comparison.check.scenes", check.scenes, scenes)
+        check_known("comparison.check.quantity", [check.quantity], QUANTITIES)
+        check_known("comparison.check.controllers", (*check.larger, *check.smaller, *check.controllers), CONTROLLERS)
+        check_known("comparison.check.scenes", check.scenes, scenes)
         _check_check(c, check)
     if c.timing is not None:
-        _known("comparison.timing.contacts", c.timing.contacts, CONTROLLERS)
-        _known("comparison.timing.slope", c.timing.slope, c.timing.contacts)
+        check_known("comparison.timing.contacts", c.timing.contacts, CONTROLLERS)
+        check_known("comparison.timing.slope", c.timing.slope, c.timing.contacts)
+    if c.matrix is not None:
+        check_matrix(c.matrix, "comparison.matrix")
     return c
 
 
@@ -160,35 +164,27 @@ def _check_check(comparison: ComparisonSettings, check: CheckSettings) -> None:
         raise ConfigError("comparison.check", f"not all of {', '.join(sorted(named))} are run in {where}: '{check.claim}'")
 
 
-def _known(where: str, names: Iterable[str], table: Iterable[str]) -> None:
-    table = list(table)
-    for name in names:
-        if name not in table:
-            raise ConfigError(where, f"there is no '{name}'{nearest(name, table)}")
-
-
 def controllers_of(comparison: ComparisonSettings, scene: SceneSettings) -> tuple[str, ...]:
     return scene.controllers or comparison.controllers
 
 
 def plan_of(comparison: ComparisonSettings, scene: SceneSettings, controller: str, seconds: float | None = None) -> Plan:
     """What is run for a controller in a scene, `seconds` long instead of the experiment's duration. Raises ConfigError."""
-    settings = load("experiments", scene.experiment or comparison.experiment, ExperimentSettings)
-    values = msgspec.to_builtins(settings)
-    for where, changes in (("comparison", comparison.changes), (f"scene.{scene.name}", scene.changes)):
-        own = dict(changes)
-        inner = {key: own.pop(key, {}) for key in ("controller", "robot")}  # tables in which new keys may be right
-        values = _joined(merged(values, own, f"{where}.changes"), inner)
-    if seconds is not None:
-        values["duration"] = seconds
-    plan = build_plan(parse(values, ExperimentSettings, f"scene.{scene.name}.changes"))
+    layers = [("comparison", comparison.changes), (f"scene.{scene.name}", scene.changes)]
+    plan = plan_with(scene.experiment or comparison.experiment, layers, seconds)
     return with_controller(plan, CONTROLLERS[controller].changes, f"controllers.{controller}")
 
 
-def _joined(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` put in, key by key; keys may be new."""
-    result = dict(base)
-    for key, value in changes.items():
-        inner = result.get(key)
-        result[key] = _joined(inner if isinstance(inner, dict) else {}, value) if isinstance(value, dict) else value
-    return result
+def plan_of_cell(comparison: ComparisonSettings, cell: Cell, seconds: float | None = None) -> Plan:
+    """What is run in a cell of the matrix, `seconds` long instead of the experiment's duration. Raises ConfigError."""
+    matrix = [] if comparison.matrix is None else layers(comparison.matrix, cell)
+    plan = plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
+    return with_controller(plan, {"law": cell.law}, f"matrix.part.{cell.part}.laws")
+
+
+def plans(comparison: ComparisonSettings) -> Iterator[Plan]:
+    """All that a comparison runs. Raises ConfigError for the first that cannot be."""
+    for scene in comparison.scene:
+        yield from (plan_of(comparison, scene, name) for name in controllers_of(comparison, scene))
+    if comparison.matrix is not None:
+        yield from (plan_of_cell(comparison, cell) for cell in cells(comparison.matrix))

@@ -11,7 +11,8 @@ from controllers.robots import load_robot
 from controllers.terrain import TerrainSettings, make_terrain, resting
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
-from sim_harness.experiment import load_plan, run_in_process, with_controller
+from sim_harness.experiment import run_in_process
+from sim_harness.plan import load_plan, with_controller
 
 GROUNDS = {
     "flat": {"kind": "flat"},

@@ -10,8 +10,9 @@ from sim_harness.compare import executors
 from sim_harness.demo import Demo, write_report
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
-from sim_harness.experiment import load_plan, run_in_process, with_controller
+from sim_harness.experiment import run_in_process
 from sim_harness.jacobian import contact_jacobian
+from sim_harness.plan import load_plan, with_controller
 
 COMPARISON = """
 title = "two laws"

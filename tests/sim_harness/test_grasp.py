@@ -15,7 +15,8 @@ from idyn.types import State
 from sim_harness import experiment
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
-from sim_harness.experiment import load_plan, run_in_process, with_controller
+from sim_harness.experiment import run_in_process
+from sim_harness.plan import load_plan, with_controller
 from transport.loopback import Loopback
 
 DT = 1e-3

@@ -6,7 +6,8 @@ import pytest
 
 from controllers.config import load, parse
 from idyn.errors import ConfigError
-from sim_harness.experiment import ExperimentSettings, build_plan, run_in_process
+from sim_harness.experiment import run_in_process
+from sim_harness.plan import ExperimentSettings, build_plan
 from transport.codec import decode, vector
 from transport.logfile import LogReader
 from transport.messages import StateMessage, TorqueMessage

@@ -9,10 +9,12 @@ import pytest
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.terrain import Flat, Slope, Stairs
-from sim_harness.experiment import aims, load_plan, with_controller
+from sim_harness.experiment import aims
+from sim_harness.fall import above_ground
 from sim_harness.jacobian import contact_jacobian
-from sim_harness.metrics import SETTLED, above_ground, contact_force_error, path_error, summarise
+from sim_harness.metrics import SETTLED, contact_force_error, path_error, summarise
 from sim_harness.pace import slowness
+from sim_harness.plan import load_plan, with_controller
 from sim_harness.trace import Trace
 
 N, DT = 40, 1e-3

@@ -11,9 +11,10 @@ from idyn.__main__ import main
 from idyn.errors import ConfigError
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
-from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.experiment import run_in_process
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.plan import load_plan
 from sim_harness.worlds import NAMES, build_world, load_engine
 
 EXPERIMENT = """

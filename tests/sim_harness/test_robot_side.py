@@ -13,6 +13,7 @@ from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.terrain import Flat
 from sim_harness import pacing
+from sim_harness.fall import Posture
 from sim_harness.robot_side import RobotSide
 from transport.conversation import hello_for
 from transport.loopback import Loopback
@@ -126,6 +127,13 @@ def test_lost_replies_go_through_the_failsafe(make_world, make_stand):
     assert first["failsafe:stopped"] == 49 + 100
     assert robot_side.stopped
     assert np.isnan(trace.round_trip[50:]).all()
+
+
+def test_where_falls_end_a_run_a_stop_for_good_does_too(make_world, make_stand):
+    robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
+    trace = robot_side.run(0.3, (), Posture(robot_side.world.robot, Flat(), robot_side.world.q))
+    assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
+    assert len(trace) == 49 + 100 + 1
 
 
 def test_stopped_it_stands_until_reset_and_then_goes_on(make_world, make_stand):

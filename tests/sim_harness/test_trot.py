@@ -12,8 +12,9 @@ from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.registry import build_engine
-from sim_harness.experiment import ExperimentSettings, build_plan, load_plan, run_in_process, with_controller
-from sim_harness.metrics import base_tilt
+from sim_harness.experiment import run_in_process
+from sim_harness.fall import base_tilt
+from sim_harness.plan import ExperimentSettings, build_plan, load_plan, with_controller
 
 DT = 1e-3
 LOW, HIGH = 0.1, 100.0

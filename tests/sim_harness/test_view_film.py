@@ -8,7 +8,8 @@ from controllers.contact_source import ContactSettings
 from controllers.robots import load_robot
 from controllers.terrain import TerrainSettings, make_terrain
 from idyn.errors import InputError
-from sim_harness.experiment import load_plan, run_in_process
+from sim_harness.experiment import run_in_process
+from sim_harness.plan import load_plan
 from sim_harness.view.film import film_of, poses_of
 from sim_harness.view.ground import ground_of
 from sim_harness.view.page import newtons_per_metre, size_of

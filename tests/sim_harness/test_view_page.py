@@ -16,7 +16,8 @@ from controllers.robots import load_robot
 from idyn.__main__ import main
 from idyn.errors import ConfigError
 from sim_harness.compare.logs import traces_of
-from sim_harness.experiment import CONTROLLER, TRACE, load_plan, run_in_process
+from sim_harness.experiment import CONTROLLER, TRACE, run_in_process
+from sim_harness.plan import load_plan
 from sim_harness.trace import TraceWriter
 from sim_harness.view import page as page_module
 from sim_harness.view.film import film_of

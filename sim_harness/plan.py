@@ -1,0 +1,124 @@
+"""What an experiment is to be: its settings, read and checked with all that they name."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controllers.config import NonNegative, Settings, load, parse
+from controllers.controller import ControllerSettings, check_law
+from controllers.robots import load_robot
+from idyn.errors import ConfigError
+from sim_harness.foot_sensors import Report
+from sim_harness.imperfections.check import check_imperfections
+from sim_harness.imperfections.settings import ImperfectionSettings
+from sim_harness.perturbation import PerturbationSettings
+from sim_harness.pushes import PushSettings, push_of
+from sim_harness.worlds import load_engine
+from transport.failsafe import FailsafeSettings
+from transport.settings import ServerSettings
+
+
+class ExperimentSettings(Settings, frozen=True):
+    """`configs/experiments/*.toml`.
+
+    server: name or path of the server's configuration
+    laws: run once with each
+    controller: values that replace those of the server's controller, table by table
+    engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
+    duration: of one run [s]
+    paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible, until a fall
+    patience: paced, the world stands still for so long while a reply is late [s]: a slow machine then shows a slow walk. 0: it
+        moves on, as a robot would
+    failsafe: what the robot's own side does while no answer comes
+    contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report, 'binary' which feet touch
+    mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
+        in it too, unless its `contact.mu` says otherwise, or `robot.ground.mu` what the world has instead
+    perturbation: of the first state, drawn from the seed of a run
+    push: pushes
+    robot: in what the simulated robot and its ground differ from what the controller believes
+    """
+
+    server: str
+    laws: tuple[str, ...]
+    duration: float
+    controller: dict[str, Any] = msgspec.field(default_factory=dict)
+    engine: str = "lcp"
+    engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    paced: bool = True
+    patience: NonNegative = 0.0
+    failsafe: FailsafeSettings = FailsafeSettings()
+    contacts: Report = "geometry"
+    mu: NonNegative | None = None
+    perturbation: PerturbationSettings = PerturbationSettings()
+    push: tuple[PushSettings, ...] = ()
+    robot: ImperfectionSettings = ImperfectionSettings()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment with everything loaded and checked."""
+
+    settings: ExperimentSettings
+    server: ServerSettings
+    controller: ControllerSettings
+
+    @property
+    def ticks(self) -> int:
+        """Of one run."""
+        return round(self.settings.duration / self.controller.period)
+
+
+def load_plan(name_or_path: str, duration: float | None = None, engine: str | None = None) -> Plan:
+    """Read an experiment and all it names. Raises ConfigError before anything runs.
+
+    engine: instead of the experiment's, with its own defaults: an engine's settings mean nothing to another
+    """
+    settings = load("experiments", name_or_path, ExperimentSettings)
+    if engine is not None and engine != settings.engine:
+        settings = msgspec.structs.replace(settings, engine=engine, engine_settings={})
+    if duration is not None:
+        settings = msgspec.structs.replace(settings, duration=duration)
+    return build_plan(settings)
+
+
+def build_plan(settings: ExperimentSettings) -> Plan:
+    """An experiment's settings with what they name. Raises ConfigError."""
+    if not 0 < settings.duration < np.inf:
+        raise ConfigError("experiment.duration", f"expected a finite number > 0, got {settings.duration}")
+    if not settings.laws:
+        raise ConfigError("experiment.laws", "expected at least one law")
+    for law in settings.laws:
+        check_law(law)
+    server = load("server", settings.server, ServerSettings)
+    controller = load("controllers", server.controller, ControllerSettings)
+    if settings.mu is not None:
+        believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
+        controller = msgspec.structs.replace(controller, contact=believed)
+    load_engine(settings.engine, settings.engine_settings)
+    plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    robot, _ = load_robot(plan.controller.robot)
+    check_imperfections(settings.robot, robot, plan.controller.period)
+    for i, push in enumerate(settings.push):
+        push_of(push, robot, f"experiment.push[{i}]")
+    if plan.ticks < 1:
+        period = plan.controller.period
+        raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
+    return plan
+
+
+def with_controller(plan: Plan, changes: dict[str, Any], where: str = "experiment.controller") -> Plan:
+    """The plan with some of its controller's settings replaced, table by table. Raises ConfigError."""
+    values = merged(msgspec.to_builtins(plan.controller), changes, where)
+    return msgspec.structs.replace(plan, controller=parse(values, ControllerSettings, where))
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
+    """`base` with `changes` put in, key by key. Raises ConfigError for a key that is not there."""
+    result = dict(base)
+    for key, value in changes.items():
+        if key not in base:
+            raise ConfigError(f"{where}.{key}", "no such setting")
+        inner = base[key]
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        result[key] = merged(inner, value, f"{where}.{key}") if both else value
+    return result

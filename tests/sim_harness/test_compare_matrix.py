@@ -1,0 +1,197 @@
+"""A matrix of runs: which cells there are, what changes in each, and what the data say about them."""
+
+import json
+import math
+
+import msgspec
+import pytest
+from test_compare_claims import SUMMARY
+
+from idyn.__main__ import main
+from idyn.errors import ConfigError
+from sim_harness.compare.jobs import RESULT
+from sim_harness.compare.matrix import Cell, CellCheckSettings, cells
+from sim_harness.compare.matrix_table import Panel, decide_cells, upright_table
+from sim_harness.compare.results import Runs
+from sim_harness.compare.run import Options, all_tasks
+from sim_harness.compare.settings import load_comparison, plan_of_cell
+from sim_harness.experiment import TRACE
+from sim_harness.imperfections.settings import ImperfectionSettings
+
+MATRIX = """
+title = "two robots"
+experiment = "stand"
+seeds = 2
+[changes]
+duration = 0.03
+[matrix.variants.shipped]
+[matrix.variants.soft]
+controller.feedback = { kp = 400.0 }
+[matrix.robots]
+quadruped = { server = "quadruped" }
+solo12 = { server = "quadruped", controller = { robot = "solo12" } }
+[matrix.worlds]
+lcp = {}
+penalty = { engine = "penalty", engine_settings = { kp = 2e4 } }
+[matrix.cases.plain]
+[matrix.cases.drives]
+changes.robot.trunk.mass_factor = 1.1
+robots.solo12.robot.drive = { armature = 0.001 }
+[[matrix.part]]
+name = "stand"
+robots = ["quadruped", "solo12"]
+worlds = ["lcp", "penalty"]
+laws = ["coulomb"]
+cases = ["plain", "drives"]
+quantities = ["torque"]
+[[matrix.part]]
+name = "laws"
+robots = ["quadruped"]
+worlds = ["lcp"]
+laws = ["coulomb", "cone"]
+cases = ["plain"]
+columns = "law"
+seeds = 1
+[[matrix.check]]
+claim = "all stand"
+at_least = 1.0
+[[matrix.check]]
+claim = "torque is small"
+parts = ["stand"]
+cases = ["plain"]
+quantity = "torque"
+at_most = 1.0
+"""
+
+
+@pytest.fixture
+def matrix(tmp_path):
+    path = tmp_path / "matrix.toml"
+    path.write_text(MATRIX)
+    return str(path)
+
+
+def runs(*seconds):
+    """Runs of so many seconds; 1.0 is to the end, whatever is shorter fell."""
+    summaries = [msgspec.structs.replace(SUMMARY, seconds=s, upright=s == 1.0, tracking=0.002, torque=s) for s in seconds]
+    return Runs(folders=[], summaries=summaries)
+
+
+def test_every_combination_is_a_cell(matrix):
+    settings = load_comparison(matrix).matrix
+    found = list(cells(settings))
+    assert len(found) == len(set(found)) == 2 * (2 * 2 * 2 + 2)
+    assert Cell("stand", "soft", "solo12", "penalty", "coulomb", "drives") in found
+    assert {cell.robot for cell in found if cell.part == "laws"} == {"quadruped"}
+
+
+def test_changes_of_all_axes_reach_the_plan(matrix):
+    comparison = load_comparison(matrix)
+    plan = plan_of_cell(comparison, Cell("stand", "soft", "solo12", "penalty", "coulomb", "drives"))
+    settings, controller = plan.settings, plan.controller
+    assert (settings.engine, settings.engine_settings, settings.duration) == ("penalty", {"kp": 2e4}, 0.03)
+    assert (settings.robot.trunk.mass_factor, settings.robot.drive.armature) == (1.1, 0.001)
+    assert (controller.robot, controller.feedback.kp, controller.law) == ("solo12", 400.0, "coulomb")
+    other = plan_of_cell(comparison, Cell("laws", "shipped", "quadruped", "lcp", "cone", "plain"), seconds=0.5)
+    assert (other.settings.duration, other.settings.robot, other.controller.law) == (0.5, ImperfectionSettings(), "cone")
+    assert (other.controller.robot, other.controller.feedback.kp) == ("quadruped", 900.0)
+
+
+def test_a_cell_that_two_parts_have_is_one_job(matrix, tmp_path):
+    comparison = load_comparison(matrix)
+    tasks = all_tasks(comparison, tmp_path, Options())
+    counts = {cell.part: len(tasks[cell]) for cell in cells(comparison.matrix)}
+    assert counts == {"stand": 2, "laws": 1}
+    folders = {task.folder for same in tasks.values() for task in same}
+    assert len(folders) == 2 * (8 * 2 + 1)  # of the part "laws" only cone is new
+    assert {len(same) for same in all_tasks(comparison, tmp_path, Options(seeds=3)).values()} == {3}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('worlds = ["lcp", "penalty"]', 'worlds = ["lpc"]', "part.stand.worlds: there is no 'lpc'"),
+        ('cases = ["plain", "drives"]', 'cases = ["drivse"]', "drives"),
+        ("robots.solo12.robot", "robots.solo.robot", "cases.drives.robots: there is no 'solo'"),
+        ('quantities = ["torque"]', 'quantities = ["torqe"]', "torque"),
+        ('parts = ["stand"]', 'parts = ["stnad"]', "check.parts: there is no 'stnad'"),
+        ('parts = ["stand"]\ncases = ["plain"]', 'parts = ["laws"]\ncases = ["drives"]', "check.parts: there is no 'laws'"),
+        ('name = "laws"', 'name = "stand"', "same name"),
+        ('quantity = "torque"', 'quantity = "torque"\nvariant = "sotf"', "check.variant: there is no 'sotf'"),
+        ("[[matrix.part]]", '[[scene]]\nname = "s"\n[[matrix.part]]', "one scene, or"),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_named(matrix, tmp_path, old, new, named):
+    path = tmp_path / "wrong.toml"
+    assert old in MATRIX
+    path.write_text(MATRIX.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=named):
+        load_comparison(str(path))
+
+
+def results_of(matrix, **fallen):
+    """All robots stood for a second, but those in cells of a robot and a case: `robot_case=seconds`."""
+    found = {}
+    for cell in cells(matrix):
+        found[cell] = runs(1.0, fallen.get(f"{cell.robot}_{cell.case}", 1.0))
+    return found
+
+
+def test_the_table_counts_and_shares(matrix):
+    settings = load_comparison(matrix).matrix
+    results = results_of(settings, solo12_drives=0.25)
+    table = upright_table(Panel(settings.part[0], "shipped"), results)
+    assert table[0] == ["", "plain", "drives", "upright"]
+    assert table[1] == ["quadruped · lcp", "2/2, 2 mrad", "2/2, 2 mrad", "100 %"]
+    assert table[4] == ["solo12 · penalty", "2/2, 2 mrad", "1/2, 2 mrad, fell 0.2 s", "75 %"]
+    assert table[5] == ["upright", "100 %", "75 %", "88 %"]
+    assert upright_table(Panel(settings.part[1], "soft"), results)[0] == ["", "coulomb", "cone", "upright"]
+
+
+def test_claims_are_about_shares_or_about_every_cell(matrix):
+    settings = load_comparison(matrix).matrix
+    results = results_of(settings, solo12_drives=0.25)
+    shares, torque = (decide_cells(check, settings, results) for check in settings.check)
+    assert (shares.holds, shares.measured) == (False, "18 of 20 upright, 90.0 %")
+    assert (torque.holds, torque.measured) == (True, "1 E|τ| N·m (quadruped · lcp · coulomb · plain)")
+    bounds = {"claim": "", "quantity": "torque", "at_most": 2.0, "at_least": 0.5}
+    assert decide_cells(CellCheckSettings(**bounds, cases=("plain",)), settings, results).holds is True
+    high = CellCheckSettings(claim="", quantity="torque", at_least=1.1, cases=("plain",))
+    assert decide_cells(high, settings, results).holds is False
+    fell = decide_cells(CellCheckSettings(**bounds), settings, results)
+    assert (fell.holds, fell.measured) == (False, "1 of 2 fell (solo12 · lcp · coulomb · drives)")
+    nothing = decide_cells(CellCheckSettings(claim="", quantity="path-error"), settings, results)
+    assert (nothing.holds, "nothing was measured" in nothing.measured) == (False, True)
+    ninety = decide_cells(CellCheckSettings(claim="", at_least=0.9, variant="soft"), settings, results)
+    assert ninety.holds is True
+
+
+def test_the_command_ends_in_one_picture(matrix, here, tmp_path, capsys):
+    out, claims = tmp_path / "out", tmp_path / "claims.json"
+    main(["compare", matrix, "--out", str(out), "--seeds", "1", "--json", str(claims)])
+    assert len(here) == 2 * (8 + 1)
+    assert [claim["claim"] for claim in json.loads(claims.read_text())] == ["all stand", "torque is small"]
+    assert "quadruped · penalty" in capsys.readouterr().out
+    html = (out / "report.html").read_text()
+    assert html.count("data:image/png") == 1
+    assert 'src="http' not in html
+    assert (out / "matrix.png").read_bytes()[1:4] == b"PNG"
+    summary = json.loads((out / "summary.json").read_text())["matrix"]
+    assert len(summary["cells"]) == 20
+    assert summary["cells"][0]["seconds"] == [pytest.approx(0.03)]
+    for folder in (out / "runs").iterdir():  # of those that stand to the end, only the figures are kept
+        whole = json.loads((folder / RESULT).read_text())["summary"]["upright"]
+        assert (folder / TRACE).exists() is not whole
+    assert not math.isnan(summary["cells"][0]["quantities"]["tracking"]["mean"])
+
+
+@pytest.mark.parametrize("name", ["robustness", "robustness-losses"])
+def test_a_shipped_matrix_can_be_run(name):
+    """Every robot in every case makes a plan, and so does every world, law and variant."""
+    comparison = load_comparison(name)
+    found = list(cells(comparison.matrix))
+    some = {(axis, getattr(cell, axis)): cell for cell in found for axis in ("part", "variant", "world", "law")}
+    for cell in {*some.values(), *{(cell.robot, cell.case): cell for cell in found}.values()}:
+        plan_of_cell(comparison, cell)
+    assert {cell.case for cell in found} == set(comparison.matrix.cases)
+    assert {cell.world for cell in found} == set(comparison.matrix.worlds)

@@ -1,0 +1,68 @@
+"""Falls: what counts as one, and that a run in lock-step ends with it."""
+
+import msgspec
+import numpy as np
+
+from controllers.robots import load_robot
+from idyn.terrain import Flat, Slope
+from sim_harness.experiment import run_in_process
+from sim_harness.fall import Posture
+from sim_harness.plan import load_plan
+from sim_harness.pushes import PushSettings
+
+
+def moved(q, up=0.0, roll=0.0):
+    """A configuration with the base higher by `up` [m] and rolled from level [rad]."""
+    other = q.copy()
+    other[2] += up
+    other[3:7] = np.sin(roll / 2), 0.0, 0.0, np.cos(roll / 2)
+    return other
+
+
+def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
+    robot, q = load_robot("quadruped")
+    posture = Posture(robot, Flat(), q)
+    low = -0.5 * q[2]
+    for up, roll, upright in ((0.0, 0.0, True), (0.0, 0.49, True), (0.0, 0.51, False), (0.0, np.pi, False), (0.05, 0.0, True),
+                              (low + 1e-3, 0.0, True), (low - 1e-3, 0.0, False)):  # fmt: skip
+        assert posture.upright(moved(q, up, roll)[None]) is upright
+        assert posture.upright(np.array([q, moved(q, up, roll), q])) is upright
+    assert not posture.upright(np.full((1, robot.nq), np.nan))
+
+
+def test_height_is_that_above_the_ground_below():
+    """Up a slope the same height over the world's origin is a fall."""
+    robot, q = load_robot("quadruped")
+    posture = Posture(robot, Slope(0.3, 0.1), q)
+    along = moved(q)
+    along[0] += 0.5
+    assert not posture.upright(along[None])
+    along[2] += 0.5 * np.tan(0.3)
+    assert posture.upright(along[None])
+
+
+def test_a_fixed_base_does_not_fall():
+    robot, q = load_robot("arm")
+    assert Posture(robot, Flat(), q).upright(np.zeros((2, robot.nq)))
+
+
+def tipped(seconds):
+    """The quadruped stands for 0.1 s and is then pushed over."""
+    plan = load_plan("stand", seconds)
+    push = PushSettings(weights=(0.0, 6.0, 0.0), start=0.1, duration=0.2)
+    return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(push,)))
+
+
+def test_a_run_ends_with_a_fall_and_says_how_long_it_lasted():
+    run = run_in_process(tipped(3.0), "", lambda *_: None)
+    assert not run.summary.upright
+    assert 0.1 < run.summary.seconds < 1.0
+    assert len(run.trace) == round(run.summary.seconds / 1e-3)
+
+
+def test_what_comes_before_a_fall_is_what_it_was():
+    """The rows of the run that fell are those of a shorter one."""
+    long, short = (run_in_process(tipped(seconds), "", lambda *_: None).trace for seconds in (3.0, 0.12))
+    assert len(short) == 120
+    np.testing.assert_array_equal(long.q[:120], short.q)
+    np.testing.assert_array_equal(long.tau[:120], short.tau)
