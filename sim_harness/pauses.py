@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from controllers.robots import load_robot
+from sim_harness.fall import Posture
 from sim_harness.plan import Plan, load_plan, with_controller
 from sim_harness.robot_side import RobotSide
 from sim_harness.scene import simulated_robot
