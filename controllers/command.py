@@ -73,6 +73,19 @@ class Inputs(Record, frozen=True):
     delay: float = 0.0
 
 
+class Disagreement(Record, frozen=True):
+    """By how much the world has lately been otherwise than predicted: see `controllers.reality`.
+
+    motion: acceleration that no prediction knew of [g]; None where none can be told
+    force: sum of the sensed contact forces minus that of the predicted ones, over the weight; None where none are sensed
+    problem: what is wrong, in words, '' when the model describes the world
+    """
+
+    motion: float | None
+    force: float | None
+    problem: str = ""
+
+
 class Command(Record, frozen=True):
     """What the motors are to do.
 
@@ -85,6 +98,7 @@ class Command(Record, frozen=True):
     reference: what the joints were to follow, None when nothing was followed
     missing: contact places that are planned to stand but do not touch
     drive: gains with which the drives may follow `reference` on while no answer comes, None: they may not
+    reality: how far the predictions before were from what was measured, None when there was nothing to compare
     """
 
     tau: Array
@@ -97,3 +111,4 @@ class Command(Record, frozen=True):
     reference: Reference | None = None
     missing: tuple[str, ...] = ()
     drive: DriveGains | None = None
+    reality: Disagreement | None = None

@@ -15,6 +15,7 @@ from controllers.foresight import Foresight
 from controllers.grip import Grip, GripSettings, released
 from controllers.ground import GroundSettings, make_ground
 from controllers.landing import Landing
+from controllers.reality import Reality, RealitySettings
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
@@ -69,6 +70,7 @@ class ControllerSettings(Settings, frozen=True):
     grip: GripSettings = GripSettings()
     drive: DriveSettings = DriveSettings()
     safety: SafetySettings = SafetySettings()
+    reality: RealitySettings = RealitySettings()
 
 
 class Controller:
@@ -102,6 +104,7 @@ class Controller:
         self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._foresight = Foresight(robot, settings.period)
+        self._reality = Reality(settings.reality, robot, settings.period)
         self._grip = Grip(settings.grip, robot)
         self._model = released(robot, self._grip.pressing)
         self._feedback = JointFeedback(settings.feedback, robot.na)
@@ -119,6 +122,7 @@ class Controller:
         self._rehearsal: tuple[State, ContactSet, Array, Array, Law, Guess] | None = None
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
         self._foresight.reset()
+        self._reality.reset()
         self._trajectory.reset()
         self._source.reset()
         self._landing.reset()
@@ -145,6 +149,7 @@ class Controller:
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         self._time += inputs.dt
+        reality = self._reality.measure(state, inputs)
         state = self._foresight.ahead(state, inputs.delay)
         self._shown = max(self._shown, self._time + inputs.delay)
         reference = inputs.reference or self._trajectory.at(self._shown, state, contacts)
@@ -164,13 +169,15 @@ class Controller:
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
         self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
+        self._reality.expect(state, prediction)
         self._rehearsal = state, contacts, demand, grip, law, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
         mode, message = self._judge(prediction, law)
-        if mode is Mode.OK and reference.problem:
-            mode, message = Mode.DEGRADED, reference.problem
+        problem = reference.problem or (reality.problem if reality else "")
+        if mode is Mode.OK and problem:
+            mode, message = Mode.DEGRADED, problem
         forward = self._grip.filled(prediction.tau)
         direct = direct + self._stabilised(state, contacts, reference)
         tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)
@@ -185,6 +192,7 @@ class Controller:
             reference=reference,
             missing=self._source.missing(contacts, reference.schedule),
             drive=self._drive,
+            reality=reality,
         )
 
     def rehearse(self) -> None:

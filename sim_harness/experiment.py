@@ -31,6 +31,7 @@ from sim_harness.pushes import PushSettings, push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace, TraceWriter
+from sim_harness.world import Push
 from sim_harness.worlds import build_world, load_engine
 from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
@@ -255,6 +256,25 @@ def _drive(
     watch: Watch | None = None,
 ) -> Trace:
     """The robot side of one run."""
+    settings = plan.settings
+    follow = None if watch is None else partial(watch, label)
+    side = simulated_robot(plan, client, progress=lambda ticks: progress(label, ticks), seed=seed, watch=follow)
+    pushes = _pushes(plan, load_robot(plan.controller.robot)[0])
+    if paced:
+        return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
+    world = side.world
+    return side.run(settings.duration, pushes, Posture(world.robot, world.terrain, world.q))
+
+
+def simulated_robot(
+    plan: Plan,
+    client: Exchanger,
+    *,
+    progress: Callable[[int], None] | None = None,
+    seed: int | None = None,
+    watch: Callable[[TraceWriter], None] | None = None,
+) -> RobotSide:
+    """A robot in the experiment's world, at its first state."""
     settings, dt = plan.settings, plan.controller.period
     believed, stance = load_robot(plan.controller.robot)
     robot, terrain = world_robot(believed, settings.robot), _terrain(plan)
@@ -262,23 +282,24 @@ def _drive(
     engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
     world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
-    pushes = [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(settings.push)]
-    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes]
+    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in _pushes(plan, believed)]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
     world.reset(*perturbed(robot, stance, settings.perturbation, seed))
-    side = RobotSide(
+    return RobotSide(
         world,
         Link(client, settings.robot.link, dt, seed),
         dt=dt,
         kd=plan.controller.safety.damping,
         hardware=Hardware.build(robot, dt, settings.robot, settings.contacts, seed),
-        progress=lambda ticks: progress(label, ticks),
+        progress=progress,
         failsafe=settings.failsafe,
-        watch=None if watch is None else partial(watch, label),
+        watch=watch,
     )
-    if paced:
-        return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
-    return side.run(settings.duration, pushes, Posture(robot, terrain, world.q))
+
+
+def _pushes(plan: Plan, believed: Robot) -> list[Push]:
+    """What pushes the robot; forces in weights are those of the robot that is believed in."""
+    return [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(plan.settings.push)]
 
 
 def _on_other_ground(plan: Plan, seed: int) -> Plan:

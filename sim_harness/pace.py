@@ -14,7 +14,7 @@ def slowness(summary: Summary, period: float) -> str:
         f"p50 {summary.round_trip_p50:.0f} µs, p99 {summary.round_trip_p99:.0f} µs" if summary.round_trip_p50 else "none came"
     )
     return (
-        f"{summary.label}: no {1 / period:g} Hz on this machine, the world was slowed to {summary.pace:.2f} × real time. "
+        f"{summary.label}: {1 / period:g} Hz could not be held here; the world was slowed to {summary.pace:.2f} × real time. "
         f"Of {round(summary.seconds / period)} replies {summary.late} took longer than a period ({times}); "
         f"the longest tick took {1e3 * summary.longest_tick:.0f} ms."
     )

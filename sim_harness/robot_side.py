@@ -145,7 +145,8 @@ class RobotSide:
         return self._failsafe.stopped
 
     def reset(self) -> bool:
-        """Go on after a stop, if the server finds the robot at rest; its controller then begins anew. False when it refuses."""
+        """Go on after a stop, if the server finds the robot at rest; its controller then begins anew. False when it refuses.
+        Raises ConnectionFailed when nobody answers."""
         answer = self._client.ask(Reset(session=self._client.session, q=self.world.q.tobytes(), vel=self.world.v.tobytes()))
         if not isinstance(answer, ResetAck):
             return False

@@ -8,6 +8,7 @@ import numpy as np
 from idyn.errors import InputError
 from idyn.robot import Robot
 from idyn.status import Status
+from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, Record, State
 
 MARGIN = 0.01
@@ -62,11 +63,13 @@ class World(Protocol):
     """Owns the state (q, v), the time t [s] and the contacts of that state; read them, never write them.
 
     robot: the world's own instance, shared with nobody (it is also the scratch)
+    terrain: its ground
     q, v: as in `State` (nq), (nv)
     contacts: from the robot's geometry and the terrain's, whatever the world itself makes of them
     """
 
     robot: Robot
+    terrain: Terrain
     q: Array
     v: Array
     t: float

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from controllers.command import Command, Reference
+from controllers.command import Command, Disagreement, Reference
 from idyn.types import Array, Prediction
 from transport import messages
 from transport.messages import ContactForce, Solver, TorqueMessage
@@ -55,6 +55,7 @@ def torque_message(
         kp=None if command.drive is None else out(command.drive.kp).tobytes(),
         kd=None if command.drive is None else out(command.drive.kd).tobytes(),
         missing=list(command.missing),
+        reality=None if command.reality is None else _reality(command.reality),
         contact_force=[] if prediction is None else _contact_forces(prediction),
         solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),
         comm=session.comm.report(),
@@ -65,6 +66,10 @@ def torque_message(
 def _reference(reference: Reference, out: Callable[[Array], Array]) -> messages.Reference:
     q, v, a = (out(part).tobytes() for part in (reference.q, reference.v, reference.a))
     return messages.Reference(q=q, v=v, a=a)
+
+
+def _reality(reality: Disagreement) -> messages.Reality:
+    return messages.Reality(motion=reality.motion, force=reality.force)
 
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:

@@ -50,7 +50,6 @@ class RobotClient:
         self._endpoint = endpoint
         self._hello = hello
         self.deadline = deadline_ms * 1e-3
-        self._deadline_ns = deadline_ms * 1_000_000
         self._connect_ms = connect_ms
         self._conversation = Conversation()
         self.error: ErrorMessage | None = None
@@ -85,7 +84,8 @@ class RobotClient:
             self._socket.send(self._conversation.ask(state, sent_ns), zmq.NOBLOCK)
         except zmq.Again:
             return None
-        while (reply := self._receive(sent_ns + self._deadline_ns)) is not None:
+        limit_ns = sent_ns + round(self.deadline * 1e9)
+        while (reply := self._receive(limit_ns)) is not None:
             answer = self._conversation.hear(reply, monotonic_ns())
             if isinstance(answer, TorqueMessage):
                 return answer

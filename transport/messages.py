@@ -284,6 +284,13 @@ class Watchdog(ServerPart):
     pause_ms: float = 0.0  # of the server since the last state, in which nobody was silent
 
 
+class Reality(ServerPart):
+    """How far the predictions of the last answers were from what was measured since, as a running mean."""
+
+    motion: float | None  # acceleration of the base that no prediction knew of [g]; absent for a fixed base
+    force: float | None  # sum of the sensed contact forces minus the predicted, over the weight; absent without `f_sensed`
+
+
 class TorqueMessage(ServerMessage, tag="torque"):
     session: Count
     seq: Count  # of the state it answers
@@ -307,6 +314,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     kp: Vector | None = None  # for the drives while no answer comes: see `transport.failsafe` [N·m/rad] (na)
     kd: Vector | None = None  # the same, on speeds [N·m·s/rad] (na)
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames that are planned to stand but do not touch
+    reality: Reality | None = None  # absent until there is something to compare
 
 
 class ErrorMessage(ServerMessage, tag="error"):

@@ -144,8 +144,9 @@ class Service:
             log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
 
     def _tell_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
-        """A log line for a pause of this machine or of the robot's clock."""
-        if pause_ms > 0.0 and self._lines.admit("pause", now_ns) is not None:
+        """A log line for a pause of this process, or of a robot's clock; a simulated robot's may stand still at any time."""
+        simulated = session.agreement.robot_clock
+        if pause_ms > 0.0 and not simulated and self._lines.admit("pause", now_ns) is not None:
             log.warning("session %d: no state was handled for %.0f ms, but the robot was not silent", session.id, pause_ms)
 
     # -- the tick -----------------------------------------------------------------------------------------------------

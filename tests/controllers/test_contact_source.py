@@ -111,7 +111,7 @@ def test_friction_of_all_places_is_a_setting():
 
 
 def test_what_is_planned_but_not_touched_is_in_the_command():
-    c = controller("quadruped-trot", contact__source="fused")
+    c = controller("paper-trot")
     state = at_rest(c)
     q = state.q.copy()
     q[3:5] = 0.02, 0.0

@@ -114,6 +114,36 @@ def test_a_replay_gives_the_same_bits(tmp_path: Path, robot: Robot) -> None:
     assert "bit for bit" in report.table()
 
 
+def test_pauses_are_replayed_as_they_were(tmp_path: Path, robot: Robot) -> None:
+    """A first answer that takes 207 ms, then a server that is stopped for 300: neither was a silence, then or in the replay."""
+    path = tmp_path / "paused.mcap"
+    now = [0]
+    recorder = open_recorder(path, robot)
+    service = Service(SpringDamper(robot), SETTINGS, clock=lambda: now[0], recorder=recorder)
+    welcome = decode(service.handle(b"a", encode(hello(robot)), 0))
+    assert isinstance(welcome, Welcome)
+
+    def tick(seq: int, t_recv_ms: int, takes_ms: int = 0) -> None:
+        now[0] = (t_recv_ms + takes_ms) * MS
+        data = encode(state(robot, welcome.session, seq, t_send=None))
+        assert isinstance(decode(service.handle(b"a", data, t_recv_ms * MS)), TorqueMessage)
+
+    tick(1, 1, takes_ms=207)
+    tick(209, 209)
+    waiting = [encode(state(robot, welcome.session, seq)) for seq in range(210, 509)]
+    for data in waiting:
+        service.overtaken(b"a", data, 509 * MS)
+    tick(509, 509)
+    recorder.close()
+    with LogReader(path) as log:
+        unanswered = [entry for entry in log.exchanges() if not entry.reply]
+    assert [entry.request for entry in unanswered] == waiting
+    assert {(entry.t_recv_ns, entry.about_state, entry.answered) for entry in unanswered} == {(509 * MS, True, False)}
+    report = replay(path, build=from_snapshot)
+    assert report.exact
+    assert report.ticks == 3
+
+
 def test_another_controller_is_compared(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "run.mcap"
     run(path, robot)

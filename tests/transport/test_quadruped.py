@@ -9,7 +9,7 @@ from controllers.config import load
 from controllers.controller import Controller, controller_from_snapshot, load_controller
 from transport.conversation import hello_for
 from transport.loopback import Loopback
-from transport.messages import Config, ConfigGet, ConfigSet, ErrorMessage, StateMessage, TorqueMessage
+from transport.messages import Config, ConfigGet, ConfigSet, Contact, ErrorMessage, StateMessage, TorqueMessage
 from transport.provenance import attachments, metadata
 from transport.recorder import Recorder
 from transport.replay import replay
@@ -75,3 +75,28 @@ def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Co
     refused = client.ask(ConfigSet(settings={"law": "konvex"}))
     assert isinstance(refused, ErrorMessage)
     assert "convex" in refused.message
+
+
+def test_the_reply_tells_how_far_reality_is_off(controller: Controller) -> None:
+    """A robot that hangs by its trunk: it stays where it is, as predicted, but its feet feel nothing."""
+    controller.reset()
+    robot, contacts = controller.robot, controller.contacts(controller.stance)
+    service = Service(controller, ServerSettings(controller="quadruped"))
+    client = Loopback(service, hello_for(robot, 1e-3), clock=iter(range(0, 10**12, 250_000)).__next__)
+    client.hello()
+    nothing = np.zeros(3).tobytes()
+    feet = [
+        Contact(frame=key, p=p.tobytes(), n=n.tobytes(), f_sensed=nothing, sensed_valid=True)
+        for key, p, n in zip(contacts.keys, contacts.points, contacts.normals, strict=True)
+    ]
+    replies = []
+    for tick in range(150):
+        q, v = controller.stance.tobytes(), np.zeros(robot.nv).tobytes()
+        replies.append(client.exchange(StateMessage(q=q, vel=v, t_robot=tick * 1_000_000, contacts=feet)))
+    assert replies[0].reality is None
+    for tick, reply in enumerate(replies[1:], 1):
+        assert reply.reality.motion < 1e-6
+        assert reply.reality.force == pytest.approx(1 - np.exp(-tick / 100), rel=1e-6)
+    assert (replies[100].status, replies[100].message) == ("ok", "")
+    assert replies[-1].status == "degraded"
+    assert replies[-1].message.startswith("the contacts bear 77 % of the weight otherwise than predicted, and yet it moves so")

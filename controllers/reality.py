@@ -1,0 +1,164 @@
+"""Whether the world does what the model says: motion against its prediction, and contact forces where they are sensed.
+
+Every prediction says how the robot will accelerate, a, and what its contacts will bear. When the next state has come, the
+generalised force that the prediction did not know of is, in the rows where no motor acts (the base, free bodies),
+
+    r = M_u x,      x = Δv/dt − a, taken as its mean over the last τ
+
+Torques are not in these rows; contacts, loads and pushes are. In g, for robots of any size alike, it amounts to
+
+    √(rᵀ M_uu⁻¹ r / m) / g
+
+the root mean square, over the mass, of the acceleration that r would give to the robot with its joints locked. A force through
+the centre of mass counts with its share of the weight: a load carried there with its mass over the robot's, and a robot that
+falls freely while it is believed to stand is 1 g off. Differences of v add up over τ, so white noise σ of it makes about σ/τ
+however short the ticks are.
+
+Forces are compared as sums over the contacts: how they are shared out is in part a choice (`idyn.selection`), the sum is not.
+
+What the prediction is not told of shows like anything else: torque limits, and torque feedback that comes on top of it. What
+cancels in the sum does not show: feet that slip apart, or joints that rub while the base goes where it should.
+"""
+
+import math
+from collections import deque
+
+import numpy as np
+
+from controllers.command import Disagreement, Inputs
+from controllers.config import NonNegative, Settings
+from controllers.foresight import LONGEST
+from idyn.compiled import compiled
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from idyn.solvers.linalg import cholesky, forward
+from idyn.types import Array, Prediction, Record, State
+
+GAP = 5
+"""Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
+
+
+class RealitySettings(Settings, frozen=True):
+    """`[reality]` of a controller: when to say that its model does not describe the world.
+
+    memory: τ, over which differences are averaged [s], > 0
+    degraded: the mode is so when the motion, in g, or the forces, over the weight, are off by more than this; inf: never. ...
+    patience: for so long [s]
+    recovered: and until both are off by no more than this, ≤ degraded
+
+    Quadruped, solo12 and go2 in `lcp` and MuJoCo are off by at most 0.003 standing and 0.13 trotting; with white noise of
+    0.02 m/s by 0.09 and 0.16, with a trunk 15 % heavier by 0.14, pushed with 0.2 weights for 0.1 s by 0.13 (0.3 where a push
+    meets a step, for less than the patience). A load of 0.3 weights makes 0.25 to 0.31, a hand that bears half of the robot
+    0.35 to 0.5, motors that give half of the torque 0.8 to 1.1.
+    """
+
+    memory: NonNegative = 0.1
+    degraded: NonNegative = 0.2
+    patience: NonNegative = 0.1
+    recovered: NonNegative = 0.12
+
+
+class _Expected(Record, frozen=True):
+    """What a prediction says of the period that its torque acts in: acceleration (nv), sum of the contact forces [N] (3)."""
+
+    acceleration: Array
+    force: Array
+
+
+class Reality:
+    """Compares, tick by tick, and judges; owns the means and the predictions whose torques are yet to act."""
+
+    def __init__(self, settings: RealitySettings, robot: Robot, period: float) -> None:
+        """period: of the ticks [s]. Raises ConfigError."""
+        if not 0 < settings.memory < np.inf:
+            raise ConfigError("reality.memory", f"expected a finite number > 0, got {settings.memory}")
+        if settings.recovered > settings.degraded:
+            raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
+        self._settings, self._robot, self._period = settings, robot, period
+        self._g = float(np.linalg.norm(robot.bodies().gravity))
+        self._weight = robot.total_mass * self._g
+        self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing has been predicted or measured, and nothing is wrong."""
+        self._expected.clear()
+        self._before: Array | None = None
+        self._mean, self._force = np.zeros(self._robot.nv), np.zeros(3)
+        self._off, self._degraded = 0.0, False  # for how long [s]; whether it was for long enough
+        self._known: Disagreement | None = None
+
+    def measure(self, state: State, inputs: Inputs) -> Disagreement | None:
+        """Compare what was measured in this tick with what was predicted for the time since the last; None before there was
+        anything to compare."""
+        before, self._before = self._before, state.v.copy()
+        expected = self._acting(inputs.delay)
+        self._expected.append(None)  # until `expect`
+        if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
+            return self._known
+        share = -math.expm1(-inputs.dt / self._settings.memory)
+        motion = self._motion(state, (state.v - before) / inputs.dt - expected.acceleration, share)
+        force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
+        self._known = self._judged(motion, force, inputs.dt)
+        return self._known
+
+    def expect(self, state: State, prediction: Prediction) -> None:
+        """What was predicted in this tick, from `state`; no prediction that is not certified is held against the world."""
+        if not prediction.status.ok:
+            return
+        acceleration = (prediction.v_plus - state.v) / prediction.dt
+        self._expected[-1] = _Expected(acceleration=acceleration, force=prediction.force.sum(axis=0))
+
+    def _acting(self, delay: float) -> _Expected | None:
+        """What was expected of the period that ends now: its torque was computed `delay` [s] before it began."""
+        k = 1 + round(delay / self._period)
+        return self._expected[-k] if k <= len(self._expected) else None
+
+    def _motion(self, state: State, difference: Array, share: float) -> float | None:
+        """The mean disagreement of the motion [g] after one of accelerations (nv) that gets a `share` of the mean; None where
+        every joint has a motor and the base is fixed."""
+        if not self._robot.nu:
+            return None
+        M = self._robot.terms(state.q, state.v).M
+        return math.sqrt(_measure(M, self._robot.u, self._mean, difference, share) / self._robot.total_mass) / self._g
+
+    def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
+        """The mean disagreement of the forces, over the weight, after these [N] (n, 3), (3)."""
+        self._force += share * (sensed.sum(axis=0) - expected - self._force)
+        return math.hypot(*self._force.tolist()) / self._weight
+
+    def _judged(self, motion: float | None, force: float | None, dt: float) -> Disagreement:
+        """The figures with what follows from them."""
+        s, worst = self._settings, max(motion or 0.0, force or 0.0)
+        self._off = self._off + dt if worst > s.degraded else 0.0
+        self._degraded = worst > s.recovered if self._degraded else self._off > s.patience
+        return Disagreement(motion=motion, force=force, problem=self._words(motion, force) if self._degraded else "")
+
+    def _words(self, motion: float | None, force: float | None) -> str:
+        """What is wrong, and what may be the cause."""
+        limit = self._settings.recovered
+        if motion is None or motion <= limit:
+            bears = f"the contacts bear {100 * (force or 0.0):.0f} % of the weight otherwise than predicted"
+            return f"{bears}, and yet it moves so: something else bears the robot, or the force sensors are wrong"
+        moves = f"the robot accelerates {motion * self._g:.1f} m/s² ({100 * motion:.0f} % of g) otherwise than predicted"
+        if force is None:
+            return f"{moves}: load, contacts or motors are not as modelled"
+        if force <= limit:
+            return f"{moves}, with contact forces as predicted: a load or a push is not in the model"
+        return f"{moves}, the contacts bear {100 * force:.0f} % of the weight otherwise: contacts or motors are not as modelled"
+
+
+@compiled
+def _measure(M: Array, u: Array, mean: Array, difference: Array, share: float) -> float:
+    """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which `difference` (nv) is added to with its share before."""
+    mean += share * (difference - mean)
+    n = len(u)
+    L, r = np.empty((n, n)), np.zeros(n)
+    for i in range(n):
+        for j in range(n):
+            L[i, j] = M[u[i], u[j]]
+        for k in range(len(mean)):
+            r[i] += M[u[i], k] * mean[k]
+    cholesky(L)
+    forward(L, r)
+    return np.sum(r * r)

@@ -1,0 +1,53 @@
+"""Gains for the drives: joints that follow have them, those that grip have none, and the command carries them."""
+
+import numpy as np
+import pytest
+
+from controllers.command import Inputs
+from controllers.config import load
+from controllers.controller import ControllerSettings, build_controller, load_controller
+from controllers.drive import DriveSettings, drive_gains
+from controllers.robots import load_robot
+from idyn.types import State
+
+
+def test_all_joints_that_follow_have_the_gains():
+    robot, _ = load_robot("quadruped")
+    gripping = robot.joint_names[3], robot.joint_names[7]
+    gains = drive_gains(DriveSettings(kp=10.0, kd=0.1), robot, gripping)
+    expected = np.full(robot.na, 10.0)
+    expected[[3, 7]] = 0.0
+    np.testing.assert_array_equal(gains.kp, expected)
+    np.testing.assert_array_equal(gains.kd, expected / 100)
+
+
+def test_without_gains_there_are_none():
+    robot, _ = load_robot("quadruped")
+    assert drive_gains(DriveSettings(), robot, ()) is None
+    assert drive_gains(DriveSettings(kd=0.1), robot, ()) is not None
+
+
+@pytest.mark.parametrize("name", ["quadruped", "quadruped-trot", "solo12-trot", "go2-trot", "a1-trot"])
+def test_the_shipped_robots_can_stand_on_them(name):
+    """Without any feed-forward torque the springs alone carry the weight before a joint is a quarter radian off."""
+    settings = load("controllers", name, ControllerSettings)
+    robot, q = load_robot(settings.robot)
+    height = q[2]
+    lever = 0.5 * height  # of a foot's force about a knee, in the worst case
+    assert settings.drive.kp * 0.25 > robot.total_mass * 9.81 / len(robot.contact_keys) * lever
+
+
+def test_a_command_carries_the_gains_and_the_reference_they_belong_to():
+    controller = load_controller("quadruped")
+    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+    command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))
+    assert command.reference is not None
+    np.testing.assert_array_equal(command.drive.kp, np.full(12, controller.settings.drive.kp))
+    stopped = controller.step(state, controller.contacts(state.q), Inputs(dt=1e-3, estop=True))
+    assert stopped.drive is None
+
+
+def test_a_robot_without_the_setting_gets_no_gains():
+    controller = build_controller(ControllerSettings(robot="quadruped"))
+    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+    assert controller.step(state, controller.contacts(state.q), Inputs(dt=0.0)).drive is None

@@ -1,0 +1,60 @@
+"""Foresight: a state carried over a known delay."""
+
+import numpy as np
+import pytest
+from rigs import at_rest, controller, nudged
+
+from controllers.command import Inputs
+from controllers.foresight import LONGEST, Foresight
+
+DT = 0.001
+
+
+def test_without_delay_or_predictions_the_state_is_the_measured_one():
+    c = controller("solo12")
+    foresight, state = Foresight(c.robot, DT), at_rest(c)
+    assert foresight.ahead(state, 0.005) is state
+    foresight.note(np.ones(c.robot.nv))
+    assert foresight.ahead(state, 0.0) is state
+    foresight.reset()
+    assert foresight.ahead(state, 0.005) is state
+
+
+def test_predictions_under_way_are_what_the_robot_does_meanwhile():
+    """Those of the last ticks, oldest first, integrated as the world integrates."""
+    c, rng = controller("solo12"), np.random.default_rng(0)
+    foresight, state = Foresight(c.robot, DT), nudged(c, rng)
+    accelerations = rng.normal(size=(7, c.robot.nv))
+    for a in accelerations:
+        foresight.note(a)
+    q, v = state.q, state.v
+    for a in accelerations[-3:]:
+        v = v + DT * a
+        q = c.robot.integrate(q, DT * v)
+    ahead = foresight.ahead(state, 3 * DT)
+    np.testing.assert_array_equal(ahead.v, v)
+    np.testing.assert_array_equal(ahead.q, q)
+
+
+def test_it_does_not_look_further_than_predictions_are_kept():
+    c = controller("solo12")
+    foresight, state = Foresight(c.robot, DT), at_rest(c)
+    for _ in range(2 * LONGEST):
+        foresight.note(np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)])
+    assert foresight.ahead(state, 1.0).v[2] == pytest.approx(LONGEST * DT)
+
+
+def test_a_delayed_controller_plans_for_the_time_in_which_its_torque_acts():
+    """The reference is that of the delayed time, and never goes back when the delay shrinks."""
+    moving = {"reference__kind": "sway", "reference__start": 0.0, "reference__ramp": 0.1}
+    c, late = controller("quadruped", **moving), controller("quadruped", **moving)
+    state = at_rest(c)
+    prompt, delayed = [], []
+    for k in range(60):
+        dt = DT * (k > 0)
+        prompt.append(c.step(state, c.contacts(state.q), Inputs(dt=dt)).reference.q)
+        inputs = Inputs(dt=dt, delay=0.005 if k < 50 else 0.0)
+        delayed.append(late.step(state, late.contacts(state.q), inputs).reference.q)
+    np.testing.assert_allclose(delayed[44], prompt[49], atol=1e-12)
+    np.testing.assert_allclose(delayed[51], prompt[54], atol=1e-12)
+    np.testing.assert_allclose(delayed[59], prompt[59], atol=1e-12)

@@ -1,0 +1,242 @@
+"""Told when reality disagrees: figures against known answers, and when the mode says so."""
+
+import msgspec
+import numpy as np
+import pytest
+from rigs import at_rest, controller
+
+from controllers.command import Inputs, Mode
+from controllers.reality import Reality, RealitySettings
+from controllers.robots import load_robot
+from idyn.errors import ConfigError
+from idyn.status import Status
+from idyn.terrain import Flat
+from idyn.types import State
+from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.registry import build_engine
+from sim_harness.imperfections.bodies import world_robot
+from sim_harness.imperfections.sensors import Sensors
+from sim_harness.imperfections.settings import BodySettings, ImperfectionSettings, Sensing, Spread
+from sim_harness.world import Push
+
+DT, TAU, G = 0.001, 0.1, 9.81
+NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
+WORDS = {
+    "load": "with contact forces as predicted: a load or a push is not in the model",
+    "motors": "otherwise: contacts or motors are not as modelled",
+    "unknown": "otherwise than predicted: load, contacts or motors are not as modelled",
+}
+
+
+@pytest.fixture(scope="module")
+def stand():
+    """The quadruped at rest, and what is predicted of it: that it stays so, on forces that carry its weight."""
+    c = controller("quadruped")
+    state = at_rest(c)
+    prediction = c.step(state, c.contacts(state.q), Inputs(dt=0.0)).prediction
+    return c.robot, state, msgspec.structs.replace(prediction, v_plus=state.v)
+
+
+def moving(prediction, acceleration):
+    """The prediction with another acceleration (nv)."""
+    return msgspec.structs.replace(prediction, v_plus=prediction.dt * acceleration)
+
+
+def reality(robot, **settings):
+    return Reality(RealitySettings(**settings), robot, DT)
+
+
+def falling(robot, state, k):
+    """The state after k periods of free fall."""
+    v = state.v.copy()
+    v[2] = -G * DT * k
+    return State(q=state.q, v=v)
+
+
+@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+def test_a_robot_in_the_air_that_is_believed_to_stand_is_one_g_off(name):
+    """1 − e^{−t/τ}, whatever the robot weighs; the forces, which are not there, are all of the weight off."""
+    c = controller(name)
+    state = at_rest(c)
+    contacts = c.contacts(state.q)
+    prediction = msgspec.structs.replace(c.step(state, contacts, Inputs(dt=0.0)).prediction, v_plus=state.v)
+    r = reality(c.robot)
+    felt = np.zeros((len(contacts), 3))
+    for k in range(500):
+        found = r.measure(falling(c.robot, state, k), Inputs(dt=DT * (k > 0), sensed_force=felt))
+        r.expect(state, prediction)
+        if k:
+            assert found.motion == pytest.approx(-np.expm1(-k * DT / TAU), rel=1e-9)
+            assert found.force == pytest.approx(found.motion, rel=1e-6)
+    assert WORDS["motors"] in found.problem
+    assert "accelerates 9.7 m/s² (99 % of g)" in found.problem
+
+
+def test_predictions_are_compared_with_the_time_that_their_torques_act_in(stand):
+    """Of any accelerations that come as predicted, d ticks later, nothing is left; with another d it is."""
+    robot, state, prediction = stand
+    rng = np.random.default_rng(0)
+    accelerations = rng.normal(size=(60, robot.nv))
+    for late in (0, 1, 4):
+        for believed, matches in ((late, True), (late + 1, False)):
+            r, v, worst = reality(robot), np.zeros(robot.nv), 0.0
+            for k in range(60):
+                found = r.measure(State(q=state.q, v=v), Inputs(dt=DT, delay=believed * DT))
+                r.expect(state, moving(prediction, accelerations[k]))
+                v = v + DT * accelerations[max(k - late, 0)]
+                worst = max(worst, found.motion if found else 0.0)
+            assert (worst < 1e-9) == matches
+
+
+def test_what_came_after_a_lost_tick_is_compared_and_what_came_after_a_pause_is_not(stand):
+    robot, state, prediction = stand
+    r = reality(robot)
+    for k, dt in enumerate((0.0, DT, 2 * DT, 5 * DT)):
+        found = r.measure(falling(robot, state, [0, 1, 3, 8][k]), Inputs(dt=dt))
+        r.expect(state, prediction)
+    assert found.motion == pytest.approx(-np.expm1(-8 * DT / TAU), rel=1e-9)
+    assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
+    assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
+
+
+def test_what_no_law_has_solved_is_not_compared(stand):
+    robot, state, prediction = stand
+    r = reality(robot)
+    failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
+    for k, expected in enumerate((prediction, failed, prediction, prediction)):
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0)))
+        r.expect(state, expected)
+    assert found.motion == pytest.approx(-np.expm1(-2 * DT / TAU), rel=1e-9)
+
+
+def test_it_takes_a_while_to_be_told_and_does_not_flicker(stand):
+    """A disagreement of 0.5 g: told after the patience; then, around the limit, neither taken back nor told anew."""
+    robot, state, prediction = stand
+    r = reality(robot, memory=DT / 10, degraded=0.2, patience=0.0495, recovered=0.1)  # hardly a mean at all
+    v, told = np.zeros(robot.nv), []
+    sizes = [0.5] * 100 + [0.19, 0.21] * 50 + [0.05] * 50 + [0.19, 0.21] * 50
+    for k in range(len(sizes) + 1):
+        found = r.measure(State(q=state.q, v=v), Inputs(dt=DT))
+        r.expect(state, prediction)
+        v = v - DT * G * (sizes[k] if k < len(sizes) else 0.0) * np.eye(robot.nv)[2]
+        told.append(bool(found and found.problem))
+    assert told.index(True) == 50
+    assert told[50:201] == [True] * 151
+    assert told[203:] == [False] * (len(told) - 203)
+
+
+def test_reset_forgets(stand):
+    robot, state, prediction = stand
+    r = reality(robot)
+    for k in range(300):
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT))
+        r.expect(state, prediction)
+    assert found.problem
+    r.reset()
+    assert r.measure(state, Inputs(dt=0.0)) is None
+    r.expect(state, prediction)
+    assert r.measure(state, Inputs(dt=DT)).motion == 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"memory": 0.0}, "reality.memory"),
+        ({"degraded": 0.1, "recovered": 0.2}, "reality.recovered: expected ≤ degraded = 0.1"),
+    ],
+)
+def test_settings_that_make_no_sense(stand, settings, named):
+    with pytest.raises(ConfigError, match=named):
+        reality(stand[0], **settings)
+
+
+# -- in the loop ------------------------------------------------------------------------------------------------------
+
+
+class Loop:
+    """Controller and world with a difference between them; `sensing` reports the contact forces."""
+
+    def __init__(self, name, *, trunk=None, share=1.0, noise=None, sensing=False, **settings):
+        self.c = controller(name, safety__torque_rate=np.inf, **settings)
+        believed, stance = load_robot(name)
+        robot = world_robot(believed, ImperfectionSettings(trunk=trunk or BodySettings()))
+        self.world = EngineWorld(robot, Flat(), build_engine("lcp", {}), stance)
+        self.sensors = Sensors(Sensing(noise=noise or Spread()), robot, 0)
+        self.share, self.sensing = share, sensing
+        self.weight = believed.total_mass * G
+        self.felt = {}
+
+    def run(self, ticks, pushes=()):
+        """The commands."""
+        commands = []
+        for k in range(ticks):
+            state = self.sensors.measure(self.world.state)
+            contacts = self.c.contacts(self.world.q)
+            felt = np.array([self.felt.get(key, np.zeros(3)) for key in contacts.keys]) if self.sensing else None
+            commands.append(self.c.step(state, contacts, Inputs(dt=DT * (k > 0), sensed_force=felt)))
+            result = self.world.step(self.share * commands[-1].tau, DT, pushes)
+            self.felt = dict(zip(result.contacts.keys, result.impulse / DT, strict=True))
+        return commands
+
+
+@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+def test_where_the_model_is_exact_nothing_is_off(name):
+    commands = Loop(name, sensing=True, reference__kind="squat", reference__start=0.0).run(300)
+    assert commands[0].reality is None
+    assert {command.mode for command in commands} == {Mode.OK}
+    assert max(command.reality.motion for command in commands[1:]) < 1e-6
+    assert max(command.reality.force for command in commands[1:]) < 1e-6
+
+
+def test_a_load_is_off_by_its_share_of_the_weight():
+    """At rest the world bears weight and load; that the contacts do is foreseen, that the robot stays down is not."""
+    c = controller("quadruped")
+    loop = Loop("quadruped", trunk=BodySettings(added_mass=0.3 * c.robot.total_mass), sensing=True)
+    last = loop.run(700)[-1]
+    assert last.reality.motion == pytest.approx(0.3, rel=0.02)
+    assert last.reality.motion == pytest.approx(last.prediction.normal_force.sum() / loop.weight - 1, rel=1e-3)
+    assert (last.mode, last.message) == (Mode.DEGRADED, last.reality.problem)
+    assert WORDS["load"] in last.message
+
+
+def test_motors_that_give_half():
+    """They bear what twice the weight would ask of them."""
+    for sensing, words in ((True, "motors"), (False, "unknown")):
+        loop = Loop("quadruped", share=0.5, sensing=sensing)
+        last = loop.run(700)[-1]
+        excess = last.prediction.normal_force.sum() / loop.weight - 1
+        assert last.reality.motion == pytest.approx(excess, rel=1e-2)
+        assert (last.reality.force == pytest.approx(excess, rel=1e-2)) if sensing else last.reality.force is None
+        assert WORDS[words] in last.message
+
+
+def test_a_hand_that_lifts_is_noticed_and_forgotten_when_it_lets_go():
+    loop = Loop("quadruped", ground__kind="yielding", ground__gap_noise=None)
+    held = loop.run(500, [Push(frame="BODY0", force=(0.0, 0.0, 0.5 * loop.weight), duration=0.4)])
+    assert held[399].mode is Mode.DEGRADED
+    assert held[399].reality.motion == pytest.approx(0.5, abs=0.05)
+    assert {command.mode for command in held[:100]} == {Mode.OK}
+    assert loop.run(1000)[-1].mode is Mode.OK
+
+
+def test_noise_of_ordinary_sensors_is_not_taken_for_a_wrong_model():
+    """White noise σ of the base's speeds shows as about σ/(g τ), √3 σ in space: 0.035."""
+    yielding = {"ground__kind": "yielding", "ground__gap_noise": None, "feedback__kp": 100.0, "feedback__kd": 20.0}
+    commands = Loop("quadruped", noise=NOISE, **yielding).run(1500)
+    motion = np.array([command.reality.motion for command in commands[300:]])
+    assert not any(command.reality.problem for command in commands[1:])
+    assert np.sqrt(np.mean(motion**2)) == pytest.approx(np.sqrt(3) * 0.02 / (G * TAU), rel=0.2)
+    assert motion.max() < RealitySettings().recovered
+
+
+def test_what_holds_a_fixed_base_is_not_known(stand):
+    """Every joint has a motor: no row is free of torques. An arm with a box has those of the box."""
+    robot, state, prediction = stand
+    fixed = robot.variant(base="fixed")
+    r = reality(fixed)
+    at_rest = State(q=state.q[7:], v=state.v[6:])
+    for k in range(2):
+        found = r.measure(at_rest, Inputs(dt=DT * k))
+        r.expect(at_rest, msgspec.structs.replace(prediction, v_plus=at_rest.v))
+    assert (found.motion, found.force, found.problem) == (None, None, "")
+    assert max(command.reality.motion for command in Loop("arm").run(50)[1:]) < 1e-3
