@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 
 from controllers.robots import load_robot
-from idyn.types import Array
 from sim_harness.experiment import Plan, load_plan, simulated_robot, with_controller
-from sim_harness.metrics import FALLEN_HEIGHT, FALLEN_TILT, above_ground, base_tilt
+from sim_harness.fall import Posture
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
@@ -126,7 +125,7 @@ def _stop_this_process(seconds: float) -> None:
 def _outcome(
     parts: list[Trace], side: RobotSide, *, who: Who, milliseconds: int, law: str, stopped: bool, reset: bool | None
 ) -> Outcome:
-    base = np.concatenate([part.q[:, :7] for part in parts])
+    q = np.concatenate([part.q for part in parts])
     ticks: dict[str, int] = {}
     for part in parts:
         for mode, count in zip(part.modes, np.bincount(part.mode, minlength=len(part.modes)).tolist(), strict=True):
@@ -139,10 +138,6 @@ def _outcome(
         longest_tick=float(np.diff(parts[0].wall).max()),
         stopped=stopped,
         reset=reset,
-        upright=_upright(base, above_ground(base[:, :3], side.world.terrain)),
+        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
         walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
     )
-
-
-def _upright(base: Array, height: Array) -> bool:
-    return bool(base_tilt(base).max() < FALLEN_TILT and height.min() > FALLEN_HEIGHT * height[0])
