@@ -50,8 +50,8 @@ class RealitySettings(Settings, frozen=True):
 
     As shipped, in MuJoCo, quadruped and go2 are off by at most 0.001 standing and 0.06 trotting; with white noise of 0.02 m/s
     by 0.11, with a trunk 15 % heavier by 0.11, with answers missing for 30 ms by 0.08, pushed with 0.2 weights for 0.1 s by
-    0.13. A load of 0.3 weights makes 0.24 to 0.30, a hand that bears half of the robot 0.35 to 0.5, motors that give half of the
-    torque 0.8 to 0.95.
+    0.13. A load of 0.3 weights makes 0.24 to 0.30, a hand that bears half of the robot 0.35 to 0.5, motors that give half of
+    the torque 0.8 to 0.95.
     """
 
     memory: NonNegative = 0.1
