@@ -54,8 +54,8 @@ class ControllerSettings(Settings, frozen=True):
 
     robot: str
     law: str = "coulomb"
-    selection: Selection = Selection.TORQUE
-    consistency: Consistency = Consistency.PROJECT
+    selection: Selection = Selection.FORCE
+    consistency: Consistency = Consistency.HOLD
     warm_start: bool = True
     edges: int = 4
     qp_backend: str = "daqp"

@@ -1,5 +1,6 @@
 """The README is true: its Python runs, its client talks to a real server, its configuration is one."""
 
+import json
 import re
 import textwrap
 import tomllib
@@ -13,7 +14,7 @@ from controllers.command import Inputs
 from controllers.config import RobotSettings, load, parse
 from controllers.controller import ControllerSettings, build_controller
 from controllers.paper import CONTROLLERS
-from idyn.__main__ import build_parser
+from idyn.__main__ import build_parser, main
 from idyn.types import State
 from sim_harness.compare.settings import load_comparison, plan_of
 from sim_harness.server_process import ServerProcess
@@ -42,7 +43,7 @@ def test_the_client_written_by_hand_gets_a_torque(tmp_path):
 
 
 def test_the_robot_example_is_a_valid_configuration():
-    parse(tomllib.loads(blocks("toml")[1]), RobotSettings, "README")
+    parse(tomllib.loads(blocks("toml")[4]), RobotSettings, "README")
 
 
 def test_the_gait_example_is_a_valid_configuration():
@@ -54,8 +55,24 @@ def test_the_gait_example_is_a_valid_configuration():
     assert not commands[-1].reference.schedule.stance.all()
 
 
+def test_a_robot_of_ones_own_walks_in_mujoco(tmp_path, monkeypatch):
+    """The four files as they stand there, by the command that is named there."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks("toml"):
+        if (name := re.match(r"# (my_(?:robot|controller|walk)\.toml)\n", block)) and not Path(name[1]).exists():
+            Path(name[1]).write_text(block, encoding="utf-8")
+    Path("my_server.toml").write_text('controller = "my_controller.toml"\n', encoding="utf-8")
+    assert main(["check", "my_robot.toml"]) == 0
+    assert main(["simulate", "my_walk.toml", "--seconds", "1.5", "--json", "figures.json"]) == 0
+    (figures,) = json.loads(Path("figures.json").read_text())
+    assert figures["upright"]
+    assert figures["tracking"] < 0.005
+    assert figures["force_error_relative"] < 0.05
+    assert figures["modes"] == {"ok": 1.0}
+
+
 def test_the_scene_example_is_a_valid_controller():
-    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[2])}, ControllerSettings, "README")
+    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[5])}, ControllerSettings, "README")
     controller = build_controller(settings)
     contacts = controller.contacts(controller.stance)
     assert len(contacts) == 4
