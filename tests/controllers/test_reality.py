@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from rigs import at_rest, controller
+from rigs import LAW_ALONE, RIGID, at_rest, controller
 
 from controllers.command import Inputs, Mode
 from controllers.reality import Reality, RealitySettings
@@ -31,7 +31,7 @@ WORDS = {
 @pytest.fixture(scope="module")
 def stand():
     """The quadruped at rest, and what is predicted of it: that it stays so, on forces that carry its weight."""
-    c = controller("quadruped")
+    c = controller("quadruped", **RIGID)
     state = at_rest(c)
     prediction = c.step(state, c.contacts(state.q), Inputs(dt=0.0)).prediction
     return c.robot, state, msgspec.structs.replace(prediction, v_plus=state.v)
@@ -56,7 +56,7 @@ def falling(robot, state, k):
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 def test_a_robot_in_the_air_that_is_believed_to_stand_is_one_g_off(name):
     """1 − e^{−t/τ}, whatever the robot weighs; the forces, which are not there, are all of the weight off."""
-    c = controller(name)
+    c = controller(name, **RIGID)
     state = at_rest(c)
     contacts = c.contacts(state.q)
     prediction = msgspec.structs.replace(c.step(state, contacts, Inputs(dt=0.0)).prediction, v_plus=state.v)
@@ -181,7 +181,7 @@ class Loop:
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 def test_where_the_model_is_exact_nothing_is_off(name):
-    commands = Loop(name, sensing=True, reference__kind="squat", reference__start=0.0).run(300)
+    commands = Loop(name, sensing=True, reference__kind="squat", reference__start=0.0, **RIGID).run(300)
     assert commands[0].reality is None
     assert {command.mode for command in commands} == {Mode.OK}
     assert max(command.reality.motion for command in commands[1:]) < 1e-6
@@ -191,7 +191,7 @@ def test_where_the_model_is_exact_nothing_is_off(name):
 def test_a_load_is_off_by_its_share_of_the_weight():
     """At rest the world bears weight and load; that the contacts do is foreseen, that the robot stays down is not."""
     c = controller("quadruped")
-    loop = Loop("quadruped", trunk=BodySettings(added_mass=0.3 * c.robot.total_mass), sensing=True)
+    loop = Loop("quadruped", trunk=BodySettings(added_mass=0.3 * c.robot.total_mass), sensing=True, **RIGID)
     last = loop.run(700)[-1]
     assert last.reality.motion == pytest.approx(0.3, rel=0.02)
     assert last.reality.motion == pytest.approx(last.prediction.normal_force.sum() / loop.weight - 1, rel=1e-3)
