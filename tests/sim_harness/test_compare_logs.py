@@ -13,6 +13,7 @@ from sim_harness.compare.settings import (
     load_comparison,
 )
 from sim_harness.metrics import normal_forces
+from sim_harness.plan import build_plan, load_plan
 
 
 def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):
@@ -34,8 +35,8 @@ def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, caps
 
 def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
     """Forces between fingers and box, and the errors of the joints that follow."""
-    settings = experiment.load_plan("grasp", 0.3).settings
-    plan = experiment.build_plan(msgspec.structs.replace(settings, contacts="message"))
+    settings = load_plan("grasp", 0.3).settings
+    plan = build_plan(msgspec.structs.replace(settings, contacts="message"))
     (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, True)
     run_task(task)
     summary, trace = finished(task).summary, load_trace(task.folder)
