@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from idyn.__main__ import main
-from sim_harness import experiment
 from sim_harness.compare import jobs
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
 from sim_harness.compare.logs import summarise_log
@@ -37,7 +36,7 @@ def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
     """Forces between fingers and box, and the errors of the joints that follow."""
     settings = load_plan("grasp", 0.3).settings
     plan = build_plan(msgspec.structs.replace(settings, contacts="message"))
-    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, True)
+    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, "log")
     run_task(task)
     summary, trace = finished(task).summary, load_trace(task.folder)
     (recorded,) = summarise_log(task.folder / LOG)

@@ -53,7 +53,7 @@ def is_a_good_trot(run):
 
 
 def is_a_good_trot_on_yielding_ground(run):
-    """Feet sink in and joints give way. A foot that lands may ask for more torque than there is, for a tick or two in a step."""
+    """Feet sink in and joints give way; a foot that lands may ask for more torque than there is, for a tick or two."""
     s = run.summary
     assert s.upright
     assert s.tilt < 0.05
