@@ -169,7 +169,6 @@ class Controller:
         prediction = self._predict(state, contacts, demand, grip, law, self._guess)
         self._guess = prediction.guess
         self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
-        self._reality.expect(state, prediction)
         self._rehearsal = state, contacts, demand, grip, law, prediction.guess
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
@@ -181,6 +180,7 @@ class Controller:
         forward = self._grip.filled(prediction.tau)
         direct = direct + self._stabilised(state, contacts, reference)
         tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)
+        self._reality.expect(state, contacts, prediction, tau - forward - grip)
         return Command(
             tau=tau,
             tau_ff=forward,

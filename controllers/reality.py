@@ -16,8 +16,9 @@ however short the ticks are.
 
 Forces are compared as sums over the contacts: how they are shared out is in part a choice (`idyn.selection`), the sum is not.
 
-What the prediction is not told of shows like anything else: torque limits, and torque feedback that comes on top of it. What
-cancels in the sum does not show: feet that slip apart, or joints that rub while the base goes where it should.
+Torques that the prediction was not told of, limits and feedback on top of it, are accounted for as if its contacts held
+(`controllers.reaction`). What cancels in the sum does not show: feet that slip apart, or joints that rub while the base goes
+where it should.
 """
 
 import math
@@ -28,11 +29,12 @@ import numpy as np
 from controllers.command import Disagreement, Inputs
 from controllers.config import NonNegative, Settings
 from controllers.foresight import LONGEST
+from controllers.reaction import reaction
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.solvers.linalg import cholesky, forward
-from idyn.types import Array, Prediction, Record, State
+from idyn.types import Array, ContactSet, Prediction, Record, State
 
 GAP = 5
 """Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
@@ -46,10 +48,10 @@ class RealitySettings(Settings, frozen=True):
     patience: for so long [s]
     recovered: and until both are off by no more than this, ≤ degraded
 
-    Quadruped, solo12 and go2 in `lcp` and MuJoCo are off by at most 0.003 standing and 0.13 trotting; with white noise of
-    0.02 m/s by 0.09 and 0.16, with a trunk 15 % heavier by 0.14, pushed with 0.2 weights for 0.1 s by 0.13 (0.3 where a push
-    meets a step, for less than the patience). A load of 0.3 weights makes 0.25 to 0.31, a hand that bears half of the robot
-    0.35 to 0.5, motors that give half of the torque 0.8 to 1.1.
+    As shipped, in MuJoCo, quadruped and go2 are off by at most 0.001 standing and 0.06 trotting; with white noise of 0.02 m/s
+    by 0.11, with a trunk 15 % heavier by 0.11, with answers missing for 30 ms by 0.08, pushed with 0.2 weights for 0.1 s by
+    0.13. A load of 0.3 weights makes 0.24 to 0.30, a hand that bears half of the robot 0.35 to 0.5, motors that give half of
+    the torque 0.8 to 0.95.
     """
 
     memory: NonNegative = 0.1
@@ -59,10 +61,11 @@ class RealitySettings(Settings, frozen=True):
 
 
 class _Expected(Record, frozen=True):
-    """What a prediction says of the period that its torque acts in: acceleration (nv), sum of the contact forces [N] (3)."""
+    """Of the period that a torque acts in: acceleration (nv), sum of the contact forces [N] (3), and inertia M (nv, nv)."""
 
     acceleration: Array
     force: Array
+    M: Array
 
 
 class Reality:
@@ -97,29 +100,34 @@ class Reality:
         if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
             return self._known
         share = -math.expm1(-inputs.dt / self._settings.memory)
-        motion = self._motion(state, (state.v - before) / inputs.dt - expected.acceleration, share)
+        motion = self._motion(expected.M, (state.v - before) / inputs.dt - expected.acceleration, share)
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
         self._known = self._judged(motion, force, inputs.dt)
         return self._known
 
-    def expect(self, state: State, prediction: Prediction) -> None:
-        """What was predicted in this tick, from `state`; no prediction that is not certified is held against the world."""
+    def expect(self, state: State, contacts: ContactSet, prediction: Prediction, beyond: Array) -> None:
+        """What was predicted in this tick, from `state` and `contacts`; no prediction that is not certified is held against
+        the world. beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
         if not prediction.status.ok:
             return
-        acceleration = (prediction.v_plus - state.v) / prediction.dt
-        self._expected[-1] = _Expected(acceleration=acceleration, force=prediction.force.sum(axis=0))
+        terms = self._robot.terms(state.q, state.v)
+        acceleration, force = (prediction.v_plus - state.v) / prediction.dt, prediction.force.sum(axis=0)
+        if beyond.any():
+            bearing = prediction.normal_force > 0.0
+            further, borne = reaction(self._robot, terms, contacts, bearing, beyond)
+            acceleration, force = acceleration + further, force + borne
+        self._expected[-1] = _Expected(acceleration=acceleration, force=force, M=terms.M.copy())
 
     def _acting(self, delay: float) -> _Expected | None:
         """What was expected of the period that ends now: its torque was computed `delay` [s] before it began."""
         k = 1 + round(delay / self._period)
         return self._expected[-k] if k <= len(self._expected) else None
 
-    def _motion(self, state: State, difference: Array, share: float) -> float | None:
+    def _motion(self, M: Array, difference: Array, share: float) -> float | None:
         """The mean disagreement of the motion [g] after one of accelerations (nv) that gets a `share` of the mean; None where
         every joint has a motor and the base is fixed."""
         if not self._robot.nu:
             return None
-        M = self._robot.terms(state.q, state.v).M
         return math.sqrt(_measure(M, self._robot.u, self._mean, difference, share) / self._robot.total_mass) / self._g
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:

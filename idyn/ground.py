@@ -10,7 +10,8 @@ with H the period of the prediction, v the velocity now and p⁻ the impulses of
 over the relaxation time T_r instead of within H, and what the contacts do to the robot moves towards the law's answer with the
 time constant T_p of the memory. In J v̂ = D̂ p + b̂ the matrix is (1 + T_p/H) D, so that its rank, the face of a solution and the
 cost of every solver stay what they were. In a steady contact (v = 0, p = p⁻) any T_r and T_p have the rigid law's own solution.
-T_r = H, T_p = 0 is the rigid law to the letter.
+T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has no last impulses, has no memory; a contact that
+was not there in the last tick begins with p⁻ = 0.
 """
 
 from functools import lru_cache
@@ -67,9 +68,9 @@ def allowance(gap: float, dt: float, ground: GroundNumbers) -> float:
 
 def remembered(contacts: ContactSet, guess: Guess | None, dt: float) -> Array:
     """p⁻: the last tick's forces of today's contacts, as impulses over `dt` in their S, T, N rows [N·s] (3n); zero for those
-    that were not there."""
+    that were not there, and for forces that are no numbers."""
     force = np.zeros((len(contacts), 3))
-    if guess is not None:
+    if guess is not None and np.isfinite(guess.force).all():
         if guess.keys == contacts.keys:
             force = guess.force
         else:

@@ -35,6 +35,8 @@ def predict(
     terms = robot.terms(state.q, state.v)
     if applied is not None:
         terms = msgspec.structs.replace(terms, h=terms.h - applied)
+    if guess is None and options.ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
+        options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
     wanted = np.zeros((len(contacts), 3)) if preferred is None else preferred
     problem = Problem(
         robot=robot,

@@ -126,7 +126,7 @@ def _stop_this_process(seconds: float) -> None:
 def _outcome(
     parts: list[Trace], side: RobotSide, *, who: Who, milliseconds: int, law: str, stopped: bool, reset: bool | None
 ) -> Outcome:
-    base = np.concatenate([part.q[:, :7] for part in parts])
+    q = np.concatenate([part.q for part in parts])
     ticks: dict[str, int] = {}
     for part in parts:
         for mode, count in zip(part.modes, np.bincount(part.mode, minlength=len(part.modes)).tolist(), strict=True):
@@ -139,6 +139,6 @@ def _outcome(
         longest_tick=float(np.diff(parts[0].wall).max()),
         stopped=stopped,
         reset=reset,
-        upright=Posture(side.world.robot, side.world.terrain, base[0]).upright(base),
+        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
         walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
     )

@@ -23,6 +23,7 @@ class GaitSettings(Settings, frozen=True):
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
     redirect: share of the swing until which its goal follows the command
     patience: so long feet that are to lift wait for those that are to stand meanwhile but do not touch [s]
+    touching: a foot with a gap up to this touches [m]
     settle: after touchdown, in which a foot goes to its height below a level base [s]
     """
 
@@ -35,6 +36,7 @@ class GaitSettings(Settings, frozen=True):
     swing_speed: float = 3.0
     redirect: float = 0.75
     patience: NonNegative = 0.1
+    touching: NonNegative = 1e-4
     settle: float = 0.1
 
 

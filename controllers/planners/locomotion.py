@@ -43,9 +43,6 @@ UNREACHED = "the planner wants a foot where its leg does not reach"
 CUBIC_PEAK = 1.5
 """Largest over mean speed of a cubic from rest to rest."""
 
-TOUCHING = 1e-4
-"""A foot with a gap up to this touches [m]."""
-
 
 class Locomotion:
     """Feet that step as the gait says, under a base that follows the path. Owns the plan."""
@@ -168,7 +165,7 @@ class Locomotion:
         self._height.aim(i, t, t + self._settings.settle, self._hips[i, 2:], ZERO)
 
     def _touching(self, contacts: ContactSet) -> Array:
-        near = {key for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True) if gap <= TOUCHING}
+        near = {key for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True) if gap <= self._settings.touching}
         return np.array([key in near for key in self._robot.contact_keys], dtype=np.bool_)
 
     def _wants_to_step(self, t: float) -> bool:

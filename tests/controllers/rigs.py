@@ -7,10 +7,7 @@ from controllers.config import load, parse
 from controllers.controller import Controller, ControllerSettings, build_controller
 from idyn.types import Array, State
 
-LAW_ALONE = {"torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
-"""No torque but the law's."""
-
-RIGID = LAW_ALONE | {"ground__kind": "rigid", "ground__gap_noise": 0.0}
+RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
 """The law to the letter: what it says and what the rigid world does are the same to rounding errors."""
 
 

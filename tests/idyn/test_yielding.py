@@ -120,6 +120,16 @@ def test_memory_lets_the_wrench_follow_with_its_time_constant(law):
         guess = answer.guess
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_the_first_answer_has_no_memory_and_nonsense_is_forgotten(law):
+    scene = standing_scene("quadruped")
+    weight = scene.robot.total_mass * 9.81
+    first = solve(scene, law)
+    assert first.normal_force.sum() == pytest.approx(weight, rel=1e-9)
+    bad = msgspec.structs.replace(first.guess, force=np.full((4, 3), np.nan))
+    assert solve(scene, law, guess=bad).normal_force.sum() == pytest.approx(weight / (1 + MEMORY / DT), rel=1e-9)
+
+
 def test_a_horizon_is_a_relaxation_where_contacts_touch():
     """Accelerations and forces over H = 10 ms are those of T_r = 10 ms over a tick."""
     for seed in range(20):

@@ -79,7 +79,7 @@ def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Co
 
 def test_the_reply_tells_how_far_reality_is_off() -> None:
     """A robot that hangs by its trunk: it stays where it is, as predicted, but its feet feel nothing."""
-    controller = load_controller("paper-stand")  # the law to the letter predicts the whole weight from the first tick on
+    controller = load_controller("paper-stand")
     robot, contacts = controller.robot, controller.contacts(controller.stance)
     service = Service(controller, ServerSettings(controller="paper-stand"))
     client = Loopback(service, hello_for(robot, 1e-3), clock=iter(range(0, 10**12, 250_000)).__next__)
