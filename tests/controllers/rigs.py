@@ -7,6 +7,9 @@ from controllers.config import load, parse
 from controllers.controller import Controller, ControllerSettings, build_controller
 from idyn.types import Array, State
 
+RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
+"""The law to the letter: what it says and what the rigid world does are the same to rounding errors."""
+
 
 def controller(name: str = "solo12", **changes: object) -> Controller:
     """The shipped controller with some settings replaced, as if its file said so; `table__field` reaches into a table."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from rigs import at_rest, controller, nudged
+from rigs import RIGID, at_rest, controller, nudged
 
 from controllers.command import Inputs, LimitedBy, Mode, Reference
 from controllers.controller import controller_from_snapshot
@@ -26,7 +26,7 @@ def run(c, states, inputs=TICK):
 
 @pytest.mark.parametrize("law", [law for law in LAWS if law != "enumeration"])  # it takes two contacts, not four
 def test_standing_is_asked_for_and_answered(law):
-    c = controller("solo12", law=law)
+    c = controller("solo12", law=law, **RIGID)
     command = run(c, [at_rest(c)])[0]
     assert command.mode is Mode.OK
     assert command.message == ""
@@ -36,6 +36,17 @@ def test_standing_is_asked_for_and_answered(law):
     assert not command.limited_by.any()
     if law not in ("contact-free", "sensed"):  # nothing was measured
         assert command.prediction.normal_force.sum() == pytest.approx(c.robot.total_mass * 9.81, rel=1e-6)
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
+@pytest.mark.parametrize("name", ["quadruped", "solo12", "a1", "go2"])
+def test_as_shipped_the_weight_is_borne_from_the_first_tick_on(name, law):
+    """A robot that is held at rest: ground that yields remembers forces, but not that there were none before it was asked."""
+    c = controller(name, law=law)
+    commands = run(c, [at_rest(c)] * 20)
+    forces = [command.prediction.normal_force.sum() for command in commands]
+    np.testing.assert_allclose(forces, c.robot.total_mass * 9.81, rtol=1e-6)
+    assert {command.mode for command in commands} == {Mode.OK}
 
 
 def test_the_demand_is_what_feedback_asks():
@@ -61,11 +72,11 @@ def test_the_first_tick_is_not_rate_limited_and_later_ones_are():
 
 def test_time_runs_with_the_ticks():
     """dt is measured: a trajectory is where the sum of the periods says."""
-    c = controller("solo12", reference__kind="sway", reference__start=0.0)
+    c = controller("solo12", reference__kind="sway", reference__start=0.0, **RIGID)
     state = at_rest(c)
     for dt in (0.0, 0.3, 0.2, 0.013):
         command = c.step(state, c.contacts(state.q), Inputs(dt=dt))
-    other = controller("solo12", reference__kind="sway", reference__start=0.0)
+    other = controller("solo12", reference__kind="sway", reference__start=0.0, **RIGID)
     direct = other.step(state, other.contacts(state.q), Inputs(dt=0.513))
     np.testing.assert_allclose(command.prediction.v_plus, direct.prediction.v_plus, atol=1e-9)
 

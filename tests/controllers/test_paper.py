@@ -13,8 +13,8 @@ from idyn.errors import ConfigError
 FIRST, TICK = Inputs(dt=0.0), Inputs(dt=0.001)
 
 
-def paper(name, robot="quadruped", **changes):
-    return controller(robot, **paper_controller(name).changes, **changes)
+def paper(name, base="paper-stand", **changes):
+    return controller(base, **paper_controller(name).changes, **changes)
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
@@ -71,7 +71,7 @@ def test_the_same_torque_may_come_on_top_of_a_law():
 
 def test_pid_without_gains_is_refused():
     with pytest.raises(ConfigError, match=r"torque_feedback\.kp"):
-        controller("quadruped", law="pid")
+        controller("paper-stand", law="pid")
 
 
 def test_pid_survives_a_rehearsal():

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from rigs import at_rest, controller
+from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, Mode
 from controllers.reality import Reality, RealitySettings
@@ -20,8 +20,6 @@ from sim_harness.imperfections.settings import BodySettings, ImperfectionSetting
 from sim_harness.world import Push
 
 DT, TAU, G = 0.001, 0.1, 9.81
-RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
-"""The law to the letter, and nothing beyond it."""
 NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
 WORDS = {
     "load": "with contact forces as predicted: a load or a push is not in the model",

@@ -40,8 +40,7 @@ def walker(name: str) -> tuple[Robot, Array]:
 def limitless(name: str) -> Robot:
     """The same robot with motors that can do anything."""
     robot, _ = walker(name)
-    limits = dict.fromkeys(robot.joint_names, np.inf)
-    return Robot(robot.urdf, contact_points=robot.contact_points, tau_max=limits, source=robot.source)
+    return robot.variant(tau_max=dict.fromkeys(robot.joint_names, np.inf))
 
 
 def feet(robot: Robot, q: Array, **changes: object) -> ContactSet:

@@ -13,12 +13,11 @@ from idyn.contacts import sphere_centres
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
-from idyn.robot import Robot
 from idyn.types import Consistency, Selection, State
 
 
 def limited(robot, bound):
-    return Robot(robot.urdf, contact_points=robot.contact_points, tau_max=dict(zip(robot.joint_names, bound, strict=True)))
+    return robot.variant(tau_max=dict(zip(robot.joint_names, bound, strict=True)))
 
 
 def solve(scene, law, selection=Selection.TORQUE):

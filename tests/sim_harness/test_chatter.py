@@ -18,11 +18,12 @@ TICKS = 2000
 
 
 def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Torques (n, na) and configurations (n, nq) of a stroke over four feet that stay."""
-    settings = load("controllers", name, ControllerSettings)
+    """Torques (n, na) and configurations (n, nq) of a stroke over four feet that stay, by the law to the letter."""
+    settings = load("controllers", "paper-stand", ControllerSettings)
     changes = {"law": "coulomb", "consistency": Consistency.STICK, "selection": selection, "warm_start": warm_start}
     settings = msgspec.structs.replace(
         settings,
+        robot=name,
         reference=msgspec.structs.replace(settings.reference, kind=kind),
         safety=msgspec.structs.replace(settings.safety, torque_rate=1e9),
         **changes,

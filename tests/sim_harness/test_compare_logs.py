@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from idyn.__main__ import main
-from sim_harness import experiment
 from sim_harness.compare import jobs
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
 from sim_harness.compare.logs import summarise_log
@@ -13,6 +12,7 @@ from sim_harness.compare.settings import (
     load_comparison,
 )
 from sim_harness.metrics import normal_forces
+from sim_harness.plan import build_plan, load_plan
 
 
 def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):
@@ -34,9 +34,9 @@ def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, caps
 
 def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
     """Forces between fingers and box, and the errors of the joints that follow."""
-    settings = experiment.load_plan("grasp", 0.3).settings
-    plan = experiment.build_plan(msgspec.structs.replace(settings, contacts="message"))
-    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, True)
+    settings = load_plan("grasp", 0.3).settings
+    plan = build_plan(msgspec.structs.replace(settings, contacts="message"))
+    (task,) = jobs.tasks_of(plan, "lcp-mu-selected", [0], tmp_path, "log")
     run_task(task)
     summary, trace = finished(task).summary, load_trace(task.folder)
     (recorded,) = summarise_log(task.folder / LOG)

@@ -18,6 +18,7 @@ from sim_harness.compare.settings import (
     plan_of,
 )
 from sim_harness.compare.timing import timing_tasks
+from sim_harness.plan import load_plan
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_a_seed_makes_other_ground(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "build_controller", lambda settings: [plans.append(settings.contact.terrain), 1 / 0])
     for seed in (0, 3):
         with pytest.raises(ZeroDivisionError):
-            experiment.run_in_process(experiment.load_plan("trot-heightmap"), "", lambda label, ticks: None, seed=seed)
+            experiment.run_in_process(load_plan("trot-heightmap"), "", lambda label, ticks: None, seed=seed)
     assert (plans[1].seed - plans[0].seed, plans[1].friction.seed - plans[0].friction.seed) == (3, 3)
 
 

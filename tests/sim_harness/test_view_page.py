@@ -123,7 +123,7 @@ def test_the_report_says_what_it_takes_to_see_the_robot(make_report, tmp_path, m
 def test_a_run_goes_on_when_its_view_is_killed(caplog):
     robot, stance = load_robot("quadruped")
     trace = TraceWriter(robot, 1)
-    trace.state(0.0, stance, np.zeros(robot.nv))
+    trace.state(0.0, stance, np.zeros(robot.nv), 0.0)
     trace.command(np.zeros(robot.na), "ok", np.nan)
     trace.simulated((), np.zeros((0, 3)), 0)
     with LiveView(load("controllers", "quadruped", ControllerSettings)) as view:
@@ -160,7 +160,7 @@ def test_a_live_view_shows_the_rows_of_a_run_that_goes_on():
             q[0] = 0.1 * tick
             if tick == 1:
                 q[:] = np.nan  # never arrives
-            trace.state(0.001 * tick, q, np.zeros(robot.nv))
+            trace.state(0.001 * tick, q, np.zeros(robot.nv), 0.0)
             trace.command(np.zeros(robot.na), "ok", np.nan)
             trace.predicted("RF_FOOT", (4.0, 0.0, 0.0))
             trace.simulated(("RF_FOOT",), force, 0)

@@ -8,6 +8,7 @@ from standin import MS, SpringDamper, from_snapshot, hello, standing
 
 from idyn.robot import Robot
 from transport.codec import encode
+from transport.conversation import Kind
 from transport.messages import (
     Client,
     Code,
@@ -458,6 +459,18 @@ def test_a_robot_whose_clock_stood_still_was_not_silent(rig: Rig) -> None:
     reply = torque(rig.send(rig.state(2, t_send=None)))
     assert reply.watchdog.state is WatchdogLevel.OK
     assert reply.watchdog.pause_ms == pytest.approx(498.0)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("robot", 1), ("sim", 0), ("replay", 0)])
+def test_a_pause_is_logged_of_a_robot_only(rig: Rig, caplog: pytest.LogCaptureFixture, kind: Kind, told: int) -> None:
+    """A simulated world computes as long as it likes between its states, and a replay reads them."""
+    rig.greet(client=Client(name=kind, kind=kind))
+    for seq in (1, 2):
+        rig.now = seq * 24 * MS
+        torque(rig.send(rig.state(seq, t_send=None)))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == told
+    assert all("no state was handled for 23 ms" in line for line in lines)
 
 
 def test_a_simulators_own_time_counts(rig: Rig) -> None:
