@@ -31,7 +31,7 @@ class GroundSettings(Settings, frozen=True):
 
 
 PRESETS = {
-    "yielding": Ground(noise=0.0, recovery_speed=0.0, touching=3e-4, relaxation=0.05, memory=0.005),
+    "yielding": Ground(noise=0.0, recovery_speed=0.0, touching=3e-4, relaxation=0.05, memory=0.005, independent=1e-2),
     "rigid": Ground(noise=1e-5, recovery_speed=0.05, touching=1e-4, relaxation=0.0, memory=0.0),
 }
 
@@ -51,4 +51,5 @@ def make_ground(settings: GroundSettings) -> Ground:
         touching=chosen(settings.touching, preset.touching),
         relaxation=chosen(settings.relaxation, preset.relaxation),
         memory=chosen(settings.memory, preset.memory),
+        independent=preset.independent,
     )

@@ -27,12 +27,14 @@ class Reduced(Record, frozen=True):
     b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
     mu: friction coefficients (n)
+    independent: share of a tangential row's length that must be new for it to count, see `Ground.independent`
     """
 
     Y: Array
     b: Array
     energy: Array
     mu: Array
+    independent: float = 1e-3
 
 
 class Motion(Record, frozen=True):
@@ -76,7 +78,8 @@ def reduce(
         b -= held
         energy -= held
         Y *= np.sqrt(1.0 + numbers.rho)
-    return Reduced(Y=Y, b=b, energy=energy, mu=contacts.mu), Motion(maps=maps, L=L, v_free=v_free)
+    reduced = Reduced(Y=Y, b=b, energy=energy, mu=contacts.mu, independent=ground.independent)
+    return reduced, Motion(maps=maps, L=L, v_free=v_free)
 
 
 @compiled

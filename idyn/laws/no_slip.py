@@ -32,13 +32,10 @@ from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import STATUSES
 from idyn.types import Array
 
-WELL_CONDITIONED = 1e-2
-"""First, a tangential row is kept when more than this share of its length is new. Feet that are not quite on one plane (by some
-millimetres, on ground that yields) have rows that differ by less; where the demand is consistent the normals do their work,
-without kilonewtons that cancel. At 1e-3 robots that trot under this law in MuJoCo fall."""
-
 ALL_ROWS = 1e-9
-"""The next rung keeps every row that differs by more than rounding errors: the law to the letter."""
+"""First, a tangential row is kept when more than the share `Reduced.independent` of its length is new. Feet that are not quite
+on one plane have rows that differ by less; where the demand is consistent the normals do their work, without kilonewtons that
+cancel. The next rung keeps every row that differs by more than rounding errors: the law to the letter."""
 
 SETTLES = 20
 """Step 5 is done so often at most: a body that just lifts off may toss hundreds of contact points between the two sets."""
@@ -67,9 +64,9 @@ class NoSlip:
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         cold = np.zeros((len(problem.mu), 1), dtype=np.bool_)
         if basis is None:
-            yield "cold", self._solve(problem, cold, PRINCIPAL, WELL_CONDITIONED)
+            yield "cold", self._solve(problem, cold, PRINCIPAL, problem.independent)
         else:
-            yield "warm", self._solve(problem, basis, PRINCIPAL, WELL_CONDITIONED)
+            yield "warm", self._solve(problem, basis, PRINCIPAL, problem.independent)
         yield "all rows", self._solve(problem, cold, PRINCIPAL, ALL_ROWS)
         yield "dual active set", self._solve(problem, cold, DUAL, ALL_ROWS)
 
