@@ -45,6 +45,11 @@ CONTROLLERS = {
     "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),
     "lcp-mu-selected": PaperController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}, ours=True),
     "lcp-inf-selected": PaperController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}, ours=True),
+    "lcp-inf-yielding": PaperController(
+        "LCP,∞ on yielding ground (ours)",
+        {"law": "no-slip", **_PAPER, "warm_start": True, "ground": {"kind": "yielding"}},
+        ours=True,
+    ),
     "mindiff": PaperController("MINDIFF, n ≤ 2", {"law": "enumeration", **_PAPER, "warm_start": True}),
 }
 

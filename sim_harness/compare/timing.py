@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from controllers.config import parse
+from controllers.ground import GroundSettings, make_ground
 from controllers.paper import CONTROLLERS
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
@@ -120,6 +122,7 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
         selection=Selection(changes["selection"]),
         consistency=Consistency.OFF,  # held joints ask for nothing that cannot be
         warm_start=changes.get("warm_start", True),
+        ground=make_ground(parse(changes.get("ground", {"kind": "rigid"}), GroundSettings, "ground")),
     )
     contacts, demand = points_at_feet(robot, stance, n), np.zeros(robot.na)
     guess: Guess | None = None
