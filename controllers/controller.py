@@ -19,6 +19,7 @@ from controllers.reality import Reality, RealitySettings
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
+from controllers.spread import Spread, SpreadSettings
 from controllers.stabilisation import Stabilisation, StabilisationSettings, standing_height
 from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings, make_trajectory
@@ -67,6 +68,7 @@ class ControllerSettings(Settings, frozen=True):
     torque_feedback: FeedbackSettings = FeedbackSettings(kp=0.0, kd=0.0)
     reference: TrajectorySettings = TrajectorySettings()
     stabilisation: StabilisationSettings = StabilisationSettings()
+    spread: SpreadSettings = SpreadSettings()
     grip: GripSettings = GripSettings()
     drive: DriveSettings = DriveSettings()
     safety: SafetySettings = SafetySettings()
@@ -111,6 +113,7 @@ class Controller:
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot.na)
         self._sensed = SensedForces(settings.sensing_delay)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
+        self._spread = Spread(settings.spread, robot, settings.selection)
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._drive = drive_gains(settings.drive, robot, settings.grip.joints)
         self._no_motion = np.zeros(3)
@@ -119,7 +122,7 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._guess: Guess | None = None
-        self._rehearsal: tuple[State, ContactSet, Array, Array, Law, Guess] | None = None
+        self._rehearsal: tuple[State, ContactSet, Array, Array, Law, Guess, Array | None] | None = None
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
         self._foresight.reset()
         self._reality.reset()
@@ -166,10 +169,11 @@ class Controller:
             return self._without_model(reference, direct, inputs)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand)
-        prediction = self._predict(state, contacts, demand, grip, law, self._guess)
+        lean = self._spread.preferred(state, contacts, reference.q) if self._spread.active else None
+        prediction = self._predict(state, contacts, demand, grip, law, self._guess, lean)
         self._guess = prediction.guess
         self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
-        self._rehearsal = state, contacts, demand, grip, law, prediction.guess
+        self._rehearsal = state, contacts, demand, grip, law, prediction.guess, lean
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction)
@@ -229,7 +233,14 @@ class Controller:
         )  # fmt: skip
 
     def _predict(
-        self, state: State, contacts: ContactSet, demand: Array, grip: Array, law: Law, guess: Guess | None
+        self,
+        state: State,
+        contacts: ContactSet,
+        demand: Array,
+        grip: Array,
+        law: Law,
+        guess: Guess | None,
+        preferred: Array | None,
     ) -> Prediction:
         return predict(
             self._model,
@@ -241,6 +252,7 @@ class Controller:
             options=self._options_for(contacts),
             guess=guess,
             applied=self._grip.applied(grip),
+            preferred=preferred,
         )
 
     def _options_for(self, contacts: ContactSet) -> Options:

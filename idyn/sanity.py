@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from idyn.robot import Limits
 
 
-ROUNDING = 1e-12
-"""A principal moment below zero by this share of the largest is a rounding error of whoever wrote the file."""
-
-
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One remark: `where` names the link or joint, severity is 'error' (physics is wrong) or 'note' (worth knowing)."""
 
@@ -47,7 +43,7 @@ def _inspect_link(link: ElementTree.Element) -> list[Finding]:
         return [Finding(severity="note", where=name, message=f"inertial with mass {mass:g} kg or without inertia: weightless")]
     xx, yy, zz, xy, xz, yz = (float(inertia.get(key, "0")) for key in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz"))
     moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if moments[0] < -ROUNDING * moments[2]:
+    if moments[0] < 0:
         return [Finding(severity="error", where=name, message=f"negative principal moment of inertia {moments[0]:.3g} kg·m²")]
     if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
         message = (

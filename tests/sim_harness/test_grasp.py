@@ -142,6 +142,7 @@ def squeezing(consistency, squeeze=0.1):
             "consistency": consistency,
             "contact": {"ground": -0.2, "mu": 100.0},
             "ground": {"kind": "rigid"},
+            "selection": "torque",
             "grip": {"kind": "speed", "joints": FINGERS, "squeeze": squeeze},
         },
         ControllerSettings,

@@ -1,0 +1,50 @@
+"""Feet that crept apart, brought back by the forces with which they hold against one another.
+
+On ground that yields a foot that is held sideways creeps, and a push leaves feet where they slid to. The motion that the feet
+allow does not include bringing them back, and their joints' errors are taken out of the demand (`Consistency.HOLD`). What is
+free are the contacts' internal forces: they are chosen so that each foot leans towards where it should stand as the base sees
+it, f = k m g (x − x_ref) along the ground, up to a share of the weight that friction can always bear. Ground that creeps then
+lets the feet come back; ground that does not, holds them by as much.
+"""
+
+import numpy as np
+
+from controllers.config import NonNegative, Settings
+from controllers.kinematics import contact_places
+from idyn.robot import Robot
+from idyn.types import Array, ContactSet, Selection, State
+
+
+class SpreadSettings(Settings, frozen=True):
+    """Acts with `selection = "force"` on robots with a floating base.
+
+    stiffness: k, share of the weight per distance of a foot from its place [1/m]; 0: off
+    most: the largest such force, share of the weight that a foot bears on average
+    """
+
+    stiffness: NonNegative = 5.0
+    most: NonNegative = 0.2
+
+
+class Spread:
+    """Forces that lean feet towards their places. Keeps no memory."""
+
+    def __init__(self, settings: SpreadSettings, robot: Robot, selection: Selection) -> None:
+        self._settings, self._robot = settings, robot
+        self._rows = {key: i for i, key in enumerate(robot.contact_keys)}
+        self.active = settings.stiffness > 0.0 and robot.base == "free_flyer" and selection is Selection.FORCE
+
+    def preferred(self, state: State, contacts: ContactSet, angles: Array) -> Array:
+        """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""
+        robot, n = self._robot, len(contacts)
+        force = np.zeros((n, 3))
+        rows = [self._rows.get(key, -1) for key in contacts.keys]
+        if not n or min(rows) < 0:
+            return force
+        away = contact_places(robot, state.q).copy()
+        away -= contact_places(robot, robot.with_joint_angles(state.q, angles))
+        along = away[rows] - (away[rows] * contacts.normals).sum(axis=1, keepdims=True) * contacts.normals
+        weight = robot.total_mass * 9.81
+        force = self._settings.stiffness * weight * along
+        size = np.linalg.norm(force, axis=1, keepdims=True)
+        return force * np.minimum(1.0, self._settings.most * weight / n / np.maximum(size, 1e-12))

@@ -1,0 +1,65 @@
+"""Feet that crept apart lean towards their places."""
+
+import msgspec
+import numpy as np
+import pytest
+from rigs import at_rest, controller
+
+from controllers.command import Inputs
+from controllers.spread import Spread, SpreadSettings
+from idyn.types import Selection
+
+DT = 0.001
+
+
+def astray(c, angle=0.1):
+    """The stance with one leg's first joint turned, so that its foot stands too far out; and that foot's row."""
+    state = at_rest(c)
+    angles = c.robot.joint_angles(state.q)
+    wrong = angles.copy()
+    wrong[0] += angle
+    return msgspec.structs.replace(state, q=c.robot.with_joint_angles(state.q, wrong)), angles
+
+
+def contacts_of(c, q):
+    return c.contacts(q, c.robot.contact_keys)
+
+
+def test_the_foot_leans_away_from_where_it_should_not_be():
+    """The ground pushes it outwards when it is too far out: the leg pulls it back."""
+    c = controller("quadruped")
+    state, angles = astray(c)
+    contacts = contacts_of(c, state.q)
+    force = Spread(SpreadSettings(most=np.inf), c.robot, Selection.FORCE).preferred(state, contacts, angles)
+    straight = contacts_of(c, c.robot.with_joint_angles(state.q, angles))
+    expected = 5.0 * c.robot.total_mass * 9.81 * (contacts.points[0] - straight.points[0])
+    np.testing.assert_allclose(force[0, :2], expected[:2], rtol=0.05)
+    assert force[0, 2] == pytest.approx(0.0, abs=1e-12)
+    np.testing.assert_allclose(force[1:], 0.0, atol=1e-12)
+
+
+def test_it_leans_no_harder_than_friction_bears():
+    c = controller("quadruped")
+    state, angles = astray(c, 0.8)
+    force = Spread(SpreadSettings(), c.robot, Selection.FORCE).preferred(state, contacts_of(c, state.q), angles)
+    assert np.linalg.norm(force[0]) == pytest.approx(0.2 * c.robot.total_mass * 9.81 / 4)
+
+
+def test_the_torque_pulls_the_foot_in_and_the_motion_stays_what_it_was():
+    """Internal forces move nothing: v⁺ and the sum of the contact forces are the same with and without."""
+    c = controller("quadruped", safety__first_command_guard=0.0)
+    loose = controller("quadruped", safety__first_command_guard=0.0, spread__stiffness=0.0)
+    state, _ = astray(c, 0.05)
+    answers = [x.step(state, contacts_of(x, state.q), Inputs(dt=0.0)).prediction for x in (c, loose)]
+    np.testing.assert_allclose(answers[0].v_plus, answers[1].v_plus, atol=1e-9)
+    np.testing.assert_allclose(answers[0].force.sum(axis=0), answers[1].force.sum(axis=0), atol=1e-6)
+    lean = Spread(c.settings.spread, c.robot, Selection.FORCE).preferred(
+        state, contacts_of(c, state.q), c.robot.joint_angles(c.stance)
+    )
+    assert (answers[0].force - answers[1].force)[0] @ lean[0] > 0.25 * lean[0] @ lean[0]
+
+
+@pytest.mark.parametrize("changes", [{"spread__stiffness": 0.0}, {"selection": "torque"}])
+def test_it_is_off_when_it_is_not_asked_for_or_cannot_act(changes):
+    c = controller("quadruped", **changes)
+    assert not Spread(c.settings.spread, c.robot, c.settings.selection).active
