@@ -14,11 +14,12 @@ from math import ceil
 
 import numpy as np
 
+from controllers.contact_source import rows
 from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.status import Status
 from idyn.terrain import Terrain
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, State
 from sim_harness.jacobian import along_contacts
 from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.coordinates import Coordinates
@@ -63,10 +64,10 @@ class MujocoWorld:
         self.coordinates = Coordinates(robot, model)
         if friction is not None:
             self._resist(friction)
-        places, rows = range(len(robot.contact_keys)), range(len(robot.contact_keys + robot.pair_keys))
+        places, keys = range(len(robot.contact_keys)), range(len(robot.contact_keys + robot.pair_keys))
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}
-        self._pairs = np.array([model.pair(pair_name(row)).id for row in rows], dtype=np.int64)
+        self._pairs = np.array([model.pair(pair_name(row)).id for row in keys], dtype=np.int64)
         geoms = zip(model.pair_geom1[self._pairs].tolist(), model.pair_geom2[self._pairs].tolist(), strict=True)
         self._rows = {frozenset(pair): row for row, pair in enumerate(geoms)}
         self.reset(q)
@@ -103,12 +104,12 @@ class MujocoWorld:
             missed = max(missed, h * self._missed())
             self._move(*self.coordinates.from_mujoco(data.qpos, data.qvel))
         self.t += dt
-        rows = np.flatnonzero((before.gaps <= self.margin) | impulses.any(axis=1))
-        contacts = _chosen(before, rows)
+        felt = np.flatnonzero((before.gaps <= self.margin) | impulses.any(axis=1))
+        contacts = rows(before, felt)
         return StepResult(
             contacts=contacts,
-            impulse=impulses[rows],
-            force=along_contacts(impulses[rows] / dt, contacts.tangents, contacts.normals),
+            impulse=impulses[felt],
+            force=along_contacts(impulses[felt] / dt, contacts.tangents, contacts.normals),
             status=self._status(data.warning.number.sum() > warnings),
             iterations=iterations,
             dynamics=missed,
@@ -164,19 +165,4 @@ class MujocoWorld:
         if not self._finite:
             return  # nowhere has no contacts: the last ones stay
         self._everywhere = contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu)
-        self.contacts = _chosen(self._everywhere, np.flatnonzero(self._everywhere.gaps <= self.margin))
-
-
-def _chosen(contacts: ContactSet, rows: Array) -> ContactSet:
-    """Some of the contacts, by index."""
-    c = contacts
-    return ContactSet(
-        bodies=c.bodies[rows],
-        others=c.others[rows],
-        points=c.points[rows],
-        normals=c.normals[rows],
-        tangents=c.tangents[rows],
-        mu=c.mu[rows],
-        gaps=c.gaps[rows],
-        keys=tuple(c.keys[row] for row in rows),
-    )
+        self.contacts = rows(self._everywhere, np.flatnonzero(self._everywhere.gaps <= self.margin))

@@ -7,10 +7,11 @@ from conditions import allowance, coulomb_error, dynamics, no_slip_error
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-from idyn.ground import Ground
+from idyn.ground import Ground, ground_numbers, remembered
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.residuals import certify
 from idyn.types import Consistency, Selection
 
 RELAXATION, MEMORY = 0.05, 0.005
@@ -141,14 +142,25 @@ def test_a_horizon_is_a_relaxation_where_contacts_touch():
 
 
 def test_the_certificate_notices_another_relaxation_and_another_memory():
-    """An answer for one ground is none for another."""
+    """An answer for one ground is none for another, nor for another last tick."""
     scene = random_scene("solo12", 3, touching=1.0)
     guess = earlier(scene, "coulomb", 3)
-    answer = solve(scene, "coulomb", guess=guess)
-    for other in ({"relaxation": 2 * RELAXATION}, {"memory": 2 * MEMORY}):
-        ground = msgspec.structs.replace(YIELDING, **other)
-        f, hat = v_hat(scene, answer, guess, ground)
-        assert coulomb_error(f, answer.p, hat, scene.contacts.mu, allowance(scene.contacts.gaps, DT, recovery=0.0)) > 1e-4
+    answer, last = solve(scene, "coulomb", guess=guess), remembered(scene.contacts, guess, DT)
+    assert worst(scene, answer, YIELDING, last) <= 1e-8
+    assert worst(scene, answer, msgspec.structs.replace(YIELDING, relaxation=2 * RELAXATION), last) > 1e-4
+    assert worst(scene, answer, msgspec.structs.replace(YIELDING, memory=2 * MEMORY), last) > 1e-4
+    assert worst(scene, answer, YIELDING, np.zeros_like(last)) > 1e-4
+
+
+def worst(scene, answer, ground, last):
+    """The certificate's largest residual of a Coulomb answer, were the ground this and the last impulses those (3n)."""
+    robot, c, terms, law = scene.robot, scene.contacts, scene.robot.terms(scene.state.q, scene.state.v), make_law("coulomb")
+    *numbers, _ = certify(
+        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a, c.bodies, c.others,
+        c.points, c.normals, c.tangents, law.conditions.value, law.directions, c.mu, law.unlimited_friction, c.gaps,
+        ground_numbers(ground, DT), np.zeros(0), 0.0, scene.state.v, last, answer.p, answer.v_plus, answer.tau, DT,
+    )  # fmt: skip
+    return max(numbers)
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
