@@ -120,12 +120,13 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
     times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
     unit: list[int] = []
     for block in range(1 + -(-repeat // SAMPLES)):
-        for (name, n), spent in times.items():
-            measured = _time_predictions(robot, loads[n], CASES[name])
-            yardstick = _time_unit(robot, loads[n])
-            if block > 0:  # the first one compiles and warms up
-                spent.extend(measured)
-                unit.extend(yardstick)
+        with _without_gc():
+            for (name, n), spent in times.items():
+                measured = _time_predictions(robot, loads[n], CASES[name])
+                yardstick = _time_unit(robot, loads[n])
+                if block > 0:  # the first one compiles and warms up
+                    spent.extend(measured)
+                    unit.extend(yardstick)
         progress("laws", 1)
     figures = {name: {str(n): _percentiles(times[name, n]) for n in counts} for name in CASES}
     return {"unit_us": float(np.median(unit)) * 1e-3, "robot": robot.name, "laws": figures}
@@ -137,23 +138,21 @@ def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[i
     raw = case.consistency is Consistency.HOLD
     guess: Guess | None = None
     spent = []
-    with _without_gc():
-        for sample in samples:
-            demand = sample.wanted if raw else sample.consistent
-            begin = time.perf_counter_ns()
-            answer = predict(robot, sample.state, sample.contacts, demand, law=law, dt=DT, options=options, guess=guess)
-            spent.append(time.perf_counter_ns() - begin)
-            guess = answer.guess
+    for sample in samples:
+        demand = sample.wanted if raw else sample.consistent
+        begin = time.perf_counter_ns()
+        answer = predict(robot, sample.state, sample.contacts, demand, law=law, dt=DT, options=options, guess=guess)
+        spent.append(time.perf_counter_ns() - begin)
+        guess = answer.guess
     return spent[1:]
 
 
 def _time_unit(robot: Robot, samples: list[Sample]) -> list[int]:
     spent = []
-    with _without_gc():
-        for sample in samples:
-            begin = time.perf_counter_ns()
-            robot.compute_all_terms(sample.state.q, sample.state.v)
-            spent.append(time.perf_counter_ns() - begin)
+    for sample in samples:
+        begin = time.perf_counter_ns()
+        robot.compute_all_terms(sample.state.q, sample.state.v)
+        spent.append(time.perf_counter_ns() - begin)
     return spent
 
 
