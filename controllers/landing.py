@@ -10,7 +10,7 @@ whatever force that takes.
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.ground import Ground, allowance, ground_numbers
+from idyn.ground import Ground, allowance, ground_numbers, unpacked
 from idyn.reduction import contact_maps, contact_row
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
@@ -57,12 +57,13 @@ class Landing:
 
 @compiled
 def _land(
-    axes, support, a, bodies, others, points, normals, tangents, gaps, stands, v, q_ddot, dt, ground
+    axes, support, a, bodies, others, points, normals, tangents, gaps, stands, v, q_ddot, dt, numbers
 ):  # fmt: skip
     """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n)."""
     n, na, nv = len(points), len(a), len(v)
     maps = np.empty((n, 3, 6))
     contact_maps(points, normals, tangents, maps)
+    ground = unpacked(numbers)
     softened, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
     J, lacking, G = np.empty((3, na)), np.empty(3), np.empty((3, 3))
     for i in range(n):

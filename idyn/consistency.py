@@ -12,7 +12,7 @@ Y = (J_a, J_u/√ε).
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.ground import Ground, allowance, ground_numbers
+from idyn.ground import Ground, allowance, ground_numbers, unpacked
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.reduction import contact_maps, contact_row
 from idyn.robot import Robot
@@ -55,9 +55,10 @@ def project(
 @compiled
 def _project(
     axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, touching, closed, dt,
-    ground, max_pivots,
+    numbers, max_pivots,
 ):  # fmt: skip
     n, nu, na = len(points), len(u), len(a)
+    ground = unpacked(numbers)
     maps = np.empty((n, 3, 6))
     contact_maps(points, normals, tangents, maps)
     root, fades = np.sqrt(EPSILON), 1.0 - ground.keep

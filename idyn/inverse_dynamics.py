@@ -37,7 +37,7 @@ def predict(
         terms = msgspec.structs.replace(terms, h=terms.h - applied)
     if guess is None and options.ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
         options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
-    wanted = np.zeros((len(contacts), 3)) if preferred is None else preferred
+    none = np.zeros(3 * len(contacts))
     problem = Problem(
         robot=robot,
         terms=terms,
@@ -48,6 +48,6 @@ def predict(
         options=options,
         guess=guess,
         last=remembered(contacts, guess, dt),
-        preferred=in_contact_rows(wanted, contacts.tangents, contacts.normals, dt),
+        preferred=none if preferred is None else in_contact_rows(preferred, contacts.tangents, contacts.normals, dt),
     )
     return descend(problem, law)

@@ -12,7 +12,7 @@ No 3n×nv matrix is ever formed: a contact is a 3×6 map on the spatial velocity
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.ground import Ground, allowance, ground_numbers
+from idyn.ground import Ground, allowance, ground_numbers, unpacked
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
@@ -73,11 +73,8 @@ def reduce(
         contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents, contacts.gaps,
         state.v, q_ddot, dt, numbers, maps, Y, b, energy, L, v_free,
     )  # fmt: skip
-    if last is not None and numbers.rho > 0.0:
-        held = numbers.rho * (Y @ (Y.T @ last))
-        b -= held
-        energy -= held
-        Y *= np.sqrt(1.0 + numbers.rho)
+    if last is not None and ground.memory > 0.0:
+        _remember(ground.memory / dt, last, Y, b, energy)
     reduced = Reduced(Y=Y, b=b, energy=energy, mu=contacts.mu, independent=ground.independent)
     return reduced, Motion(maps=maps, L=L, v_free=v_free)
 
@@ -115,11 +112,12 @@ def contact_row(maps: Array, i: int, r: int, axes: Array, support: Array, body: 
 
 @compiled
 def _reduce(
-    M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, ground,
+    M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, numbers,
     maps, Y, b, energy, L, v_free,
 ):  # fmt: skip
     """Fills maps, Y, b, energy, L and v_free: to hand arrays in costs half of what handing them out does."""
     n, nu, na = len(points), len(u), len(a)
+    ground = unpacked(numbers)
     contact_maps(points, normals, tangents, maps)
     inertial, free, hat = np.zeros(nu), np.empty(nu), np.empty(len(v))  # hat: v̂ without contact impulses
     for k in range(na):
@@ -157,6 +155,22 @@ def _reduce(
             for k in range(na):
                 b[row] += contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k]) * hat[a[k]]
             forward(L, Y[row])
+
+
+@compiled
+def _remember(rho: float, last: Array, Y: Array, b: Array, energy: Array) -> None:
+    """Adds the memory ρ D (p − p⁻) to û = D p + b."""
+    rows, nu = Y.shape
+    held = np.zeros(nu)
+    for k in range(nu):
+        for row in range(rows):
+            held[k] += Y[row, k] * last[row]
+    for row in range(rows):
+        for k in range(nu):
+            share = rho * Y[row, k] * held[k]
+            b[row] -= share
+            energy[row] -= share
+            Y[row, k] *= np.sqrt(1.0 + rho)
 
 
 @compiled

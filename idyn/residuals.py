@@ -7,6 +7,7 @@ uses: body twists are summed along the tree, impulses are world vectors, frictio
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.ground import unpacked
 from idyn.types import Array
 
 CERTIFIED = 1e-8
@@ -22,19 +23,20 @@ PARTS = 1e-9
 @compiled
 def certify(
     M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-    conditions, directions, mu, unlimited, gaps, ground, y, epsilon, v, last, p, v_plus, tau, dt,
+    conditions, directions, mu, unlimited, gaps, numbers, y, epsilon, v, last, p, v_plus, tau, dt,
 ):  # fmt: skip
     """Residuals (dynamics, complementarity, cone, penetration, slip) of impulses p (3n; rows S, T, N), velocity v_plus (nv)
     and torque tau (na) against a law's `conditions`, in the order and units of `idyn.types.Residuals`; and the impulses as
     world vectors (n, 3).
 
-    ground: `idyn.ground.GroundNumbers`; last: p⁻ (3n). The law is judged by the velocity v̂ that it is asked of
+    numbers: see `idyn.ground.ground_numbers`; last: p⁻ (3n). The law is judged by the velocity v̂ that it is asked of
     mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞
     epsilon: weight of the ½ε‖p‖² in the convex law's program [1/kg]
     y: multipliers of the non-penetration rows, by which the convex laws' optimality is judged (n); without them (0) their
         complementarity is inf
     """
     n, nv = len(bodies), len(v)
+    ground = unpacked(numbers)
     impulse = _in_world(p, tangents, normals)
     dynamics = _imbalance(M, h, axes, support, a, bodies, others, points, v, v_plus, tau, impulse, dt)
     v_hat = v_plus - ground.keep * v
