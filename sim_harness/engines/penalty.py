@@ -1,8 +1,8 @@
 """`penalty`: spring and damper along the normal, regularised Coulomb friction across it: compliant terrain  [ZD §7.5].
 
-    f_N = max(0, −kp φ⁺ − kv N v⁺)                       φ⁺ = φ + dt N v⁺
+    f_N = max(0, −kp φ⁺ − kv N v⁺)  where φ ≤ 0, else 0      φ⁺ = φ + dt N v⁺
     f_T = −μ f_N u_T / √(|u_T|² + slip_speed²)           u_T = (S, T) v⁺
-Everything on the right is taken at the end of the step, so stiffness and damping never make it unstable, at any dt.
+All else on the right is taken at the end of the step, so stiffness and damping never make it unstable, at any dt.
 Solved by Newton's method in the 3n impulses, with a fixed-point pass (friction as viscous drag, its coefficient held)
 to begin with and wherever Newton's step does not bring law and impulses nearer. Usual: 1 to 5 passes.
 
@@ -31,6 +31,9 @@ AGREED = 1e-10
 
 SHORTEST = 1 / 32
 """Newton steps are halved down to this share before the fixed-point pass takes over."""
+
+ROUNDING = 1e-12
+"""A contact apart by no more touches [m]."""
 
 TOLERANCE = 1e-5
 """Share of the largest impulse by which a step that counts as solved may disagree with the law."""
@@ -120,7 +123,7 @@ def _law(u: Array, mu: Array, gaps: Array, stiffness: float, damping: float, sli
     for i in range(len(mu)):
         s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
         normal = -stiffness * gaps[i] - damping * u[n]
-        if normal <= 0.0:
+        if gaps[i] > ROUNDING or normal <= 0.0:  # nothing acts at a distance, dampers included
             continue
         p[n] = normal
         viscous[0, n], viscous[1, n] = damping, stiffness * gaps[i]

@@ -146,7 +146,7 @@ def test_the_base_is_followed_and_can_be_left(report):
 def test_every_law_can_be_chosen(report, folder):
     frame, _, _ = report
     labels = frame.evaluate("data.runs.map((run) => run.label)")
-    assert labels == ["coulomb", "cone"]
+    assert labels == ["no-slip", "coulomb", "cone"]
     frame.locator("#run").select_option(label="cone")
     assert frame.evaluate("run.label") == "cone"
     assert frame.locator("#run-name").inner_text() == "cone"
