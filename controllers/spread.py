@@ -11,6 +11,7 @@ import numpy as np
 
 from controllers.config import NonNegative, Settings
 from controllers.kinematics import contact_places
+from idyn.compiled import compiled
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, Selection, State
 
@@ -30,21 +31,30 @@ class Spread:
     """Forces that lean feet towards their places. Keeps no memory."""
 
     def __init__(self, settings: SpreadSettings, robot: Robot, selection: Selection) -> None:
-        self._settings, self._robot = settings, robot
+        self._robot = robot
+        weight = robot.total_mass * float(np.linalg.norm(robot.bodies().gravity))
+        self._stiffness, self._most = settings.stiffness * weight, settings.most * weight
         self._rows = {key: i for i, key in enumerate(robot.contact_keys)}
         self.active = settings.stiffness > 0.0 and robot.base == "free_flyer" and selection is Selection.FORCE
 
     def preferred(self, state: State, contacts: ContactSet, angles: Array) -> Array:
         """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""
         robot, n = self._robot, len(contacts)
-        force = np.zeros((n, 3))
         rows = [self._rows.get(key, -1) for key in contacts.keys]
         if not n or min(rows) < 0:
-            return force
-        away = contact_places(robot, state.q).copy()
-        away -= contact_places(robot, robot.with_joint_angles(state.q, angles))
-        along = away[rows] - (away[rows] * contacts.normals).sum(axis=1, keepdims=True) * contacts.normals
-        weight = robot.total_mass * 9.81
-        force = self._settings.stiffness * weight * along
-        size = np.linalg.norm(force, axis=1, keepdims=True)
-        return force * np.minimum(1.0, self._settings.most * weight / n / np.maximum(size, 1e-12))
+            return np.zeros((n, 3))
+        here = contact_places(robot, state.q)
+        wanted = contact_places(robot, robot.with_joint_angles(state.q, angles))
+        return _lean(here, wanted, np.array(rows), contacts.normals, self._stiffness, self._most / n)
+
+
+@compiled
+def _lean(here: Array, wanted: Array, rows: Array, normals: Array, stiffness: float, most: float) -> Array:
+    """Along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3)."""
+    force = np.empty((len(rows), 3))
+    for i in range(len(rows)):
+        away = here[rows[i]] - wanted[rows[i]]
+        f = stiffness * (away - np.sum(away * normals[i]) * normals[i])
+        size = np.sqrt(np.sum(f * f))
+        force[i] = f if size <= most else f * (most / size)
+    return force
