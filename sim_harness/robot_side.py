@@ -17,6 +17,7 @@ from sim_harness.trace import Trace, TraceWriter
 from sim_harness.world import Push, World
 from transport.codec import vector
 from transport.errors import ProtocolError
+from transport.gate import limits_of
 from transport.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
 from transport.messages import Code, ErrorMessage, FromClient, FromServer, Reset, ResetAck, StateMessage, TorqueMessage
 from transport.realtime import steady
@@ -92,7 +93,7 @@ class RobotSide:
         self.refused: Counter[str] = Counter()
         self._client = client
         self._dt = dt
-        self._failsafe = Failsafe(damping=np.full(robot.na, kd), tau_max=robot.limits.tau_max, settings=failsafe)
+        self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits), settings=failsafe)
         self._applied: Array | None = None
         self._answered_ns: int | None = None  # `t_robot` of the state whose torque was applied
         self._waited, self._answered = 0.0, False  # for the last reply [s]; whether it came

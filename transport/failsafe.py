@@ -14,7 +14,7 @@ posture of that moment then keeps it upright, where damping alone lets it sink t
 
 It damps at once, and until `reset`, when the server reports a fault, and when a posture cannot be kept: a joint that was
 pushed far out of it would only be wrung back. An answer that is itself damping is never held: its speeds are old ones.
-Everything stays within tau_max. The first answer after a gap is applied as it comes.
+Everything goes through the last gate. The first answer after a gap is applied as it comes.
 """
 
 from enum import StrEnum
@@ -27,6 +27,7 @@ from controllers.config import Settings
 from idyn.errors import InputError
 from idyn.types import Array, Record
 from transport.codec import vector, vectors
+from transport.gate import Gate, TorqueLimits
 from transport.messages import TorqueMessage
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -90,14 +91,14 @@ class Failsafe:
     """Decides every torque of a robot's drives.
 
     damping: of each motor [N·m·s/rad] (na)
-    tau_max: bound of all torques [N·m] (na)
+    limits: of every torque that goes to the motors, (na) each
     """
 
-    def __init__(self, *, damping: Array, tau_max: Array, settings: FailsafeSettings | None = None) -> None:
-        if damping.shape != tau_max.shape:
-            raise InputError("damping", f"expected shape {tau_max.shape}, got {damping.shape}")
+    def __init__(self, *, damping: Array, limits: TorqueLimits, settings: FailsafeSettings | None = None) -> None:
+        if damping.shape != limits.tau_max.shape:
+            raise InputError("damping", f"expected shape {limits.tau_max.shape}, got {damping.shape}")
         self._damping = damping
-        self._tau_max = tau_max
+        self._gate = Gate(limits)
         self._settings = settings or FailsafeSettings()
         self.reset()
 
@@ -105,6 +106,7 @@ class Failsafe:
         """Forget everything; damp until the first answer comes."""
         self._last: DriveCommand | None = None
         self._latched: FailsafeMode | None = None
+        self._sent: tuple[int, Array] | None = None  # when, and what went to the motors
 
     @property
     def stopped(self) -> bool:
@@ -129,7 +131,10 @@ class Failsafe:
                 raise InputError("command.tau", f"expected shape {self._damping.shape}, got {fresh.tau.shape}")
             self._last = fresh
         tau, mode = self._choose(now_ns, q, v, fresh)
-        return np.clip(tau, -self._tau_max, self._tau_max), mode
+        since, before = (now_ns, None) if self._sent is None else self._sent
+        tau, _ = self._gate.apply(tau, q, v, before, (now_ns - since) * 1e-9)
+        self._sent = now_ns, tau
+        return tau, mode
 
     def _latch(self, now_ns: int, fault: bool) -> None:
         """Silence is looked at first: a robot that stands stopped does not fall for a server that calls its silence a fault."""

@@ -7,8 +7,9 @@ from typing import Any
 from idyn.errors import FrameNotFound, nearest
 from idyn.robot import Limits, Robot
 from idyn.types import Record
-from transport.client_limits import StricterLimits, build_stricter_limits, effective_limits
+from transport.client_limits import effective_limits, limits_in_force
 from transport.errors import ProtocolError
+from transport.gate import Gate
 from transport.joint_map import JointMap, build_joint_map
 from transport.messages import Code, Hello, Welcome
 from transport.port import ControllerPort
@@ -40,6 +41,7 @@ class Agreement(Record, frozen=True):
     """What server and client agreed on; fixed for the session.
 
     id: the session's number
+    gate: of every torque, with the limits in force
     dt_ns: nominal period [ns]
     mu: friction coefficient of contacts that give none, None: the robot's own
     contact_frames: frames that contacts may name, None: all of the model's
@@ -50,7 +52,7 @@ class Agreement(Record, frozen=True):
     id: int
     robot: Robot
     joints: JointMap
-    limits: StricterLimits | None
+    gate: Gate
     dt_ns: int
     mu: float | None
     contact_frames: frozenset[str] | None
@@ -83,7 +85,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         id=_session_id(data, now_ns),
         robot=host.robot,
         joints=joints,
-        limits=build_stricter_limits(host.robot, host.limits, hello.limits, joints),
+        gate=Gate(limits_in_force(host.robot, host.limits, hello.limits, joints)),
         dt_ns=round(hello.dt_nominal * 1e9),
         mu=hello.mu,
         contact_frames=_contact_frames(hello, host.robot),
@@ -98,7 +100,7 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
         session=agreement.id,
         server=SERVER,
         dry_run=agreement.dry_run,
-        limits=effective_limits(host.limits, agreement.limits, agreement.joints),
+        limits=effective_limits(agreement.gate.limits, agreement.joints),
         watchdog_ms=settings.watchdog.hold_ms,
         latch_ms=settings.watchdog.latch_ms,
         deadline_us=settings.deadline_us,

@@ -144,6 +144,8 @@ class EffectiveLimits(ServerPart):
     q_min: Vector  # [rad]
     q_max: Vector  # [rad]
     v_max: Vector  # [rad/s]
+    tau0: Vector  # |τ| ≤ tau0·(1 − |v|/v0) [N·m]
+    v0: Vector  # [rad/s]
 
 
 class Welcome(ServerMessage, tag="welcome"):

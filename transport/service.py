@@ -158,13 +158,15 @@ class Service:
         warm = seat.last_tau is not None
         begin = self._clock()
         try:
-            command = self._step(seat, session, accepted)
+            contacts = _contacts(seat.controller, accepted)
+            command = seat.controller.step(accepted.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
-        t_send = self._clock()
         if not math.isfinite(sum(command.tau.tolist())):
             return encode(self._broken(session, accepted, "the torque is not finite", t_recv_ns)), False
+        command = _gated(command, accepted, session, seat)
+        t_send = self._clock()
         seat.last_tau = command.tau
         timing = Timing(
             t_recv=t_recv_ns,
@@ -182,17 +184,6 @@ class Service:
         if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
             session.latch(command.message, t_recv_ns)
         return reply, True
-
-    def _step(self, seat: Seat, session: Session, accepted: Accepted) -> Command:
-        controller, state, inputs = seat.controller, accepted.state, accepted.inputs
-        command = controller.step(state, _contacts(controller, accepted), inputs)
-        stricter = session.agreement.limits
-        if stricter is not None:
-            before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
-            v = state.v[controller.robot.a]
-            tau, reasons = stricter.apply(command.tau, state.q, v, before, inputs.dt)
-            command = msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons)
-        return command
 
     def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> FromServer:
         """Something failed on this side: latch the session and say so."""
@@ -255,6 +246,16 @@ def _contacts(controller: ControllerPort, accepted: Accepted) -> ContactSet:
     if given is None:
         return controller.contacts(q)
     return given.on(controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given
+
+
+def _gated(command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
+    """The command with the torque that the last gate lets through, and with what was not believed of the state."""
+    robot, inputs = session.agreement.robot, accepted.inputs
+    angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.a]
+    before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
+    tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
+    message = "; ".join(filter(None, (command.message, accepted.note)))
+    return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from transport.messages import Code, Reset, StateMessage, Watchdog, WatchdogLeve
 from transport.phases import Phase
 from transport.settings import ServerSettings
 from transport.silence import Silence
-from transport.state_input import read_configuration, read_reference, read_state
+from transport.state_input import implausible, read_configuration, read_reference, read_state
 
 DT_FACTORS = (0.5, 5.0)
 """The measured period is clamped to these multiples of the nominal one."""
@@ -38,13 +38,15 @@ RESET_JOINT_SPEED = 10.0
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry."""
+    """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry; note: what of it
+    was not believed, ''."""
 
     message: StateMessage
     state: State
     contacts: ContactSet | FootSwitches | None
     inputs: Inputs
     watchdog: Watchdog
+    note: str = ""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -116,10 +118,13 @@ class Session:
         if message.flags is not None and message.flags.estop:
             self._estop = True
         delay = self._delay.accepted(message.t_robot, message.t_applied)
+        note = implausible(tau_applied, self.agreement.robot)
+        if note:
+            tau_applied = None
         inputs = Inputs(
             dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop, delay=delay
         )
-        return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level)
+        return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level, note=note)
 
     def read(
         self, message: StateMessage

@@ -2,13 +2,19 @@
 
 import math
 
+import numpy as np
+
 from controllers.command import Reference
+from idyn.robot import Robot
 from idyn.types import Array
 from transport import messages
 from transport.codec import vector, vectors
 from transport.errors import ProtocolError
 from transport.handshake import Agreement
 from transport.messages import Code, StateMessage, Vector
+
+BEYOND, LARGEST = 2.0, 1e4
+"""An applied torque beyond this multiple of a joint's limit, or beyond this where it has none [N·m], was never there."""
 
 QUATERNION_TOLERANCE = 1e-3
 """A base quaternion whose length is within this of 1 is renormalised, another one refused."""
@@ -39,6 +45,16 @@ def read_reference(ref: messages.Reference, agreement: Agreement) -> Reference:
     rows = vectors((ref.q, na, "ref.q"), (ref.v, na, "ref.v"), (ref.a, na, "ref.a")).reshape(3, na)
     q, v, a = (agreement.joints.torques_to_robot(row) for row in rows)
     return Reference(q=q, v=v, a=a)
+
+
+def implausible(tau_applied: Array | None, robot: Robot) -> str:
+    """Why no motor can have had these torques [N·m] (na), '' when they can."""
+    if tau_applied is None:
+        return ""
+    most = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
+    for k in np.flatnonzero(np.abs(tau_applied) > most):
+        return f"tau_applied ignored: {tau_applied[k]:g} N·m at {robot.joint_names[k]}, where {most[k]:g} is more than there can be"
+    return ""
 
 
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:

@@ -5,8 +5,10 @@ import pytest
 from standin import MS
 
 from idyn.errors import InputError
+from idyn.robot import Limits
 from transport.errors import ProtocolError
 from transport.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
+from transport.gate import limits_of
 from transport.messages import Comm, Reference, TorqueMessage, Watchdog, WatchdogLevel
 
 TAU = np.array([1.0, -2.0])
@@ -14,7 +16,8 @@ Q, V = np.array([0.3, -0.1]), np.array([0.5, 100.0])
 Q_REF, V_REF = np.array([0.31, -0.12]), np.array([2.0, -1.0])
 KP, KD = np.array([7.0, 3.0]), np.array([0.02, 0.4])
 OWN = np.array([0.2, 0.2])
-TAU_MAX = np.array([5.0, 5.0])
+TAU_MAX, NONE = np.array([5.0, 5.0]), np.full(2, np.inf)
+LIMITS = limits_of(Limits(tau_max=TAU_MAX, v_max=NONE, q_min=-NONE, q_max=NONE))
 DAMPING = np.array([-0.1, -5.0])  # −0.2 · 100 is beyond what the motor gives
 STILL = np.array([0.5, 0.25])
 
@@ -27,7 +30,7 @@ def answer(t_ms: float, posture: bool = True, damps: bool = False, tau: np.ndarr
 
 @pytest.fixture
 def failsafe() -> Failsafe:
-    return Failsafe(damping=OWN, tau_max=TAU_MAX)
+    return Failsafe(damping=OWN, limits=LIMITS)
 
 
 def at(failsafe: Failsafe, t_ms: float, command: DriveCommand | None = None, v: np.ndarray = V, **told: bool):  # type: ignore[no-untyped-def]
@@ -179,4 +182,4 @@ def test_wrong_shapes_are_refused(failsafe: Failsafe) -> None:
     with pytest.raises(InputError, match=r"command\.tau"):
         at(failsafe, 0, answer(0, tau=np.zeros(3)))
     with pytest.raises(InputError, match="damping"):
-        Failsafe(damping=OWN, tau_max=np.zeros(3))
+        Failsafe(damping=np.zeros(3), limits=LIMITS)

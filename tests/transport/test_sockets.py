@@ -24,6 +24,7 @@ from transport.codec import MAX_BYTES, encode
 from transport.conversation import Conversation, hello_for
 from transport.errors import ConnectionFailed
 from transport.failsafe import Failsafe, FailsafeMode, drive_command
+from transport.gate import limits_of
 from transport.messages import Code, StateMessage, Stats, StatsGet, TorqueMessage
 from transport.replay import replay
 from transport.router import SOCKET_MAX_BYTES, Router, newest
@@ -256,7 +257,7 @@ def process(address: str, logs: Path) -> Iterator[subprocess.Popen[str]]:
 def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tmp_path: Path) -> None:
     """By the robot's clock, which ticks with the loop."""
     address = f"ipc://{tmp_path}/s"
-    failsafe = Failsafe(damping=np.full(robot.na, 0.1), tau_max=np.full(robot.na, 10.0))
+    failsafe = Failsafe(damping=np.full(robot.na, 0.1), limits=limits_of(robot.limits))
     q, v = np.zeros(robot.na), np.ones(robot.na)
     hello = hello_for(robot, 1e-3, kind="sim")
     with process(address, tmp_path) as child, RobotClient(address, hello, deadline_ms=2000) as client:

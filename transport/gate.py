@@ -1,0 +1,88 @@
+"""The last gate: what every torque passes before it leaves the server, and once more before it reaches the motors.
+
+    before the limits     a torque that is no number is none
+    rate                  at most dtau_max dt away from the torque that was in the motors, as far as that is within ±tau_max
+    hard limits, last     |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0),  nothing that drives a joint further beyond its position limit
+                          or, beyond its largest speed, faster
+
+The hard limits have the last word: a torque that must go for their sake goes at once, however slowly torques may change.
+"""
+
+import numpy as np
+
+from controllers.command import LimitedBy
+from idyn.compiled import compiled
+from idyn.robot import Limits
+from idyn.types import Array, Record
+
+TORQUE, RATE, SPEED_TORQUE = int(LimitedBy.TORQUE), int(LimitedBy.RATE), int(LimitedBy.SPEED_TORQUE)
+POSITION, VELOCITY = int(LimitedBy.POSITION), int(LimitedBy.VELOCITY)
+
+
+class TorqueLimits(Record, frozen=True):
+    """Limits of actuated joints in one order; each (na), inf where there is none.
+
+    tau_max [N·m], dtau_max [N·m/s], q_min and q_max [rad], v_max [rad/s]
+    tau0, v0: |τ| ≤ tau0·(1 − |v|/v0) [N·m], [rad/s]
+    """
+
+    tau_max: Array
+    dtau_max: Array
+    q_min: Array
+    q_max: Array
+    v_max: Array
+    tau0: Array
+    v0: Array
+
+
+def limits_of(own: Limits) -> TorqueLimits:
+    """A robot's own limits."""
+    none = np.full(len(own.tau_max), np.inf)
+    return TorqueLimits(
+        tau_max=own.tau_max, dtau_max=none, q_min=own.q_min, q_max=own.q_max, v_max=own.v_max, tau0=none, v0=none
+    )
+
+
+class Gate:
+    """Lets torques through as far as the limits allow."""
+
+    def __init__(self, limits: TorqueLimits) -> None:
+        self.limits = limits
+        rows = (limits.tau_max, limits.dtau_max, limits.q_min, limits.q_max, limits.v_max, limits.tau0, limits.v0)
+        self._table = np.array(rows, dtype=np.float64)
+
+    def apply(self, tau: Array, angles: Array, speeds: Array, before: Array | None, dt: float) -> tuple[Array, Array]:
+        """Torques within the limits (na), and why they changed, as `LimitedBy` bits (na).
+
+        tau [N·m], angles [rad], speeds [rad/s] (na)
+        before: torques in the motors until now [N·m] (na), None when that is not known; dt: for how long [s], 0 not known
+        """
+        known = before is not None and dt > 0.0
+        return _gate(tau, angles, speeds, before if known else tau, dt if known else np.inf, self._table)
+
+
+@compiled
+def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, table: Array) -> tuple[Array, Array]:
+    passed, bits = np.zeros(len(tau)), np.zeros(len(tau), dtype=np.int64)
+    for k in range(len(tau)):
+        tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
+        t = tau[k]
+        if not np.isfinite(t):
+            t, bits[k] = 0.0, TORQUE
+        if dt < np.inf and dtau_max < np.inf:
+            was = min(max(before[k], -tau_max), tau_max) if np.isfinite(before[k]) else 0.0
+            rated = min(max(t, was - dtau_max * dt), was + dtau_max * dt)
+            if rated != t:
+                t, bits[k] = rated, bits[k] | RATE
+        if abs(t) > tau_max:
+            t, bits[k] = np.sign(t) * tau_max, bits[k] | TORQUE
+        if tau0 < np.inf:
+            derated = tau0 * max(0.0, 1.0 - abs(speeds[k]) / v0)
+            if abs(t) > derated:
+                t, bits[k] = np.sign(t) * derated, bits[k] | SPEED_TORQUE
+        if (angles[k] >= q_max and t > 0.0) or (angles[k] <= q_min and t < 0.0):
+            t, bits[k] = 0.0, bits[k] | POSITION
+        if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):
+            t, bits[k] = 0.0, bits[k] | VELOCITY
+        passed[k] = t
+    return passed, bits
