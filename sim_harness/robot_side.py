@@ -17,8 +17,8 @@ from sim_harness.trace import Trace, TraceWriter
 from sim_harness.world import Push, World
 from transport.codec import vector
 from transport.errors import ProtocolError
-from transport.gate import limits_of
 from transport.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
+from transport.gate import limits_of
 from transport.messages import Code, ErrorMessage, FromClient, FromServer, Reset, ResetAck, StateMessage, TorqueMessage
 from transport.realtime import steady
 

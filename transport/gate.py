@@ -2,8 +2,8 @@
 
     before the limits     a torque that is no number is none
     rate                  at most dtau_max dt away from the torque that was in the motors, as far as that is within ±tau_max
-    hard limits, last     |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0),  nothing that drives a joint further beyond its position limit
-                          or, beyond its largest speed, faster
+    hard limits, last     |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0),  nothing that drives a joint further beyond its position
+                          limit or, beyond its largest speed, faster
 
 The hard limits have the last word: a torque that must go for their sake goes at once, however slowly torques may change.
 """
@@ -57,8 +57,9 @@ class Gate:
         tau [N·m], angles [rad], speeds [rad/s] (na)
         before: torques in the motors until now [N·m] (na), None when that is not known; dt: for how long [s], 0 not known
         """
-        known = before is not None and dt > 0.0
-        return _gate(tau, angles, speeds, before if known else tau, dt if known else np.inf, self._table)
+        if before is None or not dt > 0.0:
+            before, dt = tau, np.inf
+        return _gate(tau, angles, speeds, before, dt, self._table)
 
 
 @compiled

@@ -8,6 +8,7 @@ from collections import Counter
 import msgspec
 
 from transport.codec import decode
+from transport.emergency import EmergencyStop, asked
 from transport.errors import ProtocolError
 from transport.handshake import Host, agree
 from transport.messages import (
@@ -20,6 +21,7 @@ from transport.messages import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    Message,
     Reset,
     ResetAck,
     StateMessage,
@@ -84,6 +86,7 @@ class Reception:
         self.received = 0
         self.refused: Counter[str] = Counter()
         self._shadows = shadows
+        self._stop = EmergencyStop()  # of the robot, whoever controls it
         self._release_ns = round(host.settings.release_ms * 1e6)
 
     def receive(self, identity: bytes, data: bytes, now_ns: int) -> Outcome:
@@ -92,13 +95,19 @@ class Reception:
         message = None
         session = self.sessions.get(identity)
         try:
-            message = decode(data)
+            try:
+                message = decode(data)
+            finally:  # before anything else is looked at, and of what cannot be read, too
+                stops = session is not None and self._stops(session, message, data)
             if not isinstance(message, ClientMessage):
                 kind = message.__struct_config__.tag
                 raise ProtocolError(Code.BAD_SCHEMA, "t", f"a client does not send '{kind}'")
             return self._dispatch(identity, session, message, data, now_ns)
         except ProtocolError as error:
-            return Reply(self.refuse(error, session, message), about_state=isinstance(message, StateMessage))
+            refusal = self.refuse(error, session, message)
+            if stops:
+                refusal.message += "; its emergency stop is engaged"
+            return Reply(refusal, about_state=isinstance(message, StateMessage))
 
     def overtaken(self, identity: bytes, data: bytes, now_ns: int) -> None:
         """A state that came together with a newer one."""
@@ -109,9 +118,17 @@ class Reception:
         try:
             message = decode(data)
         except ProtocolError:
+            self._stops(session, None, data)
             return
+        self._stops(session, message, data)
         if isinstance(message, StateMessage) and message.session == session.id:
             session.overtaken(message.t_robot, now_ns)
+
+    def _stops(self, session: Session, message: Message | None, data: bytes) -> bool:
+        """Engage the session's emergency stop when the message asks for it; whether it does."""
+        asks = asked(message, data)
+        session.stop.engaged |= asks
+        return asks
 
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
         """The error reply, counted."""
@@ -132,7 +149,7 @@ class Reception:
         if isinstance(message, Hello):
             return self._greet(identity, message, data, now_ns)
         if isinstance(message, Stop):
-            return self._stop(session, message)
+            return self._end(session, message)
         assert isinstance(message, StatsGet | ConfigGet | ConfigSet)  # nothing else is in the table
         return Ask(session, message)
 
@@ -169,11 +186,12 @@ class Reception:
             raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", "another client controls the robot")
         for key in rivals:
             del self.sessions[key]
-        session = Session(agreement, self.host.settings, now_ns, self.faults)
+        stop = EmergencyStop() if agreement.dry_run else self._stop
+        session = Session(agreement, self.host.settings, now_ns, self.faults, stop)
         self.sessions[identity] = session
         return Begin(session)
 
-    def _stop(self, session: Session | None, message: Stop) -> Reply:
+    def _end(self, session: Session | None, message: Stop) -> Reply:
         """Stopping needs no valid session number: it must work when nothing else does."""
         if session is not None:
             session.phase = Phase.ENDED

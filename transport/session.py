@@ -11,6 +11,7 @@ from idyn.types import Array, ContactSet, State
 from transport.comm import CommStats, watchdog
 from transport.contact_input import read_contacts, read_sensed
 from transport.delay import Delay
+from transport.emergency import EmergencyStop
 from transport.errors import ProtocolError
 from transport.foot_switches import FootSwitches
 from transport.handshake import Agreement
@@ -30,10 +31,10 @@ RING = 50
 RESET_TILT = 1.0
 """`reset` is refused while the base tilts more than this [rad]."""
 
-RESET_BASE_SPEED = 6.0
-"""… or turns faster than this [rad/s]."""
+RESET_BASE_SPEED = 1.0
+"""… or moves [m/s] or turns [rad/s] faster than this: reset is for robots at rest, as measured, with noise."""
 
-RESET_JOINT_SPEED = 10.0
+RESET_JOINT_SPEED = 1.0
 """… or a motor turns faster than this [rad/s]."""
 
 
@@ -69,8 +70,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 class Session:
     """One client after its hello."""
 
-    def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, faults: list[Fault]) -> None:
-        """faults: every fault is appended here"""
+    def __init__(
+        self, agreement: Agreement, settings: ServerSettings, now_ns: int, faults: list[Fault], stop: EmergencyStop
+    ) -> None:
+        """faults: every fault is appended here; stop: the robot's, which outlives this session"""
         self.agreement = agreement
         self.id = agreement.id
         self.comm = CommStats()
@@ -83,7 +86,7 @@ class Session:
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
-        self._estop = False
+        self.stop = stop
         self._delay = Delay(agreement.dt_ns)
         self._forget_time()
         self._seq = 0
@@ -115,14 +118,12 @@ class Session:
         self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
         self._silence.accepted(message.t_robot, now_ns)
-        if message.flags is not None and message.flags.estop:
-            self._estop = True
         delay = self._delay.accepted(message.t_robot, message.t_applied)
         note = implausible(tau_applied, self.agreement.robot)
         if note:
             tau_applied = None
         inputs = Inputs(
-            dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self._estop, delay=delay
+            dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self.stop.engaged, delay=delay
         )
         return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level, note=note)
 
@@ -204,15 +205,15 @@ class Session:
             tilt = float(np.arccos(np.clip(rotation(q[3:7])[2, 2], -1.0, 1.0)))
             if tilt > RESET_TILT:
                 raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}")
-            _check_speed(v[3:6], RESET_BASE_SPEED, "base")
+            _check_speed(v[:6], RESET_BASE_SPEED, "base")
         _check_speed(v[robot.a], RESET_JOINT_SPEED, "joint")
         self.phase = Phase.RUNNING
         self.fault = None
-        self._estop = False
+        self.stop.engaged = False
         self._forget_time()
 
 
 def _check_speed(v: Array, allowed: float, what: str) -> None:
     fastest = float(np.abs(v).max(initial=0.0))
     if fastest > allowed:
-        raise ProtocolError(Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed} rad/s, got {fastest:.2f}")
+        raise ProtocolError(Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed:g}, got {fastest:.2f}")

@@ -53,7 +53,7 @@ def implausible(tau_applied: Array | None, robot: Robot) -> str:
         return ""
     most = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
     for k in np.flatnonzero(np.abs(tau_applied) > most):
-        return f"tau_applied ignored: {tau_applied[k]:g} N·m at {robot.joint_names[k]}, where {most[k]:g} is more than there can be"
+        return f"tau_applied ignored: {tau_applied[k]:g} N·m at {robot.joint_names[k]}, expected at most {most[k]:g}"
     return ""
 
 

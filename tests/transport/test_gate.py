@@ -47,8 +47,10 @@ def test_nothing_passes_beyond_a_limit(
     finite = np.isfinite(limit.tau0)
     share = np.maximum(0.0, 1.0 - np.abs(speeds) / limit.v0)
     assert (np.abs(passed)[finite] <= limit.tau0[finite] * share[finite]).all()
-    assert (passed[angles >= limit.q_max] <= 0).all() and (passed[angles <= limit.q_min] >= 0).all()
-    assert (passed[speeds >= limit.v_max] <= 0).all() and (passed[speeds <= -limit.v_max] >= 0).all()
+    assert (passed[angles >= limit.q_max] <= 0).all()
+    assert (passed[angles <= limit.q_min] >= 0).all()
+    assert (passed[speeds >= limit.v_max] <= 0).all()
+    assert (passed[speeds <= -limit.v_max] >= 0).all()
     assert (bits[passed != tau] != 0).all()  # NaN differs from everything
     assert (passed[bits == 0] == tau[bits == 0]).all()
     if before is not None and dt > 0:  # the rate gives way to the hard limits only

@@ -1,10 +1,12 @@
 """Sessions, through bytes: order, age, period, watchdog, faults, and every kind of bad state."""
 
+from collections.abc import Callable
+
 import msgpack
 import numpy as np
 import pytest
 from rig import Rig
-from standin import MS, SpringDamper, from_snapshot, hello, standing
+from standin import MS, SpringDamper, from_snapshot, hello, standing, state
 
 from idyn.robot import Robot
 from transport.codec import encode
@@ -489,7 +491,7 @@ def test_reset_is_refused_while_the_robot_tilts_or_moves(rig: Rig, robot: Robot)
     q[3:7] = [np.sin(0.6), 0, 0, np.cos(0.6)]  # 1.2 rad
     tilted = error(rig.send(Reset(session=rig.session, q=q.tobytes(), vel=v.tobytes())))
     assert (tilted.code, tilted.field) == (Code.LATCHED_FAULT, "q")
-    for i, speed in ((4, 7.0), (10, -11.0)):
+    for i, speed in ((0, 1.1), (4, 1.1), (10, -1.1)):
         v[:] = 0.0
         v[i] = speed
         moving = error(rig.send(Reset(session=rig.session, q=standing(robot).tobytes(), vel=v.tobytes())))
@@ -504,6 +506,53 @@ def test_an_emergency_stop_damps_until_reset(rig: Rig) -> None:
     assert torque(rig.tick(2)).status == "damping"
     assert isinstance(rig.send(at_rest(rig)), ResetAck)
     assert torque(rig.tick(3)).status == "ok"
+
+
+STOP = Flags(estop=True)
+REFUSED: dict[str, Callable[[Rig], bytes]] = {
+    "NaN in q": lambda rig: encode(rig.state(3, q=[float("nan")] * rig.robot.nq, flags=STOP)),
+    "unknown contact": lambda rig: encode(rig.state(3, contacts=[Contact(frame="NOSE")], flags=STOP)),
+    "repeated t_robot": lambda rig: encode(rig.state(3, t_robot=2 * MS, flags=STOP)),
+    "old seq": lambda rig: encode(rig.state(1, flags=STOP)),
+    "another session": lambda rig: encode(state(rig.robot, rig.session + 1, 3, flags=STOP)),
+    "no vector": lambda rig: msgpack.packb(msgpack.unpackb(encode(rig.state(3, flags=STOP))) | {"q": "north"}),
+}
+
+
+def test_an_emergency_stop_is_heard_in_a_message_that_is_refused(rig: Rig) -> None:
+    for why, message in REFUSED.items():
+        rig.greet()
+        torque(rig.tick(1))
+        torque(rig.tick(2))
+        refusal = error(rig.raw(message(rig)))
+        assert "emergency stop is engaged" in refusal.message, why
+        assert torque(rig.tick(4)).status == "damping", why
+        assert isinstance(rig.send(at_rest(rig)), ResetAck)
+        assert torque(rig.tick(5)).status == "ok"
+
+
+def test_an_emergency_stop_survives_silence_and_hello(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    assert error(rig.tick(500, flags=STOP)).code is Code.LATCHED_FAULT  # after a silence
+    rig.greet()
+    assert torque(rig.tick(1)).status == "damping"
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+    assert torque(rig.tick(2)).status == "ok"
+
+
+def test_an_emergency_stop_is_heard_in_a_state_that_a_newer_one_overtook(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    rig.service.overtaken(b"a", encode(rig.state(2, flags=STOP)), rig.now)
+    assert torque(rig.tick(3)).status == "damping"
+
+
+def test_nobody_else_stops_the_robot(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    assert error(rig.send(rig.state(2, flags=STOP), identity=b"stranger")).code is Code.NOT_CONTROLLING
+    assert torque(rig.tick(2)).status == "ok"
 
 
 def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robot) -> None:
