@@ -15,6 +15,9 @@ from idyn.types import Array
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
+MOST_LINES = 2000
+"""Of a heightmap's grid, along each side."""
+
 RESTING = 1e-10
 """A foot with a gap of at most this rests [m]."""
 
@@ -49,11 +52,11 @@ class TerrainSettings(Settings, frozen=True):
     depth: Positive = 0.2
     rise: Positive = 0.02
     steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
-    hills: Annotated[int, msgspec.Meta(ge=1)] = 1000
+    hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000
     bump: Positive = 0.03
     variance: Positive = 0.005
     spread: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.5
-    side: Positive = 3.0
+    side: Annotated[float, msgspec.Meta(gt=0, le=1000.0)] = 3.0
     resolution: Positive = 0.02
     seed: int = 0
     friction: FrictionSettings | None = None
@@ -86,6 +89,8 @@ def make_terrain(settings: TerrainSettings, ground: float = 0.0, where: str = "c
         return Stairs(s.start, s.depth, s.rise, s.steps, ground, friction)
     if not s.resolution <= s.side / 4:
         raise ConfigError(f"{where}.resolution", f"expected at most a quarter of the side, got {s.resolution}")
+    if s.side / s.resolution > MOST_LINES:
+        raise ConfigError(f"{where}.resolution", f"expected ≥ {s.side / MOST_LINES:.2g} m for this side, got {s.resolution}")
     heights = hills(
         side=s.side, resolution=s.resolution, count=s.hills, height=s.bump, variance=s.variance, spread=s.spread,
         seed=_seed(s.seed, where),

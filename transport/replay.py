@@ -17,6 +17,7 @@ from transport.logfile import LogReader
 from transport.messages import Message, TorqueMessage, Vector
 from transport.port import ControllerPort
 from transport.provenance import CONTROLLER, SERVER
+from transport.reconfigure import Workshop
 from transport.recorder import Entry
 from transport.service import Service
 from transport.settings import ServerSettings
@@ -148,7 +149,7 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
     controller = build(snapshot)
     if isinstance(controller, Controller):
         warm_up(controller, settings)  # as the server did before it began
-    return Service(controller, settings, shadow=shadow, clock=now, rebuild=build)
+    return Service(controller, settings, shadow=shadow, clock=now, workshop=Workshop(build, beside=False))
 
 
 class _Tally:

@@ -83,7 +83,10 @@ class Router:
                 for identity, data, t_recv_ns in overtaken:
                     self._service.overtaken(identity, data, t_recv_ns)
                 for identity, data, t_recv_ns in batch:
-                    self._send(identity, self._service.handle(identity, data, t_recv_ns))
+                    if reply := self._service.handle(identity, data, t_recv_ns):
+                        self._send(identity, reply)
+            for identity, reply in self._service.finished(monotonic_ns()):
+                self._send(identity, reply)
             if faults := self._service.take_faults():
                 self._on_faults(faults)
 

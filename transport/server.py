@@ -20,6 +20,7 @@ from transport.anticipation import Anticipation
 from transport.port import ControllerPort
 from transport.provenance import attachments, fault_metadata, metadata
 from transport.realtime import on_core, steady
+from transport.reconfigure import Workshop
 from transport.recorder import Entry, Recorder
 from transport.router import Router
 from transport.service import Service
@@ -63,7 +64,7 @@ def serve(
         warm_up(changed, settings)
         return changed
 
-    service = Service(controller, settings, shadow=shadow, recorder=recorder, rebuild=rebuild)
+    service = Service(controller, settings, shadow=shadow, recorder=recorder, workshop=Workshop(rebuild, beside=True))
 
     def on_faults(faults: list[Fault]) -> None:
         for fault in faults:

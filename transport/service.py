@@ -7,30 +7,26 @@ import logging
 import math
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Any
 
 import msgspec
 
 from controllers.command import Command, Mode
-from idyn.errors import IdynError, nearest
 from idyn.types import Array, ContactSet
 from transport.answer import Timing, torque_message
 from transport.codec import decode, encode
 from transport.errors import ProtocolError
 from transport.foot_switches import FootSwitches
 from transport.handshake import build_host, welcome
-from transport.messages import Code, Config, ConfigGet, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
+from transport.messages import Code, Config, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
 from transport.port import ControllerPort
 from transport.rate_limit import RateLimit
 from transport.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
+from transport.reconfigure import Built, Order, Workshop, changed
 from transport.recorder import Entry, Recorder
 from transport.session import Accepted, Fault, Session
 from transport.settings import ServerSettings
 
 log = logging.getLogger(__name__)
-
-Rebuild = Callable[[dict[str, Any]], ControllerPort]
-"""Builds a controller from a changed snapshot; raises IdynError."""
 
 
 class Seat:
@@ -79,17 +75,18 @@ class Service:
         shadow: ControllerPort | None = None,
         clock: Callable[[], int] = monotonic_ns,
         recorder: Recorder | None = None,
-        rebuild: Rebuild | None = None,
+        workshop: Workshop | None = None,
     ) -> None:
         """
         shadow: a second controller, for a client that watches
         clock: the server's clock [ns], only for times in replies
-        rebuild: allows `config_set`
+        workshop: builds what `config_set` asks for; without one settings are fixed
         """
         self._settings = settings
         self._clock = clock
         self._recorder = recorder
-        self._rebuild = rebuild
+        self._workshop = workshop
+        self._own = controller.snapshot()["settings"]
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
@@ -99,23 +96,25 @@ class Service:
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
 
     def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> bytes:
-        """The reply to one message of one client that arrived at `t_recv_ns` on the server's clock."""
-        outcome = self._reception.receive(identity, data, t_recv_ns)
-        if isinstance(outcome, Tick):
-            reply, answered = self._tick(outcome.session, outcome.accepted, data, t_recv_ns)
-            about_state = True
-        elif isinstance(outcome, Reply):
-            about_state, answered = outcome.about_state, False
-            reply = encode(outcome.message)
-            self._blame(outcome, t_recv_ns)
-        elif isinstance(outcome, Known):
-            about_state, answered, reply = True, True, outcome.reply
-        else:
-            about_state = answered = False
-            reply = encode(self._perform(outcome, t_recv_ns))
-        if self._recorder is not None:
-            self._recorder.put(Entry(identity, t_recv_ns, data, reply, about_state, answered))
+        """The reply to one message of one client that arrived at `t_recv_ns` on the server's clock; empty when it takes longer
+        and `finished` will have it. Never raises: what goes wrong here latches the client's session and is told."""
+        try:
+            reply, about_state, answered = self._answer(identity, data, t_recv_ns)
+        except Exception as error:
+            log.exception("a message could not be handled; its session is latched")
+            reply, about_state, answered = self._failed(identity, error, t_recv_ns), False, False
+        if reply:
+            self._record(Entry(identity, t_recv_ns, data, reply, about_state, answered))
         return reply
+
+    def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
+        """Identities and replies for what took longer than a moment."""
+        built = None if self._workshop is None else self._workshop.take()
+        if built is None:
+            return []
+        order, reply = built.order, encode(self._put_in_place(built, now_ns))
+        self._record(Entry(order.identity, now_ns, order.request, reply, about_state=False, answered=False))
+        return [(order.identity, reply)]
 
     def rehearse(self) -> None:
         """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
@@ -129,13 +128,38 @@ class Service:
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
         self._reception.overtaken(identity, data, t_recv_ns)
-        if self._recorder is not None:
-            self._recorder.put(Entry(identity, t_recv_ns, data, b"", about_state=True, answered=False))
+        self._record(Entry(identity, t_recv_ns, data, b"", about_state=True, answered=False))
 
     def take_faults(self) -> list[Fault]:
         """Faults since the last call, to be written down."""
         faults, self._reception.faults[:] = self._reception.faults.copy(), []
         return faults
+
+    def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> tuple[bytes, bool, bool]:
+        """The reply, whether it is about a state, and whether it is a torque."""
+        outcome = self._reception.receive(identity, data, t_recv_ns)
+        if isinstance(outcome, Tick):
+            reply, answered = self._tick(outcome.session, outcome.accepted, data, t_recv_ns)
+            return reply, True, answered
+        if isinstance(outcome, Known):
+            return outcome.reply, True, True
+        if isinstance(outcome, Reply):
+            self._blame(outcome, t_recv_ns)
+            return encode(outcome.message), outcome.about_state, False
+        if isinstance(outcome, Ask) and isinstance(outcome.message, ConfigSet):
+            return self._order(outcome.session, outcome.message, identity, data, t_recv_ns), False, False
+        return encode(self._perform(outcome)), False, False
+
+    def _failed(self, identity: bytes, error: Exception, now_ns: int) -> bytes:
+        reason = f"the server failed ({type(error).__name__}: {error})"
+        session = self._reception.sessions.get(identity)
+        if session is not None:
+            session.latch(reason, now_ns)
+        return encode(self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, None))
+
+    def _record(self, entry: Entry) -> None:
+        if self._recorder is not None:
+            self._recorder.put(entry)
 
     def _blame(self, reply: Reply, now_ns: int) -> None:
         """A log line for a refusal, at most one a second of each kind."""
@@ -192,7 +216,7 @@ class Service:
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
-    def _perform(self, outcome: Begin | Cleared | Ask, now_ns: int) -> FromServer:
+    def _perform(self, outcome: Begin | Cleared | Ask) -> FromServer:
         if isinstance(outcome, Begin):
             self._seats[outcome.session.agreement.dry_run].clear()
             return welcome(outcome.session.agreement, self._reception.host)
@@ -201,10 +225,7 @@ class Service:
             return outcome.message
         if isinstance(outcome.message, StatsGet):
             return self._stats(outcome.session)
-        try:
-            return self._configure(outcome.message, now_ns)
-        except ProtocolError as error:
-            return self._reception.refuse(error, outcome.session, outcome.message)
+        return Config(settings=self._reception.host.controller)
 
     def _stats(self, session: Session | None) -> Stats:
         timings = self._timings
@@ -219,25 +240,36 @@ class Service:
             fault=session.fault.reason if session and session.fault else None,
         )
 
-    def _configure(self, message: ConfigGet | ConfigSet, now_ns: int) -> Config:
-        """Tell the controller's settings, or change them while nobody is controlled."""
-        if isinstance(message, ConfigSet):
-            self._change(message.settings, now_ns)
+    # -- new settings -------------------------------------------------------------------------------------------------
+
+    def _order(self, session: Session | None, message: ConfigSet, identity: bytes, data: bytes, now_ns: int) -> bytes:
+        """Have a controller with other settings built; the reply, empty when that takes longer."""
+        try:
+            if self._workshop is None:
+                raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
+            self._check_idle(now_ns)
+            snapshot = changed(self._seats[False].controller.snapshot(), message.settings, self._own)
+            self._workshop.begin(Order(identity, data, message, snapshot))
+        except ProtocolError as error:
+            return encode(self._reception.refuse(error, session, message))
+        built = self._workshop.take()
+        return b"" if built is None else encode(self._put_in_place(built, now_ns))
+
+    def _put_in_place(self, built: Built, now_ns: int) -> FromServer:
+        """The new controller takes over, unless a client controls the old one by now."""
+        try:
+            if built.controller is None:
+                raise ProtocolError(Code.BAD_SCHEMA, "settings", built.problem)
+            self._check_idle(now_ns)
+        except ProtocolError as error:
+            return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
+        self._seats[False] = Seat(built.controller)
+        self._reception.host = build_host(built.controller, self._settings)
         return Config(settings=self._reception.host.controller)
 
-    def _change(self, changes: dict[str, Any], now_ns: int) -> None:
-        if self._rebuild is None:
-            raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
+    def _check_idle(self, now_ns: int) -> None:
         if self._reception.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
-        snapshot = self._seats[False].controller.snapshot()
-        snapshot["settings"] = _merged(snapshot["settings"], changes, "settings")
-        try:
-            controller = self._rebuild(snapshot)
-        except IdynError as error:
-            raise ProtocolError(Code.BAD_SCHEMA, "settings", str(error)) from error
-        self._seats[False] = Seat(controller)
-        self._reception.host = build_host(controller, self._settings)
 
 
 def _contacts(controller: ControllerPort, accepted: Accepted) -> ContactSet:
@@ -256,15 +288,3 @@ def _gated(command: Command, accepted: Accepted, session: Session, seat: Seat) -
     tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
     message = "; ".join(filter(None, (command.message, accepted.note)))
     return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
-
-
-def _merged(settings: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
-    """`settings` with `changes` put in, key by key. Raises ProtocolError for a key that is not there."""
-    merged = dict(settings)
-    for key, value in changes.items():
-        if key not in settings:
-            raise ProtocolError(Code.BAD_SCHEMA, f"{where}.{key}", f"no such setting{nearest(key, settings)}")
-        inner = settings[key]
-        both = isinstance(inner, dict) and isinstance(value, dict)
-        merged[key] = _merged(inner, value, f"{where}.{key}") if both else value
-    return merged

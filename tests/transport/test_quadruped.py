@@ -11,6 +11,7 @@ from transport.conversation import hello_for
 from transport.loopback import Loopback
 from transport.messages import Config, ConfigGet, ConfigSet, Contact, ErrorMessage, StateMessage, TorqueMessage
 from transport.provenance import attachments, metadata
+from transport.reconfigure import Workshop
 from transport.recorder import Recorder
 from transport.replay import replay
 from transport.service import Service
@@ -66,7 +67,7 @@ def test_another_law_is_compared(record: Path) -> None:
 
 def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Controller) -> None:
     settings = ServerSettings(controller="quadruped")
-    service = Service(controller, settings, rebuild=controller_from_snapshot)
+    service = Service(controller, settings, workshop=Workshop(controller_from_snapshot, beside=False))
     client = Loopback(service, hello_for(controller.robot, 1e-3), clock=lambda: 0)
     reply = client.ask(ConfigSet(settings={"law": "convex"}))
     assert isinstance(reply, Config), reply

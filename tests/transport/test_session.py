@@ -36,6 +36,7 @@ from transport.messages import (
     WatchdogLevel,
 )
 from transport.phases import TABLE, Phase
+from transport.reconfigure import Workshop
 from transport.service import Service
 from transport.session import DT_FACTORS, RING
 from transport.settings import ServerSettings
@@ -610,7 +611,9 @@ def test_a_heartbeat_is_echoed_and_tells_the_mode(rig: Rig) -> None:
 
 def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Robot) -> None:
     rig = Rig(robot)
-    rig.service = Service(SpringDamper(robot), ServerSettings(controller="standin"), rebuild=from_snapshot)
+    rig.service = Service(
+        SpringDamper(robot), ServerSettings(controller="standin"), workshop=Workshop(from_snapshot, beside=False)
+    )
     change = ConfigSet(settings={"feedback": {"kp": 5.0}})
     reply = rig.send(change)
     assert isinstance(reply, Config)
