@@ -1,5 +1,6 @@
 """The robot's side of the socket: a DEALER that never blocks longer than its deadline and never queues old states."""
 
+from contextlib import suppress
 from time import monotonic_ns
 
 import zmq
@@ -7,7 +8,7 @@ import zmq
 from transport.codec import decode, encode
 from transport.conversation import Conversation
 from transport.errors import ConnectionFailed
-from transport.messages import ErrorMessage, FromClient, FromServer, Hello, StateMessage, TorqueMessage, Welcome
+from transport.messages import ErrorMessage, FromClient, FromServer, Hello, StateMessage, Stop, TorqueMessage, Welcome
 
 HIGH_WATER = 64
 """Messages that may wait in a socket; more would only be older.
@@ -18,6 +19,9 @@ of 4, as little as one would wish, now and then a message is refused although no
 
 DEADLINE_MS = 5
 """A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
+
+LAST_WORD_MS = 100
+"""A connection that ends waits so long for its last message to leave [ms]."""
 
 RECONNECT_MS = 10
 """How soon a lost connection is tried again [ms]."""
@@ -40,12 +44,10 @@ class RobotClient:
         *,
         deadline_ms: int = DEADLINE_MS,
         connect_ms: int = 5000,
-        identity: bytes | None = None,
     ) -> None:
         """
         deadline_ms: `exchange` waits so long for a torque [ms]
         connect_ms: `hello` and `ask` wait so long for an answer [ms]
-        identity: lets a restarted client take its old place at once
         """
         self._endpoint = endpoint
         self._hello = hello
@@ -59,8 +61,7 @@ class RobotClient:
         self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
         self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
         self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        if identity is not None:
-            self._socket.setsockopt(zmq.IDENTITY, identity)
+        self._socket.setsockopt(zmq.IPV6, 1)
         self._socket.connect(endpoint)
 
     def __enter__(self) -> "RobotClient":
@@ -70,7 +71,11 @@ class RobotClient:
         self.close()
 
     def close(self) -> None:
-        self._socket.close()
+        """Give control back, if the server is there to hear it, and disconnect."""
+        if self.session:
+            with suppress(zmq.Again):
+                self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
+        self._socket.close(linger=LAST_WORD_MS)
 
     def hello(self) -> Welcome:
         """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""

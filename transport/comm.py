@@ -7,13 +7,6 @@ WINDOW = 100
 
 _MASK = (1 << WINDOW) - 1
 
-AGE_WINDOW = 1024
-"""The smallest delay of one to two windows of so many states is taken for the offset between the clocks.
-
-Two clocks drift by some 50 ppm, far below a tick in a window. A delay that lasts longer than two windows is taken for
-normal.
-"""
-
 RTT_WINDOW = 128
 """Round trips reported by the client are kept, and their percentiles renewed, so many at a time."""
 
@@ -28,40 +21,19 @@ class CommStats:
         self.late = self.dup = self.out_of_order = 0
         self._missing = 0
         self._answered, self._expected = 0, 0
-        self._offset: int | None = None
-        self._window_offset: int | None = None
-        self._window_states = 0
         self._rtts: list[float] = []
         self._rtt_p50: float | None = None
         self._rtt_p99: float | None = None
-        self._age_ns = 0
+        self._age_ns = self._clock_steps = 0
 
-    def age_ns(self, t_send: int | None, t_recv: int) -> int:
-        """How much longer this state was under way than the quickest one of late [ns]; changes nothing."""
-        if t_send is None:
-            return 0
-        delay = t_recv - t_send
-        offset = delay if self._offset is None else min(self._offset, delay)
-        return delay - (offset if self._window_offset is None else min(offset, self._window_offset))
-
-    def accepted(self, gap: int, t_send: int | None, t_recv: int, rtt_us: float | None) -> None:
-        """A state was accepted whose seq is `gap` after the last one."""
+    def accepted(self, gap: int, age_ns: int, clock_steps: int, rtt_us: float | None) -> None:
+        """A state was accepted whose seq is `gap` after the last one; clock_steps: of the client's clock so far."""
         self._missing += gap - 1
         self._answered = ((self._answered << min(gap, WINDOW)) | 1) & _MASK
         self._expected = min(self._expected + gap, WINDOW)
-        if t_send is not None:
-            self._note_delay(t_send, t_recv)
+        self._age_ns, self._clock_steps = age_ns, clock_steps
         if rtt_us is not None:
             self._note_rtt(rtt_us)
-
-    def _note_delay(self, t_send: int, t_recv: int) -> None:
-        self._age_ns = self.age_ns(t_send, t_recv)
-        delay = t_recv - t_send
-        if self._window_offset is None or delay < self._window_offset:
-            self._window_offset = delay
-        self._window_states += 1
-        if self._window_states == AGE_WINDOW:
-            self._offset, self._window_offset, self._window_states = self._window_offset, None, 0
 
     def dropped(self, count: int) -> None:
         """`count` states were overtaken by newer ones before anyone looked at them."""
@@ -82,6 +54,7 @@ class CommStats:
             dup=self.dup,
             out_of_order=self.out_of_order,
             age_ms=self._age_ns * 1e-6,
+            clock_steps=self._clock_steps,
             rtt_p50_us=self._rtt_p50,
             rtt_p99_us=self._rtt_p99,
         )

@@ -276,6 +276,7 @@ class Comm(ServerPart):
     dup: int
     out_of_order: int
     age_ms: float  # delay of this state above the smallest one seen
+    clock_steps: int  # how often the client's clock was found set since hello
     rtt_p50_us: float | None  # of the round trips the client reports
     rtt_p99_us: float | None
 

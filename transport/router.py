@@ -14,7 +14,9 @@ import zmq
 from idyn.errors import ConfigError
 from transport.anticipation import Anticipation
 from transport.client import HIGH_WATER
-from transport.codec import MAX_BYTES, message_type
+from transport.codec import MAX_BYTES, encode, message_type
+from transport.errors import ProtocolError
+from transport.messages import Code
 from transport.rate_limit import RateLimit
 from transport.service import Service
 from transport.session import Fault
@@ -27,8 +29,17 @@ IDLE_MS = 10
 DRAIN_MAX = 128
 """At most so many waiting messages are looked at before the newest are answered."""
 
+KEEPALIVE_S = 1
+"""A connection whose other end is silent for three of these is given up; who is stopped still has a kernel that answers [s]."""
+
 SOCKET_MAX_BYTES = 4 * MAX_BYTES
 """Up to here an oversize message is refused with a reason; beyond, the connection is cut."""
+
+OURS = b"\0"
+"""Identities that this socket gave begin so, those that a client chose for itself cannot. Only ours have sessions: a chosen one
+can be taken by whoever connects with it next."""
+
+STRANGER = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
 
 Message = tuple[bytes, bytes, int]
 """Identity, bytes, time of arrival [ns]."""
@@ -55,6 +66,11 @@ class Router:
             (zmq.HANDSHAKE_IVL, 1000),
             (zmq.ROUTER_MANDATORY, 1),
             (zmq.ROUTER_HANDOVER, 1),
+            (zmq.TCP_KEEPALIVE, 1),
+            (zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S),
+            (zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S),
+            (zmq.TCP_KEEPALIVE_CNT, 3),
+            (zmq.IPV6, 1),
             (zmq.RCVTIMEO, IDLE_MS),
         ):
             self._socket.setsockopt(option, value)
@@ -83,7 +99,9 @@ class Router:
                 for identity, data, t_recv_ns in overtaken:
                     self._service.overtaken(identity, data, t_recv_ns)
                 for identity, data, t_recv_ns in batch:
-                    if reply := self._service.handle(identity, data, t_recv_ns):
+                    if not identity.startswith(OURS):
+                        self._send(identity, STRANGER)
+                    elif reply := self._service.handle(identity, data, t_recv_ns):
                         self._send(identity, reply)
             for identity, reply in self._service.finished(monotonic_ns()):
                 self._send(identity, reply)

@@ -8,6 +8,7 @@ import numpy as np
 
 from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet, State
+from transport.clock_offset import ClockOffset
 from transport.comm import CommStats, watchdog
 from transport.contact_input import read_contacts, read_sensed
 from transport.delay import Delay
@@ -18,6 +19,7 @@ from transport.handshake import Agreement
 from transport.joint_map import rotation
 from transport.messages import Code, Reset, StateMessage, Watchdog, WatchdogLevel
 from transport.phases import Phase
+from transport.plausibility import Plausibility
 from transport.settings import ServerSettings
 from transport.silence import Silence
 from transport.state_input import implausible, read_configuration, read_reference, read_state
@@ -87,6 +89,8 @@ class Session:
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
         self.stop = stop
+        self._plausibility = Plausibility(settings.plausibility, agreement.robot)
+        self._clocks = ClockOffset(self._max_age_ns)
         self._delay = Delay(agreement.dt_ns)
         self._forget_time()
         self._seq = 0
@@ -94,6 +98,8 @@ class Session:
     def _forget_time(self) -> None:
         """The next state is a first one: dt = 0, no silence before it."""
         self._t_robot: int | None = None
+        self._plausibility.reset()
+        self._doubted = False
         self._silence = Silence(robot_clock=self.agreement.robot_clock)
 
     # -- states -------------------------------------------------------------------------------------------------------
@@ -111,21 +117,36 @@ class Session:
     def accept(self, message: StateMessage, now_ns: int) -> Accepted:
         """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence latches."""
         self._check_order(message)
-        level = self._watch(message, now_ns)
+        level, age = self._watch(message, now_ns)
         q, v, tau_applied, contacts, sensed, reference = self.read(message)
+        state, jump = self._believed(State(q=q, v=v), message.t_robot, now_ns)
         dt = self._period(message.t_robot)
         # everything is in order: from here on it is noted
-        self.comm.accepted(message.seq - self._seq, message.t_send, now_ns, message.rtt_us)
+        self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
         self._silence.accepted(message.t_robot, now_ns)
         delay = self._delay.accepted(message.t_robot, message.t_applied)
         note = implausible(tau_applied, self.agreement.robot)
         if note:
             tau_applied = None
+        if jump:
+            note = "; ".join(filter(None, (f"state passed over: {jump}", note)))
         inputs = Inputs(
             dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self.stop.engaged, delay=delay
         )
-        return Accepted(message=message, state=State(q=q, v=v), contacts=contacts, inputs=inputs, watchdog=level, note=note)
+        return Accepted(message=message, state=state, contacts=contacts, inputs=inputs, watchdog=level, note=note)
+
+    def _believed(self, state: State, t_robot: int, now_ns: int) -> tuple[State, str]:
+        """The state, or the one before in its place and why. Raises `latched_fault` for the second such state in a row."""
+        jump = self._plausibility.judge(state, t_robot)
+        doubted, self._doubted = self._doubted, bool(jump)
+        if not jump:
+            return state, ""
+        last = self._plausibility.last
+        if doubted or last is None:
+            self.latch(f"states that cannot follow one another: {jump}", now_ns)
+            raise self.refusal()
+        return last, jump
 
     def read(
         self, message: StateMessage
@@ -156,15 +177,15 @@ class Session:
             self.comm.out_of_order += 1
             raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
 
-    def _watch(self, message: StateMessage, now_ns: int) -> Watchdog:
-        """The watchdog's level at this state. Raises `latched_fault` and `stale_state`."""
+    def _watch(self, message: StateMessage, now_ns: int) -> tuple[Watchdog, int]:
+        """The watchdog's level at this state, and the state's age [ns]. Raises `latched_fault` and `stale_state`."""
         silence = self._silence.until(message.t_robot, now_ns)
         pause = self._silence.pause(message.t_robot, now_ns)
         level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
             self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns)
             raise self.refusal()
-        age = 0 if self.agreement.robot_clock else self.comm.age_ns(message.t_send, now_ns)
+        age = 0 if self.agreement.robot_clock else self._clocks.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
             self._silence.heard(message.t_robot, now_ns)  # old, but no silence
             raise ProtocolError(
@@ -173,7 +194,7 @@ class Session:
                 f"expected at most {self._max_age_ns * 1e-6:g} ms old, got {age * 1e-6:.1f} ms",
             )
         level.pause_ms = pause * 1e-6 if pause >= self._hold_ns else 0.0
-        return level
+        return level, age
 
     def _period(self, t_robot: int) -> float:
         """Measured period [s], clamped; 0 for the first state."""

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from controllers.config import Settings
 from idyn.errors import ConfigError
+from transport.plausibility import PlausibilitySettings
 
 
 class WatchdogSettings(Settings, frozen=True):
@@ -35,6 +36,7 @@ class ServerSettings(Settings, frozen=True):
     anticipation: see `transport.anticipation`
     core: run the loop alone on this core; whatever else runs on the machine should keep off it (Linux)
     max_state_age_ms: a state that was under way for longer is refused [ms]
+    plausibility: which states are believed
     release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
     shadow: serve one shadow client beside the controlling one, with a controller of its own
     log_directory: where logs and fault records go; none: nothing is recorded
@@ -50,6 +52,7 @@ class ServerSettings(Settings, frozen=True):
     anticipation: AnticipationSettings = AnticipationSettings()
     core: int | None = None
     max_state_age_ms: float = 10.0
+    plausibility: PlausibilitySettings = PlausibilitySettings()
     release_ms: float = 1000.0
     shadow: bool = False
     log_directory: str | None = None

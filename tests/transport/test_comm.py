@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from transport.comm import AGE_WINDOW, RTT_WINDOW, WINDOW, CommStats
+from transport.comm import RTT_WINDOW, WINDOW, CommStats
 from transport.rate_limit import PERIOD_NS, RateLimit
 from transport.realtime import SWITCH_INTERVAL, steady
 
@@ -12,37 +12,20 @@ def test_success_looks_back_over_the_last_hundred() -> None:
     comm = CommStats()
     assert comm.report().success_100 == 1.0
     for _ in range(10):
-        comm.accepted(2, None, 0, None)  # every other one lost
+        comm.accepted(2, 0, 0, None)  # every other one lost
     assert comm.report().success_100 == 0.5
     assert comm.report().lost == 10
     for _ in range(WINDOW):
-        comm.accepted(1, None, 0, None)
+        comm.accepted(1, 0, 0, None)
     assert comm.report().success_100 == 1.0
-    comm.accepted(10**18, None, 0, None)
+    comm.accepted(10**18, 0, 0, None)
     assert comm.report().success_100 == 1 / WINDOW
-
-
-def test_age_is_measured_from_the_quickest_state_of_late() -> None:
-    comm = CommStats()
-    for i in range(10):
-        comm.accepted(1, 1000 * i, 1000 * i + 500_007, None)
-    assert comm.age_ns(20_000, 520_007) == 0
-    assert comm.age_ns(20_000, 523_007) == 3000
-    assert comm.age_ns(None, 523_007) == 0
-
-
-def test_clocks_that_drift_apart_do_not_age_the_states() -> None:
-    comm = CommStats()
-    for i in range(20 * AGE_WINDOW):
-        t = 1_000_000 * i
-        comm.accepted(1, t, t + t // 20_000, None)  # 50 ppm
-    assert comm.report().age_ms < 2 * AGE_WINDOW * 50e-6 + 1e-9
 
 
 def test_percentiles_of_the_round_trips() -> None:
     comm = CommStats()
     for i in range(RTT_WINDOW):
-        comm.accepted(1, None, 0, float(i))
+        comm.accepted(1, 0, 0, float(i))
     report = comm.report()
     assert (report.rtt_p50_us, report.rtt_p99_us) == (64.0, 126.0)
 

@@ -190,11 +190,11 @@ def test_the_rate_limit_counts_from_the_applied_torque(rig: Rig, robot: Robot) -
 
 def test_joints_at_their_limits_are_not_driven_further(rig: Rig, robot: Robot) -> None:
     q, v = standing(robot), np.zeros(robot.nv)
-    q[7], q[8], v[6 + 2] = -0.5, -0.2, -3.0
+    q[7], q[8], v[6 + 2] = -0.45, -0.2, -3.0
     rig.greet(limits=ClientLimits(q_max=[-0.4] + [9.0] * 11, q_min=[-9.0] * 12, v_max=[9.0, 9.0, 2.0] + [9.0] * 9))
     tau, reasons = torque(rig, 1, q=q.tobytes(), vel=v.tobytes())
-    assert tau[0] > 0.1  # −0.5 is below q_max: free to move up
-    q[7] = -0.3
+    assert tau[0] > 0.1  # −0.45 is below q_max: free to move up
+    q[7] = -0.38
     tau, reasons = torque(rig, 2, q=q.tobytes(), vel=v.tobytes())
     assert tau[0] == 0.0  # the spring pulls further up: not allowed beyond q_max
     assert reasons[0] == 8

@@ -51,7 +51,7 @@ def run(path: Path, robot: Robot, *, recorder: Recorder | None = None) -> list[t
     assert isinstance(welcome, Welcome)
     for seq in range(1, TICKS + 1):
         q = standing(robot)
-        q[7:] += 0.1 * rng.normal(size=robot.na)
+        q[7:] += 0.01 * rng.normal(size=robot.na)
         data = encode(state(robot, welcome.session, seq, q=q.tobytes()))
         send(data, seq * MS)
         if seq % 50 == 0:

@@ -558,9 +558,10 @@ def test_nobody_else_stops_the_robot(rig: Rig) -> None:
 
 def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robot) -> None:
     rig.greet()
-    torque(rig.tick(1))
     q = standing(robot)
-    q[2] = 2.0
+    q[2] = 0.98
+    torque(rig.tick(1, q=q.tobytes()))
+    q[2] = 1.01
     assert torque(rig.tick(2, q=q.tobytes())).status == "fault"
     reply = error(rig.tick(3))
     assert reply.code is Code.LATCHED_FAULT

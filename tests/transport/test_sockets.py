@@ -1,6 +1,7 @@
 """A real ROUTER and real clients over ipc and tcp: bad input, restarts, floods, a killed server."""
 
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -115,6 +116,32 @@ def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists
         assert {force["frame"] for force in torque["contact_force"]} == set(robot.contact_keys)
 
 
+# -- who is who --------------------------------------------------------------------------------------------------------
+
+
+def test_a_chosen_identity_is_nobody(robot: Robot, address: str) -> None:
+    """Whoever connects with it next would get its answers; those that the server gives cannot be chosen."""
+    with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        good.hello()
+        assert good.exchange(state(robot, 1)) is not None
+        stranger.linger, stranger.rcvtimeo = 0, PATIENCE_MS
+        stranger.setsockopt(zmq.IDENTITY, b"robot-1")
+        stranger.connect(address)
+        for message in (independent_hello(robot), {"t": "stop", "v": "1.0", "session": good.session}):
+            stranger.send(msgpack.packb(message))
+            reply = msgpack.unpackb(stranger.recv())
+            assert (reply["t"], reply["code"]) == ("error", Code.NOT_CONTROLLING)
+        assert good.exchange(state(robot, 2)) is not None
+
+
+def test_loopback_has_a_sixth_version(robot: Robot) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    with serving(robot, "tcp://[::1]:*") as address, client_of(robot, address) as client:
+        client.hello()
+        assert client.exchange(state(robot, 1)) is not None
+
+
 # -- the bundled client -----------------------------------------------------------------------------------------------
 
 
@@ -139,7 +166,7 @@ def test_without_a_server_nothing_is_queued_and_hello_says_so(robot: Robot, tmp_
 
 def test_a_restarted_client_takes_its_place_again(robot: Robot, address: str) -> None:
     for _ in range(2):
-        with client_of(robot, address, identity=b"robot-1") as client:
+        with client_of(robot, address) as client:  # which gives control back when it closes
             client.hello()
             assert client.exchange(state(robot, 0)) is not None
 
