@@ -9,6 +9,7 @@ from mcap.exceptions import McapError
 from mcap.records import Attachment, Channel, Message, Metadata
 from mcap.stream_reader import StreamReader
 
+from transport.checksums import damaged
 from transport.errors import LogError
 from transport.recorder import REPLY, STATE, TORQUE, Entry
 
@@ -27,7 +28,7 @@ class LogReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the head. Raises LogError when this is no log, or one without its head."""
+        """Read the head. Raises LogError when this is no log, or one whose head is missing or not as it was written."""
         self.path = path
         self.attachments: dict[str, bytes] = {}
         self.metadata: dict[str, dict[str, str]] = {}
@@ -41,6 +42,9 @@ class LogReader:
         reader: Any = StreamReader(self._file, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES)
         self._records: Iterator[Any] = iter(reader.records)
         self._first = self._read_head()
+        if problem := damaged(self.attachments, self.metadata):
+            self._file.close()
+            raise LogError(f"{path}: its head is damaged ({problem})")
 
     def __enter__(self) -> "LogReader":
         return self

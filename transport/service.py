@@ -189,7 +189,7 @@ class Service:
             return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
         if not math.isfinite(sum(command.tau.tolist())):
             return encode(self._broken(session, accepted, "the torque is not finite", t_recv_ns)), False
-        command = _gated(command, accepted, session, seat)
+        command = self._gated(command, accepted, session, seat)
         t_send = self._clock()
         seat.last_tau = command.tau
         timing = Timing(
@@ -208,6 +208,16 @@ class Service:
         if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
             session.latch(command.message, t_recv_ns)
         return reply, True
+
+    def _gated(self, command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
+        """The command with the torque that the last gate lets through, and all that one should be told with it."""
+        robot, inputs = session.agreement.robot, accepted.inputs
+        angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.a]
+        before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
+        tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
+        unlogged = f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
+        message = "; ".join(filter(None, (command.message, accepted.note, unlogged)))
+        return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
 
     def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> FromServer:
         """Something failed on this side: latch the session and say so."""
@@ -278,13 +288,3 @@ def _contacts(controller: ControllerPort, accepted: Accepted) -> ContactSet:
     if given is None:
         return controller.contacts(q)
     return given.on(controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given
-
-
-def _gated(command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
-    """The command with the torque that the last gate lets through, and with what was not believed of the state."""
-    robot, inputs = session.agreement.robot, accepted.inputs
-    angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.a]
-    before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
-    tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
-    message = "; ".join(filter(None, (command.message, accepted.note)))
-    return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)

@@ -4,6 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgpack
@@ -19,7 +22,7 @@ from transport.errors import LogError
 from transport.logfile import LogReader
 from transport.messages import Code, ErrorMessage, TorqueMessage, Welcome
 from transport.provenance import attachments, metadata
-from transport.recorder import CHUNK_BYTES, Entry, Recorder
+from transport.recorder import CHUNK_BYTES, WAITING_MAX, Entry, Recorder
 from transport.replay import replay
 from transport.server import write_fault
 from transport.service import Service
@@ -219,12 +222,76 @@ def test_a_log_is_never_overwritten(tmp_path: Path, robot: Robot) -> None:
         open_recorder(path, robot)
 
 
-def test_a_disk_that_fails_comes_to_light_in_close(tmp_path: Path, robot: Robot) -> None:
+def until(condition: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 10 s")
+
+
+def test_a_disk_that_fails_is_told_in_the_next_answer_and_takes_no_memory(tmp_path: Path, robot: Robot) -> None:
     recorder = open_recorder(tmp_path / "run.mcap", robot)
+    rig = Rig(robot)
+    rig.service = Service(SpringDamper(robot), SETTINGS, clock=lambda: rig.now, recorder=recorder)
+    rig.greet()
+    reply = rig.tick(1)
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message == ""
     recorder._file.close()
-    recorder.put(Entry(b"a", 1, b"x", b"y", about_state=True, answered=True))
+    rig.tick(2)
+    until(lambda: recorder.problem)
+    reply = rig.tick(3)
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message.startswith("not logged: ")
+    for seq in range(4, 100):
+        rig.tick(seq)
+    assert recorder._queue.qsize() == 0
     with pytest.raises(LogError, match="cannot be written"):
         recorder.close()
+
+
+def test_a_disk_that_falls_behind_ends_the_log(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = open_recorder(tmp_path / "run.mcap", robot)
+    go = threading.Event()
+    write = recorder._write
+    monkeypatch.setattr(recorder, "_write", lambda entry: go.wait(10) and write(entry))
+    entry = Entry(b"a", 1, b"x", b"y", about_state=True, answered=True)
+    for _ in range(WAITING_MAX + 100):
+        recorder.put(entry)
+    assert recorder._queue.qsize() <= WAITING_MAX
+    assert "behind" in recorder.problem
+    go.set()
+    with pytest.raises(LogError, match="behind"):
+        recorder.close()
+
+
+def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.recorder.LOOK_S", 0.0)
+    recorder = open_recorder(tmp_path / "run.mcap", robot)
+    recorder.path.unlink()
+    recorder.put(Entry(b"a", 1, b"x", b"y", about_state=True, answered=True))
+    until(lambda: recorder.problem)
+    with pytest.raises(LogError, match="removed"):
+        recorder.close()
+
+
+def test_no_bit_of_the_head_changes_unnoticed(tmp_path: Path, robot: Robot) -> None:
+    """Of the controller, the settings, the robot or the metadata."""
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    data = path.read_bytes()
+    with LogReader(path) as log:
+        inside = [data.index(part) for part in log.attachments.values()]
+        lengths = [len(part) for part in log.attachments.values()]
+    places = [start + k for start, n in zip(inside, lengths, strict=True) for k in range(0, n, max(1, n // 10))]
+    places.append(data.index(b"urdf_sha256") + 20)
+    for place in places:
+        flipped = bytearray(data)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises(LogError, match=r"damaged|not a log"):
+            LogReader(path)
 
 
 def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
