@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference
-from controllers.config import Settings, load, parse
+from controllers.config import Settings
 from controllers.contact_source import ContactSettings, ContactSource, rows, touched
 from controllers.drive import DriveSettings, drive_gains
 from controllers.feedback import FeedbackSettings, JointFeedback
@@ -16,12 +16,11 @@ from controllers.grip import Grip, GripSettings, released
 from controllers.ground import GroundSettings, make_ground
 from controllers.landing import Landing
 from controllers.reality import Reality, RealitySettings
-from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from controllers.sensing import SensedForces
 from controllers.spread import Spread, SpreadSettings
 from controllers.stabilisation import Stabilisation, StabilisationSettings, standing_height
-from controllers.terrain import make_terrain, resting
+from controllers.terrain import make_terrain
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -30,8 +29,7 @@ from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
-from idyn.robot import ContactPoint, Limits, Robot
-from idyn.shapes import Box
+from idyn.robot import Limits, Robot
 from idyn.solvers.qp import check_backend
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
@@ -282,10 +280,7 @@ class Controller:
         if prediction.law != law.name:
             return Mode.DEGRADED, f"the {prediction.law} law answered for {law.name}"
         if prediction.torque_excess > 0.0:
-            return (
-                Mode.DEGRADED,
-                f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give",
-            )
+            return Mode.DEGRADED, f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
         return Mode.OK, ""
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:
@@ -304,56 +299,3 @@ class Controller:
             self._safety.sent(last)
             return msgspec.structs.replace(command, tau=last)
         return self._stopped(state, Mode.DAMPING, prediction.status.sentence)
-
-
-def load_controller(
-    name_or_path: str, law: str | None = None, selection: str | None = None, reference: str | None = None
-) -> Controller:
-    """The controller of a configuration, with law, selection or kind of reference replaced on request."""
-    settings = load("controllers", name_or_path, ControllerSettings)
-    return build_controller(override(settings, law, selection, reference))
-
-
-def check_law(name: str) -> str:
-    """The name, if it may stand in `ControllerSettings.law`. Raises ConfigError naming the nearest ones."""
-    return PID if name == PID else make_law(name).name
-
-
-def override(
-    settings: ControllerSettings, law: str | None, selection: str | None, reference: str | None = None
-) -> ControllerSettings:
-    """Settings with some fields replaced. Raises ConfigError for names that do not exist."""
-    changes: dict[str, Any] = {}
-    if law is not None:
-        changes["law"] = check_law(law)
-    if selection is not None:
-        if selection not in set(Selection):
-            raise ConfigError("selection", f"expected one of {', '.join(Selection)}, got '{selection}'")
-        changes["selection"] = Selection(selection)
-    if reference is not None:
-        kind = parse({"kind": reference}, TrajectorySettings, "reference").kind
-        changes["reference"] = msgspec.structs.replace(settings.reference, kind=kind)
-    return msgspec.structs.replace(settings, **changes)
-
-
-def build_controller(settings: ControllerSettings) -> Controller:
-    """The controller with the robot that its settings name."""
-    robot, stance = load_robot(settings.robot)
-    contact = settings.contact
-    return Controller(settings, robot, resting(robot, stance, make_terrain(contact.terrain, contact.ground)))
-
-
-def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
-    """The inverse of `Controller.snapshot`."""
-    settings = parse(snapshot["settings"], ControllerSettings, "snapshot")
-    robot = Robot(
-        snapshot["urdf"],
-        base=snapshot["base"],
-        contact_points=msgspec.convert(snapshot["contact"], list[ContactPoint]),
-        boxes=msgspec.convert(snapshot["box"], list[Box]),
-        unactuated=snapshot["unactuated"],
-        tau_max=snapshot["tau_max"],
-        armature=snapshot["armature"],
-        source="snapshot",
-    )
-    return Controller(settings, robot, np.array(snapshot["stance"]))

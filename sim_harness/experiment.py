@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from controllers.controller import ControllerSettings, build_controller
+from controllers.build import build_controller
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain
 from idyn.robot import Robot

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from controllers.build import check_law
 from controllers.config import NonNegative, Settings, load, parse
-from controllers.controller import ControllerSettings, check_law
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from idyn.errors import ConfigError
 from sim_harness.foot_sensors import Report

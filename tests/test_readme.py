@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.config import RobotSettings, load, parse
-from controllers.controller import ControllerSettings, build_controller
+from controllers.controller import ControllerSettings
 from controllers.paper import CONTROLLERS
 from idyn.__main__ import build_parser, main
 from idyn.types import State

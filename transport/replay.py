@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.controller import Controller, controller_from_snapshot
+from controllers.build import controller_from_snapshot
+from controllers.controller import Controller
 from idyn.types import Array
 from transport.codec import decode
 from transport.errors import LogError

@@ -8,14 +8,8 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from controllers.controller import (
-    Controller,
-    ControllerSettings,
-    build_controller,
-    controller_from_snapshot,
-    load_controller,
-    override,
-)
+from controllers.build import build_controller, controller_from_snapshot, load_controller, override
+from controllers.controller import Controller, ControllerSettings
 from transport.anticipation import Anticipation
 from transport.port import ControllerPort
 from transport.provenance import attachments, fault_metadata, metadata

@@ -3,8 +3,9 @@
 import argparse
 from typing import Any
 
+from controllers.build import build_controller
 from controllers.config import find, load
-from controllers.controller import ControllerSettings, build_controller
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from idyn.commands.output import add_json
 from idyn.errors import ConfigError

@@ -19,7 +19,7 @@ import controllers
 import idyn
 import sim_harness
 import transport
-from controllers.controller import build_controller
+from controllers.build import build_controller
 from sim_harness.experiment import TRACE, run_in_process
 from sim_harness.metrics import Summary
 from sim_harness.plan import Plan

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from controllers.controller import Controller, controller_from_snapshot
+from controllers.build import controller_from_snapshot
+from controllers.controller import Controller
 from idyn.types import Array, ContactSet
 from sim_harness.experiment import aims
 from sim_harness.metrics import Summary, summarise

@@ -13,7 +13,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
-from controllers.controller import Controller, ControllerSettings, build_controller, controller_from_snapshot
+from controllers.build import build_controller, controller_from_snapshot
+from controllers.controller import Controller, ControllerSettings
 from idyn.errors import IdynError
 from sim_harness.trace import Row, TraceWriter
 from sim_harness.view.film import frame_of, shown

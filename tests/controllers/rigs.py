@@ -3,8 +3,9 @@
 import msgspec
 import numpy as np
 
+from controllers.build import build_controller
 from controllers.config import load, parse
-from controllers.controller import Controller, ControllerSettings, build_controller
+from controllers.controller import Controller, ControllerSettings
 from idyn.types import Array, State
 
 RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}

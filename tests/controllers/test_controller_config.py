@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from controllers.build import build_controller, load_controller, override
 from controllers.config import RobotSettings, find, load, parse, urdf_path
-from controllers.controller import ControllerSettings, build_controller, load_controller, override
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError
 from idyn.laws import LAWS

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rigs import RIGID, at_rest, controller, nudged
 
+from controllers.build import controller_from_snapshot
 from controllers.command import Inputs, LimitedBy, Mode, Reference
-from controllers.controller import controller_from_snapshot
 from idyn.contacts import contacts_from_points
 from idyn.laws import LAWS
 from idyn.status import Status

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from controllers.build import build_controller, controller_from_snapshot
 from controllers.config import parse
-from controllers.controller import ControllerSettings, build_controller, controller_from_snapshot
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from controllers.terrain import TerrainSettings, make_terrain, resting
 from idyn.contacts import contacts_from_geometry

@@ -6,8 +6,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from controllers.build import controller_from_snapshot, load_controller
 from controllers.config import RobotSettings, parse
-from controllers.controller import controller_from_snapshot, load_controller
 from controllers.grip import released
 from controllers.robots import load_robot
 from idyn.errors import ConfigError, InputError

@@ -4,9 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.config import load
-from controllers.controller import ControllerSettings, build_controller
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from idyn.types import Consistency, Selection, State

@@ -4,9 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.build import build_controller
 from controllers.command import Inputs, Mode
 from controllers.config import parse
-from controllers.controller import ControllerSettings, build_controller
+from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from controllers.trajectory import make_trajectory
 from idyn.errors import ConfigError

@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.config import load
-from controllers.controller import build_controller
 from controllers.kinematics import contact_places
 from controllers.robots import load_robot
 from idyn.terrain import Flat

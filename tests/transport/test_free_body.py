@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.controller import build_controller, load_controller
+from controllers.build import build_controller, load_controller
 from transport.conversation import hello_for
 from transport.joint_map import joint_slots
 from transport.loopback import Loopback

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from controllers.build import controller_from_snapshot, load_controller
 from controllers.config import load
-from controllers.controller import Controller, controller_from_snapshot, load_controller
+from controllers.controller import Controller
 from transport.conversation import hello_for
 from transport.loopback import Loopback
 from transport.messages import Config, ConfigGet, ConfigSet, Contact, ErrorMessage, StateMessage, TorqueMessage

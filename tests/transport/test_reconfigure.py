@@ -8,7 +8,7 @@ import pytest
 from rig import Rig
 from standin import SpringDamper, from_snapshot, hello
 
-from controllers.controller import controller_from_snapshot, load_controller
+from controllers.build import controller_from_snapshot, load_controller
 from idyn.robot import Robot
 from transport.codec import decode, encode
 from transport.errors import ProtocolError

@@ -24,7 +24,7 @@ import gc, sys
 import msgspec, numpy as np
 from numba.core.dispatcher import Dispatcher
 from controllers.config import load
-from controllers.controller import load_controller
+from controllers.build import load_controller
 from transport.conversation import hello_for
 from transport.loopback import Loopback
 from transport.messages import Contact, Reference, StateMessage, TorqueMessage
