@@ -53,14 +53,15 @@ def is_a_good_trot(run):
 
 
 def is_a_good_trot_on_yielding_ground(run):
-    """Feet sink in and joints give way; a foot that lands may ask for more torque than there is, for a tick or two."""
+    """Feet sink in and joints give way; a foot that lands may ask for more torque than there is, for a tick or two. The springs
+    were made for the paper's robot: a go2, three times as heavy, sinks in by 7 mm on two feet, and lands that much early."""
     s = run.summary
     assert s.upright
     assert s.tilt < 0.05
     assert set(s.modes) <= {"ok", "degraded"}
     assert s.modes["ok"] > 0.99
-    assert s.tracking < 0.01
-    assert s.force_error_relative < 0.04
+    assert s.tracking < 0.005
+    assert s.force_error_relative < 0.08
     return True
 
 

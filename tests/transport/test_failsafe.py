@@ -134,7 +134,9 @@ def test_everything_stays_within_the_limits(failsafe: Failsafe) -> None:
 
 
 def reply(**changes: object) -> TorqueMessage:
-    comm = Comm(success_100=1.0, lost=0, late=0, dup=0, out_of_order=0, age_ms=0.0, rtt_p50_us=None, rtt_p99_us=None)
+    comm = Comm(
+        success_100=1.0, lost=0, late=0, dup=0, out_of_order=0, age_ms=0.0, clock_steps=0, rtt_p50_us=None, rtt_p99_us=None
+    )
     fields: dict[str, object] = {
         "session": 1,
         "seq": 1,

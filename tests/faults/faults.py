@@ -1,0 +1,208 @@
+"""The table of faults: what goes wrong in a standing robot's messages, what the server says, and what becomes of the robot."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgpack
+import msgspec
+import numpy as np
+from trial import Trial
+
+from transport.messages import Code, Contact, Flags, Reference, StateMessage
+
+Change = Callable[[Trial], None]
+
+ONCE, LONG = 1, 150
+"""How many ticks a fault lasts: one, or longer than the robot's own side waits for answers."""
+
+OK, STOPPED, DAMPING = "ok", "failsafe:stopped", "failsafe:damping"
+
+
+class Fault(NamedTuple):
+    """
+    name: for the table; arrange: what goes wrong; ticks: for so long
+    after: the robot's mode 0.2 s later; code: of the refusals, None: there are none; says: in a torque's `message`
+    reset: whether `reset` ends it; unheard: the client takes the refusal for an answer to something else, and waits in vain
+    """
+
+    name: str
+    arrange: Change
+    ticks: int = ONCE
+    after: str = OK
+    code: Code | None = None
+    says: str = ""
+    reset: bool = False
+    unheard: bool = False
+
+
+def state(**fields: object) -> Change:
+    """Fields of the states replaced; a function is asked for the value, with the robot and the state."""
+
+    def arrange(trial: Trial) -> None:
+        def change(message: StateMessage) -> StateMessage:
+            values = {name: value(trial, message) if callable(value) else value for name, value in fields.items()}
+            return msgspec.structs.replace(message, **values)
+
+        trial.client.change_state = change
+
+    return arrange
+
+
+def raw(change: Callable[[bytes], bytes]) -> Change:
+    """The bytes replaced."""
+
+    def arrange(trial: Trial) -> None:
+        trial.client.wire.change = change
+
+    return arrange
+
+
+def envelope(**fields: object) -> Change:
+    """Fields of the packed message replaced, whatever the schema says."""
+    return raw(lambda data: msgpack.packb(msgpack.unpackb(data) | fields))
+
+
+def at(field: str, i: int, number: float) -> Change:
+    """One number of a vector replaced; a state that is spoilt in many ticks is spoilt alike in each."""
+
+    def value(trial: Trial, message: StateMessage) -> bytes:
+        vector = np.frombuffer(getattr(message, field)).copy()
+        vector[i] = number
+        return vector.tobytes()
+
+    return state(**{field: value})
+
+
+def further(field: str, i: int, by: float) -> Change:
+    def value(trial: Trial, message: StateMessage) -> bytes:
+        vector = np.frombuffer(getattr(message, field)).copy()
+        vector[i] += by
+        return vector.tobytes()
+
+    return state(**{field: value})
+
+
+def bit_flips(seed: int) -> Change:
+    rng = np.random.default_rng(seed)
+
+    def flip(data: bytes) -> bytes:
+        spoilt = bytearray(data)
+        spoilt[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        return bytes(spoilt)
+
+    return raw(flip)
+
+
+def swapped(trial: Trial, message: StateMessage) -> bytes:
+    """Front and hind legs exchanged, as a cable might."""
+    q = np.frombuffer(message.q).copy()  # type: ignore[arg-type]
+    q[7:13], q[13:19] = q[13:19].copy(), q[7:13].copy()
+    return q.tobytes()
+
+
+def frozen() -> Change:
+    """The same measurement again and again, with new times."""
+
+    def arrange(trial: Trial) -> None:
+        first: list[StateMessage] = []
+
+        def change(message: StateMessage) -> StateMessage:
+            first.append(message)
+            return msgspec.structs.replace(message, q=first[0].q, vel=first[0].vel)
+
+        trial.client.change_state = change
+
+    return arrange
+
+
+def lost(which: str, probability: float = 1.0, seed: int = 0) -> Change:
+    rng = np.random.default_rng(seed)
+
+    def arrange(trial: Trial) -> None:
+        setattr(trial.client, f"lose_{which}", lambda: bool(rng.random() < probability))
+
+    return arrange
+
+
+def reference(scale: float, field: str) -> Change:
+    def value(trial: Trial, message: StateMessage) -> Reference:
+        na = trial.robot.na
+        parts = {name: np.zeros(na) for name in ("q", "v", "a")}
+        parts["q"] = trial.robot.joint_angles(trial.server.controller.stance)
+        parts[field] = np.full(na, scale)
+        return Reference(**{name: part.tobytes() for name, part in parts.items()})
+
+    return state(ref=value)
+
+
+def upside_down(trial: Trial, message: StateMessage) -> bytes:
+    q = np.frombuffer(message.q).copy()  # type: ignore[arg-type]
+    q[3:7] = [1.0, 0.0, 0.0, 0.0]
+    return q.tobytes()
+
+
+def stop_too(fault: Change) -> Change:
+    """The same, with an emergency stop."""
+
+    def arrange(trial: Trial) -> None:
+        fault(trial)
+        before = trial.client.change_state
+        trial.client.change_state = lambda message: msgspec.structs.replace(before(message), flags=ESTOP)
+
+    return arrange
+
+
+FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
+NAN, INF = float("nan"), float("inf")
+ESTOP = Flags(estop=True)
+LATCHED, NON_FINITE, SCHEMA, LENGTH = Code.LATCHED_FAULT, Code.NON_FINITE, Code.BAD_SCHEMA, Code.WRONG_LENGTH
+
+FAULTS = (
+    Fault("NaN in q, once", at("q", 8, NAN), code=NON_FINITE),
+    Fault("Inf in vel, once", at("vel", 3, INF), code=NON_FINITE),
+    Fault("NaN in q for 150 ms", at("q", 8, NAN), LONG, STOPPED, NON_FINITE, reset=True),
+    Fault("NaN in tau_applied", at("tau_applied", 0, NAN), 5, code=NON_FINITE),
+    Fault("tau_applied of 1e300 N·m", at("tau_applied", 0, 1e300), 5, says="tau_applied ignored"),
+    Fault("q too short", state(q=b"\0" * 80), code=LENGTH),
+    Fault("vel of 7 bytes", state(vel=b"\0" * 7), code=LENGTH),
+    Fault("quaternion of length 0", at("q", 6, 0.0), code=Code.QUATERNION_NOT_UNIT),
+    Fault("unknown contact", state(contacts=[Contact(frame="NOSE")]), code=Code.CONTACT_UNKNOWN),
+    Fault("contact with NaN", state(contacts=[Contact(frame=FEET[0], p=[NAN] * 3, n=[0, 0, 1])]), code=NON_FINITE),
+    Fault("no foot touches, say the switches", state(contacts=[Contact(frame=foot, active=False) for foot in FEET]), 3),
+    Fault("old seq", envelope(seq=1), code=Code.OUT_OF_ORDER, unheard=True),
+    Fault("time stands still", envelope(t_robot=0), 5, code=Code.OUT_OF_ORDER),
+    Fault("time is negative", envelope(t_robot=-(10**15)), 5, code=Code.OUT_OF_ORDER),
+    Fault("another session", envelope(session=7), 5, code=Code.NOT_CONTROLLING),
+    Fault("another version", envelope(v="9.0"), 5, code=Code.VERSION_MISMATCH),
+    Fault("unknown type", envelope(t="tea"), 5, code=SCHEMA),
+    Fault("unknown field", envelope(vell=b""), 5, code=SCHEMA),
+    Fault("text for a vector", envelope(q="north"), 5, code=SCHEMA),
+    Fault("no bytes", raw(lambda data: b""), 5, code=SCHEMA),
+    Fault("random bytes", raw(lambda data: b"\xc1\xff" * 100), 5, code=SCHEMA),
+    Fault("half a message", raw(lambda data: data[: len(data) // 2]), 5, code=SCHEMA),
+    Fault("100 kB", raw(lambda data: data + bytes(100_000)), 5, code=SCHEMA),
+    Fault("deep nesting", raw(lambda data: b"\x91" * 5000), 5, code=SCHEMA),
+    Fault("a bit flipped, in one state after the other", bit_flips(0), 30, unheard=True, code=SCHEMA),
+    Fault("frozen state for 100 ms", frozen(), 100),
+    Fault("front and hind legs exchanged", state(q=swapped), LONG, DAMPING, LATCHED, reset=True),
+    Fault("a joint 0.5 rad off, once", further("q", 9, 0.5), says="state passed over"),
+    Fault("a joint at 31 rad/s, once", at("vel", 9, 31.0), says="state passed over"),
+    Fault("a joint at 31 rad/s, twice", at("vel", 9, 31.0), 2, DAMPING, LATCHED, reset=True),
+    Fault("the base 1 m off, once", further("q", 0, 1.0), says="state passed over"),
+    Fault("the base 1 m off for good", further("q", 0, 1.0), LONG, DAMPING, LATCHED, reset=True),
+    Fault("the base upside down, once", state(q=upside_down), says="state passed over"),
+    Fault("impossible reference: 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED, reset=True),
+    Fault("impossible reference: 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED, reset=True),
+    Fault("reference with NaN", reference(NAN, "v"), 5, code=NON_FINITE),
+    Fault("emergency stop", state(flags=ESTOP), ONCE, DAMPING, reset=True),
+    Fault("emergency stop in a state with NaN", stop_too(at("q", 8, NAN)), ONCE, DAMPING, NON_FINITE, reset=True),
+    Fault("1 % of the states lost", lost("state", 0.01), 200),
+    Fault("10 % of the states lost", lost("state", 0.1), 200),
+    Fault("50 % of the states lost", lost("state", 0.5), 200),
+    Fault("50 % of the answers lost", lost("answer", 0.5), 200),
+    Fault("no answers for 10 ms", lost("answer"), 10),
+    Fault("no answers for 30 ms", lost("answer"), 30),
+    Fault("no states for 30 ms", lost("state"), 30),
+    Fault("no answers for 150 ms", lost("answer"), LONG, STOPPED, reset=True),
+    Fault("no states for 150 ms", lost("state"), LONG, STOPPED, LATCHED, reset=True),
+)

@@ -1,0 +1,52 @@
+"""Every fault of the table, over a real socket: what the server says, what becomes of the robot, what reaches its motors."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from faults import FAULTS, Fault
+from trial import AFTER, BEFORE, Server, Trial, serving
+
+from transport.messages import Stats, StatsGet
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def trial(server: Server) -> Iterator[Trial]:
+    trial = Trial(server)
+    yield trial
+    trial.close()
+
+
+def refusals(trial: Trial) -> Counter[str]:
+    stats = trial.client.ask(StatsGet())
+    assert isinstance(stats, Stats)
+    return Counter(stats.refused)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_fault(trial: Trial, fault: Fault) -> None:
+    client = trial.client
+    assert set(trial.run(BEFORE)) == {"ok"}
+    before = refusals(trial)
+    client.received.clear()
+    fault.arrange(trial)
+    client.deadline = 0.02 if fault.unheard else client.deadline
+    trial.run(fault.ticks)
+    said = [reply.message for reply in client.received]
+    client.heal()
+    after = trial.run(AFTER)
+    codes = {code for code, count in refusals(trial).items() if count > before[code]}
+    assert (fault.code in codes) if fault.code else not codes, codes
+    if fault.says:
+        assert any(fault.says in message for message in said), said
+    assert max(after, key=lambda mode: after[mode]) == fault.after
+    if fault.reset:
+        trial.put_back_on_its_feet()
+        assert trial.side.reset()
+        assert set(trial.run(BEFORE)) == {"ok"}

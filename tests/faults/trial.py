@@ -1,0 +1,164 @@
+"""One fault: a robot that stands, a server behind a real socket, and between them what goes wrong.
+
+World and robot's side wait for each other, in the robot's time, so that no outcome depends on how busy the machine is. What
+holds in every trial, whatever the fault, is checked by `Trial.run` itself: no torque that is no number, none beyond a limit,
+and none that follows an answer beyond its `valid_until`.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controllers.build import controller_from_snapshot, load_controller
+from idyn.robot import Robot
+from sim_harness.plan import load_plan
+from sim_harness.robot_side import RobotSide
+from sim_harness.scene import simulated_robot
+from transport.anticipation import Anticipation
+from transport.client import RobotClient
+from transport.conversation import Conversation, hello_for
+from transport.messages import StateMessage, TorqueMessage
+from transport.provenance import attachments, metadata
+from transport.reconfigure import Workshop
+from transport.recorder import Recorder
+from transport.router import Router
+from transport.service import Service
+from transport.settings import AnticipationSettings, ServerSettings
+from transport.warm_up import warm_up
+
+PATIENCE_MS = 20_000
+"""A busy machine may take its time."""
+
+BEFORE, AFTER = 60, 200
+"""Ticks of health around a fault."""
+
+
+class Server:
+    """A quadruped's server in a thread, behind a socket of its own."""
+
+    def __init__(self, folder: Path, *, log: Path | None = None) -> None:
+        self.settings = ServerSettings(controller="quadruped", max_state_age_ms=1000.0)
+        self.controller = load_controller("quadruped")
+        warm_up(self.controller, self.settings)
+        self.recorder = None
+        if log is not None:
+            self.recorder = Recorder(log, attachments(self.controller, self.settings), metadata(self.controller, None))
+        workshop = Workshop(controller_from_snapshot, beside=True)
+        self.service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
+        self.faults: list[str] = []
+        self._stop = threading.Event()
+        self._folder = folder
+        self.begin()
+
+    def begin(self) -> None:
+        self._stop.clear()
+        noted = lambda faults: self.faults.extend(fault.reason for fault in faults)  # noqa: E731
+        router = Router(self.service, f"ipc://{self._folder}/s", noted, Anticipation(AnticipationSettings()))
+        self.address = router.endpoint
+        self._thread = threading.Thread(target=self._serve, args=(router,))
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _serve(self, router: Router) -> None:
+        with router:
+            router.run(self._stop)
+
+
+@contextmanager
+def serving(folder: Path, *, log: Path | None = None) -> Iterator[Server]:
+    server = Server(folder, log=log)
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+class Wire(Conversation):
+    """Changes the bytes of states on their way out."""
+
+    change: Callable[[bytes], bytes] = staticmethod(lambda data: data)
+
+    def ask(self, state: StateMessage, now_ns: int) -> bytes:
+        return self.change(super().ask(state, now_ns))
+
+
+class Client(RobotClient):
+    """A robot's client with things that can go wrong in it; each is asked once a tick."""
+
+    def __init__(self, address: str, robot: Robot, kind: str) -> None:
+        super().__init__(address, hello_for(robot, 1e-3, kind=kind), deadline_ms=PATIENCE_MS)  # type: ignore[arg-type]
+        self._conversation = self.wire = Wire()
+        self.received: list[TorqueMessage] = []
+        self.heal()
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        self.deadline = PATIENCE_MS * 1e-3
+        self.change_state: Callable[[StateMessage], StateMessage] = lambda state: state
+        self.lose_state: Callable[[], bool] = lambda: False
+        self.lose_answer: Callable[[], bool] = lambda: False
+        self.wire.change = lambda data: data
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        self.error = None
+        state = self.change_state(state)
+        if self.lose_state():
+            self.wire.ask(state, 0)  # it has its number, and is never seen
+            return None
+        reply = super().exchange(state)
+        if reply is None or self.lose_answer():
+            return None
+        self.received.append(reply)
+        return reply
+
+
+class Trial:
+    """A robot that stands, with its client."""
+
+    def __init__(self, server: Server, kind: str = "sim") -> None:
+        plan = load_plan("stand")
+        self.server = server
+        self.robot = server.controller.robot
+        self.client = Client(server.address, self.robot, kind)
+        self.side: RobotSide = simulated_robot(plan, self.client)
+        self.world: Any = self.side.world
+        self.client.hello()
+
+    def close(self) -> None:
+        self.client.heal()
+        self.put_back_on_its_feet()
+        self.side.reset()  # an emergency stop outlives the session
+        self.client.close()
+
+    def run(self, ticks: int) -> Counter[str]:
+        """Go on for so many ticks; how many were spent in each mode."""
+        trace = self.side.run(ticks * 1e-3)
+        modes = [trace.modes[i] for i in trace.mode]
+        tau_max = self.robot.limits.tau_max
+        assert np.isfinite(trace.tau).all(), "a torque that is no number reached the motors"
+        assert (np.abs(trace.tau) <= tau_max * (1 + 1e-12)).all(), "a torque beyond its limit reached the motors"
+        for reply in self.client.received:
+            tau = np.frombuffer(reply.tau)  # type: ignore[arg-type]
+            assert np.isfinite(tau).all(), "a torque that is no number left the server"
+            assert (np.abs(tau) <= tau_max * (1 + 1e-12)).all(), "a torque beyond its limit left the server"
+        self._check_stale(modes)
+        return Counter(modes)
+
+    def _check_stale(self, modes: list[str]) -> None:
+        """Nothing follows an answer for longer than it is valid: 20 ms."""
+        followed = 0
+        for mode in modes:
+            followed = followed + 1 if mode == "failsafe:follow" else 0
+            assert followed < 20, "an answer was followed beyond its valid_until"
+
+    def put_back_on_its_feet(self) -> None:
+        """As an operator would before a reset."""
+        self.world.reset(self.server.controller.stance)
