@@ -71,8 +71,8 @@ class RobotClient:
         self.close()
 
     def close(self) -> None:
-        """Give control back, if the server is there to hear it, and disconnect."""
-        if self.session:
+        """Give control back, if the server is there to hear it, and disconnect; once is enough."""
+        if self.session and not self._socket.closed:
             with suppress(zmq.Again):
                 self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
         self._socket.close(linger=LAST_WORD_MS)

@@ -1,19 +1,16 @@
 """The table of faults: what goes wrong in a standing robot's messages, what the server says, and what becomes of the robot."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgpack
 import msgspec
 import numpy as np
-from trial import Trial
+from trial import LONG, ONCE, Trial
 
 from transport.messages import Code, Contact, Flags, Reference, StateMessage
 
 Change = Callable[[Trial], None]
-
-ONCE, LONG = 1, 150
-"""How many ticks a fault lasts: one, or longer than the robot's own side waits for answers."""
 
 OK, STOPPED, DAMPING = "ok", "failsafe:stopped", "failsafe:damping"
 
@@ -33,6 +30,29 @@ class Fault(NamedTuple):
     says: str = ""
     reset: bool = False
     unheard: bool = False
+
+
+T = TypeVar("T")
+
+COMPANY: list[tuple[str, str, str]] = []
+"""Faults that are tests of their own: what happens, what the server says, what becomes of the robot."""
+
+
+def told(name: str, server: str, robot: str) -> Callable[[T], T]:
+    """Puts a test into the table."""
+    COMPANY.append((name, server, robot))
+    return lambda test: test
+
+
+def table() -> str:
+    """All faults, for the README."""
+    becomes = {OK: "goes on", STOPPED: "stands still until `reset`", DAMPING: "damps until `reset`"}
+    rows = [("what goes wrong", "the server says", "the robot"), ("---", "---", "---")]
+    for fault in FAULTS:
+        said = [f"`{fault.code}`"] if fault.code else []
+        said += [f"`{fault.says} …`"] if fault.says else []
+        rows.append((fault.name, ", ".join(said) or "–", becomes[fault.after]))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows + COMPANY)
 
 
 def state(**fields: object) -> Change:

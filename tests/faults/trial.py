@@ -37,6 +37,9 @@ PATIENCE_MS = 20_000
 BEFORE, AFTER = 60, 200
 """Ticks of health around a fault."""
 
+ONCE, LONG = 1, 150
+"""How many ticks a fault lasts: one, or longer than the robot's own side waits for answers."""
+
 
 class Server:
     """A quadruped's server in a thread, behind a socket of its own."""
@@ -56,9 +59,9 @@ class Server:
         self.begin()
 
     def begin(self) -> None:
-        self._stop.clear()
         noted = lambda faults: self.faults.extend(fault.reason for fault in faults)  # noqa: E731
         router = Router(self.service, f"ipc://{self._folder}/s", noted, Anticipation(AnticipationSettings()))
+        self._stop.clear()
         self.address = router.endpoint
         self._thread = threading.Thread(target=self._serve, args=(router,))
         self._thread.start()
@@ -66,6 +69,10 @@ class Server:
     def end(self) -> None:
         self._stop.set()
         self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
 
     def _serve(self, router: Router) -> None:
         with router:

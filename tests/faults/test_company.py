@@ -1,0 +1,169 @@
+"""Faults that take somebody else: other clients, the server itself."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import zmq
+from faults import table, told
+from trial import AFTER, BEFORE, LONG, Trial, serving
+
+from idyn.errors import ConfigError
+from transport.client import RobotClient
+from transport.codec import encode
+from transport.conversation import hello_for
+from transport.errors import ConnectionFailed
+from transport.messages import Code, Config, ConfigSet, ErrorMessage, Stats, StatsGet, Stop
+from transport.router import SOCKET_MAX_BYTES
+
+T = TypeVar("T")
+
+
+def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: object) -> T:
+    """What a stranger's socket brings while the robot goes on; it must go on."""
+    found: list[T] = []
+
+    def work() -> None:
+        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+            socket.linger, socket.rcvtimeo = 0, 20_000
+            for name, value in options.items():
+                setattr(socket, name, value)
+            socket.connect(trial.server.address)
+            found.append(talk(socket))
+
+    assert set(trial.run(BEFORE)) == {"ok"}
+    thread = threading.Thread(target=work)
+    thread.start()
+    while thread.is_alive():
+        assert set(trial.run(10)) == {"ok"}
+    assert set(trial.run(BEFORE)) == {"ok"}
+    return found[0]
+
+
+@pytest.fixture
+def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with serving(tmp_path) as server:
+        trial = Trial(server)
+        yield trial
+        if trial.server.alive:
+            trial.close()
+        trial.client.close()
+
+
+@told("a stranger sends 3000 messages of rubbish", "`bad_schema`, each", "goes on")
+def test_a_flood_of_rubbish(trial: Trial) -> None:
+    def talk(socket: zmq.Socket[bytes]) -> None:
+        for i in range(3000):
+            socket.send(b"\xc1" * (i % 500))
+        while b"bad_schema" not in socket.recv() or socket.poll(500):
+            pass
+
+    beside(trial, talk)
+    stats = trial.client.ask(StatsGet())
+    assert isinstance(stats, Stats)
+    assert stats.refused[Code.BAD_SCHEMA] == 3000
+
+
+@told("a stranger sends 300 kB in one message", "cuts the connection", "goes on")
+def test_an_oversize_message(trial: Trial) -> None:
+    beside(trial, lambda socket: socket.send(bytes(SOCKET_MAX_BYTES + 1)))
+
+
+@told("a stranger sends a message of 5000 parts", "`bad_schema`", "goes on")
+def test_a_message_of_many_parts(trial: Trial) -> None:
+    def talk(socket: zmq.Socket[bytes]) -> bytes:
+        socket.send_multipart([b"x"] * 5000)
+        return socket.recv()
+
+    assert b"bad_schema" in beside(trial, talk)
+
+
+@told("a stranger chooses an identity for his socket", "`not_controlling`", "goes on")
+def test_a_chosen_identity(trial: Trial) -> None:
+    def talk(socket: zmq.Socket[bytes]) -> bytes:
+        socket.send(encode(Stop(session=trial.client.session)))
+        return socket.recv()
+
+    assert b"not_controlling" in beside(trial, talk, identity=b"robot")
+
+
+@told("a second controller says hello", "`not_controlling`", "goes on")
+def test_a_second_controller(trial: Trial) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3, kind="sim")) as second:
+        with pytest.raises(ConnectionFailed, match="another client controls"):
+            second.hello()
+        assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told("settings are changed while the robot is controlled", "`not_controlling`", "goes on")
+def test_settings_during_control(trial: Trial) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    refused = trial.client.ask(ConfigSet(settings={"law": "no-slip"}))
+    assert isinstance(refused, ErrorMessage)
+    assert refused.code is Code.NOT_CONTROLLING
+    assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told("settings that make no controller, while nobody is controlled", "`bad_schema`", "–")
+def test_settings_that_make_no_controller(trial: Trial) -> None:
+    trial.client.close()
+    with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3, kind="sim"), connect_ms=20_000) as client:
+        bad = ConfigSet(settings={"contact": {"terrain": {"kind": "heightmap", "side": float("inf")}}})
+        refused = client.ask(bad)
+        assert isinstance(refused, ErrorMessage)
+        assert refused.code is Code.BAD_SCHEMA
+        assert isinstance(client.ask(ConfigSet(settings={"safety": {"max_tilt": 0.9}})), Config)
+        client.hello()
+    trial.server.end()
+
+
+@told("a second server binds the same address", "refuses to start", "goes on")
+def test_a_second_server(trial: Trial) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    with pytest.raises(ConfigError, match="another server"):
+        trial.server.begin()
+    assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told("the server ends", "nothing", "stands still until `reset`")
+def test_the_server_ends(trial: Trial) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.server.end()
+    trial.client.deadline = 0.0
+    trial.run(LONG)
+    assert set(trial.run(AFTER)) == {"failsafe:stopped"}
+
+
+@told("the controller raises an exception", "`internal`, then `latched_fault`", "damps until `reset`")
+def test_the_controller_breaks(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(trial.run(BEFORE)) == {"ok"}
+    with monkeypatch.context() as patch:
+        patch.setattr(trial.server.controller, "step", lambda *_: 1 / 0)
+        trial.run(1)
+    after = trial.run(AFTER)
+    assert after["failsafe:damping"] > AFTER - 5
+    trial.put_back_on_its_feet()
+    assert trial.side.reset()
+    assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told("the disk of the log fails", "`not logged: …` in every `message`", "goes on")
+def test_the_disk_fails(tmp_path: Path) -> None:
+    with serving(tmp_path, log=tmp_path / "log.mcap") as server:
+        trial = Trial(server)
+        assert set(trial.run(BEFORE)) == {"ok"}
+        assert server.recorder is not None
+        server.recorder._file.close()
+        assert set(trial.run(500)) == {"ok"}
+        assert trial.client.received[-1].message.startswith("not logged: ")
+        trial.close()
+
+
+def test_the_readme_has_the_table() -> None:
+    """Begin and end are marked there; what stands between is `faults.table()`."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    between = readme.split("<!-- faults -->\n")[1].split("<!-- /faults -->")[0]
+    assert between.strip() == table().strip()
