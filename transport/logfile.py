@@ -11,7 +11,7 @@ from mcap.stream_reader import StreamReader
 
 from transport.checksums import damaged
 from transport.errors import LogError
-from transport.recorder import REPLY, STATE, TORQUE, Entry
+from transport.log_part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry
 
 RECORD_MAX_BYTES = 64 * 1024 * 1024
 """A longer record is a sign of damage."""
@@ -21,60 +21,92 @@ _DAMAGE = (McapError, struct.error, ValueError)
 
 
 class LogReader:
-    """One log file: what it carries at its head, then its exchanges in the order in which they were handled.
+    """One log: what it carries at its head, then its exchanges in the order in which they were handled, file after file.
 
-    attachments: by name; metadata: by name
-    messages: how many have been read so far; complete: whether the end was reached (False: the file is cut off)
+    attachments: by name; metadata: by name, of the first file
+    messages: how many have been read so far; complete: whether the end was reached (False: the log is cut off)
     """
 
     def __init__(self, path: Path) -> None:
         """Read the head. Raises LogError when this is no log, or one whose head is missing or not as it was written."""
         self.path = path
-        self.attachments: dict[str, bytes] = {}
-        self.metadata: dict[str, dict[str, str]] = {}
         self.messages = 0
         self.complete = False
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise LogError(f"{path}: cannot be read ({error})") from error
-        self._channels: dict[int, Channel] = {}
-        reader: Any = StreamReader(self._file, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES)
-        self._records: Iterator[Any] = iter(reader.records)
-        self._first = self._read_head()
-        if problem := damaged(self.attachments, self.metadata):
-            self._file.close()
-            raise LogError(f"{path}: its head is damaged ({problem})")
+        self._part = _Part(path)
+        self.attachments, self.metadata = self._part.attachments, self._part.metadata
 
     def __enter__(self) -> "LogReader":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
+        self._part.close()
 
     def exchanges(self) -> Iterator[Entry]:
-        """Every request with its reply, or without one if it was overtaken; ends quietly where the file is cut off, and
+        """Every request with its reply, or without one if it was overtaken; ends quietly where the log is cut off, and
         `complete` tells."""
-        request: Message | None = None
-        for message in self._messages():
-            if self._channels[message.channel_id].metadata["direction"] != REPLY:
+        request: tuple[Message, Channel] | None = None
+        for message, channel in self._messages():
+            if channel.metadata["direction"] != REPLY:
                 if request is not None:
-                    yield self._entry(request, None)
-                request = message
+                    yield _entry(request, None)
+                request = message, channel
             elif request is not None:
-                yield self._entry(request, message)
+                yield _entry(request, (message, channel))
                 request = None
 
-    def _entry(self, request: Message, reply: Message | None) -> Entry:
-        channel = self._channels[request.channel_id]
-        return Entry(
-            identity=bytes.fromhex(channel.metadata["identity"]),
-            t_recv_ns=request.log_time,
-            request=request.data,
-            reply=b"" if reply is None else reply.data,
-            about_state=channel.topic == STATE,
-            answered=reply is not None and self._channels[reply.channel_id].topic == TORQUE,
-        )
+    def _messages(self) -> Iterator[tuple[Message, Channel]]:
+        while True:
+            for message in self._part.messages():
+                self.messages += 1
+                yield message, self._part.channels[message.channel_id]
+            following = self._part.metadata.get(CONTINUES)
+            if following is None or not self._part.complete:
+                self.complete = self._part.complete
+                return
+            try:
+                part = _Part(self.path.with_name(following[NEXT]))
+            except LogError:
+                return  # `complete` stays False: the files before are what there is
+            self._part.close()
+            self._part = part
+
+
+class _Part:
+    """One file. channels: by their number; complete: whether its end was reached"""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.attachments: dict[str, bytes] = {}
+        self.metadata: dict[str, dict[str, str]] = {}
+        self.channels: dict[int, Channel] = {}
+        self.complete = False
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise LogError(f"{path}: cannot be read ({error})") from error
+        reader: Any = StreamReader(self._file, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES)
+        self._records: Iterator[Any] = iter(reader.records)
+        self._first = self._read_head()
+        if problem := damaged(self.attachments, {k: v for k, v in self.metadata.items() if k != CONTINUES}):
+            self.close()
+            raise LogError(f"{path}: its head is damaged ({problem})")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def messages(self) -> Iterator[Message]:
+        if self._first is None:
+            return
+        yield self._first
+        try:
+            for record in self._records:
+                if isinstance(record, Message):
+                    yield record
+                else:
+                    self._note(record)
+        except _DAMAGE:
+            return  # `complete` stays False: the recovered part is what there is
+        self.complete = True
 
     def _read_head(self) -> Message | None:
         try:
@@ -84,27 +116,11 @@ class LogReader:
                 self._note(record)
         except _DAMAGE as error:
             if not self.attachments:
-                self._file.close()
+                self.close()
                 raise LogError(f"{self.path}: not a log that can be read ({error or type(error).__name__})") from error
             return None
         self.complete = True
         return None
-
-    def _messages(self) -> Iterator[Message]:
-        if self._first is None:
-            return
-        self.messages += 1
-        yield self._first
-        try:
-            for record in self._records:
-                if isinstance(record, Message):
-                    self.messages += 1
-                    yield record
-                else:
-                    self._note(record)
-        except _DAMAGE:
-            return  # `complete` stays False: the recovered part is what there is
-        self.complete = True
 
     def _note(self, record: object) -> None:
         if isinstance(record, Attachment):
@@ -112,4 +128,16 @@ class LogReader:
         elif isinstance(record, Metadata):
             self.metadata[record.name] = record.metadata
         elif isinstance(record, Channel):
-            self._channels[record.id] = record
+            self.channels[record.id] = record
+
+
+def _entry(request: tuple[Message, Channel], reply: tuple[Message, Channel] | None) -> Entry:
+    message, channel = request
+    return Entry(
+        identity=bytes.fromhex(channel.metadata["identity"]),
+        t_recv_ns=message.log_time,
+        request=message.data,
+        reply=b"" if reply is None else reply[0].data,
+        about_state=channel.topic == STATE,
+        answered=reply is not None and reply[1].topic == TORQUE,
+    )

@@ -7,8 +7,8 @@ from importlib.metadata import version
 
 import msgspec
 
+from transport.log_part import Attachment
 from transport.port import ControllerPort
-from transport.recorder import Attachment
 from transport.session import Fault
 from transport.settings import ServerSettings
 

@@ -14,12 +14,12 @@ from controllers.controller import Controller
 from idyn.types import Array
 from transport.codec import decode
 from transport.errors import LogError
+from transport.log_part import Entry
 from transport.logfile import LogReader
 from transport.messages import Message, TorqueMessage, Vector
 from transport.port import ControllerPort
 from transport.provenance import CONTROLLER, SERVER
 from transport.reconfigure import Workshop
-from transport.recorder import Entry
 from transport.service import Service
 from transport.settings import ServerSettings
 from transport.warm_up import warm_up

@@ -11,11 +11,12 @@ from typing import Any
 from controllers.build import build_controller, controller_from_snapshot, load_controller, override
 from controllers.controller import Controller, ControllerSettings
 from transport.anticipation import Anticipation
+from transport.log_part import Entry
 from transport.port import ControllerPort
 from transport.provenance import attachments, fault_metadata, metadata
 from transport.realtime import on_core, steady
 from transport.reconfigure import Workshop
-from transport.recorder import Entry, Recorder
+from transport.recorder import Recorder
 from transport.router import Router
 from transport.service import Service
 from transport.session import Fault
@@ -94,7 +95,8 @@ def _open_recorder(
         if settings.log_directory is None:
             return None
         log_path = Path(settings.log_directory) / f"{controller.robot.name}-{monotonic_ns()}.mcap"
-    return Recorder(log_path, attachments(controller, settings), metadata(controller, seed))
+    part_bytes = round(settings.log_part_mb * 1e6)
+    return Recorder(log_path, attachments(controller, settings), metadata(controller, seed), part_bytes=part_bytes)
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -17,12 +17,13 @@ from transport.codec import decode, encode
 from transport.errors import ProtocolError
 from transport.foot_switches import FootSwitches
 from transport.handshake import build_host, welcome
+from transport.log_part import Entry
 from transport.messages import Code, Config, ConfigSet, ErrorMessage, FromServer, Stats, StatsGet
 from transport.port import ControllerPort
 from transport.rate_limit import RateLimit
 from transport.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
 from transport.reconfigure import Built, Order, Workshop, changed
-from transport.recorder import Entry, Recorder
+from transport.recorder import Recorder
 from transport.session import Accepted, Fault, Session
 from transport.settings import ServerSettings
 

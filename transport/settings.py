@@ -40,6 +40,7 @@ class ServerSettings(Settings, frozen=True):
     release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
     shadow: serve one shadow client beside the controlling one, with a controller of its own
     log_directory: where logs and fault records go; none: nothing is recorded
+    log_part_mb: a log goes on in another file when one is this long [MB]
     """
 
     controller: str
@@ -56,12 +57,14 @@ class ServerSettings(Settings, frozen=True):
     release_ms: float = 1000.0
     shadow: bool = False
     log_directory: str | None = None
+    log_part_mb: float = 500.0
 
     def __post_init__(self) -> None:
         for name, value in (
             ("deadline_us", self.deadline_us),
             ("max_state_age_ms", self.max_state_age_ms),
             ("watchdog.hold_ms", self.watchdog.hold_ms),
+            ("log_part_mb", self.log_part_mb),
         ):
             if not value > 0:
                 raise ConfigError(f"server.{name}", f"expected > 0, got {value}")

@@ -156,7 +156,7 @@ def test_the_disk_fails(tmp_path: Path) -> None:
         trial = Trial(server)
         assert set(trial.run(BEFORE)) == {"ok"}
         assert server.recorder is not None
-        server.recorder._file.close()
+        server.recorder._part._file.close()
         assert set(trial.run(500)) == {"ok"}
         assert trial.client.received[-1].message.startswith("not logged: ")
         trial.close()

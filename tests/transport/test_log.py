@@ -19,10 +19,11 @@ from standin import MS, SpringDamper, from_snapshot, hello, standing, state
 from idyn.robot import Robot
 from transport.codec import decode, encode
 from transport.errors import LogError
+from transport.log_part import CHUNK_BYTES, Entry
 from transport.logfile import LogReader
 from transport.messages import Code, ErrorMessage, TorqueMessage, Welcome
 from transport.provenance import attachments, metadata
-from transport.recorder import CHUNK_BYTES, WAITING_MAX, Entry, Recorder
+from transport.recorder import WAITING_MAX, Recorder
 from transport.replay import replay
 from transport.server import write_fault
 from transport.service import Service
@@ -238,7 +239,7 @@ def test_a_disk_that_fails_is_told_in_the_next_answer_and_takes_no_memory(tmp_pa
     reply = rig.tick(1)
     assert isinstance(reply, TorqueMessage)
     assert reply.message == ""
-    recorder._file.close()
+    recorder._part._file.close()
     rig.tick(2)
     until(lambda: recorder.problem)
     reply = rig.tick(3)
@@ -264,6 +265,25 @@ def test_a_disk_that_falls_behind_ends_the_log(tmp_path: Path, robot: Robot, mon
     go.set()
     with pytest.raises(LogError, match="behind"):
         recorder.close()
+
+
+def test_a_long_log_goes_on_in_further_files(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    controller = SpringDamper(robot)
+    recorder = Recorder(path, attachments(controller, SETTINGS), metadata(controller, seed=7), part_bytes=150_000)
+    pairs = run(path, robot, recorder=recorder)
+    files = sorted(tmp_path.glob("run*.mcap"))
+    assert len(files) > 3
+    assert files[-1].name == "run.mcap"
+    with LogReader(path) as log:
+        assert [(entry.request, entry.reply) for entry in log.exchanges()] == pairs
+        assert log.complete
+    assert replay(path, build=from_snapshot).exact
+    (tmp_path / "run.002.mcap").unlink()
+    with LogReader(path) as log:
+        rest = [(entry.request, entry.reply) for entry in log.exchanges()]
+        assert rest == pairs[: len(rest)]
+        assert not log.complete
 
 
 def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
