@@ -26,6 +26,7 @@ from transport.conversation import hello_for
 from transport.messages import Hello, StateMessage, TorqueMessage
 
 Who = Literal["server", "robot"]
+WHO: tuple[Who, ...] = ("server", "robot")
 
 PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
 """When the process is stopped, and how long the robot walks around that, stands, and walks on [s]."""
@@ -45,6 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     longest_tick: on this machine's clock [s]
     stopped: whether the robot stopped itself until reset; reset: whether the server then allowed it, None: not asked
     upright: whether it never fell; walked: by the base in the plane after all that [m]
+    traces: before, at rest when it stopped itself, and after
     """
 
     who: Who
@@ -56,6 +58,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reset: bool | None
     upright: bool
     walked: float
+    traces: tuple[Trace, ...]
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """All but the traces."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "traces"}
 
     @property
     def words(self) -> str:
@@ -140,5 +148,6 @@ def _outcome(
         stopped=stopped,
         reset=reset,
         upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
+        traces=tuple(parts),
         walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
     )
