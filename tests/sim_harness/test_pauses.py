@@ -2,7 +2,28 @@
 
 import pytest
 
-from sim_harness.pauses import run_pause, walking
+from sim_harness.experiment import run_in_process
+from sim_harness.pauses import Outcome, run_pause, walking
+from sim_harness.pauses_report import page, picture, table
+from sim_harness.plan import load_plan
+
+
+def test_a_page_tells_each_pause_in_words():
+    trace = run_in_process(load_plan("stand", 0.2), "coulomb", lambda *_: None).trace
+    outcomes = [
+        Outcome(
+            who=who, milliseconds=150, law="coulomb", ticks={"ok": 90, "failsafe:rest": 110}, longest_tick=0.15, stopped=stopped,
+            reset=True if stopped else None, upright=True, walked=0.4, traces=(trace,),
+        )
+        for who, stopped in (("server", True), ("robot", False))
+    ]  # fmt: skip
+    html = page(outcomes)
+    for outcome in outcomes:
+        assert outcome.words.replace("'", "&#x27;") in html
+    assert "reset, walked on" in html
+    assert "its world stood still with it" in html
+    assert picture(outcomes).startswith(b"\x89PNG")
+    assert [row[0] for row in table(outcomes)] == ["stopped", "server", "robot"]
 
 
 @pytest.mark.long
