@@ -23,6 +23,7 @@ from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace, TraceWriter
 from transport.client import DEADLINE_MS, RobotClient
 from transport.conversation import hello_for
+from transport.curve import Keys
 from transport.loopback import Loopback
 from transport.provenance import attachments, metadata
 from transport.recorder import Recorder
@@ -78,10 +79,12 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress, watch: Wa
     return run
 
 
-def run_connected(plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None) -> Run:
+def run_connected(
+    plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None, keys: Keys | None = None
+) -> Run:
     """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
     robot, _ = load_robot(plan.controller.robot)
-    with _client(plan, address, robot) as client:
+    with _client(plan, address, robot, keys) as client:
         client.hello()
         trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
     return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
@@ -119,11 +122,11 @@ def run_in_process(
     return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
 
 
-def _client(plan: Plan, address: str, robot: Robot) -> RobotClient:
+def _client(plan: Plan, address: str, robot: Robot, keys: Keys | None = None) -> RobotClient:
     """A robot that waits for its replies as long as its world does; in lock-step, as good as for ever."""
     patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
     deadline = patience if plan.settings.paced else LOCK_STEP_MS
-    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline)
+    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline, keys=keys)
 
 
 def _drive(

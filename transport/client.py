@@ -7,6 +7,7 @@ import zmq
 
 from transport.codec import decode, encode
 from transport.conversation import Conversation
+from transport.curve import Keys
 from transport.errors import ConnectionFailed
 from transport.messages import ErrorMessage, FromClient, FromServer, Hello, StateMessage, Stop, TorqueMessage, Welcome
 
@@ -44,10 +45,12 @@ class RobotClient:
         *,
         deadline_ms: int = DEADLINE_MS,
         connect_ms: int = 5000,
+        keys: Keys | None = None,
     ) -> None:
         """
         deadline_ms: `exchange` waits so long for a torque [ms]
         connect_ms: `hello` and `ask` wait so long for an answer [ms]
+        keys: for a server with `[curve]`, see `transport.curve.client_keys`
         """
         self._endpoint = endpoint
         self._hello = hello
@@ -61,7 +64,11 @@ class RobotClient:
         self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
         self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
         self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        self._socket.setsockopt(zmq.IPV6, 1)
+        self._socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+        if keys is not None:
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.server)
         self._socket.connect(endpoint)
 
     def __enter__(self) -> "RobotClient":

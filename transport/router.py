@@ -15,6 +15,7 @@ from idyn.errors import ConfigError
 from transport.anticipation import Anticipation
 from transport.client import HIGH_WATER
 from transport.codec import MAX_BYTES, encode, message_type
+from transport.curve import CurveSettings, Doorkeeper
 from transport.errors import ProtocolError
 from transport.messages import Code
 from transport.rate_limit import RateLimit
@@ -49,15 +50,22 @@ class Router:
     """Owns the socket; everything else is the service's."""
 
     def __init__(
-        self, service: Service, address: str, on_faults: Callable[[list[Fault]], None], anticipation: Anticipation
+        self,
+        service: Service,
+        address: str,
+        on_faults: Callable[[list[Fault]], None],
+        anticipation: Anticipation,
+        curve: CurveSettings | None = None,
     ) -> None:
-        """Bind. Raises ConfigError when that is impossible, or somebody serves there already."""
+        """Bind. Raises ConfigError when impossible, or somebody serves there already. curve: who is let in, None: all"""
         _refuse_second_server(address)
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+        self._doorkeeper = None if curve is None else Doorkeeper(curve, context)
         self._service = service
         self._on_faults = on_faults
         self._anticipation = anticipation
         self._lines = RateLimit()
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
         for option, value in (
             (zmq.LINGER, 0),
             (zmq.SNDHWM, HIGH_WATER),
@@ -70,14 +78,16 @@ class Router:
             (zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S),
             (zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S),
             (zmq.TCP_KEEPALIVE_CNT, 3),
-            (zmq.IPV6, 1),
+            (zmq.IPV6, int("[" in address)),
             (zmq.RCVTIMEO, IDLE_MS),
         ):
             self._socket.setsockopt(option, value)
+        if self._doorkeeper is not None:
+            self._doorkeeper.guard(self._socket)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
-            self._socket.close()
+            self.close()
             raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
         self._descriptor: int = int(self._socket.getsockopt(zmq.FD))
         self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -86,7 +96,12 @@ class Router:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
+        if self._doorkeeper is not None:
+            self._doorkeeper.close()
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set."""
@@ -124,11 +139,20 @@ class Router:
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
     def _receive(self, flags: int) -> Message | None:
-        """The next message, or None when there is none (yet)."""
+        """The next message, or None when there is none (yet) or it is refused."""
         try:
-            frames = self._socket.recv_multipart(flags)
+            if self._doorkeeper is None:
+                frames = self._socket.recv_multipart(flags)
+            else:
+                guarded = self._socket.recv_multipart(flags, copy=False)
+                frames = [frame.bytes for frame in guarded]
         except zmq.Again:
             return None
+        if self._doorkeeper is not None:
+            objection = self._doorkeeper.objection(str(guarded[-1].get("User-Id")), b"".join(frames[1:]))
+            if objection:
+                self._send(frames[0], encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
+                return None
         # more than one body frame is no message of ours: what the codec makes of the joined frames is refused
         return frames[0], frames[1] if len(frames) == 2 else b"".join(frames[1:]), monotonic_ns()
 

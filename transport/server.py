@@ -69,7 +69,8 @@ def serve(
 
     try:
         anticipation = Anticipation(settings.anticipation)
-        with Router(service, endpoint(settings), on_faults, anticipation) as router, on_core(settings.core), steady():
+        router = Router(service, endpoint(settings), on_faults, anticipation, settings.curve)
+        with router, on_core(settings.core), steady():
             log.info("serving at %s", router.endpoint)
             if ready is not None:
                 ready(router.endpoint)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from controllers.config import Settings
 from idyn.errors import ConfigError
+from transport.curve import CurveSettings
 from transport.plausibility import PlausibilitySettings
 
 
@@ -31,7 +32,8 @@ class ServerSettings(Settings, frozen=True):
     controller: name of a file in `configs/controllers`, or a path to one
     law, selection: replace the controller's own
     endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
-    insecure: allow a tcp address that other machines can reach; anybody there may then command the robot
+    insecure: allow a tcp address that other machines can reach without `curve`; anybody there may then command the robot
+    curve: keys of server and clients; None: whoever can connect may do everything
     deadline_us: the answer's time budget, from the state's arrival [µs]
     anticipation: see `transport.anticipation`
     core: run the loop alone on this core; whatever else runs on the machine should keep off it (Linux)
@@ -48,6 +50,7 @@ class ServerSettings(Settings, frozen=True):
     selection: str | None = None
     endpoint: str | None = None
     insecure: bool = False
+    curve: CurveSettings | None = None
     deadline_us: float = 600.0
     watchdog: WatchdogSettings = WatchdogSettings()
     anticipation: AnticipationSettings = AnticipationSettings()
@@ -95,10 +98,10 @@ def endpoint(settings: ServerSettings) -> str:
         return f"ipc://{runtime_directory() / 'idyn.sock'}"
     address = urlsplit(settings.endpoint)
     if address.scheme == "tcp":
-        if not settings.insecure and not _is_loopback(address.hostname or ""):
+        if not settings.insecure and settings.curve is None and not _is_loopback(address.hostname or ""):
             raise ConfigError(
                 "server.endpoint",
-                f"{settings.endpoint} can be reached from other machines; set insecure = true if that is meant",
+                f"{settings.endpoint} can be reached from other machines; give [curve] keys, or set insecure = true",
             )
     elif address.scheme != "ipc":
         raise ConfigError("server.endpoint", f"expected ipc://… or tcp://…, got '{settings.endpoint}'")

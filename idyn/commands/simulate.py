@@ -7,15 +7,19 @@ from typing import Any
 import msgspec
 
 from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
+from idyn.errors import ConfigError
 from sim_harness.experiment import run_connected, run_in_process
 from sim_harness.metrics import table, text_table
 from sim_harness.plan import load_plan, with_controller
+from transport.curve import client_keys
 
 
 def add_to(subparsers: Any) -> None:
     parser = subparsers.add_parser("simulate", help="be the robot of an experiment")
     parser.add_argument("experiment", help="name or path of an experiment")
     parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
+    parser.add_argument("--secret", type=Path, metavar="FILE", help="this robot's secret key, for a server with [curve]")
+    parser.add_argument("--server-key", metavar="KEY", help="the server's public key")
     parser.add_argument("--seconds", type=float, help="simulated time instead of the experiment's")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for what `idyn view` shows, one in it for each run")
     add_engine(parser)
@@ -27,10 +31,13 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds, options.engine)
     laws = ["server"] if options.connect else list(plan.settings.laws)
+    if (options.secret is None) != (options.server_key is None):
+        raise ConfigError("--secret", "goes together with --server-key")
+    keys = client_keys(options.secret, options.server_key) if options.secret else None
     folder = new_folder(options.out) if options.out else None
     with live_view(options.view, plan.controller) as watch, progress_bar(len(laws) * plan.ticks) as progress:
         if options.connect:
-            runs = [run_connected(plan, options.connect, laws[0], progress, watch)]
+            runs = [run_connected(plan, options.connect, laws[0], progress, watch, keys)]
         else:
             runs = [run_in_process(with_controller(plan, {"law": law}), law, progress, watch=watch) for law in laws]
     if folder:

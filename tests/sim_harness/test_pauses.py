@@ -12,8 +12,8 @@ def test_a_page_tells_each_pause_in_words():
     trace = run_in_process(load_plan("stand", 0.2), "coulomb", lambda *_: None).trace
     outcomes = [
         Outcome(
-            who=who, milliseconds=150, law="coulomb", ticks={"ok": 90, "failsafe:rest": 110}, longest_tick=0.15, stopped=stopped,
-            reset=True if stopped else None, upright=True, walked=0.4, traces=(trace,),
+            who=who, milliseconds=150, law="coulomb", ticks={"ok": 90, "failsafe:rest": 110}, longest_tick=0.15,
+            stopped=stopped, reset=True if stopped else None, upright=True, walked=0.4, traces=(trace,),
         )
         for who, stopped in (("server", True), ("robot", False))
     ]  # fmt: skip
