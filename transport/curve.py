@@ -89,9 +89,9 @@ def client_keys(secret: Path, server: str) -> Keys:
 
 
 class Doorkeeper:
-    """Lets known keys in and knows their roles. One in a process."""
+    """Lets known keys in and knows their roles. context: in which it does; each has its own"""
 
-    def __init__(self, settings: CurveSettings, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+    def __init__(self, settings: CurveSettings) -> None:
         """Raises ConfigError for keys that cannot be used."""
         self._roles: dict[str, Role] = {client.key: client.role for client in settings.clients.values()}
         for name, client in settings.clients.items():
@@ -100,7 +100,8 @@ class Doorkeeper:
             except (ValueError, KeyError) as error:
                 raise ConfigError(f"server.curve.clients.{name}.key", "expected a public key of 40 characters (Z85)") from error
         self._pair = read_secret(Path(settings.secret))
-        self._authenticator = ThreadAuthenticator(context)
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._authenticator = ThreadAuthenticator(self.context)
         self._authenticator.start()
         self._authenticator.configure_curve_callback("*", self)
 
@@ -125,7 +126,9 @@ class Doorkeeper:
         return ""
 
     def close(self) -> None:
+        """After the guarded socket."""
         self._authenticator.stop()
+        self.context.destroy(linger=0)
 
 
 def _wants_control(data: bytes) -> bool:

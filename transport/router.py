@@ -59,8 +59,8 @@ class Router:
     ) -> None:
         """Bind. Raises ConfigError when impossible, or somebody serves there already. curve: who is let in, None: all"""
         _refuse_second_server(address)
-        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
-        self._doorkeeper = None if curve is None else Doorkeeper(curve, context)
+        self._doorkeeper = None if curve is None else Doorkeeper(curve)
+        context = zmq.Context.instance() if self._doorkeeper is None else self._doorkeeper.context
         self._service = service
         self._on_faults = on_faults
         self._anticipation = anticipation
