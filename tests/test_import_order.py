@@ -35,7 +35,8 @@ DOORS = {
     "pinocchio": {"idyn.robot", "sim_harness.view.shapes"},  # the last for its geometry
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
-    "zmq": {"transport.router", "transport.client", "transport.curve", "sim_harness.bench"},  # the last measures a bare echo beside them
+    # the last measures a bare echo beside them
+    "zmq": {"transport.router", "transport.client", "transport.curve", "sim_harness.bench"},
     "mcap": {"transport.log_part", "transport.logfile"},
     "numba": {"idyn.compiled"},
     "mujoco": {"sim_harness.mujoco.door"},
