@@ -161,7 +161,8 @@ class Reception:
             raise ProtocolError(
                 Code.NOT_CONTROLLING, "session", f"expected {session.id}, got {message.session}; send hello first"
             )
-        session.heard_ns = now_ns
+        if not isinstance(message, Heartbeat):  # a heart alone holds no control
+            session.heard_ns = now_ns
         if isinstance(message, StateMessage):
             if action is Action.REFUSE_LATCHED:
                 raise session.refusal()

@@ -34,6 +34,7 @@ from transport.messages import (
     StopAck,
     TorqueMessage,
     WatchdogLevel,
+    Welcome,
 )
 from transport.phases import TABLE, Phase
 from transport.reconfigure import Workshop
@@ -608,6 +609,15 @@ def test_a_heartbeat_is_echoed_and_tells_the_mode(rig: Rig) -> None:
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_alone_hold_no_control(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    for ms in range(100, 1200, 100):
+        rig.now = ms * MS
+        assert isinstance(rig.send(Heartbeat(session=rig.session, t_send=0)), HeartbeatAck)
+    assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
 
 
 def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Robot) -> None:
