@@ -38,6 +38,7 @@ from transport.messages import (
     Stop,
     Welcome,
 )
+from transport.realtime import steady
 from transport.reconfigure import Workshop
 from transport.service import Service
 from transport.settings import ServerSettings
@@ -139,17 +140,18 @@ def fuzz_in_process(count: int) -> None:
     rng = random.Random(0)
     service, controller = served()
     session, warm = 0, 0.0
-    for i in range(count):
-        now = i * 1_000_000
-        if i % 200 == 0:
-            session = fresh_session(lambda data: service.handle(b"a", data, now), controller.robot, session)  # noqa: B023
-        data = fuzzed(rng.choice(messages(controller, session, i % 200 + 1)), rng)
-        begin = time.thread_time()  # of this thread: what the machine does meanwhile is not the server's
-        reply = decode(service.handle(rng.choice((b"a", b"a", b"b")), data, now))
-        assert time.thread_time() - begin < STALL_S, data
-        assert not (isinstance(reply, ErrorMessage) and reply.code is Code.INTERNAL), (reply, data)
-        if i == count // 10:
-            warm = memory_mb()
+    with steady():  # as in the server's loop
+        for i in range(count):
+            now = i * 1_000_000
+            if i % 200 == 0:
+                session = fresh_session(lambda data: service.handle(b"a", data, now), controller.robot, session)  # noqa: B023
+            data = fuzzed(rng.choice(messages(controller, session, i % 200 + 1)), rng)
+            begin = time.thread_time()  # of this thread: what the machine does meanwhile is not the server's
+            reply = decode(service.handle(rng.choice((b"a", b"a", b"b")), data, now))
+            assert time.thread_time() - begin < STALL_S, data
+            assert not (isinstance(reply, ErrorMessage) and reply.code is Code.INTERNAL), (reply, data)
+            if i == count // 10:
+                warm = memory_mb()
     assert memory_mb() - warm < GROWTH_MB
 
 
