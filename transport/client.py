@@ -22,7 +22,7 @@ DEADLINE_MS = 5
 """A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
 
 LAST_WORD_MS = 100
-"""A connection that ends waits so long for its last message to leave [ms]."""
+"""A connection that ends waits so long for the answer to its last message [ms]."""
 
 RECONNECT_MS = 10
 """How soon a lost connection is tried again [ms]."""
@@ -82,7 +82,8 @@ class RobotClient:
         if self.session and not self._socket.closed:
             with suppress(zmq.Again):
                 self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
-        self._socket.close(linger=LAST_WORD_MS)
+                self._socket.poll(LAST_WORD_MS)
+        self._socket.close()
 
     def hello(self) -> Welcome:
         """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
