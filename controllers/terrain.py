@@ -18,6 +18,9 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 MOST_LINES = 2000
 """Of a heightmap's grid, along each side."""
 
+MOST_WORK = 2e7
+"""Lines times hills: 160 MB and some seconds while the ground is made."""
+
 RESTING = 1e-10
 """A foot with a gap of at most this rests [m]."""
 
@@ -53,7 +56,7 @@ class TerrainSettings(Settings, frozen=True):
     rise: Positive = 0.02
     steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
     hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000
-    bump: Positive = 0.03
+    bump: Annotated[float, msgspec.Meta(gt=0, le=100.0)] = 0.03
     variance: Positive = 0.005
     spread: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.5
     side: Annotated[float, msgspec.Meta(gt=0, le=1000.0)] = 3.0
@@ -91,10 +94,16 @@ def make_terrain(settings: TerrainSettings, ground: float = 0.0, where: str = "c
         raise ConfigError(f"{where}.resolution", f"expected at most a quarter of the side, got {s.resolution}")
     if s.side / s.resolution > MOST_LINES:
         raise ConfigError(f"{where}.resolution", f"expected ≥ {s.side / MOST_LINES:.2g} m for this side, got {s.resolution}")
-    heights = hills(
-        side=s.side, resolution=s.resolution, count=s.hills, height=s.bump, variance=s.variance, spread=s.spread,
-        seed=_seed(s.seed, where),
-    )  # fmt: skip
+    if s.side / s.resolution * s.hills > MOST_WORK:
+        most = int(MOST_WORK * s.resolution / s.side)
+        raise ConfigError(f"{where}.hills", f"expected at most {most} on a grid so fine, got {s.hills}")
+    with np.errstate(all="ignore"):  # what comes of it is looked at
+        heights = hills(
+            side=s.side, resolution=s.resolution, count=s.hills, height=s.bump, variance=s.variance, spread=s.spread,
+            seed=_seed(s.seed, where),
+        )  # fmt: skip
+    if not np.isfinite(heights).all():
+        raise ConfigError(where, f"hills of bump {s.bump:g} m and variance {s.variance:g} m² make no finite ground")
     return Heightmap(ground + heights, s.resolution, friction)
 
 

@@ -38,7 +38,7 @@ class ClientKey(Settings, frozen=True):
 
 
 class CurveSettings(Settings, frozen=True):
-    """secret: file with the server's secret key, see `idyn keys`; clients: who is let in, by a name for people"""
+    """secret: path of the server's secret key, see `idyn keys`; clients: who is let in, by a name for people"""
 
     secret: str
     clients: dict[str, ClientKey]

@@ -1,6 +1,7 @@
 """One client's session: order, age and period of its states, watchdog, faults. No socket, no clock, no controller.
 
-A state is checked completely before anything of it is noted, so a refused message leaves no trace but a counter.
+A state is checked completely before anything of it is noted, so a refused message leaves no trace but a counter,
+the time it took, and its emergency stop.
 """
 
 import msgspec
@@ -115,7 +116,8 @@ class Session:
         return kept.torque
 
     def accept(self, message: StateMessage, now_ns: int) -> Accepted:
-        """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence latches."""
+        """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence or a second state
+        that cannot be latches, and what the clocks tell."""
         self._check_order(message)
         level, age = self._watch(message, now_ns)
         q, v, tau_applied, contacts, sensed, reference = self.read(message)
