@@ -36,7 +36,7 @@ DOORS = {
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
     # the last measures a bare echo beside them
-    "zmq": {"transport.router", "transport.client", "transport.curve", "sim_harness.bench"},
+    "zmq": {"transport.connections", "transport.router", "transport.client", "transport.curve", "sim_harness.bench"},
     "mcap": {"transport.log_part", "transport.logfile"},
     "numba": {"idyn.compiled"},
     "mujoco": {"sim_harness.mujoco.door"},

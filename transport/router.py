@@ -15,6 +15,7 @@ from idyn.errors import ConfigError
 from transport.anticipation import Anticipation
 from transport.client import HIGH_WATER
 from transport.codec import MAX_BYTES, encode, message_type
+from transport.connections import Connections, cut
 from transport.curve import CurveSettings, Doorkeeper
 from transport.errors import ProtocolError
 from transport.messages import Code
@@ -33,14 +34,19 @@ DRAIN_MAX = 128
 KEEPALIVE_S = 1
 """A connection whose other end is silent for three of these is given up; who is stopped still has a kernel that answers [s]."""
 
-SOCKET_MAX_BYTES = 4 * MAX_BYTES
-"""Up to here an oversize message is refused with a reason; beyond, the connection is cut."""
+SOCKET_MAX_BYTES = 2 * MAX_BYTES
+"""Up to here an oversize message is refused with a reason; beyond, in one part or many, the connection is cut."""
+
+PARTS_MAX = 16
+"""A message of more than one part is refused; the connection of one with more than these is cut."""
 
 OURS = b"\0"
 """Identities that this socket gave begin so, those that a client chose for itself cannot. Only ours have sessions: a chosen one
 can be taken by whoever connects with it next."""
 
 STRANGER = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
+
+MULTIPART = encode(ProtocolError(Code.BAD_SCHEMA, None, "expected a message of one part").reply(None, None))
 
 Message = tuple[bytes, bytes, int]
 """Identity, bytes, time of arrival [ns]."""
@@ -84,6 +90,8 @@ class Router:
             self._socket.setsockopt(option, value)
         if self._doorkeeper is not None:
             self._doorkeeper.guard(self._socket)
+        over_tcp = urlsplit(address).scheme == "tcp"
+        self._connections = Connections(self._socket, SOCKET_MAX_BYTES) if over_tcp else None
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -99,6 +107,8 @@ class Router:
         self.close()
 
     def close(self) -> None:
+        if self._connections is not None:
+            self._connections.close()
         self._socket.close()
         if self._doorkeeper is not None:
             self._doorkeeper.close()
@@ -118,8 +128,11 @@ class Router:
                         self._send(identity, STRANGER)
                     elif reply := self._service.handle(identity, data, t_recv_ns):
                         self._send(identity, reply)
-            for identity, reply in self._service.finished(monotonic_ns()):
+            now_ns = monotonic_ns()
+            for identity, reply in self._service.finished(now_ns):
                 self._send(identity, reply)
+            if self._connections is not None:
+                self._connections.look(now_ns)
             if faults := self._service.take_faults():
                 self._on_faults(faults)
 
@@ -141,20 +154,32 @@ class Router:
     def _receive(self, flags: int) -> Message | None:
         """The next message, or None when there is none (yet) or it is refused."""
         try:
-            if self._doorkeeper is None:
-                frames = self._socket.recv_multipart(flags)
-            else:
-                guarded = self._socket.recv_multipart(flags, copy=False)
-                frames = [frame.bytes for frame in guarded]
+            identity = self._socket.recv(flags)
         except zmq.Again:
             return None
+        frame = self._socket.recv(copy=False)  # all parts come at once
+        if self._connections is not None:
+            self._connections.complete(frame.get(zmq.SRCFD))
+        if frame.more:
+            self._refuse_parts(identity)
+            return None
         if self._doorkeeper is not None:
-            objection = self._doorkeeper.objection(str(guarded[-1].get("User-Id")), b"".join(frames[1:]))
+            objection = self._doorkeeper.objection(str(frame.get("User-Id")), frame.bytes)
             if objection:
-                self._send(frames[0], encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
+                self._send(identity, encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
                 return None
-        # more than one body frame is no message of ours: what the codec makes of the joined frames is refused
-        return frames[0], frames[1] if len(frames) == 2 else b"".join(frames[1:]), monotonic_ns()
+        return identity, frame.bytes, monotonic_ns()
+
+    def _refuse_parts(self, identity: bytes) -> None:
+        """Read a message of several parts to its end."""
+        parts, frame = 2, self._socket.recv(copy=False)
+        while self._socket.getsockopt(zmq.RCVMORE):
+            self._socket.recv()
+            parts += 1
+        if parts > PARTS_MAX and self._connections is not None:
+            cut(frame.get(zmq.SRCFD), f"a message of {parts} parts")
+        else:
+            self._send(identity, MULTIPART)
 
     def _drain(self, first: Message) -> list[Message]:
         batch = [first]

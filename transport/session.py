@@ -90,7 +90,7 @@ class Session:
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
         self.stop = stop
-        self._plausibility = Plausibility(settings.plausibility, agreement.robot)
+        self._plausibility = Plausibility(settings.plausibility, agreement.robot, self._dt)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = Delay(agreement.dt_ns)
         self._forget_time()

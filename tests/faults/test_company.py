@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 import zmq
-from faults import table, told
+from faults import told
 from trial import AFTER, BEFORE, LONG, Trial, serving
 
 from idyn.errors import ConfigError
@@ -160,10 +160,3 @@ def test_the_disk_fails(tmp_path: Path) -> None:
         assert set(trial.run(500)) == {"ok"}
         assert trial.client.received[-1].message.startswith("not logged: ")
         trial.close()
-
-
-def test_the_readme_has_the_table() -> None:
-    """Begin and end are marked there; what stands between is `faults.table()`."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    between = readme.split("<!-- faults -->\n")[1].split("<!-- /faults -->")[0]
-    assert between.strip() == table().strip()

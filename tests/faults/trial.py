@@ -1,7 +1,7 @@
 """One fault: a robot that stands, a server behind a real socket, and between them what goes wrong.
 
 World and robot's side wait for each other, in the robot's time, so that no outcome depends on how busy the machine is. What
-holds in every trial, whatever the fault, is checked by `Trial.run` itself: no torque that is no number, none beyond a limit,
+holds in every trial, whatever the fault, is checked by `Trial.judged`: no torque that is no number, none beyond a limit,
 and none that follows an answer beyond its `valid_until`.
 """
 
@@ -19,6 +19,7 @@ from idyn.robot import Robot
 from sim_harness.plan import load_plan
 from sim_harness.robot_side import RobotSide
 from sim_harness.scene import simulated_robot
+from sim_harness.trace import Trace
 from transport.anticipation import Anticipation
 from transport.client import RobotClient
 from transport.conversation import Conversation, hello_for
@@ -28,6 +29,7 @@ from transport.reconfigure import Workshop
 from transport.recorder import Recorder
 from transport.router import Router
 from transport.service import Service
+from transport.session import Fault
 from transport.settings import AnticipationSettings, ServerSettings
 from transport.warm_up import warm_up
 
@@ -42,29 +44,27 @@ ONCE, LONG = 1, 150
 
 
 class Server:
-    """A quadruped's server in a thread, behind a socket of its own."""
+    """A quadruped's server, behind a socket of its own; it runs in a thread from `begin` on, or in who calls `serve`."""
 
-    def __init__(self, folder: Path, *, log: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, tcp: bool = False) -> None:
         self.settings = ServerSettings(controller="quadruped", max_state_age_ms=1000.0)
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
-        self.recorder = None
-        if log is not None:
-            self.recorder = Recorder(log, attachments(self.controller, self.settings), metadata(self.controller, None))
-        workshop = Workshop(controller_from_snapshot, beside=True)
-        self.service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
+        self.recorder: Recorder | None = None
         self.faults: list[str] = []
+        self.address = "tcp://127.0.0.1:*" if tcp else f"ipc://{folder}/s"
         self._stop = threading.Event()
-        self._folder = folder
-        self.begin()
 
-    def begin(self) -> None:
-        noted = lambda faults: self.faults.extend(fault.reason for fault in faults)  # noqa: E731
-        router = Router(self.service, f"ipc://{self._folder}/s", noted, Anticipation(AnticipationSettings()))
+    def begin(self, log: Path | None = None) -> None:
+        router = self._router(log)
         self._stop.clear()
         self.address = router.endpoint
-        self._thread = threading.Thread(target=self._serve, args=(router,))
+        self._thread = threading.Thread(target=self._run, args=(router,))
         self._thread.start()
+
+    def serve(self, log: Path | None = None) -> None:
+        """Until the process ends."""
+        self._run(self._router(log))
 
     def end(self) -> None:
         self._stop.set()
@@ -74,14 +74,25 @@ class Server:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def _serve(self, router: Router) -> None:
+    def _router(self, log: Path | None) -> Router:
+        if log is not None:
+            self.recorder = Recorder(log, attachments(self.controller, self.settings), metadata(self.controller, None))
+        workshop = Workshop(controller_from_snapshot, beside=True)
+        service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
+        return Router(service, self.address, self._note, Anticipation(AnticipationSettings()))
+
+    def _note(self, faults: list[Fault]) -> None:
+        self.faults.extend(fault.reason for fault in faults)
+
+    def _run(self, router: Router) -> None:
         with router:
             router.run(self._stop)
 
 
 @contextmanager
-def serving(folder: Path, *, log: Path | None = None) -> Iterator[Server]:
-    server = Server(folder, log=log)
+def serving(folder: Path, *, log: Path | None = None, tcp: bool = False) -> Iterator[Server]:
+    server = Server(folder, tcp=tcp)
+    server.begin(log)
     try:
         yield server
     finally:
@@ -130,14 +141,16 @@ class Client(RobotClient):
 class Trial:
     """A robot that stands, with its client."""
 
-    def __init__(self, server: Server, kind: str = "sim") -> None:
+    def __init__(self, server: Server, kind: str = "sim", *, address: str = "", greet: bool = True) -> None:
+        """address: instead of the server's own; greet: say hello, to a server that runs"""
         plan = load_plan("stand")
         self.server = server
         self.robot = server.controller.robot
-        self.client = Client(server.address, self.robot, kind)
+        self.client = Client(address or server.address, self.robot, kind)
         self.side: RobotSide = simulated_robot(plan, self.client)
         self.world: Any = self.side.world
-        self.client.hello()
+        if greet:
+            self.client.hello()
 
     def close(self) -> None:
         self.client.heal()
@@ -147,7 +160,10 @@ class Trial:
 
     def run(self, ticks: int) -> Counter[str]:
         """Go on for so many ticks; how many were spent in each mode."""
-        trace = self.side.run(ticks * 1e-3)
+        return self.judged(self.side.run(ticks * 1e-3))
+
+    def judged(self, trace: Trace) -> Counter[str]:
+        """How many ticks were spent in each mode; what holds whatever happens, does."""
         modes = [trace.modes[i] for i in trace.mode]
         tau_max = self.robot.limits.tau_max
         assert np.isfinite(trace.tau).all(), "a torque that is no number reached the motors"

@@ -11,8 +11,8 @@ from transport.messages import Code, ErrorMessage, TorqueMessage
 
 def wild(robot: Robot, what: str) -> dict[str, bytes]:
     q, v = standing(robot), np.zeros(robot.nv)
-    if what == "a joint at 20 rad/s":
-        v[8] = 20.0
+    if what == "a joint at 40 rad/s":
+        v[8] = 40.0
     elif what == "a joint 0.5 rad off":
         q[9] += 0.5
     elif what == "a base 1 m off":
@@ -22,12 +22,12 @@ def wild(robot: Robot, what: str) -> dict[str, bytes]:
     elif what == "a base at 5 m/s":
         v[1] = 5.0
     else:
-        v[4] = 5.5
+        v[4] = 9.0
     return {"q": q.tobytes(), "vel": v.tobytes()}
 
 
 WHAT = [
-    "a joint at 20 rad/s",
+    "a joint at 40 rad/s",
     "a joint 0.5 rad off",
     "a base 1 m off",
     "a base upside down",
@@ -72,3 +72,16 @@ def test_a_robot_that_moves_is_believed_after_a_gap(rig: Rig, robot: Robot) -> N
     reply = rig.tick(21, q=q.tobytes(), vel=v.tobytes())
     assert isinstance(reply, TorqueMessage)
     assert reply.message == ""
+
+
+def test_a_leg_that_stumbles_is_believed_in_the_second_tick(rig: Rig, robot: Robot) -> None:
+    """20 rad/s are too much for one tick, and possible in two."""
+    rig.greet()
+    stumbling = np.zeros(robot.nv)
+    stumbling[8] = 20.0
+    rig.tick(1)
+    first, second = (rig.tick(seq, vel=stumbling.tobytes()) for seq in (2, 3))
+    assert isinstance(first, TorqueMessage)
+    assert first.message.startswith("state passed over: ")
+    assert isinstance(second, TorqueMessage)
+    assert second.message == ""

@@ -1,0 +1,159 @@
+"""Faults of the line, over TCP: bytes that are no message yet, delays, ends that vanish without a word."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+
+import pytest
+import zmq
+from faults import told
+from proxy import Proxy
+from trial import AFTER, BEFORE, LONG, Server, Trial, serving
+
+from transport.client import RobotClient
+from transport.conversation import hello_for
+from transport.errors import ConnectionFailed
+from transport.messages import Code
+from transport.router import PARTS_MAX
+
+STRANGER = """
+import sys
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+socket = zmq.Context().socket(zmq.DEALER)
+socket.linger = 0
+news = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+socket.connect(sys.argv[1])
+part, parts = bytes(int(sys.argv[2])), int(sys.argv[3])
+socket.send_multipart([part] * parts)
+print("cut" if news.poll(10_000) else "not cut")
+"""
+"""Sends a message of many parts; a process of its own, for the memory it takes."""
+
+ENOUGH_MB = 100
+"""A server whose memory grows by less has not kept such a message: 400 MB, or 2 million times 64 bytes."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path, tcp=True) as server:
+        yield server
+
+
+def parts_of_a_stranger(trial: Trial, length: int, parts: int) -> str:
+    """What becomes of such a message while the robot goes on."""
+    arguments = (sys.executable, "-c", STRANGER, trial.server.address, str(length), str(parts))
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as stranger:
+        while stranger.poll() is None:
+            assert set(trial.run(10)) == {"ok"}
+        assert stranger.stdout is not None
+        return stranger.stdout.read()
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096e-6
+
+
+@told("a stranger sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
+def test_parts_without_end(server: Server) -> None:
+    trial = Trial(server)
+    assert set(trial.run(BEFORE)) == {"ok"}
+    before = resident_mb()
+    assert parts_of_a_stranger(trial, 100_000, 4000) == "cut\n"
+    assert resident_mb() - before < ENOUGH_MB
+    trial.close()
+
+
+@told("a stranger sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
+def test_small_parts_without_end(server: Server) -> None:
+    trial = Trial(server)
+    assert set(trial.run(BEFORE)) == {"ok"}
+    before = resident_mb()
+    assert parts_of_a_stranger(trial, 1, 2_000_000) == "cut\n"
+    assert resident_mb() - before < ENOUGH_MB
+    trial.close()
+
+
+def test_a_message_of_some_more_parts_costs_the_connection(server: Server) -> None:
+    trial = Trial(server)
+    assert parts_of_a_stranger(trial, 1, PARTS_MAX + 1) == "cut\n"
+    trial.close()
+
+
+@pytest.mark.parametrize("parts", [2, PARTS_MAX])
+def test_a_message_of_few_parts_is_refused(server: Server, parts: int) -> None:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger, socket.rcvtimeo = 0, 20_000
+        socket.connect(server.address)
+        for _ in range(3):
+            socket.send_multipart([b"x"] * parts)
+            assert b"expected a message of one part" in socket.recv()
+
+
+@pytest.fixture
+def proxied(server: Server) -> Iterator[tuple[Trial, Proxy]]:
+    proxy = Proxy(server.address)
+    trial = Trial(server, kind="robot", address=proxy.address)
+    yield trial, proxy
+    proxy.delay, proxy.jitter, proxy.dead = 0.0, 0.0, False
+    trial.close()
+    proxy.close()
+
+
+def delayed(trial: Trial, proxy: Proxy, delay: float, jitter: float) -> None:
+    """A second in real time on such a line; afterwards all is well, if need be after a reset."""
+    assert set(trial.run(BEFORE)) == {"ok"}
+    proxy.delay, proxy.jitter = delay, jitter
+    trial.client.deadline = 5e-3
+    trial.judged(trial.side.run_paced(1.0))
+    proxy.delay = proxy.jitter = 0.0
+    trial.client.heal()
+    trial.run(AFTER)
+    if trial.side.stopped:
+        trial.put_back_on_its_feet()
+        assert trial.side.reset()
+    assert trial.run(BEFORE)["ok"] >= BEFORE - 1  # a last late answer
+
+
+@told("every piece of bytes comes 1 ± 1 ms late, for 1 s", "–", "goes on, in part as `ref` says")
+def test_jitter(proxied: tuple[Trial, Proxy]) -> None:
+    delayed(*proxied, delay=1e-3, jitter=1e-3)
+
+
+@told("… 10 ± 10 ms late, for 1 s", "–", "goes on as `ref` says, or stands still until `reset`")
+def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
+    trial, _ = proxied
+    delayed(*proxied, delay=10e-3, jitter=10e-3)
+    assert trial.side.refused.keys() <= {Code.OUT_OF_ORDER, Code.LATCHED_FAULT, Code.STALE_STATE}
+
+
+@told("the line is dead for 150 ms, its ends open", "`latched_fault`", "stands still until `reset`")
+def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
+    trial, proxy = proxied
+    assert set(trial.run(BEFORE)) == {"ok"}
+    proxy.dead = True
+    trial.client.deadline = 1e-3
+    trial.run(LONG)
+    assert set(trial.run(AFTER)) == {"failsafe:stopped"}
+    proxy.dead = False
+    trial.client.heal()
+    trial.put_back_on_its_feet()
+    assert trial.side.reset()
+    assert set(trial.run(BEFORE)) == {"ok"}
+
+
+@told("the robot's end of the line vanishes without a word", "`not_controlling`, for `release_ms`", "may then connect again")
+def test_a_half_open_line(server: Server) -> None:
+    proxy = Proxy(server.address)
+    trial = Trial(server, kind="robot", address=proxy.address)
+    assert set(trial.run(BEFORE)) == {"ok"}
+    proxy.dead = True
+    with RobotClient(server.address, hello_for(trial.robot, 1e-3), connect_ms=20_000) as other:
+        with pytest.raises(ConnectionFailed, match="another client controls"):
+            other.hello()
+        sleep(server.settings.release_ms * 1e-3)
+        other.hello()
+    trial.client.close()
+    proxy.close()

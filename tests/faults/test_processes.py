@@ -1,0 +1,137 @@
+"""Processes that are killed or stopped at any point; all are forked here, warm, so that a hundred of them are quick."""
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from time import sleep
+
+import pytest
+from faults import told
+from trial import AFTER, BEFORE, LONG, Server, Trial, serving
+
+from transport.logfile import LogReader
+from transport.messages import StatsGet
+
+DEADLINE_S = 0.02
+"""A robot whose server may be dead waits no longer for an answer."""
+
+KILLS = [5, pytest.param(100, marks=pytest.mark.long)]
+
+
+@contextmanager
+def forked(work: Callable[[], None]) -> Iterator[BaseProcess]:
+    """`work` in a process of its own; it ends with the block."""
+    process = multiprocessing.get_context("fork").Process(target=work, daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+@contextmanager
+def killed_within(process: BaseProcess, seconds: float, rng: random.Random) -> Iterator[None]:
+    """kill −9 at some point of the block's beginning."""
+    timer = threading.Timer(rng.uniform(0.0, seconds), process.kill)
+    timer.start()
+    yield
+    timer.join()
+    process.join()
+
+
+@pytest.mark.parametrize("kills", KILLS)
+@told(
+    "the server is killed (−9), at 100 random points",
+    "nothing; its log replays to the cut",
+    "stands still; a new `hello` and `reset`",
+)
+def test_the_server_is_killed(kills: int, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    server = Server(tmp_path)
+    trial = Trial(server, greet=False)
+    for i in range(kills):
+        log = tmp_path / f"{i}.mcap"
+        with forked(lambda: server.serve(log)) as process:  # noqa: B023
+            trial.client.heal()
+            trial.client.hello()
+            trial.put_back_on_its_feet()
+            assert trial.side.reset()
+            assert set(trial.run(BEFORE)) == {"ok"}
+            trial.client.received.clear()
+            trial.client.deadline = DEADLINE_S
+            with killed_within(process, 0.05, rng):
+                trial.run(BEFORE)
+        trial.run(LONG)
+        assert set(trial.run(AFTER)) <= {"failsafe:stopped", "failsafe:damping"}
+        with LogReader(log) as reader:
+            exchanges = sum(entry.answered for entry in reader.exchanges())
+            assert not reader.complete
+        log.unlink()
+        assert exchanges >= BEFORE - 40  # the last chunk of 64 kB was not yet full
+    trial.client.close()
+
+
+@pytest.mark.parametrize("kills", KILLS)
+@told("the robot's process is killed (−9), at 100 random points", "`not_controlling`, for `release_ms`", "a new one connects")
+def test_the_robot_is_killed(kills: int, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    with serving(tmp_path) as server:
+        for _ in range(kills):
+
+            def walk() -> None:
+                trial = Trial(server)
+                while True:
+                    trial.run(BEFORE)
+
+            with forked(walk) as process, killed_within(process, 0.3, rng):
+                pass
+            sleep(server.settings.release_ms * 1e-3)
+            trial = Trial(server)
+            assert set(trial.run(BEFORE)) == {"ok"}
+            trial.close()
+        assert server.faults == []
+
+
+@pytest.mark.parametrize("milliseconds", [5, 20, 50, 200, 2000])
+@told("… for 200 ms, 2 s", "goes on, as above", "stands still until `reset`")
+@told("the server's process stands still for 5, 20, 50 ms", "goes on with the newest state", "goes on")
+def test_the_server_stands_still(milliseconds: int, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    trial = Trial(server, kind="robot", greet=False)
+    with forked(server.serve) as process:
+        trial.client.hello()
+        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.client.received.clear()
+        os.kill(process.pid or 0, signal.SIGSTOP)
+        trial.client.deadline = 0.0
+        trial.run(milliseconds)
+        os.kill(process.pid or 0, signal.SIGCONT)
+        trial.client.heal()
+        trial.client.ask(StatsGet())  # it is awake: robot time runs fast here
+        after = trial.run(AFTER)
+        assert trial.side.stopped == (milliseconds >= 100)
+        if trial.side.stopped:
+            trial.put_back_on_its_feet()
+            assert trial.side.reset()
+            after = trial.run(BEFORE)
+        assert after["ok"] >= sum(after.values()) - 1  # a late answer to an older state
+    trial.client.close()
+
+
+@pytest.mark.parametrize("milliseconds", [5, 50, 2000])
+@told("the robot's process stands still, its world with it", "tells the pause", "goes on")
+def test_the_robot_stands_still(milliseconds: int, tmp_path: Path) -> None:
+    """No process can wake itself: here the world waits between two ticks, which is the same for all that hear of it."""
+    with serving(tmp_path) as server:
+        trial = Trial(server)
+        assert set(trial.run(BEFORE)) == {"ok"}
+        sleep(milliseconds * 1e-3)
+        assert set(trial.run(AFTER)) == {"ok"}
+        trial.close()
