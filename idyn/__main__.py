@@ -10,11 +10,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from idyn import __version__
-from idyn.commands import bench, check, compare, demo, keys, pauses, replay, serve, simulate, view
+from idyn.commands import bench, check, compare, demo, export, keys, pauses, replay, serve, simulate, view
 from idyn.commands.output import report
 from idyn.errors import IdynError
 
-COMMANDS = (demo, serve, simulate, replay, view, compare, pauses, bench, check, keys)
+COMMANDS = (demo, serve, simulate, replay, export, view, compare, pauses, bench, check, keys)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -37,7 +37,7 @@ DOORS = {
     "daqp": {"idyn.solvers.qp"},
     # the last measures a bare echo beside them
     "zmq": {"transport.connections", "transport.router", "transport.client", "transport.curve", "sim_harness.bench"},
-    "mcap": {"transport.log_part", "transport.logfile"},
+    "mcap": {"transport.export", "transport.log_part", "transport.logfile"},
     "numba": {"idyn.compiled"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},

@@ -3,7 +3,7 @@
 Channels `/state`, `/torque` and `/session` (everything else, and every refusal), one set per client; the metadata of a
 channel carry the client's identity and the direction. Records lie in the order in which the service handled them, each
 request followed by its reply, save for states that were overtaken by newer ones; `log_time` is the time of arrival that the
-service was given. A `kill -9` loses at most the last chunk.
+service was given, as wall-clock time. A `kill -9` loses at most the last chunk.
 """
 
 import os
@@ -25,6 +25,9 @@ CHUNK_BYTES = 64 * 1024
 PROFILE = "idyn"
 STATE, TORQUE, SESSION = "/state", "/torque", "/session"
 REQUEST, REPLY = "request", "reply"
+
+CLOCKS = "clocks"
+"""Metadata record of one reading of both clocks, `monotonic_ns` and `wall_ns`, at the beginning."""
 
 CONTINUES, NEXT = "continues", "next"
 """Metadata record at the end of a file that another one follows, and its key for the name of that."""
@@ -61,6 +64,12 @@ class Attachment(msgspec.Struct, frozen=True):
 Metadata = Mapping[str, Mapping[str, str]]
 
 
+def wall_offset_ns(metadata: Metadata) -> int:
+    """What makes the service's times wall-clock times [ns]."""
+    clocks = metadata.get(CLOCKS)
+    return 0 if clocks is None else int(clocks["wall_ns"]) - int(clocks["monotonic_ns"])
+
+
 def part_path(first: Path, number: int) -> Path:
     """Of the file that follows `number` others: run.mcap, run.001.mcap, …"""
     return first if number == 0 else first.with_name(f"{first.stem}.{number:03d}{first.suffix}")
@@ -87,6 +96,7 @@ class LogPart:
         for name, data in (*metadata.items(), (RECORD, digests)):
             self._writer.add_metadata(name, dict(data))
         self._channels: dict[tuple[bytes, str, str], int] = {}
+        self._wall_offset_ns = wall_offset_ns(metadata)
 
     @property
     def size(self) -> int:
@@ -123,4 +133,5 @@ class LogPart:
         if channel is None:
             metadata = {"identity": entry.identity.hex(), "direction": direction}
             channel = self._channels[key] = self._writer.register_channel(topic, "msgpack", self._schema, metadata)
-        self._writer.add_message(channel, entry.t_recv_ns, data, entry.t_recv_ns, sequence)
+        wall_ns = entry.t_recv_ns + self._wall_offset_ns
+        self._writer.add_message(channel, wall_ns, data, wall_ns, sequence)

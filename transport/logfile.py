@@ -11,7 +11,7 @@ from mcap.stream_reader import StreamReader
 
 from transport.checksums import damaged
 from transport.errors import LogError
-from transport.log_part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry
+from transport.log_part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry, wall_offset_ns
 
 RECORD_MAX_BYTES = 64 * 1024 * 1024
 """A longer record is a sign of damage."""
@@ -24,6 +24,7 @@ class LogReader:
     """One log: what it carries at its head, then its exchanges in the order in which they were handled, file after file.
 
     attachments: by name; metadata: by name, of the first file
+    wall_offset_ns: what makes `Entry.t_recv_ns` wall-clock time
     messages: how many have been read so far; complete: whether the end was reached (False: the log is cut off)
     """
 
@@ -34,6 +35,7 @@ class LogReader:
         self.complete = False
         self._part = _Part(path)
         self.attachments, self.metadata = self._part.attachments, self._part.metadata
+        self.wall_offset_ns = wall_offset_ns(self.metadata)
 
     def __enter__(self) -> "LogReader":
         return self
@@ -48,10 +50,10 @@ class LogReader:
         for message, channel in self._messages():
             if channel.metadata["direction"] != REPLY:
                 if request is not None:
-                    yield _entry(request, None)
+                    yield self._entry(request, None)
                 request = message, channel
             elif request is not None:
-                yield _entry(request, (message, channel))
+                yield self._entry(request, (message, channel))
                 request = None
 
     def _messages(self) -> Iterator[tuple[Message, Channel]]:
@@ -69,6 +71,17 @@ class LogReader:
                 return  # `complete` stays False: the files before are what there is
             self._part.close()
             self._part = part
+
+    def _entry(self, request: tuple[Message, Channel], reply: tuple[Message, Channel] | None) -> Entry:
+        message, channel = request
+        return Entry(
+            identity=bytes.fromhex(channel.metadata["identity"]),
+            t_recv_ns=message.log_time - self.wall_offset_ns,
+            request=message.data,
+            reply=b"" if reply is None else reply[0].data,
+            about_state=channel.topic == STATE,
+            answered=reply is not None and reply[1].topic == TORQUE,
+        )
 
 
 class _Part:
@@ -129,15 +142,3 @@ class _Part:
             self.metadata[record.name] = record.metadata
         elif isinstance(record, Channel):
             self.channels[record.id] = record
-
-
-def _entry(request: tuple[Message, Channel], reply: tuple[Message, Channel] | None) -> Entry:
-    message, channel = request
-    return Entry(
-        identity=bytes.fromhex(channel.metadata["identity"]),
-        t_recv_ns=message.log_time,
-        request=message.data,
-        reply=b"" if reply is None else reply[0].data,
-        about_state=channel.topic == STATE,
-        answered=reply is not None and reply[1].topic == TORQUE,
-    )

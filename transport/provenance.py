@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import msgspec
 
-from transport.log_part import Attachment
+from transport.log_part import CLOCKS, Attachment
 from transport.port import ControllerPort
 from transport.session import Fault
 from transport.settings import ServerSettings
@@ -35,7 +35,7 @@ def metadata(controller: ControllerPort, seed: int | None) -> dict[str, dict[str
         "versions": versions | {"python": platform.python_version()},
         "model": {"name": controller.robot.name, "urdf_sha256": controller.robot.urdf_sha256},
         "run": {"seed": "" if seed is None else str(seed)},
-        "clocks": {"monotonic_ns": str(time.monotonic_ns()), "wall_ns": str(time.time_ns())},
+        CLOCKS: {"monotonic_ns": str(time.monotonic_ns()), "wall_ns": str(time.time_ns())},
     }
 
 

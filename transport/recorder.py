@@ -20,6 +20,9 @@ LOOK_S = 1.0
 PART_BYTES = 500_000_000
 """A file is followed by the next one when it is this long: about four minutes at 1 kHz."""
 
+PART_S = 3600.0
+"""… or was begun so long ago [s]."""
+
 
 class Recorder:
     """Writes a log. `put` costs the caller one queue append.
@@ -28,15 +31,24 @@ class Recorder:
     problem: why the log has stopped, '' while all is well; nothing is kept from then on, and `close` raises it, too
     """
 
-    def __init__(self, path: Path, attachments: list[Attachment], metadata: Metadata, *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        attachments: list[Attachment],
+        metadata: Metadata,
+        *,
+        part_bytes: int = PART_BYTES,
+        part_s: float = PART_S,
+    ) -> None:
         """Create the first file and write what is known from the start. Raises LogError when that is impossible."""
         self.path = path
         self.problem = ""
-        self._attachments, self._metadata, self._part_bytes = attachments, metadata, part_bytes
+        self._attachments, self._metadata = attachments, metadata
+        self._part_bytes, self._part_s = part_bytes, part_s
         self._number = self._sequence = 0
         self._part = LogPart(path, attachments, metadata)
         self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
-        self._looked = time.monotonic()
+        self._begun = self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -83,8 +95,9 @@ class Recorder:
             self._looked = now
             if not self._part.there:
                 self._fail("the file was removed")
-        if self._part.size >= self._part_bytes:
+        if self._part.size >= self._part_bytes or now - self._begun >= self._part_s:
             self._turn_over()
+            self._begun = now
 
     def _turn_over(self) -> None:
         """The next file, with the same head."""

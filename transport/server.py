@@ -96,8 +96,13 @@ def _open_recorder(
         if settings.log_directory is None:
             return None
         log_path = Path(settings.log_directory) / f"{controller.robot.name}-{monotonic_ns()}.mcap"
-    part_bytes = round(settings.log_part_mb * 1e6)
-    return Recorder(log_path, attachments(controller, settings), metadata(controller, seed), part_bytes=part_bytes)
+    return Recorder(
+        log_path,
+        attachments(controller, settings),
+        metadata(controller, seed),
+        part_bytes=round(settings.log_part_mb * 1e6),
+        part_s=settings.log_part_s,
+    )
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

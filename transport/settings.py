@@ -42,7 +42,7 @@ class ServerSettings(Settings, frozen=True):
     release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
     shadow: serve one shadow client beside the controlling one, with a controller of its own
     log_directory: where logs and fault records go; none: nothing is recorded
-    log_part_mb: a log goes on in another file when one is this long [MB]
+    log_part_mb, log_part_s: a log goes on in another file when one is this long [MB], or was begun so long ago [s]
     """
 
     controller: str
@@ -61,6 +61,7 @@ class ServerSettings(Settings, frozen=True):
     shadow: bool = False
     log_directory: str | None = None
     log_part_mb: float = 500.0
+    log_part_s: float = 3600.0
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -68,6 +69,7 @@ class ServerSettings(Settings, frozen=True):
             ("max_state_age_ms", self.max_state_age_ms),
             ("watchdog.hold_ms", self.watchdog.hold_ms),
             ("log_part_mb", self.log_part_mb),
+            ("log_part_s", self.log_part_s),
         ):
             if not value > 0:
                 raise ConfigError(f"server.{name}", f"expected > 0, got {value}")

@@ -84,14 +84,19 @@ def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
 
 
 def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
+    """Its times are those of the wall: the service's own began with this machine, or with the run."""
     path = tmp_path / "run.mcap"
-    run(path, robot)
+    recorder = open_recorder(path, robot)
+    began = time.time_ns() - time.monotonic_ns()
+    run(path, robot, recorder=recorder)
     with path.open("rb") as file:
         reader = make_reader(file)
         counts: dict[str, int] = {}
         for schema, channel, message in reader.iter_messages():
             assert schema is not None
             assert channel.message_encoding == "msgpack"
+            assert message.log_time == message.publish_time
+            assert abs(message.log_time - began - TICKS * MS / 2) < TICKS * MS
             counts[channel.topic] = counts.get(channel.topic, 0) + 1
             if channel.topic == "/torque":
                 assert msgpack.unpackb(message.data)["t"] == "torque"
@@ -284,6 +289,22 @@ def test_a_long_log_goes_on_in_further_files(tmp_path: Path, robot: Robot) -> No
         rest = [(entry.request, entry.reply) for entry in log.exchanges()]
         assert rest == pairs[: len(rest)]
         assert not log.complete
+
+
+def test_a_log_goes_on_in_another_file_after_a_time(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    controller = SpringDamper(robot)
+    recorder = Recorder(path, attachments(controller, SETTINGS), metadata(controller, seed=7), part_s=0.05)
+    entry = Entry(b"a", 1, b"x", b"y", about_state=True, answered=True)
+    for _ in range(2):
+        recorder.put(entry)
+        time.sleep(0.06)
+    recorder.put(entry)
+    recorder.close()
+    assert len(list(tmp_path.glob("run*.mcap"))) > 1
+    with LogReader(path) as log:
+        assert [e.t_recv_ns for e in log.exchanges()] == [1, 1, 1]
+        assert log.complete
 
 
 def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:

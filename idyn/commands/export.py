@@ -1,0 +1,24 @@
+"""`idyn export`: a log for other tools."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from idyn.commands.output import add_json, progress_bar
+from transport.export import export
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("export", help="write a log for other tools: MCAP of JSON, with a schema")
+    parser.add_argument("log", type=Path, help="a log.mcap, whole or cut off")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: LOG.json.mcap)")
+    add_json(parser, "the figures")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    out = options.out or options.log.with_suffix(".json.mcap")
+    with progress_bar(0, "message") as progress:
+        count = export(options.log, out, lambda done: progress(str(out), done))
+    print(f"{out}: {count} messages")
+    return {"file": str(out), "messages": count}, True
