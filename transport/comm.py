@@ -1,6 +1,7 @@
 """How well the states reach the server: counters, age and watchdog level of one session."""
 
 from transport.messages import Comm, Watchdog, WatchdogLevel
+from transport.stages import Stage, stage
 
 WINDOW = 100
 """`success_100` looks back over so many expected states, as libfranka's control_command_success_rate."""
@@ -63,12 +64,10 @@ class CommStats:
 def watchdog(silence_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
     """The level after `silence_ns` between two states of a robot that should send one every `dt_ns`."""
     misses = max(0, (silence_ns + dt_ns // 2) // dt_ns - 1)
-    if silence_ns >= latch_ns:
-        level = WatchdogLevel.LATCHED
-    elif silence_ns >= hold_ns:
-        level = WatchdogLevel.HOLD
-    elif misses >= DEGRADED_MISSES:
-        level = WatchdogLevel.DEGRADED
+    now = stage(silence_ns, hold_ns, latch_ns)
+    if now is Stage.FOLLOW:
+        degraded = misses >= DEGRADED_MISSES
+        level = WatchdogLevel.DEGRADED if degraded else WatchdogLevel.WARN if misses else WatchdogLevel.OK
     else:
-        level = WatchdogLevel.WARN if misses else WatchdogLevel.OK
+        level = WatchdogLevel.HOLD if now is Stage.REST else WatchdogLevel.LATCHED
     return Watchdog(state=level, misses=misses)

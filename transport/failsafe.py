@@ -1,6 +1,7 @@
 """What the robot's own side applies, tick by tick, while answers come and while they do not. No I/O; knows of the motors only.
 
-With t since the state that was answered last, q_ref, v_ref, τ, kp and kd of that answer, and d the robot's own damping:
+With t since the state that was answered last, q_ref, v_ref, τ, kp and kd of that answer, and d the robot's own damping
+(when what: `transport.stages`):
 
     answered    τ
     follow      τ + kp (q_ref + v_ref t − q) + kd (v_ref − v)                   until `valid_until` of the answer
@@ -29,6 +30,7 @@ from idyn.types import Array, Record
 from transport.codec import vector, vectors
 from transport.gate import Gate, TorqueLimits
 from transport.messages import TorqueMessage
+from transport.stages import Stage, stage
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -100,6 +102,7 @@ class Failsafe:
         self._damping = damping
         self._gate = Gate(limits)
         self._settings = settings or FailsafeSettings()
+        self._stop_ns = round(self._settings.stop * 1e9)
         self.reset()
 
     def reset(self) -> None:
@@ -136,9 +139,16 @@ class Failsafe:
         self._sent = now_ns, tau
         return tau, mode
 
+    def _stage(self, now_ns: int) -> Stage:
+        """Where this side stands; without any answer yet there is nothing to follow."""
+        last = self._last
+        if last is None:
+            return Stage.REST
+        return stage(now_ns - last.t_ns, last.until_ns - last.t_ns, self._stop_ns)
+
     def _latch(self, now_ns: int, fault: bool) -> None:
         """Silence is looked at first: a robot that stands stopped does not fall for a server that calls its silence a fault."""
-        if self._last is not None and now_ns - self._last.t_ns >= self._settings.stop * 1e9:
+        if self._stage(now_ns) is Stage.STOPPED:
             self._latched = FailsafeMode.STOPPED
         elif fault:
             self._latched = FailsafeMode.DAMPING
@@ -149,7 +159,7 @@ class Failsafe:
             return -self._damping * v, FailsafeMode.DAMPING
         if fresh is not None:
             return fresh.tau, FailsafeMode.OK
-        follows = now_ns < last.until_ns and self._latched is None
+        follows = self._stage(now_ns) is Stage.FOLLOW and self._latched is None
         if last.posture is None:
             return (last.tau, FailsafeMode.FOLLOW) if follows else (-self._damping * v, self._latched or FailsafeMode.DAMPING)
         q_ref, v_ref, kp, kd = last.posture
