@@ -144,6 +144,16 @@ def lost(which: str, probability: float = 1.0, seed: int = 0) -> Change:
     return arrange
 
 
+def client(**features: object) -> Change:
+    """What the client does with its messages."""
+
+    def arrange(trial: Trial) -> None:
+        for name, value in features.items():
+            setattr(trial.client, name, value)
+
+    return arrange
+
+
 def reference(scale: float, field: str) -> Change:
     def value(trial: Trial, message: StateMessage) -> Reference:
         na = trial.robot.na
@@ -220,6 +230,8 @@ FAULTS = (
     Fault("10 % of the states lost", lost("state", 0.1), 200),
     Fault("50 % of the states lost", lost("state", 0.5), 200),
     Fault("50 % of the answers lost", lost("answer", 0.5), 200),
+    Fault("every state comes three times", client(repeat=2), 200),
+    Fault("every other state comes after the next", client(swap=True), 200, code=Code.OUT_OF_ORDER),
     Fault("no answers for 10 ms", lost("answer"), 10),
     Fault("no answers for 30 ms", lost("answer"), 30),
     Fault("no states for 30 ms", lost("state"), 30),

@@ -5,17 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+import numpy as np
 import pytest
 import zmq
 from faults import told
 from trial import AFTER, BEFORE, LONG, Trial, serving
 
+from controllers.command import LimitedBy
 from idyn.errors import ConfigError
 from transport.client import RobotClient
 from transport.codec import encode
 from transport.conversation import hello_for
 from transport.errors import ConnectionFailed
-from transport.messages import Code, Config, ConfigSet, ErrorMessage, Stats, StatsGet, Stop
+from transport.messages import ClientLimits, Code, Config, ConfigSet, ErrorMessage, Stats, StatsGet, Stop
 from transport.router import SOCKET_MAX_BYTES
 
 T = TypeVar("T")
@@ -159,4 +162,33 @@ def test_the_disk_fails(tmp_path: Path) -> None:
         server.recorder._part._file.close()
         assert set(trial.run(500)) == {"ok"}
         assert trial.client.received[-1].message.startswith("not logged: ")
+        trial.close()
+
+
+@told("the log is removed", "`not logged: …` in every `message`", "goes on")
+def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.recorder.LOOK_S", 0.0)
+    log = tmp_path / "log.mcap"
+    with serving(tmp_path, log=log) as server:
+        trial = Trial(server)
+        assert set(trial.run(BEFORE)) == {"ok"}
+        log.unlink()
+        assert set(trial.run(500)) == {"ok"}
+        assert trial.client.received[-1].message.startswith("not logged: the file was removed")
+        trial.close()
+
+
+@told("the motors give 0.3 N·m only, says `hello`", "`limited_by` 1", "sinks, within that limit")
+def test_weak_motors(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        trial = Trial(server, greet=False)
+        hello = hello_for(trial.robot, 1e-3, kind="sim")
+        weak = np.full(trial.robot.na, 0.3)
+        trial.client._hello = msgspec.structs.replace(hello, limits=ClientLimits(tau_max=weak.tobytes()))
+        trial.client.hello()
+        trial.run(LONG)
+        assert len(trial.client.received) >= LONG - 1
+        for reply in trial.client.received:
+            assert (np.abs(np.frombuffer(reply.tau)) <= 0.3).all()  # type: ignore[arg-type]
+        assert any(bit & LimitedBy.TORQUE for reply in trial.client.received for bit in reply.limited_by)
         trial.close()

@@ -4,16 +4,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
+import msgpack
 import pytest
 import zmq
 from faults import told
 from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 
+from idyn.errors import ConfigError
 from transport.client import RobotClient
 from transport.conversation import hello_for
+from transport.curve import ClientKey, CurveSettings, client_keys, make_keys
 from transport.errors import ConnectionFailed
 from transport.messages import Code
 from transport.router import PARTS_MAX
@@ -157,3 +160,58 @@ def test_a_half_open_line(server: Server) -> None:
         other.hello()
     trial.client.close()
     proxy.close()
+
+
+@told("the robot's clock is set by 5 s, forward or back", "`stale_state` for 25 ticks, if forward; then learned", "goes on")
+@pytest.mark.parametrize("seconds", [5, -5])
+def test_the_clock_is_set(server: Server, seconds: int) -> None:
+    trial = Trial(server, kind="robot")
+    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.client.wire.change = lambda data: shifted(data, seconds)
+    trial.run(60)
+    assert set(trial.run(AFTER)) == {"ok"}
+    assert trial.side.refused.keys() <= {Code.STALE_STATE}
+    assert trial.side.refused[Code.STALE_STATE] <= 25
+    trial.close()
+
+
+@told("the robot's clock runs 1 % too fast or too slow", "–", "goes on")
+@pytest.mark.parametrize("rate", [0.01, -0.01])
+def test_the_clock_drifts(server: Server, rate: float) -> None:
+    trial = Trial(server, kind="robot")
+    begin = monotonic()
+    trial.client.wire.change = lambda data: shifted(data, rate * (monotonic() - begin))
+    assert set(trial.run(5 * AFTER)) == {"ok"}
+    trial.close()
+
+
+def shifted(data: bytes, seconds: float) -> bytes:
+    """The same state, sent by a clock that is set."""
+    fields = msgpack.unpackb(data)
+    return msgpack.packb(fields | {"t_send": fields["t_send"] + round(seconds * 1e9)})  # type: ignore[no-any-return]
+
+
+@told("a second server takes the same port", "refuses to start", "goes on")
+def test_a_taken_port(server: Server) -> None:
+    trial = Trial(server)
+    assert set(trial.run(BEFORE)) == {"ok"}
+    with pytest.raises(ConfigError, match="cannot bind"):
+        server.begin()
+    assert set(trial.run(BEFORE)) == {"ok"}
+    trial.close()
+
+
+@told("a client has no key, or one that is not listed", "nothing: it is not let in", "goes on")
+def test_wrong_keys(tmp_path: Path) -> None:
+    public = {name: make_keys(tmp_path, name)[2] for name in ("server", "robot", "stranger")}
+    keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in ("robot", "stranger")}
+    curve = CurveSettings(secret=str(tmp_path / "server.key_secret"), clients={"robot": ClientKey(key=public["robot"])})
+    with serving(tmp_path, tcp=True, curve=curve) as server:
+        trial = Trial(server, keys=keys["robot"])
+        assert set(trial.run(BEFORE)) == {"ok"}
+        for wrong in (None, keys["stranger"]):
+            hello = hello_for(trial.robot, 1e-3, kind="sim")
+            with RobotClient(server.address, hello, connect_ms=300, keys=wrong) as other, pytest.raises(ConnectionFailed):
+                other.hello()
+        assert set(trial.run(BEFORE)) == {"ok"}
+        trial.close()

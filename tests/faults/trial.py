@@ -23,6 +23,7 @@ from sim_harness.trace import Trace
 from transport.anticipation import Anticipation
 from transport.client import RobotClient
 from transport.conversation import Conversation, hello_for
+from transport.curve import CurveSettings, Keys
 from transport.messages import StateMessage, TorqueMessage
 from transport.provenance import attachments, metadata
 from transport.reconfigure import Workshop
@@ -46,8 +47,8 @@ ONCE, LONG = 1, 150
 class Server:
     """A quadruped's server, behind a socket of its own; it runs in a thread from `begin` on, or in who calls `serve`."""
 
-    def __init__(self, folder: Path, *, tcp: bool = False) -> None:
-        self.settings = ServerSettings(controller="quadruped", max_state_age_ms=1000.0)
+    def __init__(self, folder: Path, *, tcp: bool = False, curve: CurveSettings | None = None) -> None:
+        self.settings = ServerSettings(controller="quadruped", max_state_age_ms=1000.0, curve=curve)
         self.controller = load_controller("quadruped")
         warm_up(self.controller, self.settings)
         self.recorder: Recorder | None = None
@@ -79,7 +80,7 @@ class Server:
             self.recorder = Recorder(log, attachments(self.controller, self.settings), metadata(self.controller, None))
         workshop = Workshop(controller_from_snapshot, beside=True)
         service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
-        return Router(service, self.address, self._note, Anticipation(AnticipationSettings()))
+        return Router(service, self.address, self._note, Anticipation(AnticipationSettings()), self.settings.curve)
 
     def _note(self, faults: list[Fault]) -> None:
         self.faults.extend(fault.reason for fault in faults)
@@ -90,8 +91,10 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *, log: Path | None = None, tcp: bool = False) -> Iterator[Server]:
-    server = Server(folder, tcp=tcp)
+def serving(
+    folder: Path, *, log: Path | None = None, tcp: bool = False, curve: CurveSettings | None = None
+) -> Iterator[Server]:
+    server = Server(folder, tcp=tcp, curve=curve)
     server.begin(log)
     try:
         yield server
@@ -103,16 +106,18 @@ class Wire(Conversation):
     """Changes the bytes of states on their way out."""
 
     change: Callable[[bytes], bytes] = staticmethod(lambda data: data)
+    sent = b""
 
     def ask(self, state: StateMessage, now_ns: int) -> bytes:
-        return self.change(super().ask(state, now_ns))
+        self.sent = self.change(super().ask(state, now_ns))
+        return self.sent
 
 
 class Client(RobotClient):
     """A robot's client with things that can go wrong in it; each is asked once a tick."""
 
-    def __init__(self, address: str, robot: Robot, kind: str) -> None:
-        super().__init__(address, hello_for(robot, 1e-3, kind=kind), deadline_ms=PATIENCE_MS)  # type: ignore[arg-type]
+    def __init__(self, address: str, robot: Robot, kind: str, keys: Keys | None) -> None:
+        super().__init__(address, hello_for(robot, 1e-3, kind=kind), deadline_ms=PATIENCE_MS, keys=keys)  # type: ignore[arg-type]
         self._conversation = self.wire = Wire()
         self.received: list[TorqueMessage] = []
         self.heal()
@@ -123,6 +128,9 @@ class Client(RobotClient):
         self.change_state: Callable[[StateMessage], StateMessage] = lambda state: state
         self.lose_state: Callable[[], bool] = lambda: False
         self.lose_answer: Callable[[], bool] = lambda: False
+        self.repeat = 0  # how often a state is sent once more
+        self.swap = False  # every other state comes after the next one
+        self._kept: list[bytes] = []
         self.wire.change = lambda data: data
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
@@ -131,7 +139,13 @@ class Client(RobotClient):
         if self.lose_state():
             self.wire.ask(state, 0)  # it has its number, and is never seen
             return None
+        if self.swap and not self._kept:
+            self._kept.append(self.wire.ask(state, 0))
+            return None
         reply = super().exchange(state)
+        for data in (*self._kept, *[self.wire.sent] * self.repeat):
+            self._socket.send(data)
+        self._kept.clear()
         if reply is None or self.lose_answer():
             return None
         self.received.append(reply)
@@ -141,12 +155,14 @@ class Client(RobotClient):
 class Trial:
     """A robot that stands, with its client."""
 
-    def __init__(self, server: Server, kind: str = "sim", *, address: str = "", greet: bool = True) -> None:
+    def __init__(
+        self, server: Server, kind: str = "sim", *, address: str = "", keys: Keys | None = None, greet: bool = True
+    ) -> None:
         """address: instead of the server's own; greet: say hello, to a server that runs"""
         plan = load_plan("stand")
         self.server = server
         self.robot = server.controller.robot
-        self.client = Client(address or server.address, self.robot, kind)
+        self.client = Client(address or server.address, self.robot, kind, keys)
         self.side: RobotSide = simulated_robot(plan, self.client)
         self.world: Any = self.side.world
         if greet:
