@@ -34,7 +34,6 @@ import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.errors import ConfigError
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
 from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
 from idyn.laws.parting import let_go
@@ -62,8 +61,6 @@ class Convex:
         circumscribed: bool = False,
         backend: str = "daqp",
     ) -> None:
-        if edges < 4 or edges % 2:
-            raise ConfigError("law.edges", f"expected an even number ≥ 4, got {edges}")
         check_backend(backend)
         family = "convex" if energy == "kinetic" else "cone"
         self.name = family + ("-one-stage" if one_stage else "-infinite" if infinite_friction else "")

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.errors import ConfigError
 from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
@@ -39,8 +38,6 @@ class Coulomb:
     unlimited_friction = False
 
     def __init__(self, edges: int = 4, circumscribed: bool = False, max_pivots: int = 5000) -> None:
-        if edges < 4 or edges % 2:
-            raise ConfigError("law.edges", f"expected an even number ≥ 4, got {edges}")
         self.directions = polygon(edges, circumscribed)
         self.max_pivots = max_pivots
         self.basis_width = edges + 2

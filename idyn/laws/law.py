@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.errors import ConfigError
 from idyn.reduction import Reduced
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -14,6 +15,9 @@ from idyn.types import Array, Record
 FACE_ZERO = 1e-9
 """Slack velocities up to this [m/s] count as zero when the face is read off a solution; it bounds the complementarity
 error that choosing another point of the face can cause."""
+
+MOST_EDGES = 64
+"""Of a friction polygon, which is within 0.13 % of the circle then; work and memory grow with them."""
 
 
 class Face(Record, frozen=True):
@@ -93,8 +97,11 @@ def is_free(mu: float, unlimited: bool) -> bool:
 def polygon(edges: int, circumscribed: bool = False) -> Array:
     """Corners of the friction polygon on the unit circle, starting at +s (k, 2); blown up to enclose it on request.
 
-    The inscribed polygon never asks for more friction than there is; the circumscribed one may, by 1/cos(π/k).
+    The inscribed polygon never asks for more friction than there is; the circumscribed one may, by 1/cos(π/k). Raises
+    ConfigError for an odd number of edges, fewer than 4 or more than MOST_EDGES.
     """
+    if not 4 <= edges <= MOST_EDGES or edges % 2:
+        raise ConfigError("law.edges", f"expected an even number from 4 to {MOST_EDGES}, got {edges}")
     angles = 2 * np.pi * np.arange(edges) / edges
     corners = np.column_stack([np.cos(angles), np.sin(angles)])
     corners[np.abs(corners) < 1e-15] = 0.0
