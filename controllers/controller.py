@@ -42,7 +42,7 @@ class ControllerSettings(Settings, frozen=True):
 
     robot: name or path of its configuration
     law: a row of `idyn.laws.LAWS`, or 'pid'; edges: of the friction polygon; qp_backend: of selection and the convex laws
-    selection, consistency: see `idyn.types`
+    selection, consistency: see `idyn.types`; bounded: see `idyn.ladder.Options`
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1
     period: nominal control period [s]
@@ -55,6 +55,7 @@ class ControllerSettings(Settings, frozen=True):
     law: str = "coulomb"
     selection: Selection = Selection.FORCE
     consistency: Consistency = Consistency.HOLD
+    bounded: bool = True
     warm_start: bool = True
     edges: int = 4
     qp_backend: str = "daqp"
@@ -93,6 +94,7 @@ class Controller:
         self._options = Options(
             selection=settings.selection,
             consistency=settings.consistency,
+            bounded=settings.bounded,
             warm_start=settings.warm_start,
             ground=make_ground(settings.ground),
             backend=settings.qp_backend,

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from idyn.errors import ConfigError, nearest
 
-_PAPER = {"selection": "off"}
-_QP = {"selection": "torque"}
+_PAPER = {"selection": "off", "bounded": False}
+_QP = {"selection": "torque", "bounded": False}
 _SENSED = {"law": "sensed", "consistency": "off", "selection": "off"}
-_OURS = {"selection": "torque", "warm_start": True}
+_OURS = {"selection": "torque", "bounded": False, "warm_start": True}
 
 
 class PaperController(NamedTuple):

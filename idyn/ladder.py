@@ -2,6 +2,10 @@
 
     the law's own attempts  →  the same for the nearest consistent demand  →  the convex law  →  the last forces
 
+Friction without bounds may hold feet against one another with hundreds of newtons, where friction that has bounds lets them
+slide. With `Options.bounded` an answer that asks more of the motors than they give gives way to that of Coulomb's law, when
+that asks less.
+
 What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
 """
 
@@ -15,7 +19,8 @@ from idyn.consistency import project
 from idyn.ground import Ground, ground_numbers
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
-from idyn.laws.law import Law, LawSolution
+from idyn.laws.coulomb import Coulomb
+from idyn.laws.law import Conditions, Law, LawSolution
 from idyn.reduction import Motion, Reduced, recover, reduce
 from idyn.residuals import CERTIFIED, certify
 from idyn.robot import Robot
@@ -36,13 +41,21 @@ from idyn.types import (
 
 _NO_MULTIPLIERS = np.zeros(0)
 
+COULOMB = Coulomb()
+"""Asked where another law's answer is too much for the motors."""
+
 
 class Options(Record, frozen=True):
     """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, what the
-    ground is believed to do, whether the last tick's basis is tried first, and the QP back end."""
+    ground is believed to do, whether the last tick's basis is tried first, and the QP back end.
+
+    bounded: where friction has no bounds and the answer asks more of the motors than they give, Coulomb's law answers when its
+        answer asks less
+    """
 
     selection: Selection = Selection.TORQUE
     consistency: Consistency = Consistency.PROJECT
+    bounded: bool = False
     warm_start: bool = True
     ground: Ground = Ground()
     backend: str = "daqp"
@@ -70,13 +83,30 @@ class Problem(Record, frozen=True):
 
 def descend(problem: Problem, law: Law) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
+    answer, failure = _first(problem, law)
+    if answer is not None:
+        unlimited = law.unlimited_friction or law.conditions is Conditions.NO_SLIP
+        if answer.torque_excess > 0.0 and unlimited and problem.options.bounded:
+            return _bounded(problem, answer)
+        return answer
+    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), problem.q_ddot, 0.0)
+    return answer if answer is not None else _last_forces(problem, failure)
+
+
+def _first(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
+    """The law's first certified answer, or None and why the last demand had none."""
     failure = Status.SOLVED
     for q_ddot, change in _demands(problem, law):
         answer, failure = _attempt(problem, law, q_ddot, change)
         if answer is not None:
-            return answer
-    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), problem.q_ddot, 0.0)
-    return answer if answer is not None else _last_forces(problem, failure)
+            return answer, failure
+    return None, failure
+
+
+def _bounded(problem: Problem, answer: Prediction) -> Prediction:
+    """The answer of Coulomb's law in the place of one that is too much for the motors, when it asks less of them."""
+    other, _ = _first(problem, COULOMB)
+    return answer if other is None or other.torque_excess >= answer.torque_excess else other
 
 
 def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:

@@ -91,12 +91,12 @@ def select(
         if free:
             return Selected(p=chosen, null_dim=d, excess=0.0)
         if d == 0:
-            excess = float(np.max(np.abs(vectors[r:]) - robot.limits.tau_max, initial=0.0))
-            return Selected(p=p, null_dim=0, excess=excess)
+            break
         solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
         if solution.status.ok and not (inside and _costs_more(matrices, vectors, d, r, len(p), solution.x)):
             return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
-    return Selected(p=p, null_dim=d, excess=0.0)
+    excess = float(np.max(np.abs(vectors[d + r :]) - robot.limits.tau_max, initial=0.0))
+    return Selected(p=p, null_dim=d, excess=excess)
 
 
 @lru_cache(maxsize=16)

@@ -15,7 +15,9 @@ def check_imperfections(settings: ImperfectionSettings, robot: Robot, dt: float,
     joint_friction(robot, settings, where)
     for way in ("lost_states", "lost_torques"):
         loss = getattr(settings.link, way)
-        if loss.rate > 0.0 and round(loss.length / dt) < 1:
+        if (loss.rate > 0.0 or loss.every > 0.0) and round(loss.length / dt) < 1:
             raise ConfigError(f"{where}.link.{way}.length", f"expected a tick of {dt:g} s at least, got {loss.length:g}")
+        if loss.every > 0.0 and (loss.rate > 0.0 or loss.length > 0.5 * loss.every):
+            raise ConfigError(f"{where}.link.{way}.every", "expected no rate beside it, and twice the length at least")
     if settings.ground.terrain is not None:
         make_terrain(settings.ground.terrain, where=f"{where}.ground.terrain")

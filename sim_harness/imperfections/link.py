@@ -67,18 +67,28 @@ class Losses:
         """dt: of the ticks [s]"""
         self._probability = settings.probability
         self._begins = -float(np.expm1(-settings.rate * dt))
-        self._length = round(settings.length / dt)
-        self._left = 0
+        self._length, self._every = round(settings.length / dt), round(settings.every / dt)
+        self._tick, self._at, self._left = 0, -1, 0
         self._rng = rng
 
     def next(self) -> bool:
         """Whether this tick's message is lost; draws two numbers, whatever the settings."""
         single, burst = self._rng.random(2)
-        if self._left == 0 and burst < self._begins:
+        due = self._is_due(burst)
+        if self._left == 0 and (due or burst < self._begins):
             self._left = self._length
         swallowed = self._left > 0
         self._left -= swallowed
         return bool(swallowed or single < self._probability)
+
+    def _is_due(self, burst: float) -> bool:
+        """Whether a regular burst begins: in each turn at a moment that its first tick draws."""
+        if not self._every:
+            return False
+        moment, self._tick = self._tick % self._every, self._tick + 1
+        if moment == 0:
+            self._at = round((0.25 + 0.5 * burst) * self._every)
+        return moment == self._at
 
 
 def _newest(way: deque[tuple[int, M]], now: int) -> M | None:

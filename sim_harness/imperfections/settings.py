@@ -66,11 +66,13 @@ class Loss(Settings, frozen=True):
 
     probability: of each message, on its own
     rate, length: of bursts that swallow every message: how many begin in a second [1/s], and how long each lasts [s]
+    every: instead of a rate, one burst in each so many seconds, at a random moment of its middle half [s]
     """
 
     probability: Probability = 0.0
     rate: Finite = 0.0
     length: Finite = 0.0
+    every: Finite = 0.0
 
 
 class LinkSettings(Settings, frozen=True):

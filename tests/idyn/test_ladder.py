@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conditions import dynamics
 from oracles import full, outcome
-from scenes import DT, LITERAL, fingers_scene, standing_scene
+from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
 
 import idyn.ladder
 from idyn.inverse_dynamics import predict
@@ -193,3 +193,23 @@ def test_every_status_tells_the_operator_something():
     sentences = [s.sentence for s in Status]
     assert len(set(sentences)) == len(Status)
     assert all(len(s) > 20 or s == Status.SOLVED.sentence for s in sentences)
+
+
+def test_friction_without_bounds_gives_way_to_friction_that_the_motors_can_give():
+    """Demands that tear feet apart: held without slip they need more torque than there is; sliding, less."""
+    bounded = Options(ground=LITERAL, bounded=True)
+    gave_way = 0
+    for seed in range(40):
+        scene = random_scene("quadruped", seed, touching=1.0)
+        unbounded = solve(scene, "no-slip", Options(ground=LITERAL))
+        answer = solve(scene, "no-slip", bounded)
+        assert unbounded.law == "no-slip"
+        assert answer.torque_excess <= unbounded.torque_excess
+        if answer.law == "coulomb":
+            gave_way += 1
+            assert answer.torque_excess < unbounded.torque_excess
+            np.testing.assert_array_equal(answer.tau, solve(scene, "coulomb", bounded).tau)
+        else:
+            np.testing.assert_array_equal(answer.tau, unbounded.tau)
+        assert solve(scene, "convex", bounded).law == "convex"
+    assert gave_way > 5

@@ -233,6 +233,17 @@ def test_bursts_have_their_length_and_rate():
     assert len(starts) > 500
 
 
+def test_regular_bursts_come_once_in_each_turn():
+    losses = Losses(Loss(every=0.1, length=0.02), DT, np.random.default_rng(5))
+    lost = np.array([losses.next() for _ in range(10_000)]).reshape(100, 100)
+    starts = np.argmax(lost, axis=1)
+    assert (lost.sum(axis=1) == 20).all()
+    assert (np.diff(lost.astype(int), axis=1) == 1).sum() == 100
+    assert starts.min() >= 25
+    assert starts.max() <= 75
+    assert starts.std() > 10
+
+
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
