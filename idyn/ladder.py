@@ -22,7 +22,7 @@ from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import Conditions, Law, LawSolution
 from idyn.reduction import Motion, Reduced, recover, reduce
-from idyn.residuals import CERTIFIED, certify
+from idyn.residuals import CERTIFIED, certify, demand_error
 from idyn.robot import Robot
 from idyn.selection import Selected, select
 from idyn.status import Status
@@ -30,6 +30,7 @@ from idyn.types import (
     Array,
     Consistency,
     ContactSet,
+    Demand,
     DynamicsTerms,
     Guess,
     Prediction,
@@ -89,15 +90,15 @@ def descend(problem: Problem, law: Law) -> Prediction:
         if answer.torque_excess > 0.0 and unlimited and problem.options.bounded:
             return _bounded(problem, answer)
         return answer
-    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), problem.q_ddot, 0.0)
+    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), Demand(q_ddot=problem.q_ddot))
     return answer if answer is not None else _last_forces(problem, failure)
 
 
 def _first(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
     """The law's first certified answer, or None and why the last demand had none."""
     failure = Status.SOLVED
-    for q_ddot, change in _demands(problem, law):
-        answer, failure = _attempt(problem, law, q_ddot, change)
+    for demand in _demands(problem, law):
+        answer, failure = _attempt(problem, law, demand)
         if answer is not None:
             return answer, failure
     return None, failure
@@ -109,19 +110,19 @@ def _bounded(problem: Problem, answer: Prediction) -> Prediction:
     return answer if other is None or other.torque_excess >= answer.torque_excess else other
 
 
-def _demands(problem: Problem, law: Law) -> Iterator[tuple[Array, float]]:
-    """The demand as it was made and the nearest consistent one with its distance [rad/s]: the latter first, or only when the
-    former has no certified answer, or never."""
+def _demands(problem: Problem, law: Law) -> Iterator[Demand]:
+    """The demand as it was made and the nearest consistent one: the latter first, or only when the former has no certified
+    answer, or never."""
     consistency, contacts = problem.options.consistency, problem.contacts
     if consistency in (Consistency.STICK, Consistency.HOLD):
         touching = problem.options.ground.touching
         yield from _nearest(problem, contacts.mu, touching, closed=consistency is Consistency.HOLD)
-    yield problem.q_ddot, 0.0
+    yield Demand(q_ddot=problem.q_ddot)
     if consistency is Consistency.PROJECT:
         yield from _nearest(problem, law.sticking(contacts.mu), np.inf, closed=False)
 
 
-def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool) -> Iterator[tuple[Array, float]]:
+def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool) -> Iterator[Demand]:
     nearest, change, status = project(
         problem.robot,
         problem.terms,
@@ -135,15 +136,15 @@ def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool
         closed,
     )
     if status.ok:
-        yield nearest, change
+        yield Demand(q_ddot=nearest, change=change)
 
 
-def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[Prediction | None, Status]:
+def _attempt(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | None, Status]:
     """The law's own rungs for one demand: the first certified answer, or None and why the last one failed.
 
     A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
     """
-    reduced, motion = _reduced(problem, q_ddot)
+    reduced, motion = _reduced(problem, demand.q_ddot)
     status = Status.SOLVED
     for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
         status = solution.status
@@ -151,7 +152,7 @@ def _attempt(problem: Problem, law: Law, q_ddot: Array, change: float) -> tuple[
             break
         if not status.ok:
             continue
-        answer = _answer(problem, law, rung, solution, reduced, motion, change)
+        answer = _answer(problem, law, rung, solution, reduced, motion, demand)
         if answer.residuals.worst <= CERTIFIED:
             return answer, status
         status = Status.NOT_CERTIFIED
@@ -186,21 +187,21 @@ def _warm_basis(problem: Problem, law: Law) -> Array | None:
 
 
 def _answer(
-    problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion, change: float
+    problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion, demand: Demand
 ) -> Prediction:
     """Selection, torque and certificate. A selection that costs the certificate is undone, and the rung says so."""
     plain = Selected(p=solution.p, null_dim=0, excess=0.0)
     if solution.face is None or problem.options.selection is Selection.OFF:
-        return _conclude(problem, law, rung, solution, motion, plain, change)
+        return _conclude(problem, law, rung, solution, motion, plain, demand)
     chosen = select(
         problem.robot, problem.terms, problem.state, problem.contacts, reduced, motion, solution.face, solution.p, problem.dt,
         objective=problem.options.selection, guess=problem.guess, last=problem.last, preferred=problem.preferred,
         backend=problem.options.backend,
     )  # fmt: skip
-    answer = _conclude(problem, law, rung, solution, motion, chosen, change)
+    answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
     if answer.residuals.worst <= CERTIFIED:
         return answer
-    return _conclude(problem, law, rung + ", unselected", solution, motion, plain, change)
+    return _conclude(problem, law, rung + ", unselected", solution, motion, plain, demand)
 
 
 def _conclude(
@@ -210,7 +211,7 @@ def _conclude(
     solution: LawSolution,
     motion: Motion,
     chosen: Selected,
-    change: float,
+    demand: Demand,
 ) -> Prediction:
     """Velocity, torque and certificate of the chosen impulses."""
     robot, terms, contacts, dt = problem.robot, problem.terms, problem.contacts, problem.dt
@@ -222,7 +223,14 @@ def _conclude(
         contacts.gaps, ground_numbers(problem.options.ground, dt), multipliers, solution.epsilon, problem.state.v, problem.last,
         chosen.p, dt,
     )  # fmt: skip
-    residuals = Residuals(dynamics=dynamics, complementarity=complementarity, cone=cone, penetration=penetration, slip=slip)
+    residuals = Residuals(
+        dynamics=dynamics,
+        demand=demand_error(v_plus, problem.state.v, robot.a, problem.q_ddot, demand.q_ddot, demand.change, dt),
+        complementarity=complementarity,
+        cone=cone,
+        penetration=penetration,
+        slip=slip,
+    )
     return Prediction(
         tau=tau,
         impulse=impulse,
@@ -234,7 +242,7 @@ def _conclude(
         rung=rung,
         iterations=solution.iterations,
         residuals=residuals,
-        demand_change=change,
+        demand_change=demand.change,
         torque_excess=chosen.excess,
         null_dim=chosen.null_dim,
         guess=Guess(law=law.name, keys=contacts.keys, basis=solution.basis, tau=tau, force=impulse / dt),
@@ -260,6 +268,6 @@ def _last_forces(problem: Problem, failure: Status) -> Prediction:
     reduced, motion = _reduced(problem, problem.q_ddot)
     _, solution = next(law.attempts(reduced, None))
     chosen = Selected(p=problem.last, null_dim=0, excess=0.0)
-    answer = _conclude(problem, law, "last forces", solution, motion, chosen, 0.0)
+    answer = _conclude(problem, law, "last forces", solution, motion, chosen, Demand(q_ddot=problem.q_ddot))
     status = failure if np.isfinite(answer.tau).all() else Status.NON_FINITE
     return msgspec.structs.replace(answer, status=status)

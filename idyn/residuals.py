@@ -97,6 +97,18 @@ def certify(
 
 
 @compiled
+def demand_error(v_plus, v, a, asked, met, change, dt):
+    """How far joint velocities v⁺ (nv) are from a demand that is `met`, and that from the one `asked` for, beyond the change
+    that is reported [rad/s]; inf when it is no number. asked, met: joint accelerations [rad/s²] (na)"""
+    worst, moved = 0.0, 0.0
+    for k in range(len(a)):
+        error = abs(v_plus[a[k]] - v[a[k]] - dt * met[k])
+        worst = np.inf if np.isnan(error) else max(worst, error)
+        moved = max(moved, dt * abs(met[k] - asked[k]))
+    return max(worst, abs(moved - change))
+
+
+@compiled
 def _in_world(p, tangents, normals):
     """Impulses in rows S, T, N (3n) as world vectors (n, 3)."""
     impulse = np.empty((len(normals), 3))

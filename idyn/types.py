@@ -88,6 +88,17 @@ class Consistency(StrEnum):
     HOLD = "hold"  # beforehand: the nearest demand under which every touching contact stays where it is
 
 
+class Demand(Record, frozen=True):
+    """What the joints are to do.
+
+    q_ddot: accelerations [rad/s²] (na)
+    change: how far that moves the joint velocities from what was asked, max norm [rad/s]; 0 for the demand as it was made
+    """
+
+    q_ddot: Array
+    change: float = 0.0
+
+
 class Guess(Record, frozen=True):
     """What one tick leaves to the next: warm start, and the previous answer for the selection.
 
@@ -109,6 +120,8 @@ class Residuals(Record, frozen=True):
     """The certificate, computed from the problem data by code no solver shares (mathematics §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
+    demand: ‖P v⁺ − v_a − dt q̈‖∞ for the demand that was met, and how far that is from the one asked for beyond the reported
+        change [rad/s]
     complementarity: max |min(z, w)| over the law's own pairs [N·s or m/s]
     cone: how far an impulse is outside its friction cone or pulls [N·s]
     penetration: how fast a contact still closes beyond its allowance [m/s]
@@ -116,6 +129,7 @@ class Residuals(Record, frozen=True):
     """
 
     dynamics: float
+    demand: float
     complementarity: float
     cone: float
     penetration: float
@@ -124,7 +138,7 @@ class Residuals(Record, frozen=True):
     @property
     def worst(self) -> float:
         """The largest of them."""
-        return max(self.dynamics, self.complementarity, self.cone, self.penetration, self.slip)
+        return max(self.dynamics, self.demand, self.complementarity, self.cone, self.penetration, self.slip)
 
 
 class Prediction(Record, frozen=True):

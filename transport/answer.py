@@ -91,6 +91,7 @@ def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
         res_primal=max(residuals.cone, residuals.penetration, residuals.slip),
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,
+        res_demand=residuals.demand,
         n_contacts=len(prediction.guess.keys),
         null_dim=prediction.null_dim,
         demand_change=prediction.demand_change,

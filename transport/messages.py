@@ -262,6 +262,7 @@ class Solver(ServerPart):
     res_primal: float  # cone, penetration and slip [N·s or m/s]
     res_comp: float  # complementarity [N·s or m/s]
     res_dyn: float  # dynamics [N·s, N·m·s]
+    res_demand: float  # joint velocities from the demand, beyond the reported change [rad/s]
     n_contacts: int
     null_dim: int  # dimension of the contact impulses that move nothing
     demand_change: float = 0.0  # how far the consistency step moved the demanded joint velocities, max norm [rad/s]

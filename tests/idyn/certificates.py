@@ -8,7 +8,7 @@ from scenes import DT, LITERAL
 from idyn.ground import ground_numbers
 from idyn.laws import LAWS as TABLE
 from idyn.reduction import reduce
-from idyn.residuals import certify
+from idyn.residuals import certify, demand_error
 from idyn.types import Residuals
 
 LAWS = tuple(law for law in TABLE if law not in ("sensed", "enumeration"))
@@ -42,4 +42,6 @@ def certificate(scene, law, a):
         c.points, c.normals, c.tangents, law.conditions.value, law.directions, c.mu, law.unlimited_friction, c.gaps,
         ground_numbers(LITERAL, DT), a.y, a.epsilon, scene.state.v, np.zeros(len(a.p)), a.p, a.v_plus, a.tau, DT,
     )  # fmt: skip
-    return Residuals(**dict(zip(Residuals.__struct_fields__, numbers, strict=True))), impulse
+    names = ("dynamics", "complementarity", "cone", "penetration", "slip")
+    demand = demand_error(a.v_plus, scene.state.v, robot.a, scene.q_ddot, scene.q_ddot, 0.0, DT)
+    return Residuals(demand=demand, **dict(zip(names, numbers, strict=True))), impulse

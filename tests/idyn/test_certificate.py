@@ -22,13 +22,14 @@ def shares_of(x, k):
 
 
 def expected(scene, law, f, a):
-    """The five numbers again, from the dense system."""
+    """The six numbers again, from the dense system."""
     c, k = scene.contacts, len(law.directions)
     u, p = (f.J @ a.v_plus).reshape(-1, 3), a.p.reshape(-1, 3)
     w = u[:, 2] + allowance(c.gaps, DT)
     force = dynamics(f, a.p, a.v_plus, a.tau, DT)
+    demand = np.abs(a.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max()
     if law.conditions is Conditions.FREE:
-        return Residuals(dynamics=force, complementarity=0, cone=np.abs(p).max(initial=0), penetration=0, slip=0)
+        return Residuals(dynamics=force, demand=demand, complementarity=0, cone=np.abs(p).max(initial=0), penetration=0, slip=0)
     penetration, cone, slip = max(-w.min(initial=0), 0), max(-p[:, 2].min(initial=0), 0), 0.0
     pairs = []
     free = np.isinf(c.mu) | (law.unlimited_friction & (c.mu > 0))
@@ -63,7 +64,7 @@ def expected(scene, law, f, a):
             pairs.append(np.minimum(loaded, slope[i, 2] + c.mu[i] * corners(k) @ slope[i, :2]))
             cone = max(cone, -rest)
     worst = np.abs(np.concatenate([np.zeros(1), *pairs])).max()
-    return Residuals(dynamics=force, complementarity=worst, cone=cone, penetration=penetration, slip=slip)
+    return Residuals(dynamics=force, demand=demand, complementarity=worst, cone=cone, penetration=penetration, slip=slip)
 
 
 def spoiled(a, rng, f, q_ddot):

@@ -5,11 +5,15 @@ import numpy as np
 import pytest
 from certificates import LAWS, answer_of, certificate
 from oracles import outcome
-from scenes import DT, WALKERS, random_scene, standing_scene
+from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
+import idyn.ladder
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.laws.law import Conditions
-from idyn.residuals import CERTIFIED
+from idyn.residuals import CERTIFIED, demand_error
+from idyn.types import Consistency, Selection
 
 
 def loaded(name, law):
@@ -153,3 +157,63 @@ def test_contacts_that_are_not_numbers_are_refused(law, field):
     value[1] = np.nan
     broken = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **{field: value}))
     assert refused(broken, law, a)
+
+
+def altered(monkeypatch, name, change):
+    """One stage of the pipeline hands on something else than it should."""
+    stage = getattr(idyn.ladder, name)
+    monkeypatch.setattr(idyn.ladder, name, lambda *arguments: change(stage, *arguments))
+
+
+def in_reduce(change):
+    """`change` gets contacts and demand as `reduce` does, and says what it is to see instead."""
+
+    def instead(stage, robot, terms, state, contacts, q_ddot, *rest):
+        return stage(robot, terms, state, *change(contacts, q_ddot), *rest)
+
+    return "reduce", instead
+
+
+TAMPERING = {
+    "half the demand": in_reduce(lambda c, q_ddot: (c, 0.5 * q_ddot)),
+    "the demand negated": in_reduce(lambda c, q_ddot: (c, -q_ddot)),
+    "the demand of other joints": in_reduce(lambda c, q_ddot: (c, np.roll(q_ddot, 1))),
+    "one demand forgotten": in_reduce(lambda c, q_ddot: (c, np.r_[0.0, q_ddot[1:]])),
+    "other gaps": in_reduce(lambda c, q_ddot: (msgspec.structs.replace(c, gaps=c.gaps + 1e-4), q_ddot)),
+    "more friction": in_reduce(lambda c, q_ddot: (msgspec.structs.replace(c, mu=1.1 * c.mu), q_ddot)),
+    "less friction": in_reduce(lambda c, q_ddot: (msgspec.structs.replace(c, mu=0.9 * c.mu), q_ddot)),
+    "other points": in_reduce(lambda c, q_ddot: (msgspec.structs.replace(c, points=c.points + 1e-4), q_ddot)),
+    "another normal": in_reduce(lambda c, q_ddot: (msgspec.structs.replace(c, normals=np.roll(c.normals, 1, 1)), q_ddot)),
+}
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex", "cone"])
+@pytest.mark.parametrize("what", TAMPERING)
+def test_a_pipeline_that_was_tampered_with_is_caught(monkeypatch, law, what):
+    """Feet that slide under the laws that let them, pushed out of the ground, asked to move: all data matter to all laws then,
+    the last rung's too."""
+    if "friction" in what and law == "no-slip":
+        return  # it does not know how much there is
+    scene = random_scene("quadruped", 3, n=2, mu=0.1, touching=1.0)
+    scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(2, -1e-4)))
+    options = Options(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
+    honest = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=DT, options=options)
+    assert honest.status.ok
+    assert honest.law == law
+    altered(monkeypatch, *TAMPERING[what])
+    spoilt = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law(law), dt=DT, options=options)
+    assert not spoilt.status.ok
+
+
+@pytest.mark.parametrize("k", range(12))
+def test_a_change_of_the_demand_that_is_not_reported_is_caught(k):
+    """The joint velocities of another demand, and a report of a change that was not made."""
+    scene, _, _, a = loaded("quadruped", "coulomb")
+    v, motors = scene.state.v, scene.robot.a
+    other = scene.q_ddot.copy()
+    other[k] += 1e-4
+    assert demand_error(a.v_plus, v, motors, scene.q_ddot, scene.q_ddot, 0.0, DT) < 1e-14
+    assert demand_error(a.v_plus, v, motors, other, other, 0.0, DT) == pytest.approx(1e-7, rel=1e-3)
+    assert demand_error(a.v_plus, v, motors, other, scene.q_ddot, 0.0, DT) == pytest.approx(1e-7, rel=1e-3)
+    assert demand_error(a.v_plus, v, motors, other, scene.q_ddot, 1e-7, DT) < 1e-14
+    assert demand_error(a.v_plus, v, motors, scene.q_ddot, scene.q_ddot, 1e-7, DT) == pytest.approx(1e-7)

@@ -86,7 +86,7 @@ class SpringDamper:
             law=self.law,
             rung="first",
             iterations=1,
-            residuals=Residuals(dynamics=0.0, complementarity=0.0, cone=0.0, penetration=0.0, slip=0.0),
+            residuals=Residuals(dynamics=0.0, demand=0.0, complementarity=0.0, cone=0.0, penetration=0.0, slip=0.0),
             demand_change=0.0,
             torque_excess=0.0,
             null_dim=0,
