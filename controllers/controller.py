@@ -23,7 +23,7 @@ from controllers.stabilisation import Stabilisation, StabilisationSettings, stan
 from controllers.terrain import make_terrain
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.inverse_dynamics import predict
 from idyn.ladder import Options
 from idyn.laws import make_law
@@ -170,13 +170,17 @@ class Controller:
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         law, contacts, demand = self._contact_model(self.law, state, contacts, reference, demand)
         lean = self._spread.preferred(state, contacts, reference.q) if self._spread.active else None
-        prediction = self._predict(state, contacts, demand, grip, law, self._guess, lean)
+        try:
+            prediction = self._predict(state, contacts, demand, grip, law, self._guess, lean)
+        except InputError as error:  # a demand beyond all numbers, a contact that is none
+            self._guess = None
+            return self._without_answer(state, str(error))
         self._guess = prediction.guess
         self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
         self._rehearsal = state, contacts, demand, grip, law, prediction.guess, lean
         if not prediction.status.ok and not np.isfinite(prediction.tau).all():
             self._guess = None
-            return self._without_answer(state, prediction)
+            return self._without_answer(state, prediction.status.sentence)
         mode, message = self._judge(prediction, law)
         problem = reference.problem or (reality.problem if reality else "")
         if mode is Mode.OK and problem:
@@ -294,10 +298,10 @@ class Controller:
             prediction=None, message=message,
         )  # fmt: skip
 
-    def _without_answer(self, state: State, prediction: Prediction) -> Command:
+    def _without_answer(self, state: State, reason: str) -> Command:
         last = self._safety.last
         if self.settings.safety.fallback == "hold" and last is not None:
-            command = self._stopped(state, Mode.HOLD, prediction.status.sentence)
+            command = self._stopped(state, Mode.HOLD, reason)
             self._safety.sent(last)
             return msgspec.structs.replace(command, tau=last)
-        return self._stopped(state, Mode.DAMPING, prediction.status.sentence)
+        return self._stopped(state, Mode.DAMPING, reason)

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 
 from idyn.ground import in_contact_rows, remembered
+from idyn.inputs import check
 from idyn.ladder import Options, Problem, descend
 from idyn.laws.law import Law
 from idyn.robot import Robot
@@ -27,11 +28,13 @@ def predict(
 ) -> Prediction:
     """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
 
-    Each rung of the ladder goes: terms → reduction → law → selection → torque → certificate. Never raises on data:
-    `Prediction.status` and `.rung` say what came of it. Pass `Prediction.guess` to the next call as its warm start.
+    Each rung of the ladder goes: terms → reduction → law → selection → torque → certificate. Raises InputError, naming the
+    field, for data that are malformed: shapes, numbers that are not finite, vectors that are not of unit length. For all other
+    data `Prediction.status` and `.rung` say what came of them. Pass `Prediction.guess` to the next call as its warm start.
     applied: generalised force that acts besides gravity, contacts and the torques asked for [N, N·m] (nv)
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
+    check(robot, state, contacts, q_ddot, dt, guess, applied, preferred)
     terms = robot.terms(state.q, state.v)
     if applied is not None:
         terms = msgspec.structs.replace(terms, h=terms.h - applied)

@@ -1,0 +1,95 @@
+"""Malformed data are refused by their name, before anything reads past an array."""
+
+import msgspec
+import numpy as np
+import pytest
+from scenes import DT, LITERAL, standing_scene
+
+from idyn.errors import InputError
+from idyn.inverse_dynamics import predict
+from idyn.ladder import Options
+from idyn.laws import make_law
+
+SCENE = standing_scene("quadruped")
+OPTIONS = Options(ground=LITERAL)
+
+
+def ask(state=SCENE.state, contacts=SCENE.contacts, q_ddot=SCENE.q_ddot, dt=DT, **changes):
+    return predict(SCENE.robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=dt, options=OPTIONS, **changes)
+
+
+def with_entry(value, index, entry):
+    changed = value.copy()
+    changed[index] = entry
+    return changed
+
+
+def contacts(**fields):
+    return {"contacts": msgspec.structs.replace(SCENE.contacts, **fields)}
+
+
+def state(**fields):
+    return {"state": msgspec.structs.replace(SCENE.state, **fields)}
+
+
+GUESS = ask().guess
+C, Q, V = SCENE.contacts, SCENE.state.q, SCENE.state.v
+MALFORMED = [
+    ("dt", {"dt": 0.0}),
+    ("dt", {"dt": -1e-3}),
+    ("dt", {"dt": np.nan}),
+    ("dt", {"dt": np.inf}),
+    ("q_ddot", {"q_ddot": np.zeros(11)}),
+    ("q_ddot", {"q_ddot": np.zeros(0)}),
+    ("q_ddot", {"q_ddot": np.zeros(13)}),
+    ("q_ddot", {"q_ddot": np.zeros((12, 1))}),
+    ("q_ddot", {"q_ddot": np.zeros(12, dtype=int)}),
+    ("q_ddot", {"q_ddot": [0.0] * 12}),
+    ("q_ddot[3]", {"q_ddot": with_entry(SCENE.q_ddot, 3, np.nan)}),
+    ("q_ddot[3]", {"q_ddot": with_entry(SCENE.q_ddot, 3, -np.inf)}),
+    ("q", state(q=Q[:-1])),
+    ("q[0]", state(q=with_entry(Q, 0, np.nan))),
+    ("q[3:7]", state(q=with_entry(Q, 6, 0.9))),
+    ("q[3:7]", state(q=with_entry(Q, slice(3, 7), 0.0))),
+    ("v", state(v=np.zeros(17))),
+    ("v[17]", state(v=with_entry(V, 17, np.inf))),
+    ("applied", {"applied": np.zeros(12)}),
+    ("applied[5]", {"applied": with_entry(V, 5, np.nan)}),
+    ("guess.tau", {"guess": msgspec.structs.replace(GUESS, tau=np.zeros(11))}),
+    ("guess.force", {"guess": msgspec.structs.replace(GUESS, force=np.zeros((3, 3)))}),
+    ("preferred", {"preferred": np.zeros((3, 3))}),
+    ("contacts.points", contacts(points=C.points[:3])),
+    ("contacts.points[2]", contacts(points=with_entry(C.points, (2, 1), np.nan))),
+    ("contacts.normals[1]", contacts(normals=with_entry(C.normals, 1, [0.0, 0.0, 0.99]))),
+    ("contacts.normals[1]", contacts(normals=with_entry(C.normals, 1, [0.0, 0.0, np.nan]))),
+    ("contacts.tangents[0]", contacts(tangents=with_entry(C.tangents, 0, [0.0, 0.0, 1.0]))),
+    ("contacts.tangents[0]", contacts(tangents=with_entry(C.tangents, 0, [0.0, 0.0, 0.0]))),
+    ("contacts.mu", contacts(mu=np.zeros(5))),
+    ("contacts.mu[3]", contacts(mu=with_entry(C.mu, 3, -0.1))),
+    ("contacts.mu[3]", contacts(mu=with_entry(C.mu, 3, np.nan))),
+    ("contacts.gaps[3]", contacts(gaps=with_entry(C.gaps, 3, np.inf))),
+    ("contacts.bodies[0]", contacts(bodies=with_entry(C.bodies, 0, 99))),
+    ("contacts.bodies[0]", contacts(bodies=with_entry(C.bodies, 0, -1))),
+    ("contacts.bodies[0]", contacts(bodies=with_entry(C.bodies, 0, C.others[0]))),
+    ("contacts.bodies", contacts(bodies=C.bodies.astype(float))),
+]
+
+
+@pytest.mark.parametrize(("field", "changes"), MALFORMED, ids=[f"{i}-{field}" for i, (field, _) in enumerate(MALFORMED)])
+def test_malformed_data_are_refused_by_their_name(field, changes):
+    with pytest.raises(InputError, match="expected") as refused:
+        ask(**changes)
+    assert refused.value.field == field
+
+
+def test_what_is_well_formed_is_answered():
+    """Unlimited friction, none, gaps of a metre, and a guess with numbers that are none."""
+    guess = msgspec.structs.replace(GUESS, tau=np.full(12, np.nan))
+    for changes in (
+        {},
+        {"guess": guess},
+        contacts(mu=np.array([0.0, 0.5, np.inf, 10.0])),
+        contacts(gaps=np.array([-1.0, 0.0, 1e-9, 1.0])),
+        {"applied": np.zeros(18), "preferred": np.zeros((4, 3))},
+    ):
+        assert ask(**changes).status.ok
