@@ -25,7 +25,7 @@ LEAVES = (
 LAYERS = (
     LEAVES,
     ("idyn.solvers",),
-    ("idyn.robot", "idyn.contacts", "idyn.ground", "idyn.reduction", "idyn.residuals"),
+    ("idyn.robot", "idyn.contacts", "idyn.ground", "idyn.inputs", "idyn.reduction", "idyn.residuals"),
     ("idyn.laws",),
     ("idyn.consistency", "idyn.selection", "idyn.ladder", "idyn.inverse_dynamics"),
 )
