@@ -287,6 +287,8 @@ class Controller:
             return Mode.DEGRADED, f"the {prediction.law} law answered for {law.name}"
         if prediction.torque_excess > 0.0:
             return Mode.DEGRADED, f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
+        if prediction.force_excess > 0.0:
+            return Mode.DEGRADED, f"a contact is to carry {prediction.force_excess:.3g} N more than the force limit"
         return Mode.OK, ""
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:

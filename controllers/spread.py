@@ -32,7 +32,7 @@ class Spread:
 
     def __init__(self, settings: SpreadSettings, robot: Robot, selection: Selection) -> None:
         self._robot = robot
-        weight = robot.total_mass * float(np.linalg.norm(robot.bodies().gravity))
+        weight = robot.weight
         self._stiffness, self._most = settings.stiffness * weight, settings.most * weight
         self._rows = {key: i for i, key in enumerate(robot.contact_keys)}
         self.active = settings.stiffness > 0.0 and robot.base == "free_flyer" and selection is Selection.FORCE

@@ -1,10 +1,12 @@
 """The fallback ladder: rungs from the quickest to the most modest, each certified before it is used, each with a name.
 
-    the law's own attempts  →  the same for the nearest consistent demand  →  the convex law  →  the last forces
+    the law's own attempts  →  the same for the nearest consistent demand  →  Coulomb's law, its relaxation to cones, the convex
+    law, on both demands  →  the last forces
 
-Friction without bounds may hold feet against one another with hundreds of newtons, where friction that has bounds lets them
-slide. With `Options.bounded` an answer that asks more of the motors than they give gives way to that of Coulomb's law, when
-that asks less.
+Friction without bounds may hold feet against one another with forces that no ground and no motor gives. With
+`Consistency.PROJECT` an answer beyond `Options.force_limit` is not the end: the nearest consistent demand is tried, too. With
+`Options.bounded` an answer beyond that or the motors' limits gives way to that of Coulomb's law. Of several the one that asks
+least is taken.
 
 What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
 """
@@ -43,20 +45,25 @@ from idyn.types import (
 _NO_MULTIPLIERS = np.zeros(0)
 
 COULOMB = Coulomb()
-"""Asked where another law's answer is too much for the motors."""
+"""Asked where another law's answer is too much."""
+
+RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
+"""Asked where a law has no answer, in this order: the last one always has one, and brakes the base."""
 
 
 class Options(Record, frozen=True):
     """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, what the
     ground is believed to do, whether the last tick's basis is tried first, and the QP back end.
 
-    bounded: where friction has no bounds and the answer asks more of the motors than they give, Coulomb's law answers when its
-        answer asks less
+    bounded: where friction has no bounds and the answer asks more than the motors or the force limit give, Coulomb's law
+        answers when its answer asks less
+    force_limit: what a contact may carry, in weights of the robot; inf: whatever the equations allow
     """
 
     selection: Selection = Selection.TORQUE
     consistency: Consistency = Consistency.PROJECT
     bounded: bool = False
+    force_limit: float = 20.0
     warm_start: bool = True
     ground: Ground = Ground()
     backend: str = "daqp"
@@ -84,35 +91,44 @@ class Problem(Record, frozen=True):
 
 def descend(problem: Problem, law: Law) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
-    answer, failure = _first(problem, law)
+    answer, failure = _least(problem, law)
     if answer is not None:
         unlimited = law.unlimited_friction or law.conditions is Conditions.NO_SLIP
-        if answer.torque_excess > 0.0 and unlimited and problem.options.bounded:
-            return _bounded(problem, answer)
+        if problem.options.bounded and unlimited and max(answer.torque_excess, answer.force_excess) > 0.0:
+            other, _ = _least(problem, COULOMB)
+            return _lesser(answer, other)
         return answer
-    answer, _ = _attempt(problem, Convex(backend=problem.options.backend), Demand(q_ddot=problem.q_ddot))
-    return answer if answer is not None else _last_forces(problem, failure)
+    for rescuer in RESCUERS:
+        answer, _ = _least(problem, rescuer)
+        if answer is not None:
+            return answer
+    return _last_forces(problem, failure)
 
 
-def _first(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
-    """The law's first certified answer, or None and why the last demand had none."""
-    failure = Status.SOLVED
+def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
+    """The law's first certified answer within the force limit, or the certified one nearest to it; None and why the last demand
+    had none."""
+    failure, least = Status.SOLVED, None
     for demand in _demands(problem, law):
         answer, failure = _attempt(problem, law, demand)
-        if answer is not None:
-            return answer, failure
-    return None, failure
+        if answer is None:
+            continue
+        least = answer if least is None else _lesser(least, answer)
+        if least.force_excess <= 0.0 or problem.options.consistency is not Consistency.PROJECT:
+            break
+    return least, failure
 
 
-def _bounded(problem: Problem, answer: Prediction) -> Prediction:
-    """The answer of Coulomb's law in the place of one that is too much for the motors, when it asks less of them."""
-    other, _ = _first(problem, COULOMB)
-    return answer if other is None or other.torque_excess >= answer.torque_excess else other
+def _lesser(answer: Prediction, other: Prediction | None) -> Prediction:
+    """Whichever is less beyond the limits; the first when they are alike."""
+    if other is None:
+        return answer
+    return min(answer, other, key=lambda each: (each.force_excess, each.torque_excess))
 
 
 def _demands(problem: Problem, law: Law) -> Iterator[Demand]:
     """The demand as it was made and the nearest consistent one: the latter first, or only when the former has no certified
-    answer, or never."""
+    answer within the force limit, or never. Where that does not help either, the nearest under which touching contacts stay."""
     consistency, contacts = problem.options.consistency, problem.contacts
     if consistency in (Consistency.STICK, Consistency.HOLD):
         touching = problem.options.ground.touching
@@ -120,6 +136,7 @@ def _demands(problem: Problem, law: Law) -> Iterator[Demand]:
     yield Demand(q_ddot=problem.q_ddot)
     if consistency is Consistency.PROJECT:
         yield from _nearest(problem, law.sticking(contacts.mu), np.inf, closed=False)
+        yield from _nearest(problem, contacts.mu, problem.options.ground.touching, closed=True)
 
 
 def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool) -> Iterator[Demand]:
@@ -190,7 +207,7 @@ def _answer(
     problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion, demand: Demand
 ) -> Prediction:
     """Selection, torque and certificate. A selection that costs the certificate is undone, and the rung says so."""
-    plain = Selected(p=solution.p, null_dim=0, excess=0.0)
+    plain = Selected(p=solution.p, null_dim=0)
     if solution.face is None or problem.options.selection is Selection.OFF:
         return _conclude(problem, law, rung, solution, motion, plain, demand)
     chosen = select(
@@ -223,6 +240,8 @@ def _conclude(
         contacts.gaps, ground_numbers(problem.options.ground, dt), multipliers, solution.epsilon, problem.state.v, problem.last,
         chosen.p, dt,
     )  # fmt: skip
+    limit = problem.options.force_limit * robot.weight
+    torque_excess, force_excess = _excess(tau, robot.limits.tau_max, impulse, dt, limit)
     residuals = Residuals(
         dynamics=dynamics,
         demand=demand_error(v_plus, problem.state.v, robot.a, problem.q_ddot, demand.q_ddot, demand.change, dt),
@@ -243,7 +262,8 @@ def _conclude(
         iterations=solution.iterations,
         residuals=residuals,
         demand_change=demand.change,
-        torque_excess=chosen.excess,
+        torque_excess=torque_excess,
+        force_excess=force_excess,
         null_dim=chosen.null_dim,
         guess=Guess(law=law.name, keys=contacts.keys, basis=solution.basis, tau=tau, force=impulse / dt),
     )
@@ -262,12 +282,26 @@ def _recover_and_certify(
     return v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip
 
 
+@compiled
+def _excess(tau, tau_max, impulse, dt, limit):
+    """How far the largest torque [N·m] and the largest contact force [N] are beyond their limits; 0 within."""
+    torque, force = 0.0, 0.0
+    for k in range(len(tau)):
+        torque = max(torque, abs(tau[k]) - tau_max[k])
+    for i in range(len(impulse)):
+        square = 0.0
+        for c in range(3):
+            square += impulse[i, c] ** 2
+        force = max(force, np.sqrt(square) / dt - limit)
+    return torque, force
+
+
 def _last_forces(problem: Problem, failure: Status) -> Prediction:
     """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
     law = ContactFree()
     reduced, motion = _reduced(problem, problem.q_ddot)
     _, solution = next(law.attempts(reduced, None))
-    chosen = Selected(p=problem.last, null_dim=0, excess=0.0)
+    chosen = Selected(p=problem.last, null_dim=0)
     answer = _conclude(problem, law, "last forces", solution, motion, chosen, Demand(q_ddot=problem.q_ddot))
     status = failure if np.isfinite(answer.tau).all() else Status.NON_FINITE
     return msgspec.structs.replace(answer, status=status)

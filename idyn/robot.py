@@ -100,6 +100,7 @@ class Robot:
         self.nq: int = self._model.nq
         self.nv: int = self._model.nv
         self.total_mass = float(pin.computeTotalMass(self._model))
+        self.weight = self.total_mass * float(np.linalg.norm(self._model.gravity.linear))
         self._index_joints(unactuated)
         self.limits = self._read_limits(tau_max or {})
         self.armature = self._add_armature(armature)

@@ -43,12 +43,10 @@ RANK = 1e-9
 
 
 class Selected(Record, frozen=True):
-    """p: chosen impulses (3n); null_dim: free dimensions of the face; excess: by how much the torque limits had to be
-    exceeded [N·m]."""
+    """p: chosen impulses (3n); null_dim: free dimensions of the face"""
 
     p: Array
     null_dim: int
-    excess: float
 
 
 def select(
@@ -89,14 +87,13 @@ def select(
             face.flags, face.directions, face.mu, unlimited, p, dt, target, of_forces, robot.limits.tau_max, inside,
         )  # fmt: skip
         if free:
-            return Selected(p=chosen, null_dim=d, excess=0.0)
+            return Selected(p=chosen, null_dim=d)
         if d == 0:
             break
         solution = solve_qp(matrices[:d], vectors[:d], matrices[d : d + r], vectors[d : d + r], backend=backend)
         if solution.status.ok and not (inside and _costs_more(matrices, vectors, d, r, len(p), solution.x)):
             return _chosen(p, dt, matrices, vectors, d, r, solution.x, robot.limits.tau_max, backend)
-    excess = float(np.max(np.abs(vectors[d + r :]) - robot.limits.tau_max, initial=0.0))
-    return Selected(p=p, null_dim=d, excess=excess)
+    return Selected(p=p, null_dim=d)
 
 
 @lru_cache(maxsize=16)
@@ -122,23 +119,23 @@ def _chosen(
     """The impulses of the QP's answer y, moved on when a torque limit asks for it."""
     chosen, over = _step(p, dt, matrices, vectors, d + r, y, limits)
     if not over:
-        return Selected(p=chosen, null_dim=d, excess=0.0)
+        return Selected(p=chosen, null_dim=d)
     H, rows, g, slack = matrices[:d], matrices[d : d + r], vectors[:d], vectors[d : d + r]
     B, tau = matrices[d + r + len(p) :], vectors[d + r :]
-    y, excess = _within_limits(H, g, rows, slack, B, tau, limits, backend, y)
+    y = _within_limits(H, g, rows, slack, B, tau, limits, backend, y)
     chosen, _ = _step(p, dt, matrices, vectors, d + r, y, limits)
-    return Selected(p=chosen, null_dim=d, excess=excess)
+    return Selected(p=chosen, null_dim=d)
 
 
 def _within_limits(
     H: Array, g: Array, rows: Array, slack: Array, B: Array, tau: Array, limits: Array, backend: str, unlimited: Array
-) -> tuple[Array, float]:
+) -> Array:
     """The same choice with |τ| ≤ τ_max; when that is impossible, the smallest largest excess s [N·m], then the objective."""
     finite = np.isfinite(limits)
     C, t, bound = B[finite], tau[finite], limits[finite]
     solution = solve_qp(H, g, np.vstack([rows, C, -C]), np.concatenate([slack, t - bound, -t - bound]), backend=backend)
     if solution.status.ok:
-        return solution.x, 0.0
+        return solution.x
     d, ones = H.shape[0], np.ones((len(C), 1))
     scale = float(np.trace(H)) / d
     wide = np.zeros((d + 1, d + 1))
@@ -154,8 +151,7 @@ def _within_limits(
     )
     lower = np.concatenate([slack, t - bound, -t - bound, [0.0]])
     solution = solve_qp(wide, np.append(1e-6 * g / scale, 0.0), A, lower, backend=backend)
-    chosen = solution.x[:d] if solution.status.ok else unlimited
-    return chosen, float(np.max(np.abs(t - C @ chosen) - bound))
+    return solution.x[:d] if solution.status.ok else unlimited
 
 
 @compiled

@@ -154,7 +154,8 @@ class Prediction(Record, frozen=True):
     iterations: pivots or QP iterations of that rung
     residuals: the certificate
     demand_change: how far the consistency step moved the demanded joint velocities, max norm [rad/s]
-    torque_excess: by how much the limits had to be exceeded inside the selection [N·m]
+    torque_excess: how far the largest torque is beyond its limit [N·m]; 0 within
+    force_excess: how far the largest contact force is beyond `Options.force_limit` [N]; 0 within
     null_dim: dimension of the contact impulses that move nothing
     guess: pass to the next call
     """
@@ -171,6 +172,7 @@ class Prediction(Record, frozen=True):
     residuals: Residuals
     demand_change: float
     torque_excess: float
+    force_excess: float
     null_dim: int
     guess: Guess
 

@@ -74,7 +74,9 @@ class Convex:
         self.basis_width = 0 if one_stage else edges + 1
 
     def sticking(self, mu: Array) -> Array:
-        return np.zeros(len(mu))
+        """Where friction is unlimited and the energy is that of the contacts' motion: dragged along, it has no minimum."""
+        free = (mu > 0.0) & (np.isinf(mu) | self.unlimited_friction) & (not self._kinetic)
+        return np.where(free, 1.0, 0.0)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None and self.basis_width > 0:

@@ -161,7 +161,7 @@ def test_last_forces_follow_their_contacts(monkeypatch):
 
 
 def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
-    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[7] * 2, null_dim=3, excess=0.0))
+    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[7] * 2, null_dim=3))
     scene = calm()
     answer = solve(scene, "coulomb")
     plain = solve(scene, "coulomb", Options(selection=Selection.OFF, ground=LITERAL))

@@ -89,6 +89,7 @@ class SpringDamper:
             residuals=Residuals(dynamics=0.0, demand=0.0, complementarity=0.0, cone=0.0, penetration=0.0, slip=0.0),
             demand_change=0.0,
             torque_excess=0.0,
+            force_excess=0.0,
             null_dim=0,
             guess=guess,
         )
