@@ -35,8 +35,12 @@ class InputError(IdynError):
         self.field = field
 
 
+LONGEST_NAME = 100
+"""Nothing is alike a longer one: comparing takes time that grows with the square."""
+
+
 def nearest(name: str, available: Iterable[str]) -> str:
     """` (nearest: a, b)` with the names most like `name`, or the whole list when it is short and none is alike."""
     names = sorted(available)
-    close = get_close_matches(name, names, n=3, cutoff=0.4) or (names if len(names) <= 8 else [])
+    close = get_close_matches(name[:LONGEST_NAME], names, n=3, cutoff=0.4) or (names if len(names) <= 8 else [])
     return f" (nearest: {', '.join(close)})" if close else ""

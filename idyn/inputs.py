@@ -37,24 +37,33 @@ def check(
     """Raises InputError naming the first field that is malformed. What a guess says may be wrong: it is only tried."""
     if not 0.0 < dt < np.inf:
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
-    _check_shape("q", state.q, (robot.nq,))
-    _check_shape("v", state.v, (robot.nv,))
-    _check_shape("q_ddot", q_ddot, (robot.na,))
-    if applied is not None:
-        _check_shape("applied", applied, (robot.nv,))
-    if guess is not None:
-        _check_shape("guess.tau", guess.tau, (robot.na,))
-        _check_shape("guess.force", guess.force, (len(guess.keys), 3))
-    if preferred is not None:
-        _check_shape("preferred", preferred, (len(contacts.keys), 3))
-    _check_contact_shapes(contacts)
-    field, row = _first_not_finite(state.q, state.v, q_ddot, _NONE if applied is None else applied)
+    q, n = state.q, len(contacts.keys)
+    _check_shapes(
+        (
+            ("q", q, (robot.nq,)),
+            ("v", state.v, (robot.nv,)),
+            ("q_ddot", q_ddot, (robot.na,)),
+            ("applied", _NONE if applied is None else applied, (0,) if applied is None else (robot.nv,)),
+            ("preferred", _NONE if preferred is None else preferred, (0,) if preferred is None else (n, 3)),
+            ("guess.tau", _NONE if guess is None else guess.tau, (0,) if guess is None else (robot.na,)),
+            ("guess.force", _NONE if guess is None else guess.force, (0,) if guess is None else (len(guess.keys), 3)),
+            ("contacts.points", contacts.points, (n, 3)),
+            ("contacts.normals", contacts.normals, (n, 3)),
+            ("contacts.tangents", contacts.tangents, (n, 3)),
+            ("contacts.mu", contacts.mu, (n,)),
+            ("contacts.gaps", contacts.gaps, (n,)),
+        ),
+        _FLOAT64,
+    )
+    _check_shapes((("contacts.bodies", contacts.bodies, (n,)), ("contacts.others", contacts.others, (n,))), _INT64)
+    field, row = _first_not_finite(q, state.v, q_ddot, _NONE if applied is None else applied)
     if field >= 0:
         raise InputError(f"{FIELDS[field]}[{row}]", "expected a finite number")
     for start in robot.quaternions:
-        length = float(np.linalg.norm(state.q[start : start + 4]))
-        if not abs(length - 1.0) <= UNIT:
-            raise InputError(f"q[{start}:{start + 4}]", f"expected a unit quaternion, got length {length:.6g}")
+        x, y, z, w = q[start : start + 4].tolist()
+        square = x * x + y * y + z * z + w * w
+        if not abs(square - 1.0) <= 2.0 * UNIT:
+            raise InputError(f"q[{start}:{start + 4}]", f"expected a unit quaternion, got length {square**0.5:.6g}")
     flaw, row = _contact_flaw(
         contacts.points, contacts.normals, contacts.tangents, contacts.mu, contacts.gaps, contacts.bodies, contacts.others,
         len(robot.parents),
@@ -64,23 +73,14 @@ def check(
         raise InputError(f"contacts.{name}[{row}]", f"{message}, got {getattr(contacts, name)[row]}")
 
 
-def _check_contact_shapes(contacts: ContactSet) -> None:
-    n = len(contacts.keys)
-    for name in ("points", "normals", "tangents"):
-        _check_shape(f"contacts.{name}", getattr(contacts, name), (n, 3))
-    for name in ("mu", "gaps"):
-        _check_shape(f"contacts.{name}", getattr(contacts, name), (n,))
-    for name in ("bodies", "others"):
-        _check_shape(f"contacts.{name}", getattr(contacts, name), (n,), np.dtype(np.int64))
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
 
-_FLOAT64 = np.dtype(np.float64)
-
-
-def _check_shape(field: str, value: Array, shape: tuple[int, ...], dtype: np.dtype = _FLOAT64) -> None:
-    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
-        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise InputError(field, f"expected an array {dtype} {shape}, got {got}")
+def _check_shapes(arrays: tuple[tuple[str, Array, tuple[int, ...]], ...], dtype: np.dtype) -> None:
+    for field, value, shape in arrays:
+        if not isinstance(value, np.ndarray) or value.shape != shape or (value.dtype is not dtype and value.dtype != dtype):
+            got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise InputError(field, f"expected an array {dtype} {shape}, got {got}")
 
 
 @compiled

@@ -1,5 +1,7 @@
 """The emergency stop of a robot: outlives refused messages, silences and sessions; only a reset at rest releases it."""
 
+from typing import Any
+
 import msgspec
 
 from transport.codec import MAX_BYTES
@@ -13,7 +15,8 @@ class _Flags(msgspec.Struct):
 class _Urgent(msgspec.Struct):
     """What is read of a state that cannot be read otherwise."""
 
-    t: str = ""
+    t: Any = ""
+    session: Any = 0
     flags: _Flags | None = None
 
 
@@ -26,14 +29,17 @@ class EmergencyStop:
     engaged = False
 
 
-def asked(message: Message | None, data: bytes) -> bool:
-    """Whether these bytes ask for an emergency stop, whatever else is in them. message: what they were read as, if anything"""
+def asked(message: Message | None, data: bytes) -> int | None:
+    """The session for which these bytes ask for an emergency stop, whatever else is in them; None when they do not. message:
+    what they were read as, if anything"""
     if message is not None:
-        return isinstance(message, StateMessage) and message.flags is not None and message.flags.estop
+        wanted = isinstance(message, StateMessage) and message.flags is not None and message.flags.estop
+        return message.session if wanted else None  # type: ignore[union-attr]
     if len(data) > MAX_BYTES:
-        return False
+        return None
     try:
         urgent = _URGENT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return urgent.t == "state" and urgent.flags is not None and urgent.flags.estop
+        return None
+    wanted = urgent.t == "state" and urgent.flags is not None and urgent.flags.estop
+    return (urgent.session if isinstance(urgent.session, int) else 0) if wanted else None

@@ -41,12 +41,20 @@ class ProtocolError(IdynError):
         """The error as it goes over the wire."""
         return ErrorMessage(
             code=self.code,
-            message=str(self),
+            message=_shortened(str(self)),
             recoverable=self.recoverable,
-            field=self.field,
+            field=None if self.field is None else _shortened(self.field),
             seq=self.seq if seq is None else seq,
             session=session,
         )
+
+
+LONGEST = 500
+"""Of what is said about a message: it may quote the message, which may be long [characters]."""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 class LogError(IdynError):

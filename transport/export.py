@@ -3,7 +3,7 @@ that are their types, vectors as lists, what is not finite as null, at wall-cloc
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -18,23 +18,31 @@ UNREADABLE = "unreadable"
 """Topic of what is no message: only its length is told."""
 
 
-def export(log: Path, out: Path, progress: Callable[[int], None] = lambda _: None) -> int:
-    """Write all messages of a log, file after file, into one; how many. Raises LogError without a log, or where `out` is."""
-    with LogReader(log) as reader, _created(out) as file:
-        writer = Writer(file, compression=CompressionType.ZSTD)
-        writer.start(profile=PROFILE)
-        for name, data in reader.metadata.items():
-            writer.add_metadata(name, data)
-        count = _write(writer, reader.exchanges(), reader.wall_offset_ns, progress)
-        writer.finish()
-    return count
+class Exported(msgspec.Struct, frozen=True):
+    """messages: how many there are; complete: whether the log was read to its end"""
+
+    messages: int
+    complete: bool
 
 
-def _created(path: Path) -> BinaryIO:
-    try:
-        return path.open("xb")
-    except OSError as error:
-        raise LogError(f"{path}: cannot be created ({error})") from error
+def export(log: Path, out: Path, progress: Callable[[int], None] = lambda _: None) -> Exported:
+    """Write all messages of a log, file after file, into one. Raises LogError without a log, or where `out` is."""
+    part = out.with_name(f"{out.name}.part")
+    if out.exists():
+        raise LogError(f"{out}: is there already")
+    with LogReader(log) as reader:
+        try:
+            with part.open("wb") as file:
+                writer = Writer(file, compression=CompressionType.ZSTD)
+                writer.start(profile=PROFILE)
+                for name, data in reader.metadata.items():
+                    writer.add_metadata(name, data)
+                count = _write(writer, reader.exchanges(), reader.wall_offset_ns, progress)
+                writer.finish()
+            part.rename(out)
+        except OSError as error:
+            raise LogError(f"{out}: cannot be written ({error})") from error
+        return Exported(messages=count, complete=reader.complete)
 
 
 def _write(writer: Writer, exchanges: Iterable[Entry], wall_offset_ns: int, progress: Callable[[int], None]) -> int:
@@ -72,7 +80,9 @@ def _plain(value: Any) -> Any:
         return np.frombuffer(value).tolist() if len(value) % 8 == 0 else value.hex()
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 REFUSALS = ("default", "required", "additionalProperties", "minimum", "maximum")

@@ -25,7 +25,8 @@ class LogReader:
 
     attachments: by name; metadata: by name, of the first file
     wall_offset_ns: what makes `Entry.t_recv_ns` wall-clock time
-    messages: how many have been read so far; complete: whether the end was reached (False: the log is cut off)
+    messages: how many have been read so far; complete: whether the end was reached (False: the log is cut off, or a piece of it
+        is damaged or missing; what was read is what comes before)
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,6 +60,8 @@ class LogReader:
     def _messages(self) -> Iterator[tuple[Message, Channel]]:
         while True:
             for message in self._part.messages():
+                if message.sequence != self.messages:
+                    return  # a piece is missing: what follows does not follow on what was read
                 self.messages += 1
                 yield message, self._part.channels[message.channel_id]
             following = self._part.metadata.get(CONTINUES)

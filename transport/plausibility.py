@@ -21,7 +21,7 @@ class PlausibilitySettings(Settings, frozen=True):
     """The largest change from one state to the next beyond what the speeds explain; inf: any is believed.
 
     joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s]
-    Those of speeds hold for a tick; n ticks after the state that was believed last, n times as much may have changed.
+    In the tick after a state that was passed over speeds may have changed by twice as much.
     As shipped they are twice and more what trots with pushes and hard landings make within a tick: light legs 8 rad/s, bases
     0.01 m/s and 0.2 rad/s. A leg that stumbles may change by 20 rad/s: passed over once, and believed in the next tick.
     """
@@ -50,32 +50,29 @@ OF_SPEEDS = np.array([False, True, False, False, True, True])
 class Plausibility:
     """Judges one client's states; owns the last one that was believed."""
 
-    def __init__(self, settings: PlausibilitySettings, robot: Robot, period: float) -> None:
-        """period: nominal time between two states [s]"""
-        self._robot, self._free, self._period = robot, robot.base == "free_flyer", period
-        self._most = np.array([getattr(settings, name) for name, _ in NAMES])
+    def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
+        self._robot, self._free = robot, robot.base == "free_flyer"
+        once = np.array([getattr(settings, name) for name, _ in NAMES])
+        self._most = once, np.where(OF_SPEEDS, 2.0 * once, once)
         self.reset()
 
     def reset(self) -> None:
         """The next state is a first one: it is believed."""
         self.last: State | None = None
         self._t_ns = 0
+        self._doubts = False
 
     def judge(self, state: State, t_ns: int) -> str:
         """Why the state cannot follow the last one that was believed, '' when it can; then it is that one. t_ns: its time"""
+        most, self._doubts = self._most[self._doubts], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
             jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, robot.q_index, robot.a, self._free, dt)
-            if not (jumps <= self._most).all() and (doubts := np.flatnonzero(~(jumps <= self._most_in(dt)))).size:
-                k = doubts[0]
+            for k in np.flatnonzero(~(jumps <= most)):
                 joint = robot.joint_names[joints[k]] if robot.na else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
-        self.last, self._t_ns = state, t_ns
+        self.last, self._t_ns, self._doubts = state, t_ns, False
         return ""
-
-    def _most_in(self, dt: float) -> Array:
-        """The settings for states that are dt apart [s]."""
-        return np.where(OF_SPEEDS, max(1.0, dt / self._period) * self._most, self._most)
 
 
 @compiled

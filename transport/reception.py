@@ -98,7 +98,7 @@ class Reception:
             try:
                 message = decode(data)
             finally:  # before anything else is looked at, and of what cannot be read, too
-                stops = session is not None and self._stops(session, message, data)
+                stops = self._stops(session, message, data)
             if not isinstance(message, ClientMessage):
                 kind = message.__struct_config__.tag
                 raise ProtocolError(Code.BAD_SCHEMA, "t", f"a client does not send '{kind}'")
@@ -124,11 +124,16 @@ class Reception:
         if isinstance(message, StateMessage) and message.session == session.id:
             session.overtaken(message.t_robot, now_ns)
 
-    def _stops(self, session: Session, message: Message | None, data: bytes) -> bool:
-        """Engage the session's emergency stop when the message asks for it; whether it does."""
-        asks = asked(message, data)
-        session.stop.engaged |= asks
-        return asks
+    def _stops(self, session: Session | None, message: Message | None, data: bytes) -> bool:
+        """Engage an emergency stop when the message asks for one; whether it does. Over a new connection, before any hello,
+        the session's number is enough."""
+        number = asked(message, data)
+        if number is None:
+            return False
+        own = session or next((other for other in self.sessions.values() if other.id == number), None)
+        if own is not None:
+            own.stop.engaged = True
+        return own is not None
 
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
         """The error reply, counted."""
@@ -139,6 +144,10 @@ class Reception:
     def controlling(self, now_ns: int) -> bool:
         """Whether a client controls the robot now."""
         return any(self._controls(session, now_ns) for session in self.sessions.values())
+
+    def end_sessions(self) -> None:
+        """Who controlled the robot before it got another controller must say hello to that one."""
+        self.sessions = {key: session for key, session in self.sessions.items() if session.agreement.dry_run}
 
     def _dispatch(self, identity: bytes, session: Session | None, message: ClientMessage, data: bytes, now_ns: int) -> Outcome:
         action = TABLE[Phase.ABSENT if session is None else session.phase][type(message)]

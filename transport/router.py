@@ -1,6 +1,8 @@
 """The ROUTER socket in front of the service. It answers states; it never runs on a clock of its own."""
 
+import ctypes
 import logging
+import os
 import select
 import socket
 import threading
@@ -15,7 +17,7 @@ from idyn.errors import ConfigError
 from transport.anticipation import Anticipation
 from transport.client import HIGH_WATER
 from transport.codec import MAX_BYTES, encode, message_type
-from transport.connections import Connections, cut
+from transport.connections import Connections
 from transport.curve import CurveSettings, Doorkeeper
 from transport.errors import ProtocolError
 from transport.messages import Code
@@ -37,12 +39,9 @@ KEEPALIVE_S = 1
 SOCKET_MAX_BYTES = 2 * MAX_BYTES
 """Up to here an oversize message is refused with a reason; beyond, in one part or many, the connection is cut."""
 
-PARTS_MAX = 16
-"""A message of more than one part is refused; the connection of one with more than these is cut."""
-
 OURS = b"\0"
-"""Identities that this socket gave begin so, those that a client chose for itself cannot. Only ours have sessions: a chosen one
-can be taken by whoever connects with it next."""
+"""Identities that this socket gives begin so; clients are asked by ZeroMQ to choose no such ones. Only these have sessions: a
+chosen one can be taken by whoever connects with it next."""
 
 STRANGER = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
 
@@ -71,6 +70,7 @@ class Router:
         self._on_faults = on_faults
         self._anticipation = anticipation
         self._lines = RateLimit()
+        _draw_identities_anew()
         self._socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
         for option, value in (
             (zmq.LINGER, 0),
@@ -79,7 +79,6 @@ class Router:
             (zmq.MAXMSGSIZE, SOCKET_MAX_BYTES),
             (zmq.HANDSHAKE_IVL, 1000),
             (zmq.ROUTER_MANDATORY, 1),
-            (zmq.ROUTER_HANDOVER, 1),
             (zmq.TCP_KEEPALIVE, 1),
             (zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S),
             (zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S),
@@ -94,7 +93,8 @@ class Router:
         self._connections = Connections(self._socket, SOCKET_MAX_BYTES) if over_tcp else None
         try:
             self._socket.bind(address)
-        except zmq.ZMQError as error:
+            _keep_others_out(address)
+        except (zmq.ZMQError, OSError) as error:
             self.close()
             raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
         self._descriptor: int = int(self._socket.getsockopt(zmq.FD))
@@ -132,7 +132,7 @@ class Router:
             for identity, reply in self._service.finished(now_ns):
                 self._send(identity, reply)
             if self._connections is not None:
-                self._connections.look(now_ns)
+                self._connections.look(now_ns, idle=not self._waiting())
             if faults := self._service.take_faults():
                 self._on_faults(faults)
 
@@ -172,14 +172,9 @@ class Router:
 
     def _refuse_parts(self, identity: bytes) -> None:
         """Read a message of several parts to its end."""
-        parts, frame = 2, self._socket.recv(copy=False)
         while self._socket.getsockopt(zmq.RCVMORE):
             self._socket.recv()
-            parts += 1
-        if parts > PARTS_MAX and self._connections is not None:
-            cut(frame.get(zmq.SRCFD), f"a message of {parts} parts")
-        else:
-            self._send(identity, MULTIPART)
+        self._send(identity, MULTIPART)
 
     def _drain(self, first: Message) -> list[Message]:
         batch = [first]
@@ -209,11 +204,25 @@ def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
     newer: set[bytes] = set()
     for message in reversed(batch):
         identity, data, _ = message
-        is_state = message_type(data) == "state"
+        is_state = len(data) <= MAX_BYTES and message_type(data) == "state"
         (overtaken if is_state and identity in newer else kept).append(message)
         if is_state:
             newer.add(identity)
     return kept[::-1], overtaken[::-1]
+
+
+def _draw_identities_anew() -> None:
+    """libzmq counts the identities that a socket gives from a number of `rand()`, which is the same in every process until
+    somebody sows it. Who knew them could claim the next one for himself, which ends the process (an assertion of libzmq), or
+    that of a robot whose connection has just ended."""
+    ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
+
+
+def _keep_others_out(address: str) -> None:
+    """The file of an ipc address is its user's alone."""
+    path = address.removeprefix("ipc://")
+    if urlsplit(address).scheme == "ipc" and not path.startswith("@"):
+        os.chmod(path, 0o600)
 
 
 def _refuse_second_server(address: str) -> None:

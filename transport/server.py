@@ -11,6 +11,7 @@ from typing import Any
 from controllers.build import build_controller, controller_from_snapshot, load_controller, override
 from controllers.controller import Controller, ControllerSettings
 from transport.anticipation import Anticipation
+from transport.errors import LogError
 from transport.log_part import Entry
 from transport.port import ControllerPort
 from transport.provenance import attachments, fault_metadata, metadata
@@ -65,7 +66,8 @@ def serve(
         for fault in faults:
             log.error("session %d: fault: %s", fault.session, fault.reason)
             if settings.log_directory is not None:
-                write_fault(fault, Path(settings.log_directory), controller, settings)
+                arguments = fault, Path(settings.log_directory), controller, settings
+                threading.Thread(target=_try_to_write, args=arguments, name="fault").start()
 
     try:
         anticipation = Anticipation(settings.anticipation)
@@ -78,6 +80,14 @@ def serve(
     finally:
         if recorder is not None:
             recorder.close()
+
+
+def _try_to_write(fault: Fault, directory: Path, controller: ControllerPort, settings: ServerSettings) -> None:
+    """Beside the loop: a disk that fails is told, and costs the robot nothing."""
+    try:
+        write_fault(fault, directory, controller, settings)
+    except (LogError, OSError) as error:
+        log.error("session %d: the fault's log cannot be written (%s)", fault.session, error)
 
 
 def write_fault(fault: Fault, directory: Path, controller: ControllerPort, settings: ServerSettings) -> None:

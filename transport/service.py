@@ -275,6 +275,7 @@ class Service:
         except ProtocolError as error:
             return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
         self._seats[False] = Seat(built.controller)
+        self._reception.end_sessions()
         self._reception.host = build_host(built.controller, self._settings)
         return Config(settings=self._reception.host.controller)
 

@@ -31,6 +31,9 @@ DT_FACTORS = (0.5, 5.0)
 RING = 50
 """So many of the last exchanges are kept: to answer duplicates, and to explain a fault."""
 
+MOST_LOST = 1_000_000
+"""Nobody loses so many states in a row: a `seq` further on is a wrong one, and must not make all later ones old."""
+
 RESET_TILT = 1.0
 """`reset` is refused while the base tilts more than this [rad]."""
 
@@ -90,7 +93,7 @@ class Session:
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
         self.stop = stop
-        self._plausibility = Plausibility(settings.plausibility, agreement.robot, self._dt)
+        self._plausibility = Plausibility(settings.plausibility, agreement.robot)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = Delay(agreement.dt_ns)
         self._forget_time()
@@ -172,9 +175,10 @@ class Session:
         self._silence.heard(t_robot, now_ns)
 
     def _check_order(self, message: StateMessage) -> None:
-        if message.seq <= self._seq:
+        if not self._seq < message.seq <= self._seq + MOST_LOST:
             self.comm.out_of_order += 1
-            raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected > {self._seq}, got {message.seq}")
+            expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MOST_LOST} more than {self._seq}"
+            raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected {expected}, got {message.seq}")
         if self._t_robot is not None and message.t_robot <= self._t_robot:
             self.comm.out_of_order += 1
             raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")

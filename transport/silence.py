@@ -16,8 +16,8 @@ class Silence:
     def __init__(self, *, robot_clock: bool) -> None:
         self._robot_clock = robot_clock
         self._t_robot: int | None = None
-        self._now_ns = self._accepted_ns = 0
-        self._longest = 0
+        self._accepted_ns: int | None = None
+        self._now_ns = self._longest = 0
 
     def heard(self, t_robot: int, now_ns: int) -> None:
         """A state has arrived that is not answered."""
@@ -42,4 +42,4 @@ class Silence:
 
     def pause(self, t_robot: int, now_ns: int) -> int:
         """By how much the server's clock has run on since the last accepted state, in which the robot was not silent."""
-        return 0 if self._t_robot is None else now_ns - self._accepted_ns - self.until(t_robot, now_ns)
+        return 0 if self._accepted_ns is None else now_ns - self._accepted_ns - self.until(t_robot, now_ns)

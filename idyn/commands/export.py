@@ -19,6 +19,6 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     out = options.out or options.log.with_suffix(".json.mcap")
     with progress_bar(0, "message") as progress:
-        count = export(options.log, out, lambda done: progress(str(out), done))
-    print(f"{out}: {count} messages")
-    return {"file": str(out), "messages": count}, True
+        done = export(options.log, out, lambda done: progress(str(out), done))
+    print(f"{out}: {done.messages} messages" + ("" if done.complete else "; the log is cut off or damaged after them"))
+    return {"file": str(out), "messages": done.messages, "complete": done.complete}, done.complete

@@ -34,14 +34,18 @@ class Fault(NamedTuple):
 
 T = TypeVar("T")
 
-COMPANY: list[tuple[str, str, str]] = []
-"""Faults that are tests of their own: what happens, what the server says, what becomes of the robot."""
+COMPANY: list[tuple[str, tuple[str, str, str]]] = []
+"""Faults that are tests of their own: where, and what happens, what the server says, what becomes of the robot."""
 
 
 def told(name: str, server: str, robot: str) -> Callable[[T], T]:
     """Puts a test into the table."""
-    COMPANY.append((name, server, robot))
-    return lambda test: test
+
+    def note(test: T) -> T:
+        COMPANY.append((test.__module__, (name, server, robot)))
+        return test
+
+    return note
 
 
 def table() -> str:
@@ -52,7 +56,8 @@ def table() -> str:
         said = [f"`{fault.code}`"] if fault.code else []
         said += [f"`{fault.says} …`"] if fault.says else []
         rows.append((fault.name, ", ".join(said) or "–", becomes[fault.after]))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows + COMPANY)
+    company = [row for _, row in sorted(COMPANY, key=lambda entry: entry[0])]  # whoever was imported first
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows + company)
 
 
 def state(**fields: object) -> Change:

@@ -19,7 +19,6 @@ from transport.codec import encode
 from transport.conversation import hello_for
 from transport.errors import ConnectionFailed
 from transport.messages import ClientLimits, Code, Config, ConfigSet, ErrorMessage, Stats, StatsGet, Stop
-from transport.router import SOCKET_MAX_BYTES
 
 T = TypeVar("T")
 
@@ -71,7 +70,15 @@ def test_a_flood_of_rubbish(trial: Trial) -> None:
 
 @told("a stranger sends 300 kB in one message", "cuts the connection", "goes on")
 def test_an_oversize_message(trial: Trial) -> None:
-    beside(trial, lambda socket: socket.send(bytes(SOCKET_MAX_BYTES + 1)))
+    def talk(socket: zmq.Socket[bytes]) -> int:
+        news = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        socket.send(bytes(300_000))
+        ended = news.poll(20_000)
+        socket.disable_monitor()
+        news.close()
+        return ended
+
+    assert beside(trial, talk)
 
 
 @told("a stranger sends a message of 5000 parts", "`bad_schema`", "goes on")

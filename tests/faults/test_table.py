@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import test_company  # noqa: F401  in this order
+import test_company  # noqa: F401
 import test_line  # noqa: F401
 import test_processes  # noqa: F401
 from faults import COMPANY, FAULTS, table

@@ -181,7 +181,12 @@ class Trial:
     def judged(self, trace: Trace) -> Counter[str]:
         """How many ticks were spent in each mode; what holds whatever happens, does."""
         modes = [trace.modes[i] for i in trace.mode]
-        tau_max = self.robot.limits.tau_max
+        limits = self.robot.limits
+        tau_max = limits.tau_max
+        q, v = trace.q[:, -self.robot.na :], trace.v[:, -self.robot.na :]
+        outward = ((q >= limits.q_max) | (v >= limits.v_max)) & (trace.tau > 0.0)
+        inward = ((q <= limits.q_min) | (v <= -limits.v_max)) & (trace.tau < 0.0)
+        assert not (outward | inward).any(), "a torque drove a joint beyond its position or speed limit"
         assert np.isfinite(trace.tau).all(), "a torque that is no number reached the motors"
         assert (np.abs(trace.tau) <= tau_max * (1 + 1e-12)).all(), "a torque beyond its limit reached the motors"
         for reply in self.client.received:

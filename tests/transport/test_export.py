@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgpack
 import numpy as np
 import pytest
 from mcap.reader import make_reader
@@ -14,7 +15,7 @@ from test_log import TICKS, run
 from idyn.robot import Robot
 from transport.codec import decode
 from transport.errors import LogError
-from transport.export import TYPES, export, plain, schema_of
+from transport.export import TYPES, Exported, export, plain, schema_of
 from transport.logfile import LogReader
 from transport.messages import TorqueMessage
 
@@ -23,7 +24,7 @@ def test_every_message_is_there_as_its_schema_says(tmp_path: Path, robot: Robot)
     log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
     pairs = run(log, robot)
     sent = [data for pair in pairs for data in pair]
-    assert export(log, out) == len(sent)
+    assert export(log, out) == Exported(messages=len(sent), complete=True)
     with out.open("rb") as file:
         found = list(make_reader(file).iter_messages(log_time_order=False))
     assert len(found) == len(sent)
@@ -66,8 +67,43 @@ def test_what_is_no_message_is_told_by_its_length(data: bytes) -> None:
 def test_nothing_is_overwritten(tmp_path: Path, robot: Robot) -> None:
     log = tmp_path / "run.mcap"
     run(log, robot)
-    with pytest.raises(LogError, match="cannot be created"):
+    with pytest.raises(LogError, match="is there already"):
         export(log, log)
     with pytest.raises(LogError, match="cannot be read"):
         export(tmp_path / "none.mcap", tmp_path / "out.mcap")
     assert not (tmp_path / "out.mcap").exists()
+
+
+def test_what_is_lost_is_said(tmp_path: Path, robot: Robot) -> None:
+    """A bit flipped in the middle, a chunk cut out: what comes before is there, and that the rest is not."""
+    log = tmp_path / "run.mcap"
+    run(log, robot)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    flipped = export(log, tmp_path / "flipped.mcap")
+    assert not flipped.complete
+    assert flipped.messages > 10
+
+
+def test_a_missing_piece_ends_a_log(tmp_path: Path, robot: Robot) -> None:
+    log = tmp_path / "run.mcap"
+    pairs = run(log, robot)
+    with log.open("rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes  # type: ignore[union-attr]
+    data = log.read_bytes()
+    second = chunks[1]
+    log.write_bytes(data[: second.chunk_start_offset] + data[second.chunk_start_offset + second.chunk_length :])
+    with LogReader(log) as reader:
+        rest = [(entry.request, entry.reply) for entry in reader.exchanges()]
+        assert not reader.complete
+    assert 0 < len(rest) < len(pairs)
+    assert rest[:-1] == pairs[: len(rest) - 1]
+
+
+def test_things_that_no_client_sends_are_written_as_text() -> None:
+    state = msgpack.packb({"t": "state", "v": "1.0", "x": msgpack.ExtType(5, b"1"), "y": [msgpack.Timestamp(0)]})
+    kind, fields = plain(state)
+    assert kind == "state"
+    assert isinstance(fields["x"], str)
+    json.dumps(fields)

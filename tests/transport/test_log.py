@@ -25,7 +25,7 @@ from transport.messages import Code, ErrorMessage, TorqueMessage, Welcome
 from transport.provenance import attachments, metadata
 from transport.recorder import WAITING_MAX, Recorder
 from transport.replay import replay
-from transport.server import write_fault
+from transport.server import _try_to_write, write_fault
 from transport.service import Service
 from transport.settings import ServerSettings
 
@@ -383,3 +383,17 @@ def test_a_killed_process_loses_at_most_the_last_chunk(tmp_path: Path, robot: Ro
     lost = pairs[len(entries) :]
     assert sum(len(request) + len(reply) for request, reply in lost) < 2 * CHUNK_BYTES
     assert replay(path, build=from_snapshot).exact
+
+
+def test_a_fault_that_cannot_be_written_is_told_and_no_more(
+    tmp_path: Path, robot: Robot, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder is a file, as a full disk is no disk: nothing is raised into the server's loop."""
+    rig = Rig(robot)
+    rig.greet()
+    rig.tick(1)
+    assert isinstance(rig.tick(200), ErrorMessage)
+    (fault,) = rig.service.take_faults()
+    (tmp_path / "logs").write_text("no folder")
+    _try_to_write(fault, tmp_path / "logs", rig.controller, SETTINGS)
+    assert "the fault's log cannot be written" in caplog.text

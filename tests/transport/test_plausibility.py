@@ -85,3 +85,16 @@ def test_a_leg_that_stumbles_is_believed_in_the_second_tick(rig: Rig, robot: Rob
     assert first.message.startswith("state passed over: ")
     assert isinstance(second, TorqueMessage)
     assert second.message == ""
+
+
+def test_one_wild_state_after_a_lost_one_is_passed_over_too(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    rig.tick(1)
+    v = np.zeros(robot.nv)
+    v[8] = 29.0
+    wild = rig.tick(12, vel=v.tobytes())
+    assert isinstance(wild, TorqueMessage)
+    assert wild.message.startswith("state passed over: ")
+    after = rig.tick(13)
+    assert isinstance(after, TorqueMessage)
+    assert after.message == ""

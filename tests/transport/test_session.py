@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import msgpack
+import msgspec
 import numpy as np
 import pytest
 from rig import Rig
@@ -553,8 +554,32 @@ def test_an_emergency_stop_is_heard_in_a_state_that_a_newer_one_overtook(rig: Ri
 def test_nobody_else_stops_the_robot(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
-    assert error(rig.send(rig.state(2, flags=STOP), identity=b"stranger")).code is Code.NOT_CONTROLLING
+    guess = msgspec.structs.replace(rig.state(2, flags=STOP), session=rig.session + 1)
+    assert error(rig.send(guess, identity=b"stranger")).code is Code.NOT_CONTROLLING
     assert torque(rig.tick(2)).status == "ok"
+
+
+def test_an_emergency_stop_counts_over_a_new_connection(rig: Rig) -> None:
+    """Whose line was cut, and who knows the session's number, need not say hello first; nor be readable otherwise."""
+    rig.greet()
+    torque(rig.tick(1))
+    refused = error(rig.send(rig.state(2, flags=STOP, q=b""), identity=b"new"))
+    assert refused.code is Code.NOT_CONTROLLING
+    assert refused.message.endswith("its emergency stop is engaged")
+    assert torque(rig.tick(2)).status == "damping"
+
+
+def test_a_seq_far_ahead_does_not_make_the_next_ones_old(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    assert error(rig.tick(2**40)).code is Code.OUT_OF_ORDER
+    assert torque(rig.tick(2)).status == "ok"
+
+
+def test_an_overtaken_first_state_is_no_pause(rig: Rig) -> None:
+    rig.greet()
+    rig.service.overtaken(b"a", encode(rig.state(1)), 5_000_000_000)
+    assert torque(rig.tick(2)).watchdog.pause_ms == 0.0
 
 
 def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robot) -> None:
