@@ -93,8 +93,8 @@ def descend(problem: Problem, law: Law) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
     answer, failure = _least(problem, law)
     if answer is not None:
-        unlimited = law.unlimited_friction or law.conditions is Conditions.NO_SLIP
-        if problem.options.bounded and unlimited and max(answer.torque_excess, answer.force_excess) > 0.0:
+        too_much = max(answer.torque_excess, answer.force_excess) > 0.0
+        if too_much and problem.options.bounded and _without_bounds(problem, law):
             other, _ = _least(problem, COULOMB)
             return _lesser(answer, other)
         return answer
@@ -106,17 +106,23 @@ def descend(problem: Problem, law: Law) -> Prediction:
 
 
 def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
-    """The law's first certified answer within the force limit, or the certified one nearest to it; None and why the last demand
-    had none."""
+    """The law's first certified answer; where friction has no bounds the first within the force limit, or the one nearest to it.
+    None and why the last demand had none."""
     failure, least = Status.SOLVED, None
+    goes_on = problem.options.consistency is Consistency.PROJECT and _without_bounds(problem, law)
     for demand in _demands(problem, law):
         answer, failure = _attempt(problem, law, demand)
         if answer is None:
             continue
         least = answer if least is None else _lesser(least, answer)
-        if least.force_excess <= 0.0 or problem.options.consistency is not Consistency.PROJECT:
+        if least.force_excess <= 0.0 or not goes_on:
             break
     return least, failure
+
+
+def _without_bounds(problem: Problem, law: Law) -> bool:
+    """Whether friction may be as large as it likes somewhere."""
+    return law.unlimited_friction or law.conditions is Conditions.NO_SLIP or bool(np.isinf(problem.contacts.mu).any())
 
 
 def _lesser(answer: Prediction, other: Prediction | None) -> Prediction:
