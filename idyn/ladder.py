@@ -4,9 +4,8 @@
     law, on both demands  →  the last forces
 
 Friction without bounds may hold feet against one another with forces that no ground and no motor gives. With
-`Consistency.PROJECT` an answer beyond `Options.force_limit` is not the end: the nearest consistent demand is tried, too. With
-`Options.bounded` an answer beyond that or the motors' limits gives way to that of Coulomb's law. Of several the one that asks
-least is taken.
+`Options.bounded` an answer beyond `Options.force_limit` is not the end: the law's answers to the further demands are tried, and
+beyond that or the motors' limits Coulomb's law. Of several answers the one that asks least is taken.
 
 What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
 """
@@ -106,10 +105,10 @@ def descend(problem: Problem, law: Law) -> Prediction:
 
 
 def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
-    """The law's first certified answer; where friction has no bounds the first within the force limit, or the one nearest to it.
+    """The law's first certified answer; where friction has no bounds the first within the force limit, or the nearest to it.
     None and why the last demand had none."""
     failure, least = Status.SOLVED, None
-    goes_on = problem.options.consistency is Consistency.PROJECT and _without_bounds(problem, law)
+    goes_on = problem.options.bounded and _without_bounds(problem, law)
     for demand in _demands(problem, law):
         answer, failure = _attempt(problem, law, demand)
         if answer is None:

@@ -17,7 +17,7 @@ CERTIFIED = 1e-8
 FREE, NO_SLIP, COULOMB, CONVEX, GIVEN, CONE = range(6)  # values of idyn.laws.law.Conditions
 
 PARTS = 1e-9
-"""A contact that opens faster than this [m/s] with a normal impulse of this at most [N·s] parts."""
+"""A contact that opens faster than this without a normal impulse parts [m/s]."""
 
 
 @compiled
@@ -66,26 +66,26 @@ def certify(
         if not (gaps[i] == gaps[i] and mu[i] == mu[i]):
             complementarity = np.inf  # no number, no statement
         penetration = max(penetration, -w)
-        pulling = max(abs(ps), abs(pt))
-        parts = w > PARTS and pn <= PARTS
+        apart = w > PARTS and ps == 0.0 and pt == 0.0 and pn == 0.0  # it may slide
         cone = max(cone, -pn)
         if conditions == NO_SLIP:
             complementarity = max(complementarity, abs(min(pn, w)))
-            if mu[i] == 0.0 or parts:
-                cone = max(cone, pulling)  # it carries nothing, and may slide
+            sliding, pulling = max(abs(velocity[i, 0]), abs(velocity[i, 1])), max(abs(ps), abs(pt))
+            if mu[i] == 0.0:
+                cone = max(cone, pulling)
+            elif w > PARTS and pn == 0.0:
+                slip = max(slip, min(sliding, pulling))  # a contact that parts may slide when it carries nothing
             else:
-                slip = max(slip, abs(velocity[i, 0]), abs(velocity[i, 1]))
+                slip = max(slip, sliding)
         elif conditions == COULOMB:
             complementarity = max(complementarity, abs(min(pn, w)))
-            if free and parts:
-                cone = max(cone, pulling)
+            if free and apart:
                 continue
             error, outside, sliding = _coulomb(ps, pt, pn, velocity[i, 0], velocity[i, 1], mu[i], free, directions)
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
         else:
             complementarity = max(complementarity, abs(min(y[i], w)))
-            if conditions == CONE and free and parts:
-                cone = max(cone, pulling)
+            if conditions == CONE and free and apart:
                 continue
             for c in range(3):
                 descent[i, c] += epsilon * p[3 * i + c]

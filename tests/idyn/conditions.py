@@ -45,9 +45,9 @@ def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: 
     u = (f.J @ v_plus).reshape(-1, 3)
     for i in range(len(mu)):
         pt = p[3 * i : 3 * i + 2]
-        if np.isinf(mu[i]) and u[i, 2] + extra[i] > 1e-9:
-            worst = max(worst, np.abs(pt).max())
-        elif np.isinf(mu[i]):
+        if np.isinf(mu[i]) and u[i, 2] + extra[i] > 1e-9 and not pt.any():
+            continue
+        if np.isinf(mu[i]):
             worst = max(worst, np.abs(u[i, :2]).max())
         else:
             worst = max(worst, np.abs(pt - project_on_polygon(pt - u[i, :2], mu[i] * p[3 * i + 2], k)).max())
@@ -55,12 +55,12 @@ def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: 
 
 
 def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
-    """Signorini's condition; with friction no slip, but where a contact parts: there it slides freely and carries nothing, as
-    without friction."""
+    """Signorini's condition; with friction no slip, but where a contact parts: there it slides freely or, if the law cannot
+    do otherwise, is held all the same; no tangential impulse without friction."""
     u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
     slip, pull = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(impulse[:, :2]).max(axis=1, initial=0)
     parts = u[:, 2] + extra > 1e-9
-    error = np.where((mu == 0) | parts, pull, slip)
+    error = np.where(mu == 0, pull, np.where(parts, np.minimum(slip, pull), slip))
     return float(max(normal_error(f, p, v_plus, extra), error.max(initial=0)))
 
 
@@ -71,9 +71,9 @@ def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int
     u[:, 2] += extra
     worst = outside_cone(p, mu, k)
     for i in range(len(mu)):
-        if np.isinf(mu[i]) and u[i, 2] > 1e-9:
-            worst = max(worst, np.abs(impulse[i]).max())
-        elif np.isinf(mu[i]):
+        if np.isinf(mu[i]) and u[i, 2] > 1e-9 and not impulse[i].any():
+            continue
+        if np.isinf(mu[i]):
             worst = max(worst, np.abs(u[i, :2]).max(), -u[i, 2], abs(min(impulse[i, 2], u[i, 2])))
         else:
             lowest = u[i, 2] + mu[i] * (corners(k) @ u[i, :2]).min()  # along the ray that closes fastest
