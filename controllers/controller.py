@@ -147,7 +147,8 @@ class Controller:
         return touched(contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu), touching)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """One tick. Never raises on data: `Command.mode` and `.message` say when the torque is not the law's own answer."""
+        """One tick. Never raises on data, malformed ones included: `Command.mode` and `.message` say when the torque is not the
+        law's own answer."""
         fault = "emergency stop" if inputs.estop else self._safety.fault(state)
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)

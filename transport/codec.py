@@ -53,7 +53,9 @@ def decode(data: bytes) -> Message:
 
 
 def message_type(data: bytes) -> str | None:
-    """The `t` of a message without reading the rest; None when it cannot be told."""
+    """The `t` of a message without reading the rest; None when it cannot be told, or is not to be read."""
+    if len(data) > MAX_BYTES:
+        return None
     return t if isinstance(t := _envelope(data).t, str) else None
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 
 import zmq
@@ -59,12 +60,13 @@ class Connections:
         if (peer := self._peers.get(fd)) is not None:
             peer.spoke = True
 
-    def look(self, now_ns: int, *, idle: bool) -> None:
-        """Now and then: cut who sends too much. idle: no message waits to be read"""
+    def look(self, now_ns: int, waiting: Callable[[], bool]) -> None:
+        """Now and then: cut who sends too much. waiting: whether messages wait to be read"""
         if now_ns - self._looked_ns < LOOK_NS:
             return
         self._looked_ns = now_ns
         self._note_events()
+        idle = not waiting()
         most = self._most if idle and self._was_idle else UNREAD * self._most
         self._was_idle = idle
         descriptors = list(self._peers)

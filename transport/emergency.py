@@ -32,10 +32,9 @@ class EmergencyStop:
 def asked(message: Message | None, data: bytes) -> int | None:
     """The session for which these bytes ask for an emergency stop, whatever else is in them; None when they do not. message:
     what they were read as, if anything"""
-    if message is not None:
-        wanted = isinstance(message, StateMessage) and message.flags is not None and message.flags.estop
-        return message.session if wanted else None  # type: ignore[union-attr]
-    if len(data) > MAX_BYTES:
+    if isinstance(message, StateMessage):
+        return message.session if message.flags is not None and message.flags.estop else None
+    if message is not None or len(data) > MAX_BYTES:
         return None
     try:
         urgent = _URGENT.decode(data)

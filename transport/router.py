@@ -132,7 +132,7 @@ class Router:
             for identity, reply in self._service.finished(now_ns):
                 self._send(identity, reply)
             if self._connections is not None:
-                self._connections.look(now_ns, idle=not self._waiting())
+                self._connections.look(now_ns, self._waiting)
             if faults := self._service.take_faults():
                 self._on_faults(faults)
 
@@ -204,7 +204,7 @@ def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
     newer: set[bytes] = set()
     for message in reversed(batch):
         identity, data, _ = message
-        is_state = len(data) <= MAX_BYTES and message_type(data) == "state"
+        is_state = message_type(data) == "state"
         (overtaken if is_state and identity in newer else kept).append(message)
         if is_state:
             newer.add(identity)

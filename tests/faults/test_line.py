@@ -1,5 +1,6 @@
 """Faults of the line, over TCP: bytes that are no message yet, delays, ends that vanish without a word."""
 
+import ctypes
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -194,6 +195,16 @@ def test_a_taken_port(server: Server) -> None:
         server.begin()
     assert set(trial.run(BEFORE)) == {"ok"}
     trial.close()
+
+
+def test_nobody_can_foresee_the_identities_of_connections(tmp_path: Path) -> None:
+    """libzmq takes the first from `rand()`: after a server has begun, that goes on as nobody sowed it."""
+    libc = ctypes.CDLL(None)
+    libc.srand(1)
+    foreseen = {libc.rand() for _ in range(1000)}
+    libc.srand(1)
+    with serving(tmp_path):
+        assert libc.rand() not in foreseen
 
 
 @told("a client has no key, or one that is not listed", "nothing: it is not let in", "goes on")

@@ -179,3 +179,4 @@ def test_the_type_is_told_without_reading_the_rest() -> None:
     assert message_type(encode(full_state())) == "state"
     assert message_type(b"\xc1") is None
     assert message_type(msgspec.msgpack.encode({"t": 3})) is None
+    assert message_type(msgspec.msgpack.encode({"t": "state", "x": bytes(MAX_BYTES)})) is None
