@@ -25,10 +25,10 @@ from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError, InputError
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
+from idyn.problem import Options
 from idyn.robot import Limits, Robot
 from idyn.solvers.qp import check_backend
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
@@ -97,7 +97,6 @@ class Controller:
             bounded=settings.bounded,
             warm_start=settings.warm_start,
             ground=make_ground(settings.ground),
-            backend=settings.qp_backend,
         )
         self._horizon = settings.ground.horizon or settings.period
         self.terrain = make_terrain(contact.terrain, contact.ground)

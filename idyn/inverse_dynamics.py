@@ -5,8 +5,9 @@ import numpy as np
 
 from idyn.ground import in_contact_rows, remembered
 from idyn.inputs import check
-from idyn.ladder import Options, Problem, descend
+from idyn.ladder import descend
 from idyn.laws.law import Law
+from idyn.problem import Options, Problem
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, Guess, Prediction, State
 

@@ -17,28 +17,24 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.consistency import project
-from idyn.ground import Ground, ground_numbers
+from idyn.ground import ground_numbers
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import Conditions, Law, LawSolution
+from idyn.problem import Problem
 from idyn.reduction import Motion, Reduced, recover, reduce
 from idyn.residuals import CERTIFIED, certify, demand_error
-from idyn.robot import Robot
 from idyn.selection import Selected, select
 from idyn.status import Status
 from idyn.types import (
     Array,
     Consistency,
-    ContactSet,
     Demand,
-    DynamicsTerms,
     Guess,
     Prediction,
-    Record,
     Residuals,
     Selection,
-    State,
 )
 
 _NO_MULTIPLIERS = np.zeros(0)
@@ -48,44 +44,6 @@ COULOMB = Coulomb()
 
 RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
 """Asked where a law has no answer, in this order: the last one always has one, and brakes the base."""
-
-
-class Options(Record, frozen=True):
-    """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, what the
-    ground is believed to do, whether the last tick's basis is tried first, and the QP back end.
-
-    bounded: where friction has no bounds and the answer asks more than the motors or the force limit give, Coulomb's law
-        answers when its answer asks less
-    force_limit: what a contact may carry, in weights of the robot; inf: whatever the equations allow
-    """
-
-    selection: Selection = Selection.TORQUE
-    consistency: Consistency = Consistency.PROJECT
-    bounded: bool = False
-    force_limit: float = 20.0
-    warm_start: bool = True
-    ground: Ground = Ground()
-    backend: str = "daqp"
-
-
-class Problem(Record, frozen=True):
-    """One tick's data, the same for every rung.
-
-    q_ddot: demanded joint accelerations [rad/s²] (na)
-    last: p⁻, the impulses of the last tick in today's contact rows [N·s] (3n)
-    preferred: those that `Selection.FORCE` wants [N·s] (3n)
-    """
-
-    robot: Robot
-    terms: DynamicsTerms
-    state: State
-    contacts: ContactSet
-    q_ddot: Array
-    dt: float
-    options: Options
-    guess: Guess | None
-    last: Array
-    preferred: Array
 
 
 def descend(problem: Problem, law: Law) -> Prediction:
@@ -211,18 +169,16 @@ def _warm_basis(problem: Problem, law: Law) -> Array | None:
 def _answer(
     problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion, demand: Demand
 ) -> Prediction:
-    """Selection, torque and certificate. A selection that costs the certificate is undone, and the rung says so."""
+    """Selection, torque and certificate. Where none is found, or one costs the certificate, the law's own impulses stay, and
+    the rung says so."""
     plain = Selected(p=solution.p, null_dim=0)
     if solution.face is None or problem.options.selection is Selection.OFF:
         return _conclude(problem, law, rung, solution, motion, plain, demand)
-    chosen = select(
-        problem.robot, problem.terms, problem.state, problem.contacts, reduced, motion, solution.face, solution.p, problem.dt,
-        objective=problem.options.selection, guess=problem.guess, last=problem.last, preferred=problem.preferred,
-        backend=problem.options.backend,
-    )  # fmt: skip
-    answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
-    if answer.residuals.worst <= CERTIFIED:
-        return answer
+    chosen = select(problem, reduced, motion, solution.face, solution.p)
+    if not chosen.failed:
+        answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
+        if answer.residuals.worst <= CERTIFIED:
+            return answer
     return _conclude(problem, law, rung + ", unselected", solution, motion, plain, demand)
 
 

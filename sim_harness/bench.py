@@ -21,8 +21,8 @@ from idyn.consistency import project
 from idyn.contacts import contacts_from_points, sphere_centres
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
 from sim_harness.experiment import Progress

@@ -20,8 +20,8 @@ from controllers.paper import CONTROLLERS
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State

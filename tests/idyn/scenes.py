@@ -8,7 +8,7 @@ import numpy as np
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.ground import Ground
-from idyn.ladder import Options
+from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Record, Selection, State

@@ -11,8 +11,8 @@ from scipy.optimize import linprog
 from idyn.consistency import EPSILON, project
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.status import Status
 from idyn.types import Consistency, Selection
 

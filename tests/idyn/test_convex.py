@@ -9,9 +9,9 @@ from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, stand
 
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import LAWS, make_law
 from idyn.laws.convex import Convex
+from idyn.problem import Options
 from idyn.solvers.qp import backends
 from idyn.types import Consistency, Selection, State
 

@@ -10,9 +10,9 @@ from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, stand
 
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.laws.coulomb import Coulomb, assemble
+from idyn.problem import Options
 from idyn.reduction import Reduced, reduce
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status

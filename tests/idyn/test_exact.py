@@ -9,8 +9,9 @@ from scenes import DT, LITERAL, WALKERS, limitless, random_scene, standing_scene
 
 from idyn.contacts import contacts_from_points
 from idyn.inverse_dynamics import predict
-from idyn.ladder import CERTIFIED, Options
 from idyn.laws import LAWS, make_law
+from idyn.problem import Options
+from idyn.residuals import CERTIFIED
 from idyn.robot import ContactPoint, Robot
 from idyn.types import Consistency, Selection, State
 

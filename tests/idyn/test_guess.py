@@ -8,8 +8,8 @@ from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene, subset
 
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import LAWS, make_law
+from idyn.problem import Options
 from idyn.status import Status
 from idyn.types import Selection, State
 

@@ -7,8 +7,8 @@ from scenes import DT, LITERAL, standing_scene
 
 from idyn.errors import InputError
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 
 SCENE = standing_scene("quadruped")
 OPTIONS = Options(ground=LITERAL)

@@ -11,8 +11,8 @@ import pytest
 from scenes import DT, LITERAL, random_scene, standing_scene
 
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import LAWS, make_law
+from idyn.problem import Options
 from idyn.types import Consistency
 
 HERE = Path(__file__).parent

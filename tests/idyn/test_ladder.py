@@ -9,9 +9,10 @@ from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
 
 import idyn.ladder
 from idyn.inverse_dynamics import predict
-from idyn.ladder import CERTIFIED, Options
 from idyn.laws import LAWS, make_law
 from idyn.laws.convex import Convex
+from idyn.problem import Options
+from idyn.residuals import CERTIFIED
 from idyn.selection import Selected
 from idyn.status import STATUSES, Status
 from idyn.types import Consistency, Guess, Selection
@@ -161,7 +162,7 @@ def test_last_forces_follow_their_contacts(monkeypatch):
 
 
 def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
-    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[7] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[4] * 2, null_dim=3))
     scene = calm()
     answer = solve(scene, "coulomb")
     plain = solve(scene, "coulomb", Options(selection=Selection.OFF, ground=LITERAL))

@@ -6,7 +6,7 @@ import scipy.linalg
 
 from idyn.laws.law import polygon
 from idyn.laws.no_slip import select_rows
-from idyn.selection import null_space
+from idyn.selection.few import null_space
 from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve
 
 

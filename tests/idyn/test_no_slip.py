@@ -8,8 +8,8 @@ from oracles import eliminate, full, solve_qp
 from scenes import DT, LITERAL, WALKERS, many_points, random_scene, standing_scene, turned
 
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.types import Consistency, Selection
 
 LAW = make_law("no-slip")

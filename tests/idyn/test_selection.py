@@ -9,8 +9,8 @@ from oracles import full
 from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene, standing_scene
 
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.types import Consistency, Guess, Selection, State
 
 LAWS = ("no-slip", "coulomb", "convex", "convex-infinite", "cone", "cone-infinite")

@@ -13,8 +13,8 @@ from oracles import full, outcome
 from scenes import DT, LITERAL, WALKERS, random_scene
 
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.types import Selection
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp

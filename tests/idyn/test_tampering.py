@@ -9,9 +9,9 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 import idyn.ladder
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
 from idyn.laws.law import Conditions
+from idyn.problem import Options
 from idyn.residuals import CERTIFIED, demand_error
 from idyn.types import Consistency, Selection
 

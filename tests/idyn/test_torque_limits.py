@@ -3,16 +3,16 @@
 import msgspec
 import numpy as np
 import pytest
+import scipy.linalg
 from conditions import allowance
 from faces import convex_face, coulomb_face
 from oracles import facet_normals, full, solve_qp, solve_semidefinite_qp
 from scenes import DT, LITERAL, WALKERS, Scene, feet, random_scene, standing_scene, walker
-from scipy.optimize import linprog
 
 from idyn.contacts import sphere_centres
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.types import Consistency, Selection, State
 
 
@@ -47,26 +47,29 @@ def affine(face, f, plain):
 
 
 def smallest_excess(face, f, plain, bound):
-    """min s  s.t.  |τ| ≤ bound + s over the face, by SciPy's LP."""
+    """The least Σ s²  s.t.  |τ| ≤ bound + s, s ≥ 0 over the face, by quadprog."""
     free, B, E, e = affine(face, f, plain)
-    m, ones = B.shape[1], np.ones((len(bound), 1))
-    found = linprog(
-        np.r_[np.zeros(m), 1.0],
-        A_ub=np.block([[-B, -ones], [B, -ones], [-face.A, np.zeros((len(face.A), 1))]]),
-        b_ub=np.r_[bound - free, bound + free, np.zeros(len(face.A))],
-        A_eq=np.hstack([E, np.zeros((len(E), 1))]),
-        b_eq=e,
-        bounds=(None, None),
+    m, na, unit = B.shape[1], len(bound), bound[0]
+    H = scipy.linalg.block_diag(np.zeros((m, m)), np.eye(na))
+    A = np.block(
+        [
+            [B / unit, np.eye(na)],
+            [-B / unit, np.eye(na)],
+            [face.A, np.zeros((len(face.A), na))],
+            [np.zeros((na, m)), np.eye(na)],
+        ]
     )
-    assert found.status == 0
-    return found.x[-1]
+    lower = np.r_[(free - bound) / unit, (-free - bound) / unit, np.full(len(face.A), -1e-10), np.zeros(na)]
+    x = solve_semidefinite_qp(H, np.zeros(m + na), A, lower, np.hstack([E, np.zeros((len(E), na))]), e)
+    return unit**2 * x[m:] @ x[m:]
 
 
 @pytest.mark.parametrize("share", [0.98, 0.9, 0.5])
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
 def test_limits_are_kept_when_they_can_be(name, law, share):
-    """Limits cut to a share of what the unlimited choice uses: the excess is the smallest there is, and 0 if it can be."""
+    """Limits cut to a share of what the unlimited choice uses: the excess is the smallest there is, in the sum of its squares,
+    and 0 if it can be."""
     kept = exceeded = 0
     for seed in range(25):
         scene = calm_scene(name, seed)
@@ -77,9 +80,11 @@ def test_limits_are_kept_when_they_can_be(name, law, share):
         least = smallest_excess(face_of(scene, law, plain, f), f, plain, bound)
         assert np.abs(answer.v_plus - plain.v_plus).max() < 1e-9
         assert answer.torque_excess == pytest.approx(max(np.abs(answer.tau).max() - bound[0], 0), abs=1e-9)
-        assert answer.torque_excess == pytest.approx(max(least, 0), abs=1e-5 * bound[0])
-        kept += least <= 0
-        exceeded += least > 0
+        beyond = np.maximum(np.abs(answer.tau) - bound, 0)
+        assert beyond @ beyond == pytest.approx(least, rel=1e-3, abs=1e-8 * bound[0] ** 2)
+        assert (answer.torque_excess == 0) == (least < 1e-8 * bound[0] ** 2)
+        kept += answer.torque_excess == 0
+        exceeded += answer.torque_excess > 0
     assert exceeded > 0
     assert kept > 0 or share == 0.5
 

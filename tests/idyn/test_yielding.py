@@ -9,8 +9,8 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 from idyn.ground import Ground, ground_numbers, remembered
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from idyn.residuals import certify
 from idyn.types import Consistency, Selection
 

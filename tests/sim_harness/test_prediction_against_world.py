@@ -9,8 +9,8 @@ import pytest
 from controllers.robots import load_robot
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
-from idyn.ladder import Options
 from idyn.laws import make_law
+from idyn.problem import Options
 from sim_harness.engines.lcp import PolygonLcp
 
 DT = 1e-3

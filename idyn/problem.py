@@ -1,0 +1,42 @@
+"""One prediction as data: what is asked, and how to answer it."""
+
+from idyn.ground import Ground
+from idyn.robot import Robot
+from idyn.types import Array, Consistency, ContactSet, DynamicsTerms, Guess, Record, Selection, State
+
+
+class Options(Record, frozen=True):
+    """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, what the
+    ground is believed to do, and whether the last tick's basis is tried first.
+
+    bounded: where friction has no bounds and the answer asks more than the motors or the force limit give, Coulomb's law
+        answers when its answer asks less
+    force_limit: what a contact may carry, in weights of the robot; inf: whatever the equations allow
+    """
+
+    selection: Selection = Selection.TORQUE
+    consistency: Consistency = Consistency.PROJECT
+    bounded: bool = False
+    force_limit: float = 20.0
+    warm_start: bool = True
+    ground: Ground = Ground()
+
+
+class Problem(Record, frozen=True):
+    """One tick's data, the same for every rung.
+
+    q_ddot: demanded joint accelerations [rad/s²] (na)
+    last: p⁻, the impulses of the last tick in today's contact rows [N·s] (3n)
+    preferred: those that `Selection.FORCE` wants [N·s] (3n)
+    """
+
+    robot: Robot
+    terms: DynamicsTerms
+    state: State
+    contacts: ContactSet
+    q_ddot: Array
+    dt: float
+    options: Options
+    guess: Guess | None
+    last: Array
+    preferred: Array

@@ -1,0 +1,211 @@
+"""The nearest point of a product of small cones that obeys a few rules: linear in the number of cones.
+
+    min ½‖x − x₀‖² + Σ_k h_k(A_k x)     s.t.  x_i ∈ C_i                   A is r×3n, r small
+
+Each h_k is a parabola about b_k inside an interval, (t − b_k)²/(2 soft_k), or, with soft_k = 0, the equation t = b_k; what is
+beyond the interval costs as a steeper parabola, or is forbidden. Each C_i ⊂ R³ is one of the kinds below, on which projecting
+takes a few operations. So the dual, in the r multipliers λ only,
+
+    x(λ) = Π_C(x₀ − Aᵀ λ),        A x(λ) − t(λ) = 0,       t_k(λ) the point where h_k has the slope λ_k
+
+is a piecewise linear equation, the gradient of a concave function: Newton's method with the derivatives J of the projections
+and t' of the points, (A J Aᵀ + diag t') Δ = A x − t, and a line search end after finitely many steps, of O(n r²) each.
+
+A feasible set that is empty shows as a dual value that grows without end. One that is hardly more than a point is not the
+dual's strength: then none may be found in MOST_STEPS steps.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.solvers.linalg import backward, cholesky, forward
+
+NOTHING, FREE, RAYS = 0, 1, 2
+"""Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order."""
+
+EXACT, ENOUGH = 1e-12, 1e-10
+"""Errors of the rules that are aimed at, and that are accepted when no step makes them less; relative to the largest of 1, b
+and x₀."""
+
+LEAST_DAMPING = 1e-12
+"""Added to the diagonal of the curvature, for equations may depend on one another. Steps that lead nowhere are tried again with
+a hundred times as much."""
+
+LOST = 10.0
+"""Steps with more damping than this lead nowhere."""
+
+FLAT, MOST_TRIALS = 0.3, 12
+"""A step ends where the function rises by a smaller share of what it does at first; so many points are tried."""
+
+MOST_STEPS = 40
+"""Newton steps."""
+
+
+@compiled
+def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
+    """x (3n), the multipliers λ (r), and how many Newton steps it took; −1 when x was not found.
+
+    x0: (3n); A: rows (r, 3n), of order one
+    rules: for each row b, its softness inside the interval and beyond it, and the interval's ends (r, 5)
+    kinds: (n); rays: unit vectors of those of kind RAYS, zero where there are fewer (n, k, 3)
+    start: multipliers to begin with (r); worth: what an x may cost to be of interest
+    """
+    size = len(x0)
+    multipliers, x, slopes = start.copy(), np.empty(size), np.empty((size // 3, 3, 3))
+    scale = max(1.0, np.max(np.abs(rules[:, 0])), np.max(np.abs(x0)))
+    value, error, gradient, give = _dual(multipliers, x0, A, rules, kinds, rays, x, slopes)
+    damping, step = LEAST_DAMPING, 0
+    H = _curvature(A, slopes, give)
+    for step in range(MOST_STEPS):
+        if error <= EXACT * scale:
+            return x, multipliers, step
+        change, promised = _newton_step(H, gradient, damping)
+        share, low, high = 1.0, 0.0, 0.0
+        for _ in range(MOST_TRIALS):
+            trial = multipliers + share * change
+            new, rest, slope, give = _dual(trial, x0, A, rules, kinds, rays, x, slopes)
+            along = change @ slope
+            if abs(along) <= FLAT * promised or (low == 0.0 and high == 0.0 and along > 0.0):
+                break
+            if along > 0.0:
+                low = share
+            else:
+                high = share
+            share = 0.5 * (low + high)
+        if rest >= error and new <= value:  # nothing but rounding errors is left
+            if error <= ENOUGH * scale or damping > LOST:
+                break
+            damping *= 1e2
+            continue
+        multipliers, value, error, gradient = trial, new, rest, slope
+        if value > worth:
+            break
+        H, damping = _curvature(A, slopes, give), LEAST_DAMPING
+    return x, multipliers, step if error <= ENOUGH * scale else -1
+
+
+@compiled
+def _newton_step(H, gradient, damping):
+    """(H + damping (I + diag H))⁻¹ gradient, and its slope along the gradient."""
+    L, change = H.copy(), gradient.copy()
+    for k in range(len(gradient)):
+        L[k, k] += damping * (1.0 + H[k, k])
+    cholesky(L)
+    forward(L, change)
+    backward(L, change)
+    return change, change @ gradient
+
+
+@compiled
+def _dual(multipliers, x0, A, rules, kinds, rays, x, slopes):
+    """Value of the dual function, the largest violation of its equation, its gradient and t' (r); fills x and the slopes of
+    the projections."""
+    r, size = A.shape
+    gradient, give = np.empty(r), np.empty(r)
+    x[:] = x0
+    for k in range(r):
+        if multipliers[k] != 0.0:
+            for i in range(size):
+                x[i] -= A[k, i] * multipliers[k]
+    for i in range(size // 3):
+        project(x[3 * i : 3 * i + 3], kinds[i], rays[i], slopes[i])
+    value, error = 0.0, 0.0
+    for i in range(size):
+        value += 0.5 * (x[i] - x0[i]) ** 2
+    for k in range(r):
+        t, cost, give[k] = _conjugate(multipliers[k], rules[k])
+        rest = -t
+        for i in range(size):
+            rest += A[k, i] * x[i]
+        value += multipliers[k] * rest + cost
+        gradient[k] = rest
+        error = max(error, abs(rest))
+    return value, error, gradient, give
+
+
+@compiled
+def _conjugate(slope, rule):
+    """The point t where a rule's cost has this slope, the cost there, and dt/dslope."""
+    b, soft, hard, low, high = rule
+    t = b + soft * slope
+    edge = min(max(t, low), high)
+    if t == edge:
+        return t, 0.5 * soft * slope * slope, soft
+    at = (edge - b) / soft if soft > 0.0 else 0.0  # the slope at the edge
+    beyond = hard * (slope - at)
+    return edge + beyond, 0.5 * soft * at * at + at * beyond + 0.5 * hard * (slope - at) ** 2, hard
+
+
+@compiled
+def _curvature(A, slopes, give):
+    """A J Aᵀ + diag t' (r, r)."""
+    r, size = A.shape
+    H, row = np.zeros((r, r)), np.empty(3)
+    for i in range(size // 3):
+        J = slopes[i]
+        if J[0, 0] == 0.0 and J[1, 1] == 0.0 and J[2, 2] == 0.0:
+            continue
+        for k in range(r):
+            a0, a1, a2 = A[k, 3 * i], A[k, 3 * i + 1], A[k, 3 * i + 2]
+            for c in range(3):
+                row[c] = a0 * J[0, c] + a1 * J[1, c] + a2 * J[2, c]
+            for j in range(k + 1):
+                H[k, j] += row[0] * A[j, 3 * i] + row[1] * A[j, 3 * i + 1] + row[2] * A[j, 3 * i + 2]
+    for k in range(r):
+        H[k, k] += give[k]
+        for j in range(k):
+            H[j, k] = H[k, j]
+    return H
+
+
+@compiled
+def project(x, kind, rays, slope):
+    """x ← the nearest point of the cone, in place; fills the slope of that map (3, 3)."""
+    slope[:] = 0.0
+    if kind == FREE:
+        slope[0, 0] = slope[1, 1] = 1.0
+        if x[2] >= 0.0:
+            slope[2, 2] = 1.0
+        else:
+            x[2] = 0.0
+        return
+    if kind == NOTHING:
+        x[:] = 0.0
+        return
+    count = 0
+    while count < len(rays) and (rays[count, 0] != 0.0 or rays[count, 1] != 0.0 or rays[count, 2] != 0.0):
+        count += 1
+    inside, best = count > 2, x[0] * x[0] + x[1] * x[1] + x[2] * x[2]
+    y, normal = np.zeros(3), np.empty(3)
+    for j in range(count if count > 2 else count - 1):  # sides between neighbouring rays
+        a, e = rays[j], rays[(j + 1) % count]
+        normal[0], normal[1], normal[2] = a[1] * e[2] - a[2] * e[1], a[2] * e[0] - a[0] * e[2], a[0] * e[1] - a[1] * e[0]
+        length = np.sqrt(normal[0] ** 2 + normal[1] ** 2 + normal[2] ** 2)
+        height = (normal[0] * x[0] + normal[1] * x[1] + normal[2] * x[2]) / length
+        inside = inside and height >= 0.0
+        if height > 0.0 and count > 2:
+            continue
+        xa, xe, ae = x @ a, x @ e, a @ e
+        if xa - ae * xe >= 0.0 and xe - ae * xa >= 0.0 and height * height < best:
+            best = height * height
+            for c in range(3):
+                y[c] = x[c] - height * normal[c] / length
+                for q in range(3):
+                    slope[c, q] = (1.0 if c == q else 0.0) - normal[c] * normal[q] / length**2
+    if inside:
+        slope[:] = 0.0
+        slope[0, 0] = slope[1, 1] = slope[2, 2] = 1.0
+        return
+    for j in range(count):
+        a = rays[j]
+        along = a[0] * x[0] + a[1] * x[1] + a[2] * x[2]
+        if along <= 0.0:
+            continue
+        distance = (x[0] - along * a[0]) ** 2 + (x[1] - along * a[1]) ** 2 + (x[2] - along * a[2]) ** 2
+        if distance < best:
+            best = distance
+            for c in range(3):
+                y[c] = along * a[c]
+                for q in range(3):
+                    slope[c, q] = a[c] * a[q]
+    x[:] = y
