@@ -26,7 +26,7 @@ When it is wrong: contacts may push while they part (no complementarity), so it 
 feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -35,16 +35,21 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
+from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
 from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
+from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
-from idyn.status import Status
+from idyn.status import STATUSES, Status
 from idyn.types import Array
 
 ONE_STAGE = 1e-8
 """ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses stay within 1e-4 N of the
 least-norm ones; below, back ends differ from one another; at 1e-3 active contacts change."""
+
+MOST_PIVOTS = 1000
+"""Of one attempt."""
 
 
 class Convex:
@@ -82,32 +87,53 @@ class Convex:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
         free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction) & (not self._kinetic)
-        for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
-            solution = self._solve(problem, backend)
+        for rung, solve in self._ways():
+            solution = solve(problem)
             if free.any():
-                for parted in let_go(problem, solution, free, partial(self._solve, backend=backend)):
-                    yield f"{backend}, parted", parted
-            yield backend, solution
+                for parted in let_go(problem, solution, free, solve):
+                    yield f"{rung}, parted", parted
+            yield rung, solution
 
-    def _solve(self, problem: Reduced, backend: str) -> LawSolution:
-        """The QP's own impulses, with the face and the multipliers of the basis that is read off them where there is one."""
+    def _ways(self) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
+        """How the program is solved, one after the other."""
+        if not self._one_stage:
+            yield "cold", self._by_lemke if self._kinetic else self._by_pivoting
+        if not self._one_stage and not self._kinetic:
+            yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
+        for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
+            yield backend, partial(self._by_program, backend=backend)
+
+    def _by_pivoting(self, problem: Reduced, rule: int = PRINCIPAL, rank: float | None = None) -> LawSolution:
+        p, status, pivots = least_contact_energy(
+            problem.Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule,
+            problem.independent if rank is None else rank, MOST_PIVOTS,
+        )  # fmt: skip
+        return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
+
+    def _by_lemke(self, problem: Reduced) -> LawSolution:
+        p, y, status, pivots = least_kinetic_energy(*self._data(problem), MOST_PIVOTS)
+        return self._with_face(problem, p, y, STATUSES[status], pivots)
+
+    def _by_program(self, problem: Reduced, backend: str) -> LawSolution:
         n = len(problem.mu)
         H, f, A, lower, unit, epsilon = assemble(*self._data(problem), self._regularisation)
         qp = solve_qp(H, f, A, lower, backend=backend)
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
-        plain = LawSolution(
-            p=p,
-            face=None,
-            status=qp.status,
-            iterations=qp.iterations,
-            basis=np.zeros((n, self.basis_width), dtype=np.bool_),
-            multipliers=y,
-            epsilon=epsilon,
-        )
-        if self._one_stage or y is None or not qp.status.ok:
+        if self._one_stage or y is None:
+            return self._plain(p, y, qp.status, qp.iterations, epsilon)
+        return self._with_face(problem, p, y, qp.status, qp.iterations)
+
+    def _plain(self, p: Array, y: Array | None, status: Status, iterations: int, epsilon: float = 0.0) -> LawSolution:
+        basis = np.zeros((len(p) // 3, self.basis_width), dtype=np.bool_)
+        return LawSolution(p=p, face=None, status=status, iterations=iterations, basis=basis, multipliers=y, epsilon=epsilon)
+
+    def _with_face(self, problem: Reduced, p: Array, y: Array, status: Status, iterations: int) -> LawSolution:
+        """Impulses that some method found, with the face and the multipliers of the basis that is read off them where there is
+        one."""
+        plain, data = self._plain(p, y, status, iterations), self._data(problem)
+        if not status.ok:
             return plain
-        data = self._data(problem)
-        exact = self._on_basis(problem, basis_of(*data, p, y), qp.iterations)
+        exact = self._on_basis(problem, basis_of(*data, p, y), iterations)
         if exact.status.ok:
             return msgspec.structs.replace(exact, p=p)
         return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y, not self._kinetic)))

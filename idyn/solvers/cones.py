@@ -37,7 +37,7 @@ LOST = 10.0
 FLAT, MOST_TRIALS = 0.3, 12
 """A step ends where the function rises by a smaller share of what it does at first; so many points are tried."""
 
-MOST_STEPS = 40
+MOST_STEPS = 20
 """Newton steps."""
 
 

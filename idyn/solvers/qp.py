@@ -22,6 +22,10 @@ TOLERANCE = 1e-10
 LOOSE_TOLERANCE = 1e-7
 """Second attempt, when the first cycles."""
 
+MOST_ITERATIONS = 500
+"""Of DAQP in one attempt. Of 4200 programs of degenerate contacts that it solved 29 took more, up to 9000 and 60 ms; those that
+it does not solve go on for ever."""
+
 _INFINITE = 1e30
 
 
@@ -52,7 +56,9 @@ def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = N
     unbounded, sense = _inequalities(len(lower))
     bound = unbounded if upper is None else upper
     for tolerance in (TOLERANCE, LOOSE_TOLERANCE):
-        x, cost, flag, info = daqp_solve(H, f, A, bound, lower, sense, primal_tol=tolerance, dual_tol=tolerance)
+        x, cost, flag, info = daqp_solve(
+            H, f, A, bound, lower, sense, primal_tol=tolerance, dual_tol=tolerance, iter_limit=MOST_ITERATIONS
+        )
         if flag in (1, 2) and isfinite(cost):
             return QpSolution(x=x, multipliers=info["lam"], status=Status.SOLVED, iterations=info["iterations"])
     return QpSolution(x=x, multipliers=None, status=Status.RAY if flag == -1 else Status.BACKEND_FAILED, iterations=0)

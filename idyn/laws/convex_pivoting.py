@@ -1,0 +1,98 @@
+"""The convex programs as complementarity problems: exact bases, and no iteration that ends at a tolerance.
+
+In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.convex_basis`):
+
+    contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
+    kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
+
+The first is principal pivoting on the rows G, linear in the contacts; non-penetration need not be asked for, because a velocity
+that no ray of the cone opposes opens the contact. Where friction is free tangential rows vanish, as in the no-slip law.
+The second is positive semidefinite, for Lemke; rays of free sign are taken twice.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.laws.convex_basis import cone_rays, units
+from idyn.laws.law import is_free
+from idyn.laws.no_slip import hold
+from idyn.solvers.lemke import lemke
+
+
+@compiled
+def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots):
+    """p (3n), status and pivots; rule, rank: see `idyn.laws.no_slip.hold`."""
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    rays = 0
+    for i in range(n):
+        rays += 1 if mu[i] == 0.0 or is_free(mu[i], unlimited) else k
+    rows, speeds = np.zeros((3 * rays, m)), np.zeros(3 * rays)  # each ray as the normal of a contact of its own
+    bilateral, row = np.zeros(3 * rays, dtype=np.bool_), 0
+    for i in range(n):
+        free = is_free(mu[i], unlimited)
+        for j in range(1 if mu[i] == 0.0 or free else k):
+            rows[3 * row + 2], speeds[3 * row + 2] = Y[3 * i + 2], b[3 * i + 2]
+            for r in range(2):
+                if free:
+                    rows[3 * row + r], speeds[3 * row + r] = Y[3 * i + r], b[3 * i + r]
+                    bilateral[3 * row + r] = True
+                elif mu[i] > 0.0:
+                    rows[3 * row + 2] += mu[i] * directions[j, r] * Y[3 * i + r]
+                    speeds[3 * row + 2] += mu[i] * directions[j, r] * b[3 * i + r]
+            row += 1
+    nobody = np.zeros(rays, dtype=np.bool_)
+    loads, _, status, pivots, _ = hold(rows, speeds, bilateral, nobody, nobody, rule, rank, max_pivots)
+    p, row = np.zeros(3 * n), 0
+    for i in range(n):
+        free = is_free(mu[i], unlimited)
+        for j in range(1 if mu[i] == 0.0 or free else k):
+            load = loads[3 * row + 2]
+            p[3 * i + 2] += load
+            for r in range(2):
+                if free:
+                    p[3 * i + r] = loads[3 * row + r]
+                elif mu[i] > 0.0:
+                    p[3 * i + r] += mu[i] * directions[j, r] * load
+            row += 1
+    return p, status, pivots
+
+
+@compiled
+def least_kinetic_energy(Y, b, energy, mu, unlimited, directions, max_pivots):
+    """p (3n), multipliers of non-penetration y (n), status and pivots."""
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    d, speed = units(Y, b, energy)
+    axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
+    place, sign = np.empty(2 * n * k, dtype=np.int64), np.empty(2 * n * k)
+    count = 0
+    for row in range(n * k):
+        for turn in range((1 if signed[row] else 2) if taken[row] else 0):
+            place[count], sign[count] = row, 1.0 - 2.0 * turn
+            count += 1
+    size = count + n
+    M, q = np.zeros((size, size)), np.empty(size)
+    for i in range(count):
+        q[i] = sign[i] * slopes[place[i]] / speed
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(m):
+                s += G[place[i], c] * G[place[j], c]
+            M[i, j] = M[j, i] = sign[i] * sign[j] * s / d
+        for j in range(n):
+            s = 0.0
+            for c in range(m):
+                s += G[place[i], c] * Y[3 * j + 2, c]
+            M[i, count + j], M[count + j, i] = -sign[i] * s / d, sign[i] * s / d
+    for j in range(n):
+        q[count + j] = b[3 * j + 2] / speed
+    z, status, pivots, _ = lemke(M, q, max_pivots)
+    if status != 0:
+        z, status, more, _ = lemke(M, q, max_pivots, True)
+        pivots += more
+    p, y = np.zeros(3 * n), np.empty(n)
+    for i in range(count):
+        for r in range(3):
+            p[3 * (place[i] // k) + r] += sign[i] * max(z[i], 0.0) * axes[place[i], r] * speed / d
+    for j in range(n):
+        y[j] = max(z[count + j], 0.0) * speed / d
+    return p, y, status, pivots
