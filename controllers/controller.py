@@ -178,7 +178,7 @@ class Controller:
         self._guess = prediction.guess
         self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
         self._rehearsal = state, contacts, demand, grip, law, prediction.guess, lean
-        if not prediction.status.ok and not np.isfinite(prediction.tau).all():
+        if not prediction.status.certified and not np.isfinite(prediction.tau).all():
             self._guess = None
             return self._without_answer(state, prediction.status.sentence)
         mode, message = self._judge(prediction, law)
@@ -281,9 +281,9 @@ class Controller:
         }
 
     def _judge(self, prediction: Prediction, law: Law) -> tuple[Mode, str]:
-        if not prediction.status.ok:
+        if not prediction.status.certified:
             return Mode.DEGRADED, f"{prediction.rung}: {prediction.status.sentence}"
-        if prediction.law != law.name:
+        if not prediction.status.ok:
             return Mode.DEGRADED, f"the {prediction.law} law answered for {law.name}"
         if prediction.torque_excess > 0.0:
             return Mode.DEGRADED, f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"

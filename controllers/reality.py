@@ -108,7 +108,7 @@ class Reality:
     def expect(self, state: State, contacts: ContactSet, prediction: Prediction, beyond: Array) -> None:
         """What was predicted in this tick, from `state` and `contacts`; no prediction that is not certified is held against
         the world. beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
-        if not prediction.status.ok:
+        if not prediction.status.certified:
             return
         terms = self._robot.terms(state.q, state.v)
         acceleration, force = (prediction.v_plus - state.v) / prediction.dt, prediction.force.sum(axis=0)

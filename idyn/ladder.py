@@ -1,7 +1,7 @@
 """The fallback ladder: rungs from the quickest to the most modest, each certified before it is used, each with a name.
 
-    the law's own attempts  →  the same for the nearest consistent demand  →  Coulomb's law, its relaxation to cones, the convex
-    law, on both demands  →  the last forces
+    the law's own attempts  →  the same for the nearest consistent demands  →  Coulomb's law, then with moderate friction, its
+    relaxation to cones, the convex law, on the same demands  →  the last forces
 
 Friction without bounds may hold feet against one another with forces that no ground and no motor gives. With
 `Options.bounded` an answer beyond `Options.force_limit` is not the end: the law's answers to the further demands are tried, and
@@ -25,7 +25,7 @@ from idyn.laws.law import Conditions, Law, LawSolution
 from idyn.problem import Problem
 from idyn.reduction import Motion, Reduced, recover, reduce
 from idyn.residuals import CERTIFIED, certify, demand_error
-from idyn.selection import Selected, select
+from idyn.selection import Selected, select, select_thoroughly
 from idyn.status import Status
 from idyn.types import (
     Array,
@@ -42,8 +42,11 @@ _NO_MULTIPLIERS = np.zeros(0)
 COULOMB = Coulomb()
 """Asked where another law's answer is too much."""
 
+MODERATE = 1.0
+"""Friction that stands in for friction without bounds, where that leads to no answer."""
+
 RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
-"""Asked where a law has no answer, in this order: the last one always has one, and brakes the base."""
+"""Asked where a law has no answer, in this order, with moderate friction: the last one brakes the base."""
 
 
 def descend(problem: Problem, law: Law) -> Prediction:
@@ -53,20 +56,32 @@ def descend(problem: Problem, law: Law) -> Prediction:
         too_much = max(answer.torque_excess, answer.force_excess) > 0.0
         if too_much and problem.options.bounded and _without_bounds(problem, law):
             other, _ = _least(problem, COULOMB)
-            return _lesser(answer, other)
+            answer = _lesser(answer, other)
+    else:
+        answer = _rescued(problem)
+    if answer is None:
+        return _last_forces(problem, failure)
+    return answer if answer.law == law.name else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
+
+
+def _rescued(problem: Problem) -> Prediction | None:
+    """The first certified answer of another law: Coulomb's, then all with moderate friction."""
+    answer, _ = _least(problem, COULOMB)
+    if answer is not None:
         return answer
+    moderate = msgspec.structs.replace(problem.contacts, mu=np.minimum(problem.contacts.mu, MODERATE))
     for rescuer in RESCUERS:
-        answer, _ = _least(problem, rescuer)
+        answer, _ = _least(msgspec.structs.replace(problem, contacts=moderate), rescuer)
         if answer is not None:
             return answer
-    return _last_forces(problem, failure)
+    return None
 
 
 def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
     """The law's first certified answer; where friction has no bounds the first within the force limit, or the nearest to it.
     None and why the last demand had none."""
     failure, least = Status.SOLVED, None
-    goes_on = problem.options.bounded and _without_bounds(problem, law)
+    goes_on = _without_bounds(problem, law)
     for demand in _demands(problem, law):
         answer, failure = _attempt(problem, law, demand)
         if answer is None:
@@ -174,12 +189,21 @@ def _answer(
     plain = Selected(p=solution.p, null_dim=0)
     if solution.face is None or problem.options.selection is Selection.OFF:
         return _conclude(problem, law, rung, solution, motion, plain, demand)
-    chosen = select(problem, reduced, motion, solution.face, solution.p)
-    if not chosen.failed:
+    what = (problem, reduced, motion, solution.face, solution.p)
+    chosen = select(*what)
+    if chosen is not None:
         answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
         if answer.residuals.worst <= CERTIFIED:
             return answer
-    return _conclude(problem, law, rung + ", unselected", solution, motion, plain, demand)
+    unselected = _conclude(problem, law, rung + ", unselected", solution, motion, plain, demand)
+    if unselected.residuals.worst > CERTIFIED:  # not worth any more work
+        return unselected
+    chosen = select_thoroughly(*what)
+    if chosen is not None:
+        answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
+        if answer.residuals.worst <= CERTIFIED:
+            return answer
+    return unselected
 
 
 def _conclude(

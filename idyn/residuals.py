@@ -66,16 +66,17 @@ def certify(
         if not (gaps[i] == gaps[i] and mu[i] == mu[i]):
             complementarity = np.inf  # no number, no statement
         penetration = max(penetration, -w)
-        apart = w > PARTS and ps == 0.0 and pt == 0.0 and pn == 0.0  # it may slide
+        parts = w > PARTS and pn <= PARTS
+        apart = parts and ps == 0.0 and pt == 0.0 and pn == 0.0  # it may slide
         cone = max(cone, -pn)
+        if free and parts:
+            cone = max(cone, abs(ps), abs(pt))  # friction without pressure is none
         if conditions == NO_SLIP:
             complementarity = max(complementarity, abs(min(pn, w)))
             sliding, pulling = max(abs(velocity[i, 0]), abs(velocity[i, 1])), max(abs(ps), abs(pt))
             if mu[i] == 0.0:
                 cone = max(cone, pulling)
-            elif w > PARTS and pn == 0.0:
-                slip = max(slip, min(sliding, pulling))  # a contact that parts may slide when it carries nothing
-            else:
+            elif not apart:
                 slip = max(slip, sliding)
         elif conditions == COULOMB:
             complementarity = max(complementarity, abs(min(pn, w)))
@@ -85,7 +86,7 @@ def certify(
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
         else:
             complementarity = max(complementarity, abs(min(y[i], w)))
-            if conditions == CONE and free and apart:
+            if free and apart:
                 continue
             for c in range(3):
                 descent[i, c] += epsilon * p[3 * i + c]

@@ -15,10 +15,17 @@ class Status(IntEnum):
     BACKEND_FAILED = 6
     NON_FINITE = 7
     TOO_MANY_CONTACTS = 8
+    OTHER_LAW = 9
 
     @property
     def ok(self) -> bool:
+        """Solved, and by whom it was asked of."""
         return self is Status.SOLVED
+
+    @property
+    def certified(self) -> bool:
+        """Whether the answer may be used: the law's own, or another law's."""
+        return self in (Status.SOLVED, Status.OTHER_LAW)
 
     @property
     def sentence(self) -> str:
@@ -38,4 +45,5 @@ _SENTENCES = {
     Status.BACKEND_FAILED: "the QP back end gave up; choose another one",
     Status.NON_FINITE: "the result is not finite; look for a singular mass matrix or a non-finite state",
     Status.TOO_MANY_CONTACTS: "the enumeration law takes two contacts at most; use the coulomb law",
+    Status.OTHER_LAW: "the law asked for has no answer that can be certified, or asks too much; another law's is certified",
 }

@@ -149,7 +149,8 @@ class Prediction(Record, frozen=True):
     p: the same impulses, S, T, N for each contact [N·s] (3n)
     dt: the period they act in [s]
     v_plus: predicted velocity at the end of the period (nv)
-    status: SOLVED when certified, by the law in `law`; otherwise why the law asked for failed, and tau is of the last forces
+    status: SOLVED when the law asked for answered, certified; OTHER_LAW when that in `law` did, certified, in its place;
+        otherwise why the law asked for failed, and tau is of the last forces
     law, rung: which law answered, by which rung of the ladder
     iterations: pivots or QP iterations of that rung
     residuals: the certificate

@@ -37,7 +37,7 @@ from idyn.compiled import compiled
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
 from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
-from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL
+from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
@@ -86,10 +86,10 @@ class Convex:
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
-        free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction) & (not self._kinetic)
+        free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction)
         for rung, solve in self._ways():
             solution = solve(problem)
-            if free.any():
+            if free.any() and not (rung == "cold" and self._rigid(problem)):
                 for parted in let_go(problem, solution, free, solve):
                     yield f"{rung}, parted", parted
             yield rung, solution
@@ -103,11 +103,20 @@ class Convex:
         for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
             yield backend, partial(self._by_program, backend=backend)
 
+    def _rigid(self, problem: Reduced) -> bool:
+        """Whether this is the no-slip law: no friction has a limit."""
+        free = self.unlimited_friction or bool(np.isinf(problem.mu).all())
+        return free and not self._kinetic and not self._one_stage
+
     def _by_pivoting(self, problem: Reduced, rule: int = PRINCIPAL, rank: float | None = None) -> LawSolution:
-        p, status, pivots = least_contact_energy(
-            problem.Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule,
-            problem.independent if rank is None else rank, MOST_PIVOTS,
-        )  # fmt: skip
+        rank = problem.independent if rank is None else rank
+        if self._rigid(problem) and rule == PRINCIPAL:
+            open_ = np.zeros((len(problem.mu), 1), dtype=np.bool_)
+            p, _, status, pivots, _ = solve_no_slip(problem.Y, problem.b, problem.mu, open_, rule, rank, MOST_PIVOTS)
+        else:
+            p, status, pivots = least_contact_energy(
+                problem.Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule, rank, MOST_PIVOTS
+            )
         return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
 
     def _by_lemke(self, problem: Reduced) -> LawSolution:
@@ -136,10 +145,10 @@ class Convex:
         exact = self._on_basis(problem, basis_of(*data, p, y), iterations)
         if exact.status.ok:
             return msgspec.structs.replace(exact, p=p)
-        return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y, not self._kinetic)))
+        return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y)))
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
-        p, y, flags, solved = solve_basis(*self._data(problem), basis, not self._kinetic)
+        p, y, flags, solved = solve_basis(*self._data(problem), basis)
         face = self._face(problem, flags)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
         return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)

@@ -7,7 +7,7 @@
 3. LCP(r, Q) by principal pivoting on Ŷ.
 4. p_X so that the rows of X vanish; the other tangential impulses are zero.
 5. Contacts that part lose their tangential rows, contacts that do not get them back, and 1–4 are done again until nothing
-   changes; when that does not settle, all are held.
+   changes; when that does not settle, all choices of who is held are tried, where contacts are few.
 6. Where a contact that does not press holds sideways, 1–4 once more with the rows of those that press first; kept when the
    motion is the same.
 
@@ -40,10 +40,16 @@ cancel. The next rung keeps every row that differs by more than rounding errors:
 SETTLES = 20
 """Step 5 is done so often at most: a body that just lifts off may toss hundreds of contact points between the two sets."""
 
+MOST_SEARCHED = 5
+"""So many contacts are few."""
+
 HOLDS = 1e-10
 """A closing speed up to this [m/s] is none: round-off of the velocities that rank selection amplifies."""
 
 PRINCIPAL, DUAL = 0, 1
+
+NO_ANSWER = 1
+"""Status.RAY: no choice of who is held is right."""
 
 
 class NoSlip:
@@ -150,18 +156,21 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     n = len(mu)
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
     start, nobody = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
-    last = min(n, SETTLES) + 2
-    for attempt in range(last + 1):
-        if attempt == last:
-            held = mu > 0.0
+    settles = min(n, SETTLES) + 2
+    for attempt in range(settles + (1 << n if n <= MOST_SEARCHED else 0)):
+        if attempt >= settles:
+            for i in range(n):
+                held[i] = mu[i] > 0.0 and (attempt - settles) >> i & 1 == 0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
         p, w, status, more, active = hold(Y, b, bilateral, nobody, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
-        if status != 0 or (stays == held).all():
+        if (status != 0 and attempt < settles) or (status == 0 and (stays == held).all()):
             break
         held = stays
+        if attempt == settles + (1 << n) - 1:
+            status = NO_ANSWER
     if status == 0 and _idle(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
         pivots += more

@@ -15,6 +15,7 @@ Cons: the face is read off with a threshold (`FACE_ZERO`). Of forces that give t
 foot) small ones are taken.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -31,19 +32,40 @@ FEW = 18
 
 
 class Selected(Record, frozen=True):
-    """p: chosen impulses [N·s] (3n); null_dim: free dimensions of the face; failed: there was a choice, and none was found"""
+    """p: chosen impulses [N·s] (3n); null_dim: free dimensions of the face"""
 
     p: Array
     null_dim: int
-    failed: bool = False
 
 
-def select(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array) -> Selected:
-    """Choose inside `face`, starting from the law's own impulses p (3n).
-
-    Torque limits of the robot are kept when the face allows it; otherwise what is beyond them is made small. When no choice is
-    found the law's own impulses are kept, which are as right as any, and `failed` says so.
+def select(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array) -> Selected | None:
+    """Choose inside `face`, starting from the law's own impulses p (3n). None when it takes `select_thoroughly`: there are many
+    contacts, or torque limits would be exceeded.
     """
+    for aim in _aims(problem, face):
+        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(reduced.Y, face.flags, face.mu, face.unlimited)
+        if null_dim <= FEW:
+            chosen, found, null_dim = few.choose(problem, reduced, motion, face, p, aim)
+            if found or null_dim == 0:
+                return Selected(p=chosen if found else p, null_dim=null_dim)
+    return None
+
+
+def select_thoroughly(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array) -> Selected | None:
+    """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face allows it;
+    otherwise what is beyond them is made small. None when no choice is found.
+    """
+    for aim in _aims(problem, face):
+        force = many.choose(problem, reduced, motion, face, p, aim)
+        if force is not None:
+            null_dim = few.freedom(reduced.Y, face.flags, face.mu, face.unlimited)
+            return Selected(p=problem.dt * force, null_dim=null_dim)
+    return None
+
+
+def _aims(problem: Problem, face: Face) -> Iterator[Aim]:
+    """A law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
+    taken first, unless they cost more torque than the law's own."""
     objective, dt = problem.options.selection, problem.dt
     of_forces = objective in (Selection.IMPULSE_CHANGE, Selection.FORCE)
     if of_forces:
@@ -52,21 +74,9 @@ def select(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Ar
         target = _zeros(problem.robot.na)
     else:
         target = problem.guess.tau
-    # a law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
-    # taken unless they cost more torque than the law's own
-    for inside in (True, False) if face.unlimited and _holds_only_pressed(face) else (False,):
-        aim = Aim(target, of_forces, inside)
-        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(reduced.Y, face.flags, face.mu, face.unlimited)
-        if null_dim <= FEW:
-            chosen, found, null_dim = few.choose(problem, reduced, motion, face, p, aim)
-            if found:
-                return Selected(p=chosen, null_dim=null_dim)
-        if null_dim == 0:
-            return Selected(p=p, null_dim=0)
-        force = many.choose(problem, reduced, motion, face, p, aim)
-        if force is not None:
-            return Selected(p=dt * force, null_dim=null_dim)
-    return Selected(p=p, null_dim=null_dim, failed=True)
+    if face.unlimited and _holds_only_pressed(face):
+        yield Aim(target, of_forces, inside=True)
+    yield Aim(target, of_forces, inside=False)
 
 
 @lru_cache(maxsize=16)
