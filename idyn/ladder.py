@@ -52,36 +52,36 @@ RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
 def descend(problem: Problem, law: Law) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
     answer, failure = _least(problem, law)
-    if answer is not None:
-        too_much = max(answer.torque_excess, answer.force_excess) > 0.0
-        if too_much and problem.options.bounded and _without_bounds(problem, law):
-            other, _ = _least(problem, COULOMB)
-            answer = _lesser(answer, other)
-    else:
+    if answer is None:
         answer = _rescued(problem)
+    elif max(answer.torque_excess, answer.force_excess) > 0.0 and problem.options.bounded and _without_bounds(problem, law):
+        other, _ = _least(problem, COULOMB)
+        answer = _lesser(answer, other)
     if answer is None:
         return _last_forces(problem, failure)
-    return answer if answer.law == law.name else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
+    own = answer.law == law.name and answer.status.ok
+    return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
 
 
 def _rescued(problem: Problem) -> Prediction | None:
     """The first certified answer of another law: Coulomb's, then all with moderate friction."""
     answer, _ = _least(problem, COULOMB)
-    if answer is not None:
-        return answer
-    moderate = msgspec.structs.replace(problem.contacts, mu=np.minimum(problem.contacts.mu, MODERATE))
-    for rescuer in RESCUERS:
-        answer, _ = _least(msgspec.structs.replace(problem, contacts=moderate), rescuer)
-        if answer is not None:
-            return answer
-    return None
+    if answer is None:
+        moderate = msgspec.structs.replace(problem.contacts, mu=np.minimum(problem.contacts.mu, MODERATE))
+        for rescuer in RESCUERS:
+            answer, _ = _least(msgspec.structs.replace(problem, contacts=moderate), rescuer)
+            if answer is not None:
+                rung = f"{answer.rung}, μ ≤ {MODERATE:g}"
+                return msgspec.structs.replace(answer, rung=rung, status=Status.OTHER_LAW)
+    return answer
 
 
 def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
     """The law's first certified answer; where friction has no bounds the first within the force limit, or the nearest to it.
     None and why the last demand had none."""
     failure, least = Status.SOLVED, None
-    goes_on = _without_bounds(problem, law)
+    projects = problem.options.consistency is Consistency.PROJECT
+    goes_on = projects and _without_bounds(problem, law) and law.conditions is not Conditions.CONVEX
     for demand in _demands(problem, law):
         answer, failure = _attempt(problem, law, demand)
         if answer is None:

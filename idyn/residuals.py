@@ -69,7 +69,7 @@ def certify(
         parts = w > PARTS and pn <= PARTS
         apart = parts and ps == 0.0 and pt == 0.0 and pn == 0.0  # it may slide
         cone = max(cone, -pn)
-        if free and parts:
+        if free and parts and conditions != CONVEX:
             cone = max(cone, abs(ps), abs(pt))  # friction without pressure is none
         if conditions == NO_SLIP:
             complementarity = max(complementarity, abs(min(pn, w)))
@@ -86,7 +86,7 @@ def certify(
             complementarity, cone, slip = max(complementarity, error), max(cone, outside), max(slip, sliding)
         else:
             complementarity = max(complementarity, abs(min(y[i], w)))
-            if free and apart:
+            if conditions == CONE and free and apart:
                 continue
             for c in range(3):
                 descent[i, c] += epsilon * p[3 * i + c]

@@ -6,8 +6,8 @@
 This is stage I. D is singular as soon as contacts are redundant; stage II of the paper, the smoothest torque among equals,
 is the selection step that follows every law. *One-stage* adds ε‖p‖² instead and leaves nothing to select.
 
-Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Cold: a QP back end, and the
-basis that is read off its answer.
+Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Cold: a QP back end, then Lemke;
+principal pivoting first for the contacts' energy (`idyn.laws.convex_pivoting`); and the basis that is read off the answer.
 
 The paper states one program and solves another. Its Eq. 69 minimises the kinetic energy ½ v⁺ᵀ M v⁺: the program above
 (`energy='kinetic'`, laws `convex…`). With the joint motion prescribed that brakes the base: friction takes all momentum that
@@ -36,9 +36,9 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
-from idyn.laws.law import Conditions, Face, LawSolution, is_free, polygon
+from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, is_free, polygon
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
-from idyn.laws.parting import let_go
+from idyn.laws.parting import let_go, opening
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.status import STATUSES, Status
@@ -86,7 +86,7 @@ class Convex:
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
-        free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction)
+        free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction) & (not self._kinetic)
         for rung, solve in self._ways():
             solution = solve(problem)
             if free.any() and not (rung == "cold" and self._rigid(problem)):
@@ -96,12 +96,15 @@ class Convex:
 
     def _ways(self) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
         """How the program is solved, one after the other."""
-        if not self._one_stage:
-            yield "cold", self._by_lemke if self._kinetic else self._by_pivoting
-        if not self._one_stage and not self._kinetic:
+        if not self._kinetic and not self._one_stage:
+            yield "cold", self._by_pivoting
             yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
-        for backend in dict.fromkeys((self._backend, "daqp", "quadprog")):
-            yield backend, partial(self._by_program, backend=backend)
+        yield self._backend, partial(self._by_program, backend=self._backend)
+        if self._kinetic and not self._one_stage:
+            yield "lemke", self._by_lemke
+        for backend in ("daqp", "quadprog"):
+            if backend != self._backend:
+                yield backend, partial(self._by_program, backend=backend)
 
     def _rigid(self, problem: Reduced) -> bool:
         """Whether this is the no-slip law: no friction has a limit."""
@@ -142,13 +145,15 @@ class Convex:
         plain, data = self._plain(p, y, status, iterations), self._data(problem)
         if not status.ok:
             return plain
-        exact = self._on_basis(problem, basis_of(*data, p, y), iterations)
+        held = problem.mu if self._kinetic else np.where(_apart(problem, p), 0.0, problem.mu)
+        Y, b, gradient, _, unlimited, directions = data
+        exact = self._on_basis(problem, basis_of(Y, b, gradient, held, unlimited, directions, p, y), iterations)
         if exact.status.ok:
             return msgspec.structs.replace(exact, p=p)
-        return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y)))
+        return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y, not self._kinetic)))
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
-        p, y, flags, solved = solve_basis(*self._data(problem), basis)
+        p, y, flags, solved = solve_basis(*self._data(problem), basis, not self._kinetic)
         face = self._face(problem, flags)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
         return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
@@ -160,6 +165,12 @@ class Convex:
 
     def _face(self, problem: Reduced, flags: Array) -> Face:
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
+
+
+def _apart(problem: Reduced, p: Array) -> Array:
+    """Contacts that carry nothing and part (n, bool)."""
+    apart: Array = (opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1)
+    return apart
 
 
 @compiled

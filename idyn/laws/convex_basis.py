@@ -75,9 +75,9 @@ def cone_rays(Y, energy, mu, unlimited, directions):
 
 
 @compiled
-def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
+def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
     """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
-    law. Contacts of free friction that carry nothing and part need not be held."""
+    law. release: contacts of free friction that carry nothing and part need not be held."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = units(Y, b, energy)
     axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
@@ -110,14 +110,14 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis):
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
         solved = solved and w[i] >= -NEGATIVE * speed
-        parts[i] = is_free(mu[i], unlimited) and w[i] > FACE_ZERO
+        parts[i] = release and is_free(mu[i], unlimited) and w[i] > FACE_ZERO
         solved = solved and not (parts[i] and basis[i, :k].any())  # it would hold sideways
     flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, NEGATIVE * speed)
     return p, y, flags, solved and optimal
 
 
 @compiled
-def face_at(Y, b, energy, mu, unlimited, directions, p, y):
+def face_at(Y, b, energy, mu, unlimited, directions, p, y, release):
     """The face's flags (n, 2 + k) of a solution that some other method found."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     _, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
@@ -128,7 +128,7 @@ def face_at(Y, b, energy, mu, unlimited, directions, p, y):
     w = _opening(Y, b, x)
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
-        parts[i] = is_free(mu[i], unlimited) and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
+        parts[i] = release and is_free(mu[i], unlimited) and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
         for c in range(m):
             x[c] -= y[i] * Y[3 * i + 2, c]
     flags, _ = _face(G, slopes, taken, signed, mu, unlimited, x, parts, k, 0.0)

@@ -7,7 +7,8 @@
 3. LCP(r, Q) by principal pivoting on Ŷ.
 4. p_X so that the rows of X vanish; the other tangential impulses are zero.
 5. Contacts that part lose their tangential rows, contacts that do not get them back, and 1–4 are done again until nothing
-   changes; when that does not settle, all choices of who is held are tried, where contacts are few.
+   changes; when that does not settle, all choices of who is held are tried, where contacts are few, or it is begun again with
+   nobody.
 6. Where a contact that does not press holds sideways, 1–4 once more with the rows of those that press first; kept when the
    motion is the same.
 
@@ -157,8 +158,11 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
     start, nobody = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
     settles = min(n, SETTLES) + 2
-    for attempt in range(settles + (1 << n if n <= MOST_SEARCHED else 0)):
-        if attempt >= settles:
+    last = settles + (1 << n if n <= MOST_SEARCHED else settles) - 1
+    for attempt in range(last + 1):
+        if attempt == settles and n > MOST_SEARCHED:
+            held = np.zeros(n, dtype=np.bool_)
+        elif attempt >= settles and n <= MOST_SEARCHED:
             for i in range(n):
                 held[i] = mu[i] > 0.0 and (attempt - settles) >> i & 1 == 0
         for i in range(n):
@@ -169,7 +173,7 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
         if (status != 0 and attempt < settles) or (status == 0 and (stays == held).all()):
             break
         held = stays
-        if attempt == settles + (1 << n) - 1:
+        if attempt == last:
             status = NO_ANSWER
     if status == 0 and _idle(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)

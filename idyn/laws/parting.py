@@ -65,7 +65,7 @@ def _parted(
     """The solution without the friction of the idle contacts (n, bool), then one with friction for those of them that stay."""
     if not without.status.ok:
         return
-    apart = idle & (_opening(problem, without.p) > FACE_ZERO)
+    apart = idle & (opening(problem, without.p) > FACE_ZERO)
     yield _released(problem, without, apart, idle & ~apart)
     if apart.any() and (idle & ~apart).any():
         held = solve(_frictionless(problem, apart))
@@ -84,7 +84,7 @@ def _released(problem: Reduced, solution: LawSolution, apart: Array, stay: Array
     return msgspec.structs.replace(solution, p=p, basis=basis, face=face)
 
 
-def _opening(problem: Reduced, p: Array) -> Array:
+def opening(problem: Reduced, p: Array) -> Array:
     """Speeds at which contacts open [m/s] (n)."""
-    opening: Array = problem.b[2::3] + problem.Y[2::3] @ (problem.Y.T @ p)
-    return opening
+    speeds: Array = problem.b[2::3] + problem.Y[2::3] @ (problem.Y.T @ p)
+    return speeds

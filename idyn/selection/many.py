@@ -29,8 +29,9 @@ would press against one another with kilonewtons for the last mN·m."""
 OF_TORQUES = 1e10
 """The same where forces are the aim and torques hardly count, but for their limits."""
 
-LAST = 1e4
-"""Where torque limits cannot be met, they get the softness that torques have otherwise, and torques so many times more."""
+LAST = (1e4, 1e3, 1e2)
+"""Where torque limits cannot be met, they get the softness that torques have otherwise, and torques so many times more; less,
+when that is too stiff."""
 
 WORTH = 1e3
 """So many times what the law's own forces cost is too much for torque limits or real friction cones."""
@@ -63,16 +64,17 @@ def choose(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Ar
     as little as can be. None when nothing was found."""
     rows = _rows(problem, reduced, motion, face, p, inside=aim.inside)
     limits = problem.robot.limits.tau_max
-    force = _nearest(rows, aim, limits, strict=True)
-    if force is None:
-        force = _nearest(rows, aim, limits, strict=False)
+    force = None
+    for last in (0.0, *LAST):
+        force = _nearest(rows, aim, limits, last) if force is None else force
     if force is None or (aim.inside and rows.cost(force) > rows.cost(rows.force)):
         return None
     return force
 
 
-def _nearest(rows: Rows, aim: Aim, limits: Array, *, strict: bool) -> Array | None:
-    """The program with limits that are kept, or exceeded as little as can be before anything else."""
+def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> Array | None:
+    """The program with limits that are kept, or, where `last` is not 0, exceeded as little as can be before anything else."""
+    strict = last == 0.0
     offset = rows.K @ rows.force - rows.tau / rows.lever  # K f = τ(f)/lever + offset
     allowed = limits * (1.0 - INWARDS) / rows.lever
     of_motion, of_torques = slice(0, len(rows.E)), slice(len(rows.E), None)
@@ -83,14 +85,15 @@ def _nearest(rows: Rows, aim: Aim, limits: Array, *, strict: bool) -> Array | No
     center = aim.target if aim.of_forces else np.zeros(len(rows.force))
     multipliers, before, force = np.zeros(len(A)), SOFTNESS[0], None
     for softness in (OF_TORQUES,) if aim.of_forces and strict else SOFTNESS:
-        torques = OF_TORQUES if aim.of_forces else softness if strict else LAST * softness
+        torques = OF_TORQUES if aim.of_forces else softness if strict else last * softness
         rules[of_torques, 1], rules[of_torques, 2] = torques, 0.0 if strict else softness
-        start = multipliers * (before / softness)  # where they would be if the center were the answer already
+        multipliers = multipliers * (before / softness)  # where they would be if the center were the answer already
         worth = _worth(rows, A, rules, center) if strict else np.inf
-        nearer, multipliers, steps = nearest_in_cones(center, A, rules, rows.kinds, rows.rays, start, worth)
+        nearer, multipliers, steps = nearest_in_cones(center, A, rules, rows.kinds, rows.rays, multipliers, worth)
+        before = softness
         if steps < 0:
             break  # what was found so far is feasible
-        force, before = nearer, softness
+        force = nearer
         if not (aim.of_forces or rows.unlimited):
             center = force
     return force

@@ -22,8 +22,8 @@ TOLERANCE = 1e-10
 LOOSE_TOLERANCE = 1e-7
 """Second attempt, when the first cycles."""
 
-MOST_ITERATIONS = 500
-"""Of DAQP in one attempt. Of 4200 programs of degenerate contacts that it solved 29 took more, up to 9000 and 60 ms; those that
+MOST_ITERATIONS = 200
+"""Of DAQP in one attempt. Of 4200 programs of degenerate contacts that it solved 38 took more, up to 9000 and 60 ms; those that
 it does not solve go on for ever."""
 
 _INFINITE = 1e30

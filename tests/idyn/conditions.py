@@ -38,11 +38,17 @@ def normal_error(f: Full, p: Array, v_plus: Array, extra: Array) -> float:
     return float(np.abs(np.minimum(p[2::3], f.J[2::3] @ v_plus + extra)).max(initial=0))
 
 
+def holds_while_parting(u: Array, impulse: Array, extra: Array, free: Array) -> float:
+    """How much contacts of unlimited friction that part, without pressing, hold sideways [N·s]."""
+    held = free & (u[:, 2] + extra > 1e-9) & (impulse[:, 2] <= 1e-9)
+    return float(np.abs(impulse[held, :2]).max(initial=0))
+
+
 def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
     """Signorini's condition, and friction that dissipates most: p_T = Proj(p_T − u_T) on μ p_N × polygon. With μ = ∞ nothing
-    slides but a contact that parts and carries nothing."""
-    worst = normal_error(f, p, v_plus, extra)
-    u = (f.J @ v_plus).reshape(-1, 3)
+    slides but a contact that parts, and that carries nothing."""
+    u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
+    worst = max(normal_error(f, p, v_plus, extra), holds_while_parting(u, impulse, extra, np.isinf(mu)))
     for i in range(len(mu)):
         pt = p[3 * i : 3 * i + 2]
         if np.isinf(mu[i]) and u[i, 2] + extra[i] > 1e-9 and not pt.any():
@@ -55,13 +61,14 @@ def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: 
 
 
 def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
-    """Signorini's condition; with friction no slip, but where a contact parts: there it slides freely or, if the law cannot
-    do otherwise, is held all the same; no tangential impulse without friction."""
+    """Signorini's condition; with friction no slip, but where a contact parts and carries nothing; no tangential impulse
+    without friction."""
     u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
     slip, pull = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(impulse[:, :2]).max(axis=1, initial=0)
-    parts = u[:, 2] + extra > 1e-9
-    error = np.where(mu == 0, pull, np.where(parts, np.minimum(slip, pull), slip))
-    return float(max(normal_error(f, p, v_plus, extra), error.max(initial=0)))
+    apart = (u[:, 2] + extra > 1e-9) & ~impulse.any(axis=1)
+    error = np.where(mu == 0, pull, np.where(apart, 0, slip))
+    held = holds_while_parting(u, impulse, extra, mu > 0)
+    return float(max(normal_error(f, p, v_plus, extra), held, error.max(initial=0)))
 
 
 def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:
@@ -69,7 +76,7 @@ def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int
     has no limit, a contact that parts and carries nothing may slide."""
     u, impulse = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3)
     u[:, 2] += extra
-    worst = outside_cone(p, mu, k)
+    worst = max(outside_cone(p, mu, k), holds_while_parting(u, impulse, 0 * extra, np.isinf(mu)))
     for i in range(len(mu)):
         if np.isinf(mu[i]) and u[i, 2] > 1e-9 and not impulse[i].any():
             continue

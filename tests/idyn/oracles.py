@@ -9,6 +9,7 @@ import numpy as np
 import pinocchio as pin
 import qpsolvers
 import scipy.linalg
+import scipy.optimize
 
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
@@ -144,6 +145,25 @@ def enumerate_lcp(M: Array, q: Array, zero: float = 1e-9) -> list[Array]:
         ):
             found.append(z)
     return found
+
+
+def no_slip_is_possible(D: Array, b: Array, mu: Array) -> bool:
+    """Whether any choice of who is held obeys the no-slip law with D p + b, gaps in b: contacts with friction either press,
+    stand and stick, or part and carry nothing; those without are complementary. By SciPy's LP for each of the choices."""
+    n = len(mu)
+    for choice in product([False, True], repeat=n):
+        held = np.array(choice)
+        rows = np.repeat(held, 3) & np.tile([True, True, True], n)
+        sides = np.repeat(mu == 0, 3) & np.tile([True, True, False], n)  # no friction there
+        bounds = [(0, 0) if not rows[i] or sides[i] else (0, None) if i % 3 == 2 else (None, None) for i in range(3 * n)]
+        equal = rows & ~sides
+        normal = np.tile([False, False, True], n) & ~rows
+        found = scipy.optimize.linprog(
+            np.zeros(3 * n), A_ub=-D[normal], b_ub=b[normal], A_eq=D[equal], b_eq=-b[equal], bounds=bounds
+        )
+        if found.status == 0:
+            return True
+    return False
 
 
 def lcp_error(M: Array, q: Array, z: Array) -> float:

@@ -34,14 +34,16 @@ def expected(scene, law, f, a):
     pairs = []
     free = np.isinf(c.mu) | (law.unlimited_friction & (c.mu > 0))
     moving, pulling = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(p[:, :2]).max(axis=1, initial=0)
+    apart = (w > 1e-9) & ~p.any(axis=1)
+    if law.conditions is not Conditions.CONVEX:
+        cone = max(cone, pulling[free & (w > 1e-9) & (p[:, 2] <= 1e-9)].max(initial=0))
     if law.conditions is Conditions.NO_SLIP:
         pairs.append(np.minimum(p[:, 2], w))
-        parts = (w > 1e-9) & (p[:, 2] == 0)
-        slip = np.where(c.mu == 0, 0, np.where(parts, np.minimum(moving, pulling), moving)).max(initial=0)
+        slip = moving[(c.mu > 0) & ~apart].max(initial=0)
         cone = max(cone, pulling[c.mu == 0].max(initial=0))
     if law.conditions is Conditions.COULOMB:
         pairs.append(np.minimum(p[:, 2], w))
-        slip = moving[free & ~((w > 1e-9) & ~p.any(axis=1))].max(initial=0)
+        slip = moving[free & ~apart].max(initial=0)
         for i in np.flatnonzero(~free):
             shares, along = shares_of(p[i, :2], k), corners(k) @ u[i, :2]
             speed, rest = max(-along.min(), 0), c.mu[i] * p[i, 2] - shares.sum()
@@ -53,7 +55,7 @@ def expected(scene, law, f, a):
         gradient = qp.V.T @ f.M @ a.v_plus if law.conditions is Conditions.CONVEX else np.column_stack([u[:, :2], w]).ravel()
         slope = (gradient - (f.J[2::3] @ qp.V).T @ a.y + a.epsilon * a.p).reshape(-1, 3)
         for i in range(len(c)):
-            if law.conditions is Conditions.CONE and free[i] and w[i] > 1e-9 and not p[i].any():
+            if law.conditions is Conditions.CONE and free[i] and apart[i]:
                 continue
             if free[i]:
                 pairs.append(np.r_[slope[i, :2], min(p[i, 2], slope[i, 2])])

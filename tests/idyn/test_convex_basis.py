@@ -35,8 +35,7 @@ def test_the_back_ends_answer_has_a_basis(name, points, friction, edges):
     law, exact, count = Convex(edges=edges), 0, 0
     for problem in problems(name, friction, 40, points):
         count += 1
-        _, cold = next(law.attempts(problem, None))
-        assert cold.status is Status.SOLVED
+        cold = next(solution for _, solution in law.attempts(problem, None) if solution.status.ok)
         H, f, A, lower, unit, _ = assemble(problem.Y, problem.b, problem.energy, problem.mu, False, law.directions, 0.0)
         assert energy(problem, cold.p) <= energy(problem, unit * solve_qp(H, f, A, lower).x) + 1e-9
         rung, warm = next(law.attempts(problem, cold.basis))

@@ -57,21 +57,22 @@ def assembled(scene, edges=4):
 @pytest.mark.parametrize("name", WALKERS)
 def test_coulomb_obeys_its_statement(name, variant, edges):
     """Its own answer in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
-    end on a ray; only demands that drag feet of unlimited friction may be changed."""
+    end on a ray, or friction without bounds have no answer; only demands that drag feet of unlimited friction may be
+    changed."""
     options = Options(selection=Selection.OFF, ground=LITERAL)
     count, own = 60 if edges == 4 else 20, 0
     for scene in scenes(name, variant, count):
         answer = solve(scene, edges, options)
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
-        assert answer.status.ok
+        assert answer.status.certified
         assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
-        if answer.law != "coulomb":
+        if not answer.status.ok:
             continue
         own += 1
-        assert answer.demand_change == 0 or np.isinf(c.mu).sum() > 1
+        assert answer.demand_change == 0 or np.isinf(c.mu).any()
         assert coulomb_error(f, answer.p, answer.v_plus, c.mu, allowance(c.gaps, DT), edges) < 1e-8
         assert outside_cone(answer.p, c.mu, edges) < 1e-10
-    assert own >= count - (0 if variant in ("few feet", "some frictionless") else 2)
+    assert own >= count - {"few feet": 0, "some frictionless": 0, "twelve points": 2}.get(variant, 0.15 * count)
 
 
 @pytest.mark.parametrize("name", WALKERS)

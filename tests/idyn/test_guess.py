@@ -96,7 +96,7 @@ def test_no_guess_breaks_an_answer(name, law, selection):
         clean = solve(scene, law, selection=Selection.OFF)
         for guess in poisoned(solve(scene, law).guess, rng):
             answer = solve(scene, law, guess, selection)
-            assert answer.status.ok
+            assert answer.status.certified
             assert np.isfinite(answer.tau).all()
             f = full(scene.robot, scene.state, scene.contacts)
             assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
@@ -157,6 +157,6 @@ def test_what_overflows_never_comes_out_as_solved(name, law):
             for start in (None, guess):
                 answer = solve(broken, law, start)
                 finite = all(np.isfinite(x).all() for x in (answer.tau, answer.p, answer.v_plus, answer.impulse))
-                assert finite or not answer.status.ok
+                assert finite or not answer.status.certified
                 assert np.isfinite(answer.tau).all() or answer.status is Status.NON_FINITE
-                assert answer.status.ok == (answer.residuals.worst <= 1e-8 and answer.rung != "last forces")
+                assert answer.status.certified == (answer.residuals.worst <= 1e-8 and answer.rung != "last forces")

@@ -4,12 +4,13 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, dynamics, no_slip_error
-from oracles import eliminate, full, solve_qp
+from oracles import eliminate, full, no_slip_is_possible, solve_qp
 from scenes import DT, LITERAL, WALKERS, many_points, random_scene, standing_scene, turned
 
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.problem import Options
+from idyn.status import Status
 from idyn.types import Consistency, Selection
 
 LAW = make_law("no-slip")
@@ -37,6 +38,24 @@ def solve(scene, options=OPTIONS, **changes):
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=LAW, dt=DT, options=options)
 
 
+def answered(name, variant, count):
+    """Scenes with the law's answers. Where it has none, no choice of who is held has one: an independent program tries them all
+    for the demand as it was made."""
+    without = 0
+    for scene in scenes(name, variant, count):
+        answer = solve(scene)
+        if answer.status is Status.OTHER_LAW:
+            without += 1
+            f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
+            D, b, _, _ = eliminate(f, scene.q_ddot, DT)
+            b[2::3] += allowance(c.gaps, DT)
+            assert len(c) > 4 or not no_slip_is_possible(D, b, c.mu)
+            continue
+        assert (answer.law, answer.status.name) == ("no-slip", "SOLVED")
+        yield scene, answer
+    assert without <= (0.1 if VARIANTS[variant][0] == 1 else 0.15) * count
+
+
 def least_motion(f, answer, contacts):
     """min ½‖v_u − v_u⁰‖²_M  s.t.  N v ≥ −φ/dt everywhere and S v = T v = 0 at the contacts that the answer holds; the joints
     as the answer has them. The no-slip law is the optimality condition of this program."""
@@ -58,9 +77,7 @@ def least_motion(f, answer, contacts):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", WALKERS)
 def test_no_slip_obeys_its_statement(name, variant):
-    for scene in scenes(name, variant, 60):
-        answer = solve(scene)
-        assert (answer.law, answer.status.name) == ("no-slip", "SOLVED")
+    for scene, answer in answered(name, variant, 60):
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
         assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
         assert no_slip_error(f, answer.p, answer.v_plus, c.mu, allowance(c.gaps, DT)) < 1e-8
@@ -70,8 +87,7 @@ def test_no_slip_obeys_its_statement(name, variant):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", WALKERS)
 def test_no_slip_is_the_least_motion_that_holds(name, variant):
-    for scene in scenes(name, variant, 60):
-        answer = solve(scene)
+    for scene, answer in answered(name, variant, 60):
         f = full(scene.robot, scene.state, scene.contacts)
         np.testing.assert_allclose(answer.v_plus, least_motion(f, answer, scene.contacts), atol=1e-8)
 
@@ -97,9 +113,9 @@ def test_the_tangent_basis_decides_only_where_there_are_two_answers(name):
     for scene in scenes(name, "few feet", 100):
         c = scene.contacts
         answer, other = solve(scene), solve(scene, contacts=turned(c, rng.uniform(0, 2 * np.pi, len(c))))
-        if np.abs(other.v_plus - answer.v_plus).max() > 1e-8:
+        if answer.status.ok and other.status.ok and np.abs(other.v_plus - answer.v_plus).max() > 1e-8:
             different += 1
-            assert ((answer.p[2::3] > 0) != (other.p[2::3] > 0)).any()
+            assert ((answer.p[2::3] > 0) != (other.p[2::3] > 0)).any() or answer.demand_change != other.demand_change
             assert max(answer.residuals.worst, other.residuals.worst) < 1e-8
     assert different <= 3
 
