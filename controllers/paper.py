@@ -4,23 +4,27 @@ Everything else (robot, feedback gains, reference, limits) is the same for all o
 
 - Predictive laws of the paper run as in the paper. LCP laws take the pivoting solver's own impulses, without selection; the
   no-slip law begins at the last tick's active contacts [ZD §4.6], the Coulomb law begins anew each time [ZD §5.3]. The QP laws
-  have their second stage, least torque [ZD §6.2.4], or none (one-stage). They minimise what [ZD Eq. 75] does, with which the
-  authors' robot walked; by [ZD Eq. 69] it cannot, see `idyn.laws.convex`.
+  minimise the kinetic energy [ZD Eq. 69, 95–98] and have their second stage, least torque [ZD §6.2.4], or none (one-stage).
+- The joint PID's torque comes on top of every controller's, as the authors ran them.
 - `consistency` is the experiment's, the same for all predictive laws: it is about the demand and not about the law. The authors
   did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
 - ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
 - PID has no model at all.
-- Ours: the same LCP laws, warm-started and with selection. `mindiff` is [ZD Alg. 3] for at most two contacts.
+- Ours: the same LCP laws, warm-started and with selection; and Coulomb's law relaxed to cones (Anitescu), a QP as well, which is
+  not the paper's. `mindiff` is [ZD Alg. 3] for at most two contacts.
 """
 
 from typing import Any, NamedTuple
 
 from idyn.errors import ConfigError, nearest
 
-_PAPER = {"selection": "off", "bounded": False}
-_QP = {"selection": "torque", "bounded": False}
-_SENSED = {"law": "sensed", "consistency": "off", "selection": "off"}
-_OURS = {"selection": "torque", "bounded": False, "warm_start": True}
+_PID = {"torque_feedback": {"kp": 20.0, "kd": 0.1}}
+"""The authors' gains, N·m/rad and N·m·s/rad."""
+
+_PAPER = {"selection": "off", "bounded": False, **_PID}
+_QP = {"selection": "torque", "bounded": False, **_PID}
+_SENSED = {"law": "sensed", "consistency": "off", "selection": "off", **_PID}
+_OURS = {"selection": "torque", "bounded": False, "warm_start": True, **_PID}
 
 
 class PaperController(NamedTuple):
@@ -32,17 +36,18 @@ class PaperController(NamedTuple):
 
 
 CONTROLLERS = {
-    "id-qp-mu": PaperController("ID(t) QP,μ", {"law": "cone", **_QP}),
-    "id-qp-mu-stage-1": PaperController("ID(t) QP,μ stage I", {"law": "cone", **_PAPER}),
-    "id-qp-mu-one-stage": PaperController("ID(t) QP,μ one-stage", {"law": "cone-one-stage", **_PAPER}),
-    "id-qp-inf": PaperController("ID(t) QP,∞", {"law": "cone-infinite", **_QP}),
-    "id-qp-mu-eq69": PaperController("ID(t) QP,μ by Eq. 69", {"law": "convex", **_QP}),
+    "id-qp-mu": PaperController("ID(t) QP,μ", {"law": "convex", **_QP}),
+    "id-qp-mu-stage-1": PaperController("ID(t) QP,μ stage I", {"law": "convex", **_PAPER}),
+    "id-qp-mu-one-stage": PaperController("ID(t) QP,μ one-stage", {"law": "convex-one-stage", **_PAPER}),
+    "id-qp-inf": PaperController("ID(t) QP,∞", {"law": "convex-infinite", **_QP}),
+    "cone-mu": PaperController("Coulomb relaxed to cones, μ (ours)", {"law": "cone", **_QP}, ours=True),
+    "cone-inf": PaperController("Coulomb relaxed to cones, ∞ (ours)", {"law": "cone-infinite", **_QP}, ours=True),
     "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
     "id-lcp-inf": PaperController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
-    "pid": PaperController("PID", {"law": "pid", "torque_feedback": {"kp": 20.0, "kd": 0.1}}),  # the authors' gains
+    "pid": PaperController("PID", {"law": "pid", **_PID}),
     "id-t-1": PaperController("ID(t−1)", {**_SENSED, "sensing_delay": 1}),
     "id-t-2": PaperController("ID(t−2)", {**_SENSED, "sensing_delay": 2}),
-    "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),
+    "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off", **_PID}),
     "lcp-mu-selected": PaperController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}, ours=True),
     "lcp-inf-selected": PaperController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}, ours=True),
     "lcp-inf-yielding": PaperController(
