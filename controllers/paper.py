@@ -10,8 +10,8 @@ Everything else (robot, feedback gains, reference, limits) is the same for all o
   did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
 - ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
 - PID has no model at all.
-- Ours: the same LCP laws, warm-started and with selection; and Coulomb's law relaxed to cones (Anitescu), a QP as well, which is
-  not the paper's. `mindiff` is [ZD Alg. 3] for at most two contacts.
+- Ours: the same LCP laws, warm-started and with selection; and Coulomb's law relaxed to cones (Anitescu), a QP as well but not
+  the paper's. `mindiff` is [ZD Alg. 3] for at most two contacts.
 """
 
 from typing import Any, NamedTuple

@@ -25,7 +25,7 @@ from idyn.laws.law import Conditions, Law, LawSolution
 from idyn.problem import Problem
 from idyn.reduction import Motion, Reduced, recover, reduce
 from idyn.residuals import CERTIFIED, certify, demand_error
-from idyn.selection import Selected, select, select_thoroughly
+from idyn.selection.choose import Selected, select, select_thoroughly
 from idyn.status import Status
 from idyn.types import (
     Array,

@@ -111,6 +111,17 @@ def contact_row(maps: Array, i: int, r: int, axes: Array, support: Array, body: 
 
 
 @compiled
+def jacobian(maps, axes, support, bodies, others, columns):
+    """The columns of J, rows S, T, N for each contact, transposed: (len(columns), 3n)."""
+    J = np.empty((len(columns), 3 * len(bodies)))
+    for i in range(len(bodies)):
+        for r in range(3):
+            for k in range(len(columns)):
+                J[k, 3 * i + r] = contact_row(maps, i, r, axes, support, bodies[i], others[i], columns[k])
+    return J
+
+
+@compiled
 def _reduce(
     M, h, axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, dt, numbers,
     maps, Y, b, energy, L, v_free,

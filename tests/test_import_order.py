@@ -27,7 +27,7 @@ LAYERS = (
     ("idyn.solvers",),
     ("idyn.robot", "idyn.contacts", "idyn.ground", "idyn.inputs", "idyn.reduction", "idyn.residuals"),
     ("idyn.laws",),
-    ("idyn.consistency", "idyn.selection", "idyn.ladder", "idyn.inverse_dynamics"),
+    ("idyn.consistency", "idyn.problem", "idyn.selection", "idyn.ladder", "idyn.inverse_dynamics", "idyn.outcomes"),
 )
 """Inside `idyn`: each layer may import itself and those before it."""
 

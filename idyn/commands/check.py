@@ -1,15 +1,20 @@
-"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs."""
+"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs; and what else the world might
+have done at the states of a log."""
 
 import argparse
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from controllers.build import build_controller
 from controllers.config import find, load
 from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
-from idyn.commands.output import add_json
+from idyn.commands.output import add_json, progress_bar
 from idyn.errors import ConfigError
 from idyn.robot import Robot
+from sim_harness.compare.ambiguity import ambiguities, explained
 from sim_harness.compare.settings import is_comparison, load_comparison, plans
 from sim_harness.plan import load_plan
 from transport.settings import ServerSettings, endpoint
@@ -18,14 +23,28 @@ KINDS = ("robots", "controllers", "server", "experiments")
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("check", help="report on a configuration or a URDF")
-    parser.add_argument("what", help="name or path of a configuration, or path of a URDF")
+    parser = subparsers.add_parser("check", help="report on a configuration, a URDF, or the states of a log")
+    parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
+    parser.add_argument("--every", type=int, default=10, help="of a log's states, look at every so many (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
     parser.add_argument("--fixed", action="store_true", help="a URDF's base is fixed, not floating")
     add_json(parser, "the findings")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    return _log(options) if options.what.endswith(".mcap") else _model(options)
+
+
+def _log(options: argparse.Namespace) -> tuple[Any, bool]:
+    """Ticks with several outcomes under the same torques. That there are some is not an error."""
+    with progress_bar(0) as progress:
+        looked, found = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
+    print(explained(looked, found))
+    return {"looked": looked, "found": msgspec.to_builtins(found)}, True
+
+
+def _model(options: argparse.Namespace) -> tuple[Any, bool]:
     robots = (
         [Robot.from_urdf(options.what, base="fixed" if options.fixed else "free_flyer")]
         if options.what.endswith((".urdf", ".xml"))

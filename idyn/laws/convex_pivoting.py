@@ -16,7 +16,7 @@ from idyn.compiled import compiled
 from idyn.laws.convex_basis import cone_rays, units
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
-from idyn.solvers.lemke import lemke
+from idyn.solvers.lemke import covering, lemke
 
 
 @compiled
@@ -85,9 +85,9 @@ def least_kinetic_energy(Y, b, energy, mu, unlimited, directions, max_pivots):
             M[i, count + j], M[count + j, i] = -sign[i] * s / d, sign[i] * s / d
     for j in range(n):
         q[count + j] = b[3 * j + 2] / speed
-    z, status, pivots, _ = lemke(M, q, max_pivots)
+    z, status, pivots, _ = lemke(M, q, max_pivots, covering(len(q), False))
     if status != 0:
-        z, status, more, _ = lemke(M, q, max_pivots, True)
+        z, status, more, _ = lemke(M, q, max_pivots, covering(len(q), True))
         pivots += more
     p, y = np.zeros(3 * n), np.empty(n)
     for i in range(count):

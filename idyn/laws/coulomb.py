@@ -19,7 +19,7 @@ from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
-from idyn.solvers.lemke import basis_solution, lemke
+from idyn.solvers.lemke import basis_solution, covering, lemke
 from idyn.status import STATUSES
 from idyn.types import Array
 
@@ -144,10 +144,10 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):
                 status = 5
     else:
-        z, status, pivots, basis = lemke(M, q, max_pivots)
+        z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), False))
         w = M @ z + q
         if size > 0 and (status != 0 or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):
-            z, status, more, basis = lemke(M, q, max_pivots, True)
+            z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), True))
             w = M @ z + q
             pivots += more
 

@@ -17,7 +17,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.law import Face, is_free
 from idyn.problem import Problem
-from idyn.reduction import Motion, Reduced, contact_row, recover
+from idyn.reduction import Motion, Reduced, jacobian, recover
 from idyn.selection.aim import Aim
 from idyn.solvers.cones import FREE, NOTHING, RAYS, nearest_in_cones
 from idyn.types import Array
@@ -113,21 +113,10 @@ def _rows(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Arr
         terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.u, robot.a,
         contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, problem.state.v, p, problem.dt,
     )  # fmt: skip
-    levers = _levers(motion.maps, terms.axes, robot.support, contacts.bodies, contacts.others, robot.a)
+    levers = jacobian(motion.maps, terms.axes, robot.support, contacts.bodies, contacts.others, robot.a)
     lever, size = float(np.abs(levers).max(initial=0.0)) or 1.0, float(np.abs(reduced.Y).max(initial=0.0)) or 1.0
     kinds, rays = _cones(face.flags, face.directions, face.mu, face.unlimited and not inside)
     return Rows(reduced.Y.T / size, -levers / lever, p / problem.dt, tau, lever, kinds, rays, face.unlimited and not inside)
-
-
-@compiled
-def _levers(maps, axes, support, bodies, others, a):
-    """J_aᵀ (na, 3n)"""
-    J = np.empty((len(a), 3 * len(bodies)))
-    for i in range(len(bodies)):
-        for r in range(3):
-            for k in range(len(a)):
-                J[k, 3 * i + r] = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
-    return J
 
 
 @compiled

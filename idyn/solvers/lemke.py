@@ -61,11 +61,22 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
 
 
 @compiled
-def lemke(M: Array, q: Array, max_pivots: int, another: bool = False) -> tuple[Array, int, int, Array]:
+def covering(n: int, irregular: bool) -> Array:
+    """All ones, or something without any order (n)."""
+    cover = np.ones(n)
+    if irregular:
+        for i in range(n):
+            cover[i] = 1.5 + 0.5 * np.sin(1.0 + i * i)
+    return cover
+
+
+@compiled
+def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int, int, Array]:
     """Solve the LCP (q, M): z (n), status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
 
     Ray termination means: no solution, when M is copositive-plus.
-    another: take another path, whose covering vector is not 1 but irregular; what spoils the one seldom spoils the other
+    cover: the covering vector, positive (n): `covering` has two. Each has a path of its own, which ends at one of the solutions
+        where there are several; what spoils one path seldom spoils the other
     """
     n = len(q)
     basis = np.zeros(n, dtype=np.bool_)
@@ -73,10 +84,6 @@ def lemke(M: Array, q: Array, max_pivots: int, another: bool = False) -> tuple[A
     scale = 0.0
     for i in range(n):
         scale = max(scale, abs(q[i]))
-    cover = np.ones(n)
-    if another:
-        for i in range(n):
-            cover[i] = 1.5 + 0.5 * np.sin(1.0 + i * i)
     r = 0  # leaving row of the artificial variable z0: the lexicographically most negative, so the last of equals
     for i in range(n):
         if q[i] / cover[i] <= q[r] / cover[r] + TIE_TOLERANCE * scale:

@@ -55,8 +55,8 @@ def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
     """
     found: list[tuple[str, Controller, Trace, float]] = []
     with LogReader(path) as reader:
-        controller, settings = _origin(reader)
-        for agreement, exchanges in _sessions(reader, controller, settings):
+        controller, settings = origin(reader)
+        for agreement, exchanges in sessions(reader, controller, settings):
             label = str(path) if not found else f"{path} #{len(found) + 1}"
             found.append((label, controller, trace_of(agreement, exchanges), agreement.dt_ns * 1e-9))
     if not found:
@@ -64,7 +64,7 @@ def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
     return found
 
 
-def _origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
+def origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
     try:
         controller = controller_from_snapshot(json.loads(reader.attachments[CONTROLLER]))
         return controller, msgspec.json.decode(reader.attachments[SERVER], type=ServerSettings)
@@ -72,9 +72,7 @@ def _origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
         raise LogError(f"{reader.path}: its controller and server settings cannot be read ({error})") from error
 
 
-def _sessions(
-    reader: LogReader, controller: Controller, settings: ServerSettings
-) -> Iterator[tuple[Agreement, list[Exchange]]]:
+def sessions(reader: LogReader, controller: Controller, settings: ServerSettings) -> Iterator[tuple[Agreement, list[Exchange]]]:
     """What was agreed on, and all states with their torques, for each session that controlled."""
     host = build_host(controller, settings)
     agreements: dict[int, Agreement] = {}

@@ -86,7 +86,7 @@ def solve_polygon(
         shifted = A
         if shift > 0.0:
             shifted = polygon_lcp(D + shift * mean * np.eye(3 * n), b, mu, c, edges)[0]
-        z, status, used, _ = lemke(shifted, r, max_pivots)
+        z, status, used, _ = lemke(shifted, r, max_pivots, np.ones(len(r)))
         pivots += used
         error = _natural_residual(A, r, z)
         if error < best:

@@ -11,7 +11,7 @@ PIVOTS = 1000
 
 
 def by_lemke(lcp, guess=None):
-    z, status, _, basis = lemke(lcp.M, lcp.q, PIVOTS)
+    z, status, _, basis = lemke(lcp.M, lcp.q, PIVOTS, np.ones(len(lcp.q)))
     return z, Status(status), basis
 
 

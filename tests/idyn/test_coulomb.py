@@ -83,7 +83,7 @@ def test_lemke_by_itself_solves_feet_of_many_points(name):
         terms = scene.robot.terms(scene.state.q, scene.state.v)
         reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
         M, q, _, _ = assemble(reduced.Y, reduced.b, reduced.mu, directions, 0.0)
-        z, status, _, _ = lemke(M, q, 1000)
+        z, status, _, _ = lemke(M, q, 1000, np.ones(len(q)))
         assert STATUSES[status] is Status.SOLVED
         assert lcp_error(M, q, z) < 1e-9
 

@@ -14,7 +14,7 @@ from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.problem import Options
 from idyn.residuals import CERTIFIED
-from idyn.selection import Selected
+from idyn.selection.choose import Selected
 from idyn.status import STATUSES, Status
 from idyn.types import Consistency, Guess, Selection
 

@@ -63,9 +63,9 @@ def test_a_ray_of_a_matrix_that_is_not_copositive_is_no_answer():
 def test_the_exponential_family_takes_as_many_pivots_as_the_theory_says(n):
     """And the cap stops it one pivot earlier, with nothing in its hands."""
     M, q, *_ = murty_exponential(n)
-    _, status, pivots, _ = lemke(M, q, 10000)
+    _, status, pivots, _ = lemke(M, q, 10000, np.ones(len(q)))
     assert (Status(status), pivots) == (Status.SOLVED, 2**n)
-    z, status, cut, _ = lemke(M, q, pivots - 1)
+    z, status, cut, _ = lemke(M, q, pivots - 1, np.ones(len(q)))
     assert (Status(status), cut) == (Status.PIVOT_LIMIT, pivots - 1)
     assert not z.any()
 
