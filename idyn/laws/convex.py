@@ -9,15 +9,18 @@ is the selection step that follows every law. *One-stage* adds ε‖p‖² inste
 Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Cold: a QP back end, then Lemke;
 principal pivoting first for the contacts' energy (`idyn.laws.convex_pivoting`); and the basis that is read off the answer.
 
-The paper states one program and solves another. Its Eq. 69 minimises the kinetic energy ½ v⁺ᵀ M v⁺: the program above
-(`energy='kinetic'`, laws `convex…`). With the joint motion prescribed that brakes the base: friction takes all momentum that
-the cones allow in one period, whatever the feet do. Its Eq. 75, after substitution, has −Jκ, the contact velocity b, in the
-place of the energy's gradient (`energy='contact'`, laws `cone…`):
+This is the paper's program: its objective is the kinetic energy ½ v⁺ᵀ M v⁺ with the base's own motion in it [ZD Eq. 69, 95–98].
+With v⁺ = γ (−κ + R z) + δ q̇_des the demand drops out of the gradient, for γ M δ = 0: it is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq. 75] as
+printed lacks the X⁻¹, a momentum in the place of a velocity; repaired it is Eq. 69 again. With the joint motion prescribed the
+program brakes the base: friction takes all momentum that the cones allow in one period, whatever the feet do.
+
+`energy='contact'` (laws `cone…`) is another program, Coulomb's law relaxed to cones [Anitescu, *Optimization-based simulation
+of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b in the place of the energy's gradient:
 
     min_p ½ pᵀ D p + pᵀ b        under the same constraints
 
-This is the energy of the motion that is left at the contacts, Anitescu's convex relaxation of Coulomb's law. Both agree where
-joints are free. Only the second lets a robot walk: feet that stick in it stay where they are, and the base goes on.
+It is the energy of the motion that is left at the contacts. Both agree where joints are free. In the second, feet that stick
+stay where they are, and the base goes on.
 
 Where friction is unlimited, contacts that part are let go in the laws `cone…` (`idyn.laws.parting`); where that leads to no
 answer, the program is taken to the letter.

@@ -5,6 +5,7 @@ import pytest
 
 from idyn.__main__ import main
 from sim_harness.compare import jobs
+from sim_harness.compare.ambiguity import Ambiguity, ambiguities, explained
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
 from sim_harness.compare.logs import summarise_log
 from sim_harness.compare.run import Options, all_tasks
@@ -30,6 +31,27 @@ def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, caps
         assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)
         assert main(["compare", str(task.folder / LOG)]) == 0
         assert "log.mcap" in capsys.readouterr().out
+
+
+def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
+    """Every fourth of 40 states of a stance: it has one outcome."""
+    task = next(task for (task,) in all_tasks(load_comparison(comparison), tmp_path, Options()).values())
+    run_task(task)
+    log = task.folder / LOG
+    looked, found = ambiguities(log, 4, 5, lambda _: None)
+    assert (looked, found) == (10, [])
+    assert main(["check", str(log), "--every", "20", "--samples", "2"]) == 0
+    assert "2 ticks looked at, 0 with another outcome" in capsys.readouterr().out
+    assert main(["check", str(log), "--every", "0"]) == 2
+    assert "every" in capsys.readouterr().err
+
+
+def test_other_outcomes_in_words():
+    found = Ambiguity(seq=7, t_s=0.5, outcomes=2, apart=12.5, pressing=[["LF_FOOT", "RH_FOOT"], []])
+    assert explained(9, [found]).splitlines() == [
+        "9 ticks looked at, 1 with another outcome under the same torques",
+        "seq 7, 0.500 s: 2 outcomes up to 12.5 apart: LF_FOOT, RH_FOOT press; or nothing presses",
+    ]
 
 
 def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
