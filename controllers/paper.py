@@ -5,7 +5,7 @@ Everything else (robot, feedback gains, reference, limits) is the same for all o
 - Predictive laws of the paper run as in the paper. LCP laws take the pivoting solver's own impulses, without selection; the
   no-slip law begins at the last tick's active contacts [ZD §4.6], the Coulomb law begins anew each time [ZD §5.3]. The QP laws
   minimise the kinetic energy [ZD Eq. 69, 95–98] and have their second stage, least torque [ZD §6.2.4], or none (one-stage).
-- The joint PID's torque comes on top of every controller's, as the authors ran them.
+- In the comparisons the joint PID's torque comes on top of every controller's, as the authors ran them.
 - `consistency` is the experiment's, the same for all predictive laws: it is about the demand and not about the law. The authors
   did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
 - ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
@@ -18,13 +18,10 @@ from typing import Any, NamedTuple
 
 from idyn.errors import ConfigError, nearest
 
-_PID = {"torque_feedback": {"kp": 20.0, "kd": 0.1}}
-"""The authors' gains, N·m/rad and N·m·s/rad."""
-
-_PAPER = {"selection": "off", "bounded": False, **_PID}
-_QP = {"selection": "torque", "bounded": False, **_PID}
-_SENSED = {"law": "sensed", "consistency": "off", "selection": "off", **_PID}
-_OURS = {"selection": "torque", "bounded": False, "warm_start": True, **_PID}
+_PAPER = {"selection": "off", "bounded": False}
+_QP = {"selection": "torque", "bounded": False}
+_SENSED = {"law": "sensed", "consistency": "off", "selection": "off"}
+_OURS = {"selection": "torque", "bounded": False, "warm_start": True}
 
 
 class PaperController(NamedTuple):
@@ -44,10 +41,10 @@ CONTROLLERS = {
     "cone-inf": PaperController("Coulomb relaxed to cones, ∞ (ours)", {"law": "cone-infinite", **_QP}, ours=True),
     "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
     "id-lcp-inf": PaperController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
-    "pid": PaperController("PID", {"law": "pid", **_PID}),
+    "pid": PaperController("PID", {"law": "pid", "torque_feedback": {"kp": 20.0, "kd": 0.1}}),  # the authors' gains
     "id-t-1": PaperController("ID(t−1)", {**_SENSED, "sensing_delay": 1}),
     "id-t-2": PaperController("ID(t−2)", {**_SENSED, "sensing_delay": 2}),
-    "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off", **_PID}),
+    "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),
     "lcp-mu-selected": PaperController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}, ours=True),
     "lcp-inf-selected": PaperController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}, ours=True),
     "lcp-inf-yielding": PaperController(
