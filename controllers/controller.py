@@ -41,7 +41,7 @@ class ControllerSettings(Settings, frozen=True):
     """A controller: `configs/controllers/*.toml`.
 
     robot: name or path of its configuration
-    law: a row of `idyn.laws.LAWS`, or 'pid'; edges: of the friction polygon; qp_backend: of selection and the convex laws
+    law: a row of `idyn.laws.LAWS`, or 'pid'; edges: of the friction polygon; qp_backend: of the convex laws
     selection, consistency: see `idyn.types`; bounded: see `idyn.ladder.Options`
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     sensing_delay: how many measurements the forces of the law 'sensed' are old, ≥ 1

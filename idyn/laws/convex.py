@@ -99,7 +99,7 @@ class Convex:
 
     def _ways(self) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
         """How the program is solved, one after the other."""
-        if not self._kinetic and not self._one_stage:
+        if not self._kinetic:
             yield "cold", self._by_pivoting
             yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
         yield self._backend, partial(self._by_program, backend=self._backend)
@@ -120,9 +120,15 @@ class Convex:
             open_ = np.zeros((len(problem.mu), 1), dtype=np.bool_)
             p, _, status, pivots, _ = solve_no_slip(problem.Y, problem.b, problem.mu, open_, rule, rank, MOST_PIVOTS)
         else:
+            Y, epsilon = problem.Y, 0.0
+            if self._one_stage:  # D + ε I = Y Yᵀ with more columns
+                epsilon = self._regularisation * units(problem.Y, problem.b, problem.b)[0]
+                Y = np.hstack([Y, np.sqrt(epsilon) * np.eye(len(Y))])
             p, status, pivots = least_contact_energy(
-                problem.Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule, rank, MOST_PIVOTS
+                Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule, rank, MOST_PIVOTS
             )
+            if self._one_stage:
+                return self._plain(p, np.zeros(len(problem.mu)), STATUSES[status], pivots, epsilon)
         return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
 
     def _by_lemke(self, problem: Reduced) -> LawSolution:

@@ -1,7 +1,7 @@
 """The choice among few contacts, as a program in the null space of J_uᵀ: dense, and quickest up to some six of them.
 
 The face is written contact by contact in as few coordinates as it has: three for a contact that may stick, one for each loaded
-friction direction of a contact that slides, none for one that parts. Torque limits are not looked at.
+friction direction of a contact that slides, none for one that parts. A choice that exceeds the torque limits is not found here.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from idyn.laws.law import Face, is_free
 from idyn.problem import Problem
 from idyn.reduction import Motion, Reduced, contact_row, recover
 from idyn.selection.aim import Aim
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import RANK, backward, cholesky, forward, null_space, rank_of
 from idyn.solvers.pivoting import ppm
 from idyn.types import Array
 
@@ -24,10 +24,7 @@ INSIDE = 1e-10
 """A force outside a cone by this is inside [N]."""
 
 MAX_PIVOTS = 200
-"""Of the principal pivoting; a QP back end takes over."""
-
-RANK = 1e-9
-"""A column of J_u on the face is dependent when less than this share of the largest is new."""
+"""Of the principal pivoting; `idyn.selection.many` takes over."""
 
 
 def choose(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array, aim: Aim) -> tuple[Array, bool, int]:
@@ -118,70 +115,6 @@ def _columns(Y, contact, axis):
             for r in range(3):
                 E[c, w] += axis[w, r] * Y[3 * contact[w] + r, c]
     return E
-
-
-@compiled
-def rank_of(E: Array) -> int:
-    """How many rows of E are independent."""
-    _, rank = _reflections(E)
-    return rank
-
-
-@compiled
-def null_space(E: Array) -> Array:
-    """Orthonormal basis of {y : E y = 0} (m, m − rank)."""
-    V, rank = _reflections(E)
-    m = E.shape[1]
-    Z = np.zeros((m, m - rank))
-    for j in range(m - rank):
-        Z[rank + j, j] = 1.0
-        for step in range(rank - 1, -1, -1):
-            s = 0.0
-            for i in range(step, m):
-                s += V[step, i] * Z[i, j]
-            for i in range(step, m):
-                Z[i, j] -= 2.0 * s * V[step, i]
-    return Z
-
-
-@compiled
-def _reflections(E: Array) -> tuple[Array, int]:
-    """Householder QR of Eᵀ with column pivoting: the reflections (rows, m), of which the first `rank` count, and the rank."""
-    rows, m = E.shape
-    A = E.T.copy()
-    V = np.zeros((rows, m))
-    rank, first = 0, 0.0
-    for step in range(min(rows, m)):
-        best, best_length = step, -1.0
-        for j in range(step, rows):
-            s = 0.0
-            for i in range(step, m):
-                s += A[i, j] * A[i, j]
-            if s > best_length:
-                best, best_length = j, s
-        length = np.sqrt(best_length)
-        first = max(first, length)
-        if not length > RANK * first:
-            break
-        for i in range(m):
-            A[i, step], A[i, best] = A[i, best], A[i, step]
-        sign = 1.0 if A[step, step] >= 0.0 else -1.0
-        for i in range(step, m):
-            V[step, i] = A[i, step]
-        V[step, step] += sign * length
-        norm2 = 0.0
-        for i in range(step, m):
-            norm2 += V[step, i] ** 2
-        for i in range(step, m):
-            V[step, i] /= np.sqrt(norm2)
-        for j in range(step, rows):
-            s = 0.0
-            for i in range(step, m):
-                s += V[step, i] * A[i, j]
-            for i in range(step, m):
-                A[i, j] -= 2.0 * s * V[step, i]
-        rank += 1
-    return V, rank
 
 
 @compiled

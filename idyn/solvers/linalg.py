@@ -5,6 +5,9 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.types import Array
 
+RANK = 1e-9
+"""A row is dependent when less than this share of the longest is new."""
+
 
 @compiled
 def cholesky(A: Array) -> None:
@@ -105,3 +108,67 @@ def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
         for j in range(n):
             rest[i] -= A[i, j] * x[j]
     return x + lu_solve(LU, order, rest), True
+
+
+@compiled
+def rank_of(E: Array) -> int:
+    """How many rows of E are independent."""
+    _, rank = _reflections(E)
+    return rank
+
+
+@compiled
+def null_space(E: Array) -> Array:
+    """Orthonormal basis of {y : E y = 0} (m, m − rank)."""
+    V, rank = _reflections(E)
+    m = E.shape[1]
+    Z = np.zeros((m, m - rank))
+    for j in range(m - rank):
+        Z[rank + j, j] = 1.0
+        for step in range(rank - 1, -1, -1):
+            s = 0.0
+            for i in range(step, m):
+                s += V[step, i] * Z[i, j]
+            for i in range(step, m):
+                Z[i, j] -= 2.0 * s * V[step, i]
+    return Z
+
+
+@compiled
+def _reflections(E: Array) -> tuple[Array, int]:
+    """Householder QR of Eᵀ with column pivoting: the reflections (rows, m), of which the first `rank` count, and the rank."""
+    rows, m = E.shape
+    A = E.T.copy()
+    V = np.zeros((rows, m))
+    rank, first = 0, 0.0
+    for step in range(min(rows, m)):
+        best, best_length = step, -1.0
+        for j in range(step, rows):
+            s = 0.0
+            for i in range(step, m):
+                s += A[i, j] * A[i, j]
+            if s > best_length:
+                best, best_length = j, s
+        length = np.sqrt(best_length)
+        first = max(first, length)
+        if not length > RANK * first:
+            break
+        for i in range(m):
+            A[i, step], A[i, best] = A[i, best], A[i, step]
+        sign = 1.0 if A[step, step] >= 0.0 else -1.0
+        for i in range(step, m):
+            V[step, i] = A[i, step]
+        V[step, step] += sign * length
+        norm2 = 0.0
+        for i in range(step, m):
+            norm2 += V[step, i] ** 2
+        for i in range(step, m):
+            V[step, i] /= np.sqrt(norm2)
+        for j in range(step, rows):
+            s = 0.0
+            for i in range(step, m):
+                s += V[step, i] * A[i, j]
+            for i in range(step, m):
+                A[i, j] -= 2.0 * s * V[step, i]
+        rank += 1
+    return V, rank

@@ -25,7 +25,7 @@ RUNGS = {
     "convex-one-stage": ["daqp", "quadprog"],
     "convex-infinite": ["daqp", "lemke", "quadprog"],
     "cone": ["cold", "dual active set", "daqp", "quadprog"],
-    "cone-one-stage": ["daqp", "quadprog"],
+    "cone-one-stage": ["cold", "dual active set", "daqp", "quadprog"],
     "cone-infinite": ["cold", "dual active set", "daqp", "quadprog"],
     "contact-free": ["contact-free"],
     "sensed": ["sensed"],

@@ -6,8 +6,7 @@ import scipy.linalg
 
 from idyn.laws.law import polygon
 from idyn.laws.no_slip import select_rows
-from idyn.selection.few import null_space
-from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve
+from idyn.solvers.linalg import backward, cholesky, forward, lu_factor, lu_solve, null_space
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 12])
