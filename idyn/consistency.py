@@ -16,6 +16,7 @@ from idyn.ground import Ground, allowance, ground_numbers, unpacked
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.reduction import contact_maps, contact_row
 from idyn.robot import Robot
+from idyn.solvers.lemke import covering, lemke
 from idyn.status import STATUSES, Status
 from idyn.types import Array, ContactSet, DynamicsTerms, State
 
@@ -81,6 +82,11 @@ def _project(
     p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, max_pivots)
     if status != 0:
         p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, max_pivots)
+    if status != 0 and not bilateral.any():  # points that oppose one another spoil both
+        N = Y[2::3].copy()
+        z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), max_pivots, covering(n, True))
+        for i in range(n):
+            p[3 * i + 2] = max(z[i], 0.0)
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):
