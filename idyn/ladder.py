@@ -3,9 +3,10 @@
     the law's own attempts  →  the same for the nearest consistent demands  →  Coulomb's law, then with moderate friction, its
     relaxation to cones, the convex law, on the same demands  →  the last forces
 
-Friction without bounds may hold feet against one another with forces that no ground and no motor gives. With
-`Options.bounded` an answer beyond `Options.force_limit` is not the end: the law's answers to the further demands are tried, and
-beyond that or the motors' limits Coulomb's law. Of several answers the one that asks least is taken.
+Friction without bounds may hold feet against one another with forces that no ground and no motor gives. Under
+`Consistency.PROJECT` an answer beyond `Options.force_limit` is not the end: the law's answers to the further demands are tried.
+With `Options.bounded` one that is still beyond it or the motors' limits is compared with that of Coulomb's law. Of several
+answers the one that asks least is taken.
 
 What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
 """
@@ -53,7 +54,7 @@ def descend(problem: Problem, law: Law) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
     answer, failure = _least(problem, law)
     if answer is None:
-        answer = _rescued(problem)
+        answer = _rescued(problem, law)
     elif max(answer.torque_excess, answer.force_excess) > 0.0 and problem.options.bounded and _without_bounds(problem, law):
         other, _ = _least(problem, COULOMB)
         answer = _lesser(answer, other)
@@ -63,17 +64,19 @@ def descend(problem: Problem, law: Law) -> Prediction:
     return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
 
 
-def _rescued(problem: Problem) -> Prediction | None:
-    """The first certified answer of another law: Coulomb's, then all with moderate friction."""
-    answer, _ = _least(problem, COULOMB)
-    if answer is None:
-        moderate = msgspec.structs.replace(problem.contacts, mu=np.minimum(problem.contacts.mu, MODERATE))
-        for rescuer in RESCUERS:
-            answer, _ = _least(msgspec.structs.replace(problem, contacts=moderate), rescuer)
-            if answer is not None:
-                rung = f"{answer.rung}, μ ≤ {MODERATE:g}"
-                return msgspec.structs.replace(answer, rung=rung, status=Status.OTHER_LAW)
-    return answer
+def _rescued(problem: Problem, law: Law) -> Prediction | None:
+    """The first certified answer of another law: Coulomb's, if that was not the one asked; then all with moderate friction."""
+    if law.name != COULOMB.name:
+        answer, _ = _least(problem, COULOMB)
+        if answer is not None:
+            return answer
+    moderate = msgspec.structs.replace(problem.contacts, mu=np.minimum(problem.contacts.mu, MODERATE))
+    for rescuer in RESCUERS:
+        answer, _ = _least(msgspec.structs.replace(problem, contacts=moderate), rescuer)
+        if answer is not None:
+            rung = f"{answer.rung}, μ ≤ {MODERATE:g}"
+            return msgspec.structs.replace(answer, rung=rung, status=Status.OTHER_LAW)
+    return None
 
 
 def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:

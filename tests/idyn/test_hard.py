@@ -62,7 +62,7 @@ def error_of(scene, answer):
         if answer.law in ("cone", "cone-infinite"):
             errors.append(cone_error(f, answer.p, answer.v_plus, mu, extra))
         elif answer.law in ("convex", "convex-infinite") and answer.demand_change == 0.0:
-            errors.append(kinetic_error(f, answer, scene.q_ddot, mu, extra) / 10)
+            errors.append(kinetic_error(f, answer, scene.q_ddot, mu, extra))
     return max(errors)
 
 
