@@ -93,27 +93,30 @@ class Convex:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
         free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction) & (not self._kinetic)
-        for rung, solve in self._ways():
-            solution = solve(problem)
-            if free.any() and not (rung == "cold" and self._rigid(problem)):
+        for rung, solve in self._ways(bool(free.any())):
+            solution, may_part = solve(problem), free.any() and not (rung == "cold" and self._rigid(problem))
+            if may_part:
                 for parted in let_go(problem, solution, free, solve):
                     yield f"{rung}, parted", parted
             yield rung, solution
-            if rung == "dual active set" and free.any() and solution.status.ok:
+            if may_part and solution.status.ok:
                 return  # solved to the letter: what is refused then is friction without pressure, not the numbers
 
-    def _ways(self) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
-        """How the program is solved, one after the other."""
+    def _ways(self, free: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
+        """How the program is solved, one after the other; free: whether friction is unlimited somewhere, which makes one-stage
+        a stiff program for the back ends."""
         if not self._kinetic and not self._one_stage:
             yield "cold", self._by_pivoting
             yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
+        if not self._kinetic and self._one_stage and free:
+            yield "pivoting", self._shortest
         yield self._backend, partial(self._by_program, backend=self._backend)
         if self._kinetic and not self._one_stage:
             yield "lemke", self._by_lemke
         for backend in ("daqp", "quadprog"):
             if backend != self._backend:
                 yield backend, partial(self._by_program, backend=backend)
-        if not self._kinetic and self._one_stage:
+        if not self._kinetic and self._one_stage and not free:
             yield "pivoting", self._shortest
 
     def _rigid(self, problem: Reduced) -> bool:

@@ -5,7 +5,8 @@
     [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
 
 Warm: the last basis, solved directly and kept when it is still complementary. Cold: Lemke. A contact with μ = ∞ loses its
-λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it parts (`idyn.laws.parting`).
+λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it parts (`idyn.laws.parting`). Where friction is nowhere limited this
+is the no-slip law, and solved as such.
 
 When it is wrong: the polygon has corners, so friction is up to 1 − cos(π/k) too weak (inscribed) between them; there may be
 several solutions with different v⁺; cost grows like n³.
@@ -13,14 +14,16 @@ several solutions with different v⁺; cost grows like n³.
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
+from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, covering, lemke
-from idyn.status import STATUSES
+from idyn.status import STATUSES, Status
 from idyn.types import Array
 
 NEGATIVE = 1e-10
@@ -46,11 +49,13 @@ class Coulomb:
         return np.where(np.isinf(mu), 1.0, 0.0)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        if basis is not None:
+        free = np.isinf(problem.mu)
+        if free.any() and (free | (problem.mu == 0.0)).all():
+            yield from self._without_limits(problem, basis)
+        elif basis is not None:
             yield "warm", self._solve(problem, basis, True, 0.0)
         cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
         solution = self._solve(problem, cold, False, 0.0)
-        free = np.isinf(problem.mu)
         if free.any():
             for parted in let_go(problem, solution, free, lambda other: self._solve(other, cold, False, 0.0)):
                 parted.basis[free, -1] = False  # without friction they had a sliding speed
@@ -60,6 +65,16 @@ class Coulomb:
             return  # solved to the letter: what is refused then is friction without pressure, not the numbers
         for share in REGULARISATIONS:
             yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)
+
+    def _without_limits(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        """The no-slip law, for that is what is left where friction is nowhere limited."""
+        for rung, solution in NoSlip().attempts(problem, None if basis is None else basis[:, :1]):
+            searched = solution.status is Status.RAY and len(problem.mu) <= MOST_SEARCHED
+            if not (solution.status.ok or searched):
+                return  # the complementarity problem has more ways
+            pressing = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
+            pressing[:, :1] = solution.basis
+            yield rung, msgspec.structs.replace(solution, basis=pressing)
 
     def _solve(self, problem: Reduced, basis: Array, warm: bool, regularisation: float) -> LawSolution:
         p, flags, status, pivots, basis = solve_coulomb(

@@ -159,7 +159,8 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     start, nobody = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
     settles = min(n, SETTLES) + 2
     last = settles + (1 << n if n <= MOST_SEARCHED else settles) - 1
-    for attempt in range(last + 1):
+    attempt = 0
+    while True:
         if attempt == settles and n > MOST_SEARCHED:
             held = np.zeros(n, dtype=np.bool_)
         elif attempt >= settles and n <= MOST_SEARCHED:
@@ -170,11 +171,17 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
         p, w, status, more, active = hold(Y, b, bilateral, nobody, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
-        if (status != 0 and attempt < settles) or (status == 0 and (stays == held).all()):
+        if status == 0 and (stays == held).all():
             break
-        held = stays
+        if status != 0 and attempt < settles:
+            if n > MOST_SEARCHED:
+                break
+            attempt = settles - 1
         if attempt == last:
             status = NO_ANSWER
+            break
+        held = stays
+        attempt += 1
     if status == 0 and _idle(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
         pivots += more

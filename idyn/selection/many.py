@@ -19,7 +19,7 @@ from idyn.laws.law import Face, is_free
 from idyn.problem import Problem
 from idyn.reduction import Motion, Reduced, jacobian, recover
 from idyn.selection.aim import Aim
-from idyn.solvers.cones import FREE, NOTHING, RAYS, nearest_in_cones
+from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, TOO_DEAR, nearest_in_cones
 from idyn.types import Array
 
 SOFTNESS = (1e-1, 1e-3, 1e-4, 1e-5)
@@ -53,57 +53,83 @@ class Rows(NamedTuple):
     rays: Array
     unlimited: bool
 
-    def cost(self, force: Array) -> float:
-        """‖τ(f)‖² [N²·m²]"""
-        tau = self.tau + self.lever * (self.K @ (force - self.force))
-        return float(tau @ tau)
-
 
 def choose(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array, aim: Aim) -> Array | None:
     """Contact forces [N] (3n) that come nearest to the aim within the torque limits; where those cannot be met, beyond them by
     as little as can be. None when nothing was found."""
-    rows = _rows(problem, reduced, motion, face, p, inside=aim.inside)
-    limits = problem.robot.limits.tau_max
-    force = None
-    for last in (0.0, *LAST):
-        force = _nearest(rows, aim, limits, last) if force is None else force
-    if force is None or (aim.inside and rows.cost(force) > rows.cost(rows.force)):
-        return None
-    return force
+    force, found = _choose(_rows(problem, reduced, motion, face, p, inside=aim.inside), aim, problem.robot.limits.tau_max)
+    return force if found else None
 
 
-def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> Array | None:
-    """The program with limits that are kept, or, where `last` is not 0, exceeded as little as can be before anything else."""
-    strict = last == 0.0
+@compiled
+def _choose(rows, aim, limits):
+    """The forces, and whether any were found."""
+    force, status = _nearest(rows, aim, limits, 0.0)
+    for last in LAST:
+        if status >= 0:
+            break
+        force, status = _nearest(rows, aim, limits, last)
+        if status == TOO_DEAR:
+            return force, False
+    dear = aim.inside and _torque2(rows, force) > _torque2(rows, rows.force)
+    return force, status >= 0 and not dear
+
+
+@compiled
+def _torque2(rows, force):
+    """‖τ(f)‖² [N²·m²]"""
+    tau = rows.tau + rows.lever * (rows.K @ (force - rows.force))
+    return tau @ tau
+
+
+@compiled
+def _nearest(rows, aim, limits, last):
+    """The program with limits that are kept, or, where `last` is not 0, exceeded as little as can be before anything else.
+    Forces, and the steps of the last program solved; with none, why, as `nearest_in_cones` says it."""
+    nu, na, strict = len(rows.E), len(rows.K), last == 0.0
     offset = rows.K @ rows.force - rows.tau / rows.lever  # K f = τ(f)/lever + offset
     allowed = limits * (1.0 - INWARDS) / rows.lever
-    of_motion, of_torques = slice(0, len(rows.E)), slice(len(rows.E), None)
-    A, rules = np.vstack([rows.E, rows.K]), np.zeros((len(rows.E) + len(rows.K), 5))
-    rules[of_motion, 0], rules[of_motion, 3:] = rows.E @ rows.force, (-np.inf, np.inf)
-    rules[of_torques, 0] = offset if aim.of_forces else offset + aim.target / rows.lever
-    rules[of_torques, 3], rules[of_torques, 4] = offset - allowed, offset + allowed
-    center = aim.target if aim.of_forces else np.zeros(len(rows.force))
-    multipliers, before, force = np.zeros(len(A)), SOFTNESS[0], None
-    for softness in (OF_TORQUES,) if aim.of_forces and strict else SOFTNESS:
+    A, rules = np.vstack((rows.E, rows.K)), np.zeros((nu + na, 5))
+    rules[:nu, 0] = rows.E @ rows.force
+    rules[:nu, 3], rules[:nu, 4] = -np.inf, np.inf
+    rules[nu:, 0] = offset if aim.of_forces else offset + aim.target / rows.lever
+    rules[nu:, 3], rules[nu:, 4] = offset - allowed, offset + allowed
+    center = aim.target.copy() if aim.of_forces else np.zeros(len(rows.force))
+    multipliers, before, force, status = np.zeros(nu + na), SOFTNESS[0], center, NOT_FOUND
+    for softness in SOFTNESS:
         torques = OF_TORQUES if aim.of_forces else softness if strict else last * softness
-        rules[of_torques, 1], rules[of_torques, 2] = torques, 0.0 if strict else softness
-        multipliers = multipliers * (before / softness)  # where they would be if the center were the answer already
-        worth = _worth(rows, A, rules, center) if strict else np.inf
+        rules[nu:, 1], rules[nu:, 2] = torques, 0.0 if strict else softness
+        multipliers *= before / softness  # where they would be if the center were the answer already
+        worth = _worth(rows, rules[nu:], center)
         nearer, multipliers, steps = nearest_in_cones(center, A, rules, rows.kinds, rows.rays, multipliers, worth)
         before = softness
         if steps < 0:
-            break  # what was found so far is feasible
-        force = nearer
+            return force, status if status >= 0 else steps  # what was found so far is feasible
+        force, status = nearer, steps
+        if aim.of_forces and strict:
+            break
         if not (aim.of_forces or rows.unlimited):
             center = force
-    return force
+    return force, status
 
 
-def _worth(rows: Rows, A: Array, rules: Array, center: Array) -> float:
-    """A multiple of what the law's own forces cost without limits: what costs more is as good as impossible."""
-    torques, away = slice(len(rows.E), None), rows.force - center
-    off = A[torques] @ rows.force - rules[torques, 0]
-    return WORTH * float(away @ away + off @ (off / rules[torques, 1]) + 1.0)
+@compiled
+def _worth(rows, rules, center):
+    """A multiple of what the law's own forces cost: what costs more is as good as impossible. Limits that must be kept bound
+    the torques' share."""
+    at, cost = rows.K @ rows.force, 1.0
+    for k in range(len(center)):
+        cost += (rows.force[k] - center[k]) ** 2
+    for k in range(len(at)):
+        b, inside, beyond, low, high = rules[k]
+        edge = min(max(at[k], low), high)
+        if beyond > 0.0:
+            over = abs(at[k] - edge)
+            cost += (edge - b) ** 2 / inside + over * over / beyond + 2.0 * abs(edge - b) * over / inside
+        else:
+            most = max(abs(low - b), abs(high - b))
+            cost += (most if most < np.inf else at[k] - b) ** 2 / inside / WORTH
+    return WORTH * cost
 
 
 def _rows(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array, *, inside: bool) -> Rows:
@@ -116,7 +142,16 @@ def _rows(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Arr
     levers = jacobian(motion.maps, terms.axes, robot.support, contacts.bodies, contacts.others, robot.a)
     lever, size = float(np.abs(levers).max(initial=0.0)) or 1.0, float(np.abs(reduced.Y).max(initial=0.0)) or 1.0
     kinds, rays = _cones(face.flags, face.directions, face.mu, face.unlimited and not inside)
-    return Rows(reduced.Y.T / size, -levers / lever, p / problem.dt, tau, lever, kinds, rays, face.unlimited and not inside)
+    return Rows(
+        np.ascontiguousarray(reduced.Y.T / size),
+        -levers / lever,
+        p / problem.dt,
+        tau,
+        lever,
+        kinds,
+        rays,
+        face.unlimited and not inside,
+    )
 
 
 @compiled

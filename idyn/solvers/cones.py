@@ -23,7 +23,7 @@ from idyn.solvers.linalg import backward, cholesky, forward
 NOTHING, FREE, RAYS = 0, 1, 2
 """Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order."""
 
-EXACT, ENOUGH = 1e-12, 1e-11
+EXACT, ENOUGH = 1e-12, 1e-10
 """Errors of the rules that are aimed at, and that are accepted when no step makes them less; relative to the largest of 1, b
 and x₀."""
 
@@ -37,13 +37,16 @@ LOST = 10.0
 FLAT, MOST_TRIALS = 0.3, 12
 """A step ends where the function rises by a smaller share of what it does at first; so many points are tried."""
 
+NOT_FOUND, TOO_DEAR = -1, -2
+"""Instead of a number of steps: the method came to its end; every x costs more than it is worth."""
+
 MOST_STEPS = 30
 """Newton steps."""
 
 
 @compiled
 def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
-    """x (3n), the multipliers λ (r), and how many Newton steps it took; −1 when x was not found.
+    """x (3n), the multipliers λ (r), and how many Newton steps it took; NOT_FOUND or TOO_DEAR when x was not found.
 
     x0: (3n); A: rows (r, 3n), of order one
     rules: for each row b, its softness inside the interval and beyond it, and the interval's ends (r, 5)
@@ -60,28 +63,31 @@ def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
         if error <= EXACT * scale:
             return x, multipliers, step
         change, promised = _newton_step(H, gradient, damping)
-        share, low, high = 1.0, 0.0, 0.0
+        share, low, high, at_low, at_high = 1.0, 0.0, 0.0, promised, 0.0
         for _ in range(MOST_TRIALS):
             trial = multipliers + share * change
             new, rest, slope, give = _dual(trial, x0, A, rules, kinds, rays, x, slopes)
             along = change @ slope
-            if abs(along) <= FLAT * promised or (low == 0.0 and high == 0.0 and along > 0.0):
+            if abs(along) <= FLAT * promised or (high == 0.0 and along > 0.0):
                 break
             if along > 0.0:
-                low = share
+                low, at_low, at_high = share, along, 0.5 * at_high
             else:
-                high = share
-            share = 0.5 * (low + high)
-        if rest >= error and new <= value:  # nothing but rounding errors is left
-            if error <= ENOUGH * scale or damping > LOST:
+                high, at_high, at_low = share, along, at_low if high == 0.0 else 0.5 * at_low
+            share = low + (high - low) * at_low / (at_low - at_high)  # regula falsi, Illinois
+        if rest >= error and error <= ENOUGH * scale:
+            break  # nothing but rounding errors is left
+        if rest >= error and new <= value:
+            if damping > LOST:
                 break
             damping *= 1e2
             continue
         multipliers, value, error, gradient = trial, new, rest, slope
         if value > worth:
-            break
+            return x, multipliers, TOO_DEAR
         H, damping = _curvature(A, slopes, give), LEAST_DAMPING
-    return x, multipliers, step if error <= ENOUGH * scale else -1
+    _dual(multipliers, x0, A, rules, kinds, rays, x, slopes)
+    return x, multipliers, step if error <= ENOUGH * scale else NOT_FOUND
 
 
 @compiled
