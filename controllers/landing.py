@@ -10,8 +10,8 @@ whatever force that takes.
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.ground import Ground, allowance, ground_numbers, unpacked
-from idyn.reduction import contact_maps, contact_row
+from idyn.dynamics import evaluate, kept
+from idyn.ground import Ground, allowance, unpacked
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, State
@@ -31,7 +31,7 @@ class Landing:
 
     def __init__(self, robot: Robot, ground: Ground, period: float) -> None:
         """period: of the ticks [s]"""
-        self._robot, self._ground, self._period = robot, ground_numbers(ground, period), period
+        self._robot, self._ground, self._period = robot, ground, period
         self.reset()
 
     def reset(self) -> None:
@@ -43,12 +43,9 @@ class Landing:
         touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
-            axes = self._robot.terms(state.q, state.v).axes
-            q_ddot, arrives = _land(
-                axes, self._robot.support, self._robot.a, contacts.bodies, contacts.others, contacts.points,
-                contacts.normals, contacts.tangents, contacts.gaps, stands, state.v, q_ddot, self._period,
-                self._ground,
-            )  # fmt: skip
+            into = kept(self._robot, len(contacts))
+            dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=self._ground, into=into)
+            q_ddot, arrives = _land(dynamics.fields, stands, q_ddot)
             touches = touches | arrives
         touching = (key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
         self._ages = {key: self._ages.get(key, 0) + 1 for key in touching}
@@ -56,26 +53,22 @@ class Landing:
 
 
 @compiled
-def _land(
-    axes, support, a, bodies, others, points, normals, tangents, gaps, stands, v, q_ddot, dt, numbers
-):  # fmt: skip
+def _land(d, stands, q_ddot):
     """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n)."""
-    n, na, nv = len(points), len(a), len(v)
-    maps = np.empty((n, 3, 6))
-    contact_maps(points, normals, tangents, maps)
-    ground = unpacked(numbers)
+    n, na, nv = len(d.gaps), len(d.a), len(d.v)
+    ground = unpacked(d.numbers)
     softened, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
     J, lacking, G = np.empty((3, na)), np.empty(3), np.empty((3, 3))
     for i in range(n):
         if stands[i]:
             continue
         for r in range(3):
-            lacking[r] = -allowance(gaps[i], dt, ground) if r == 2 else 0.0
+            lacking[r] = -allowance(d.gaps[i], ground.dt, ground) if r == 2 else 0.0
             for j in range(nv):
-                lacking[r] -= contact_row(maps, i, r, axes, support, bodies[i], others[i], j) * v[j]
+                lacking[r] -= d.J[3 * i + r, j] * d.v[j]
             for k in range(na):
-                J[r, k] = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
-                lacking[r] -= J[r, k] * dt * q_ddot[k]
+                J[r, k] = d.J[3 * i + r, d.a[k]]
+                lacking[r] -= J[r, k] * ground.dt * q_ddot[k]
         if lacking[2] < 0.0:
             continue
         arrives[i] = True
@@ -90,5 +83,5 @@ def _land(
         forward(G, lacking)
         backward(G, lacking)
         for k in range(na):
-            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / dt
+            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / ground.dt
     return softened, arrives

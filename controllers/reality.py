@@ -31,13 +31,18 @@ from controllers.config import NonNegative, Settings
 from controllers.foresight import LONGEST
 from controllers.reaction import reaction
 from idyn.compiled import compiled
+from idyn.dynamics import evaluate, kept
 from idyn.errors import ConfigError
+from idyn.ground import Ground
 from idyn.robot import Robot
 from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array, ContactSet, Prediction, Record, State
 
 GAP = 5
 """Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
+
+RIGID = Ground()
+"""For what torques do beyond the predicted ones."""
 
 
 class RealitySettings(Settings, frozen=True):
@@ -110,13 +115,15 @@ class Reality:
         the world. beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
         if not prediction.status.certified:
             return
-        terms = self._robot.terms(state.q, state.v)
         acceleration, force = (prediction.v_plus - state.v) / prediction.dt, prediction.force.sum(axis=0)
         if beyond.any():
-            bearing = prediction.normal_force > 0.0
-            further, borne = reaction(self._robot, terms, contacts, bearing, beyond)
-            acceleration, force = acceleration + further, force + borne
-        self._expected[-1] = _Expected(acceleration=acceleration, force=force, M=terms.M.copy())
+            into = kept(self._robot, len(contacts))
+            dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=RIGID, into=into)
+            further, borne = reaction(dynamics, prediction.normal_force > 0.0, beyond)
+            acceleration, force, M = acceleration + further, force + borne, dynamics.M
+        else:
+            M = self._robot.terms(state.q, state.v).M
+        self._expected[-1] = _Expected(acceleration=acceleration, force=force, M=M.copy())
 
     def _acting(self, delay: float) -> _Expected | None:
         """What was expected of the period that ends now: its torque was computed `delay` [s] before it began."""

@@ -4,16 +4,28 @@ numba keys a cached kernel by its own source file and never notices that a kerne
 So the cache directory carries a digest of all sources of this package and of the package that the kernel belongs to: change
 any line and the kernels are built anew.
 `NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache.
+
+`ArrayRecord` is a record of arrays that compiled code takes as one argument: an array costs 60 ns each time it crosses, a
+record of any number of them 0.5 µs.
 """
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numba
+from numba.experimental import structref
+
+VECTOR, MATRIX = numba.float64[::1], numba.float64[:, ::1]
+INDICES, MASK = numba.int64[::1], numba.boolean[:, ::1]
+"""Types of fields: arrays that can be written to, their rows one after the other."""
+
+new_record = structref.new
+"""Inside compiled code: an empty record of a type."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,3 +54,40 @@ def compiled(function: F) -> F:
         return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     finally:
         numba.config.CACHE_DIR = before
+
+
+class ArrayRecord:
+    """Arrays by name, the same memory for Python (attributes of this object) and for compiled code (fields of `.fields`).
+
+    A subclass is a list of fields, `field_types`, and functions that put arrays in; `TYPE` is its type in compiled code:
+
+        class Pair(ArrayRecord):
+            field_types = {"x": VECTOR, "A": MATRIX}
+
+            def __init__(self, x, A):
+                self.fields = self.begin(_blank)          # _blank: compiled, returns new_record(TYPE), the type as a global
+                self.put(_fill, x, A)                     # _fill: compiled, sets pair.x = x; pair.A = A
+    """
+
+    field_types: ClassVar[dict[str, Any]]
+    TYPE: ClassVar[Any]
+    fields: Any
+
+    def __init_subclass__(cls) -> None:
+        """Both numba types must be found again by name when a cached kernel is read."""
+        structure = type(f"{cls.__name__}Type", (numba.types.StructRef,), {"__module__": cls.__module__})
+        proxy = type(f"{cls.__name__}Proxy", (structref.StructRefProxy,), {"__module__": cls.__module__})
+        for part in (structref.register(structure), proxy):
+            setattr(sys.modules[cls.__module__], part.__name__, part)
+        structref.define_boxing(structure, proxy)
+        cls.TYPE = structure(list(cls.field_types.items()))
+
+    def begin(self, blank: Callable[[], Any]) -> Any:
+        """The record's other side; itself where nothing is compiled."""
+        return self if numba.config.DISABLE_JIT else blank()
+
+    def put(self, fill: Callable[..., None], *arrays: Any) -> None:
+        """Set arrays on both sides."""
+        getattr(fill, "py_func", fill)(self, *arrays)
+        if self.fields is not self:
+            fill(self.fields, *arrays)

@@ -12,13 +12,12 @@ Y = (J_a, J_u/√ε).
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.ground import Ground, allowance, ground_numbers, unpacked
+from idyn.dynamics import Dynamics
+from idyn.ground import allowance, unpacked
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
-from idyn.reduction import contact_maps, contact_row
-from idyn.robot import Robot
 from idyn.solvers.lemke import covering, lemke
 from idyn.status import STATUSES, Status
-from idyn.types import Array, ContactSet, DynamicsTerms, State
+from idyn.types import Array
 
 EPSILON = 1e-4
 """ε, with m/s and rad/s taken alike. The base pays for consistency first, the joints only for what it cannot; at 1 the base's
@@ -26,58 +25,39 @@ ballistic velocity counts as much as the demand, below 1e-8 rounding errors show
 
 
 def project(
-    robot: Robot,
-    terms: DynamicsTerms,
-    state: State,
-    contacts: ContactSet,
-    q_ddot: Array,
-    sticking: Array,
-    touching: float,
-    dt: float,
-    ground: Ground,
-    closed: bool = False,
-    max_pivots: int = 1000,
+    dynamics: Dynamics, q_ddot: Array, sticking: Array, touching: float, *, closed: bool = False, max_pivots: int = 1000
 ) -> tuple[Array, float, Status]:
     """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
     velocities, max norm [rad/s].
 
     sticking: contacts that must not slip are those where this is positive (n) and the gap at most `touching` [m]
-    closed: nor may these part. Not SOLVED only when penetrations contradict
-    one another.
+    closed: nor may these part. Not SOLVED only when penetrations contradict one another.
     """
-    nearest, change, status = _project(
-        terms.axes, robot.support, robot.u, robot.a, contacts.bodies, contacts.others, contacts.points, contacts.normals,
-        contacts.tangents, contacts.gaps, state.v, q_ddot, sticking, touching, closed, dt,
-        ground_numbers(ground, dt), max_pivots,
-    )  # fmt: skip
+    nearest, change, status = _project(dynamics.fields, q_ddot, sticking, touching, closed, max_pivots)
     return nearest, change, STATUSES[status]
 
 
 @compiled
-def _project(
-    axes, support, u, a, bodies, others, points, normals, tangents, gaps, v, q_ddot, sticking, touching, closed, dt,
-    numbers, max_pivots,
-):  # fmt: skip
-    n, nu, na = len(points), len(u), len(a)
-    ground = unpacked(numbers)
-    maps = np.empty((n, 3, 6))
-    contact_maps(points, normals, tangents, maps)
-    root, fades = np.sqrt(EPSILON), 1.0 - ground.keep
+def _project(d, q_ddot, sticking, touching, closed, max_pivots):
+    n, nu, na, nv = len(d.gaps), len(d.u), len(d.a), len(d.v)
+    ground = unpacked(d.numbers)
+    dt, root, wanted = ground.dt, np.sqrt(EPSILON), np.empty(nv)
+    for j in range(nv):
+        wanted[j] = (1.0 - ground.keep) * d.v[j]
+    for k in range(na):
+        wanted[d.a[k]] += dt * q_ddot[k]
     Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
     bilateral = np.zeros(3 * n, dtype=np.bool_)
-    for i in range(n):
-        for r in range(3):
-            row = 3 * i + r
-            bilateral[row] = sticking[i] > 0 and gaps[i] <= touching and (r < 2 or closed)
-            b[row] = allowance(gaps[i], dt, ground) if r == 2 else 0.0
-            for k in range(na):
-                J = contact_row(maps, i, r, axes, support, bodies[i], others[i], a[k])
-                Y[row, k] = J
-                b[row] += J * (fades * v[a[k]] + dt * q_ddot[k])
-            for k in range(nu):
-                J = contact_row(maps, i, r, axes, support, bodies[i], others[i], u[k])
-                Y[row, na + k] = J / root
-                b[row] += J * fades * v[u[k]]
+    for row in range(3 * n):
+        i, r = row // 3, row % 3
+        bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
+        b[row] = allowance(d.gaps[i], dt, ground) if r == 2 else 0.0
+        for j in range(nv):
+            b[row] += d.J[row, j] * wanted[j]
+        for k in range(na):
+            Y[row, k] = d.J[row, d.a[k]]
+        for k in range(nu):
+            Y[row, na + k] = d.J[row, d.u[k]] / root
     none = np.zeros(n, dtype=np.bool_)
     p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, max_pivots)
     if status != 0:

@@ -49,20 +49,21 @@ class Ground(Record, frozen=True):
 class GroundNumbers(NamedTuple):
     """A `Ground` for one period, as the kernels know it.
 
-    keep: share 1 − H/T_r of the contact velocity that may be left after the period; rho: T_p/H
+    keep: share 1 − H/T_r of the contact velocity that may be left after the period; rho: T_p/H; dt: H itself [s]
     """
 
     noise: float
     recovery_speed: float
     keep: float
     rho: float
+    dt: float
 
 
 @lru_cache(maxsize=64)
 def ground_numbers(ground: Ground, dt: float) -> Array:
-    """`ground` for predictions over `dt` [s]: `GroundNumbers` as an array (4), which kernels take at a tenth of the cost."""
+    """`ground` for predictions over `dt` [s]: `GroundNumbers` as an array (5), which kernels take at a tenth of the cost."""
     keep = max(0.0, 1.0 - dt / ground.relaxation) if ground.relaxation > 0.0 else 0.0
-    numbers = np.array([ground.noise, ground.recovery_speed, keep, ground.memory / dt])
+    numbers = np.array([ground.noise, ground.recovery_speed, keep, ground.memory / dt, dt])
     numbers.flags.writeable = False
     return numbers
 
@@ -70,7 +71,7 @@ def ground_numbers(ground: Ground, dt: float) -> Array:
 @compiled
 def unpacked(numbers: Array) -> GroundNumbers:
     """What `ground_numbers` packed."""
-    return GroundNumbers(numbers[0], numbers[1], numbers[2], numbers[3])
+    return GroundNumbers(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4])
 
 
 @compiled

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 
+from idyn.dynamics import evaluate, kept
 from idyn.ground import in_contact_rows, remembered
 from idyn.inputs import check
 from idyn.ladder import descend
@@ -36,22 +37,22 @@ def predict(
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
     check(robot, state, contacts, q_ddot, dt, guess, applied, preferred)
-    terms = robot.terms(state.q, state.v)
-    if applied is not None:
-        terms = msgspec.structs.replace(terms, h=terms.h - applied)
-    if guess is None and options.ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
-        options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
-    none = np.zeros(3 * len(contacts))
+    ground = options.ground
+    if guess is None and ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
+        ground = msgspec.structs.replace(ground, memory=0.0)
+        options = msgspec.structs.replace(options, ground=ground)
+    n = len(contacts.keys)
+    dynamics = evaluate(robot, state, contacts, dt=dt, ground=ground, applied=applied, into=kept(robot, n))
+    if guess is not None:
+        dynamics.last[:] = remembered(contacts, guess, dt)
     problem = Problem(
         robot=robot,
-        terms=terms,
-        state=state,
         contacts=contacts,
+        dynamics=dynamics,
         q_ddot=q_ddot,
         dt=dt,
         options=options,
         guess=guess,
-        last=remembered(contacts, guess, dt),
-        preferred=none if preferred is None else in_contact_rows(preferred, contacts.tangents, contacts.normals, dt),
+        preferred=np.zeros(3 * n) if preferred is None else in_contact_rows(preferred, contacts.tangents, contacts.normals, dt),
     )
     return descend(problem, law)

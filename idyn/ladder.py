@@ -18,16 +18,16 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.consistency import project
-from idyn.ground import ground_numbers
+from idyn.ground import unpacked
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
-from idyn.laws.law import Conditions, Law, LawSolution
+from idyn.laws.law import Law, LawSolution
 from idyn.problem import Problem
-from idyn.reduction import Motion, Reduced, recover, reduce
-from idyn.residuals import CERTIFIED, certify, demand_error
+from idyn.reduction import recover, reduce
+from idyn.residuals import CERTIFIED, Claim, Wanted, certify
 from idyn.selection.choose import Selected, select, select_thoroughly
-from idyn.status import Status
+from idyn.status import Conditions, Status
 from idyn.types import (
     Array,
     Consistency,
@@ -70,9 +70,11 @@ def _rescued(problem: Problem, law: Law) -> Prediction | None:
         answer, _ = _least(problem, COULOMB)
         if answer is not None:
             return answer
-    moderate = msgspec.structs.replace(problem.contacts, mu=np.minimum(problem.contacts.mu, MODERATE))
+    moderate = np.minimum(problem.contacts.mu, MODERATE)
+    problem.dynamics.mu[:] = moderate  # nobody comes after the rescuers who would mind
+    problem = msgspec.structs.replace(problem, contacts=msgspec.structs.replace(problem.contacts, mu=moderate))
     for rescuer in RESCUERS:
-        answer, _ = _least(msgspec.structs.replace(problem, contacts=moderate), rescuer)
+        answer, _ = _least(problem, rescuer)
         if answer is not None:
             rung = f"{answer.rung}, μ ≤ {MODERATE:g}"
             return msgspec.structs.replace(answer, rung=rung, status=Status.OTHER_LAW)
@@ -121,18 +123,7 @@ def _demands(problem: Problem, law: Law) -> Iterator[Demand]:
 
 
 def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool) -> Iterator[Demand]:
-    nearest, change, status = project(
-        problem.robot,
-        problem.terms,
-        problem.state,
-        problem.contacts,
-        problem.q_ddot,
-        sticking,
-        touching,
-        problem.dt,
-        problem.options.ground,
-        closed,
-    )
+    nearest, change, status = project(problem.dynamics, problem.q_ddot, sticking, touching, closed=closed)
     if status.ok:
         yield Demand(q_ddot=nearest, change=change)
 
@@ -142,7 +133,7 @@ def _attempt(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | N
 
     A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
     """
-    reduced, motion = _reduced(problem, demand.q_ddot)
+    reduced = reduce(problem.dynamics, demand.q_ddot)
     status = Status.SOLVED
     for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
         status = solution.status
@@ -150,24 +141,11 @@ def _attempt(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | N
             break
         if not status.ok:
             continue
-        answer = _answer(problem, law, rung, solution, reduced, motion, demand)
+        answer = _answer(problem, law, rung, solution, demand)
         if answer.residuals.worst <= CERTIFIED:
             return answer, status
         status = Status.NOT_CERTIFIED
     return None, status
-
-
-def _reduced(problem: Problem, q_ddot: Array) -> tuple[Reduced, Motion]:
-    return reduce(
-        problem.robot,
-        problem.terms,
-        problem.state,
-        problem.contacts,
-        q_ddot,
-        problem.dt,
-        problem.options.ground,
-        problem.last,
-    )
 
 
 def _warm_basis(problem: Problem, law: Law) -> Array | None:
@@ -184,59 +162,37 @@ def _warm_basis(problem: Problem, law: Law) -> Array | None:
     return basis
 
 
-def _answer(
-    problem: Problem, law: Law, rung: str, solution: LawSolution, reduced: Reduced, motion: Motion, demand: Demand
-) -> Prediction:
+def _answer(problem: Problem, law: Law, rung: str, solution: LawSolution, demand: Demand) -> Prediction:
     """Selection, torque and certificate. Where none is found, or one costs the certificate, the law's own impulses stay, and
     the rung says so."""
-    plain = Selected(p=solution.p, null_dim=0)
-    if solution.face is None or problem.options.selection is Selection.OFF:
-        return _conclude(problem, law, rung, solution, motion, plain, demand)
-    what = (problem, reduced, motion, solution.face, solution.p)
-    chosen = select(*what)
+    plain, face = Selected(p=solution.p, null_dim=0), solution.face
+    if face is None or problem.options.selection is Selection.OFF:
+        return _conclude(problem, law, rung, solution, plain, demand)
+    chosen = select(problem, face, solution.p)
     if chosen is not None:
-        answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
+        answer = _conclude(problem, law, rung, solution, chosen, demand)
         if answer.residuals.worst <= CERTIFIED:
             return answer
-    unselected = _conclude(problem, law, rung + ", unselected", solution, motion, plain, demand)
+    unselected = _conclude(problem, law, rung + ", unselected", solution, plain, demand)
     if unselected.residuals.worst > CERTIFIED:  # not worth any more work
         return unselected
-    chosen = select_thoroughly(*what)
+    chosen = select_thoroughly(problem, face, solution.p)
     if chosen is not None:
-        answer = _conclude(problem, law, rung, solution, motion, chosen, demand)
+        answer = _conclude(problem, law, rung, solution, chosen, demand)
         if answer.residuals.worst <= CERTIFIED:
             return answer
     return unselected
 
 
-def _conclude(
-    problem: Problem,
-    law: Law,
-    rung: str,
-    solution: LawSolution,
-    motion: Motion,
-    chosen: Selected,
-    demand: Demand,
-) -> Prediction:
+def _conclude(problem: Problem, law: Law, rung: str, solution: LawSolution, chosen: Selected, demand: Demand) -> Prediction:
     """Velocity, torque and certificate of the chosen impulses."""
-    robot, terms, contacts, dt = problem.robot, problem.terms, problem.contacts, problem.dt
+    robot, dt = problem.robot, problem.dt
     multipliers = _NO_MULTIPLIERS if solution.multipliers is None else solution.multipliers
-    v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip = _recover_and_certify(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
-        contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
-        motion.maps, motion.L, motion.v_free, law.conditions.value, law.directions, contacts.mu, law.unlimited_friction,
-        contacts.gaps, ground_numbers(problem.options.ground, dt), multipliers, solution.epsilon, problem.state.v, problem.last,
-        chosen.p, dt,
-    )  # fmt: skip
-    limit = problem.options.force_limit * robot.weight
-    torque_excess, force_excess = _excess(tau, robot.limits.tau_max, impulse, dt, limit)
-    residuals = Residuals(
-        dynamics=dynamics,
-        demand=demand_error(v_plus, problem.state.v, robot.a, problem.q_ddot, demand.q_ddot, demand.change, dt),
-        complementarity=complementarity,
-        cone=cone,
-        penetration=penetration,
-        slip=slip,
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, multipliers, solution.epsilon)
+    wanted = Wanted(problem.q_ddot, demand.q_ddot, demand.change)
+    v_plus, tau, residuals = np.empty(robot.nv), np.empty(robot.na), np.empty(6)
+    impulse, torque_excess, force_excess = _settle(
+        problem.dynamics.fields, claim, wanted, chosen.p, problem.options.force_limit * robot.weight, v_plus, tau, residuals
     )
     return Prediction(
         tau=tau,
@@ -248,48 +204,44 @@ def _conclude(
         law=law.name,
         rung=rung,
         iterations=solution.iterations,
-        residuals=residuals,
+        residuals=Residuals(*residuals.tolist()),
         demand_change=demand.change,
         torque_excess=torque_excess,
         force_excess=force_excess,
         null_dim=chosen.null_dim,
-        guess=Guess(law=law.name, keys=contacts.keys, basis=solution.basis, tau=tau, force=impulse / dt),
+        guess=Guess(law=law.name, keys=problem.contacts.keys, basis=solution.basis, tau=tau, force=impulse / dt),
     )
 
 
 @compiled
-def _recover_and_certify(
-    M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents, maps, L, v_free,
-    conditions, directions, mu, unlimited, gaps, ground, multipliers, epsilon, v, last, p, dt,
-):  # fmt: skip
-    v_plus, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
-    dynamics, complementarity, cone, penetration, slip, impulse = certify(
-        M, h, axes, parents, dof_joint, support, u, a, bodies, others, points, normals, tangents,
-        conditions, directions, mu, unlimited, gaps, ground, multipliers, epsilon, v, last, p, v_plus, tau, dt,
-    )  # fmt: skip
-    return v_plus, tau, impulse, dynamics, complementarity, cone, penetration, slip
+def _settle(d, claim, wanted, p, most, v_plus, tau, residuals):
+    """Fills v⁺, τ and the residuals; the impulses in the world, and what is beyond the torques' and the forces' limits."""
+    recover(d, p, v_plus, tau)
+    impulse = certify(d, claim, wanted, p, v_plus, tau, residuals)
+    torque, force = _excess(d, tau, impulse, most)
+    return impulse, torque, force
 
 
 @compiled
-def _excess(tau, tau_max, impulse, dt, limit):
+def _excess(d, tau, impulse, most):
     """How far the largest torque [N·m] and the largest contact force [N] are beyond their limits; 0 within."""
-    torque, force = 0.0, 0.0
+    torque, force, dt = 0.0, 0.0, unpacked(d.numbers).dt
     for k in range(len(tau)):
-        torque = max(torque, abs(tau[k]) - tau_max[k])
+        torque = max(torque, abs(tau[k]) - d.tau_max[k])
     for i in range(len(impulse)):
         square = 0.0
         for c in range(3):
             square += impulse[i, c] ** 2
-        force = max(force, np.sqrt(square) / dt - limit)
+        force = max(force, np.sqrt(square) / dt - most)
     return torque, force
 
 
 def _last_forces(problem: Problem, failure: Status) -> Prediction:
     """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
     law = ContactFree()
-    reduced, motion = _reduced(problem, problem.q_ddot)
+    reduced = reduce(problem.dynamics, problem.q_ddot)
     _, solution = next(law.attempts(reduced, None))
-    chosen = Selected(p=problem.last, null_dim=0)
-    answer = _conclude(problem, law, "last forces", solution, motion, chosen, Demand(q_ddot=problem.q_ddot))
+    chosen = Selected(p=problem.dynamics.last.copy(), null_dim=0)
+    answer = _conclude(problem, law, "last forces", solution, chosen, Demand(q_ddot=problem.q_ddot))
     status = failure if np.isfinite(answer.tau).all() else Status.NON_FINITE
     return msgspec.structs.replace(answer, status=status)

@@ -11,10 +11,10 @@ what is not found may exist all the same. Offline: a second of searching for a s
 
 import numpy as np
 
+from idyn.dynamics import evaluate
 from idyn.ground import Ground, allowance, ground_numbers, unpacked
 from idyn.laws.coulomb import assemble
 from idyn.laws.law import polygon
-from idyn.reduction import contact_maps, jacobian
 from idyn.robot import Robot
 from idyn.solvers.lemke import lemke
 from idyn.types import Array, ContactSet, Record, State
@@ -40,14 +40,11 @@ def outcomes(
 ) -> list[Outcome]:
     """Different solutions on rigid ground under joint torques τ [N·m] (na), in the order in which they are found; none when
     Lemke's method finds none. samples: how many covering vectors are tried, the first of them all ones"""
-    terms = robot.terms(state.q, state.v)
-    maps, everything = np.empty((len(contacts), 3, 6)), np.arange(robot.nv)
-    contact_maps(contacts.points, contacts.normals, contacts.tangents, maps)
-    J = jacobian(maps, terms.axes, robot.support, contacts.bodies, contacts.others, everything).T
-    force = -terms.h
+    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground())
+    J, inertia, force = dynamics.J, dynamics.M, -dynamics.h
     force[robot.a] += tau
-    L = np.linalg.cholesky(terms.M)
-    free = state.v + dt * np.linalg.solve(terms.M, force)
+    L = np.linalg.cholesky(inertia)
+    free = state.v + dt * np.linalg.solve(inertia, force)
     Y, b = np.linalg.solve(L, J.T).T, J @ free
     ground = unpacked(ground_numbers(Ground(), dt))
     b[2::3] += [allowance(gap, dt, ground) for gap in contacts.gaps]
@@ -61,7 +58,7 @@ def outcomes(
         if status != 0 or np.abs(np.minimum(z, M @ z + q)).max(initial=0.0) > RIGHT:
             continue
         impulse = unit * _impulse(z, len(contacts), directions)
-        v_plus = free + np.linalg.solve(terms.M, J.T @ impulse)
+        v_plus = free + np.linalg.solve(inertia, J.T @ impulse)
         if all(np.abs(other.v_plus - v_plus).max() > SAME for other in found):
             found.append(Outcome(v_plus=v_plus, impulse=impulse))
     return found

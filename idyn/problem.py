@@ -1,8 +1,9 @@
 """One prediction as data: what is asked, and how to answer it."""
 
+from idyn.dynamics import Dynamics
 from idyn.ground import Ground
 from idyn.robot import Robot
-from idyn.types import Array, Consistency, ContactSet, DynamicsTerms, Guess, Record, Selection, State
+from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection
 
 
 class Options(Record, frozen=True):
@@ -25,18 +26,16 @@ class Options(Record, frozen=True):
 class Problem(Record, frozen=True):
     """One tick's data, the same for every rung.
 
+    dynamics: of the robot and these contacts, for predictions over dt
     q_ddot: demanded joint accelerations [rad/s²] (na)
-    last: p⁻, the impulses of the last tick in today's contact rows [N·s] (3n)
-    preferred: those that `Selection.FORCE` wants [N·s] (3n)
+    preferred: impulses that `Selection.FORCE` wants [N·s] (3n)
     """
 
     robot: Robot
-    terms: DynamicsTerms
-    state: State
     contacts: ContactSet
+    dynamics: Dynamics
     q_ddot: Array
     dt: float
     options: Options
     guess: Guess | None
-    last: Array
     preferred: Array

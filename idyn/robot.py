@@ -208,7 +208,9 @@ class Robot:
         return {name: float(value) for name, value in by_joint.items() if value > 0}
 
     def _open_scratch(self) -> None:
-        """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
+        """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel. `scratch` is
+        room for what others keep with the robot (`idyn.dynamics.kept`)."""
+        self.scratch: dict[int, object] = {}
         self._data = data = self._model.createData()
         self._M, self._h, self._axes = data.M, data.nle, data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
         first, stride = data.oMi[0], 0

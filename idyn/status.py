@@ -1,4 +1,4 @@
-"""How a solve ended: never an exception on data, always a sentence an operator can act on."""
+"""How a solve ended: never an exception on data, always a sentence an operator can act on; and what an answer claims."""
 
 from enum import IntEnum
 
@@ -47,3 +47,14 @@ _SENTENCES = {
     Status.TOO_MANY_CONTACTS: "the enumeration law takes two contacts at most; use the coulomb law",
     Status.OTHER_LAW: "the law asked for has no answer that can be certified, or asks too much; another law's is certified",
 }
+
+
+class Conditions(IntEnum):
+    """What a certificate has to check besides dynamics: the law's own statement of complementarity."""
+
+    FREE = 0
+    NO_SLIP = 1
+    COULOMB = 2
+    CONVEX = 3
+    GIVEN = 4  # the impulses are data: nothing is claimed of them
+    CONE = 5

@@ -5,7 +5,7 @@ n contacts. World frame unless a name says otherwise. `p` are impulses over one 
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -116,7 +116,7 @@ class Guess(Record, frozen=True):
     force: Array
 
 
-class Residuals(Record, frozen=True):
+class Residuals(NamedTuple):
     """The certificate, computed from the problem data by code no solver shares (mathematics §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]

@@ -19,6 +19,7 @@ from controllers.kinematics import angles_for_base_shift, contact_jacobian
 from controllers.robots import load_robot
 from idyn.consistency import project
 from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.dynamics import evaluate
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
@@ -97,8 +98,8 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
         v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # the feet are spheres: they roll, the reference keeps their centres
         state = State(q=q, v=v)
         wanted = ((out_of - into) / DT)[robot.a]
-        terms = robot.terms(q, v)
-        consistent, _, _ = project(robot, terms, state, contacts, wanted, np.ones(n), np.inf, DT, Ground(), True)
+        dynamics = evaluate(robot, state, contacts, dt=DT, ground=Ground())
+        consistent, _, _ = project(dynamics, wanted, np.ones(n), np.inf, closed=True)
         samples.append(Sample(state=state, contacts=contacts, wanted=wanted, consistent=consistent))
     return samples
 

@@ -25,7 +25,16 @@ LEAVES = (
 LAYERS = (
     LEAVES,
     ("idyn.solvers",),
-    ("idyn.robot", "idyn.contacts", "idyn.ground", "idyn.inputs", "idyn.reduction", "idyn.residuals"),
+    (
+        "idyn.robot",
+        "idyn.contacts",
+        "idyn.ground",
+        "idyn.inputs",
+        "idyn.dynamics",
+        "idyn.full_space",
+        "idyn.reduction",
+        "idyn.residuals",
+    ),
     ("idyn.laws",),
     ("idyn.consistency", "idyn.problem", "idyn.selection", "idyn.ladder", "idyn.inverse_dynamics", "idyn.outcomes"),
 )

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from idyn.laws.law import Conditions, LawSolution, polygon
+from idyn.laws.law import LawSolution, polygon
 from idyn.reduction import Reduced
-from idyn.status import Status
+from idyn.status import Conditions, Status
 from idyn.types import Array
 
 

@@ -39,12 +39,12 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
-from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, is_free, polygon
+from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.parting import let_go, opening
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
-from idyn.status import STATUSES, Status
+from idyn.status import STATUSES, Conditions, Status
 from idyn.types import Array
 
 ONE_STAGE = 1e-8

@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
+from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, covering, lemke
-from idyn.status import STATUSES, Status
+from idyn.status import STATUSES, Conditions, Status
 from idyn.types import Array
 
 NEGATIVE = 1e-10

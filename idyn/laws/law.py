@@ -1,15 +1,14 @@
 """What a law is: numbers in, impulses out, and the set of impulses that solve it equally well."""
 
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
 from idyn.reduction import Reduced
-from idyn.status import Status
+from idyn.status import Conditions, Status
 from idyn.types import Array, Record
 
 FACE_ZERO = 1e-9
@@ -20,7 +19,7 @@ MOST_EDGES = 64
 """Of a friction polygon, which is within 0.13 % of the circle then; work and memory grow with them."""
 
 
-class Face(Record, frozen=True):
+class Face(NamedTuple):
     """The impulses that solve the law exactly as well as the one found (mathematics §3.4), all with the same J_uᵀ p.
 
     flags: for each contact (n, 2 + k, bool)
@@ -48,17 +47,6 @@ class LawSolution(Record, frozen=True):
     basis: Array
     multipliers: Array | None = None
     epsilon: float = 0.0
-
-
-class Conditions(IntEnum):
-    """What a certificate has to check besides dynamics: the law's own statement of complementarity."""
-
-    FREE = 0
-    NO_SLIP = 1
-    COULOMB = 2
-    CONVEX = 3
-    GIVEN = 4  # the impulses are data: nothing is claimed of them
-    CONE = 5
 
 
 class Law(Protocol):

@@ -26,11 +26,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.law import FACE_ZERO, Conditions, Face, LawSolution, polygon
+from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
-from idyn.status import STATUSES
+from idyn.status import STATUSES, Conditions
 from idyn.types import Array
 
 ALL_ROWS = 1e-9

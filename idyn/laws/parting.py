@@ -80,7 +80,7 @@ def _released(problem: Reduced, solution: LawSolution, apart: Array, stay: Array
     if face is not None:
         flags = face.flags.copy()
         flags[apart], flags[stay, 1], flags[stay, 2:] = False, False, True
-        face = msgspec.structs.replace(face, flags=flags, mu=problem.mu)
+        face = face._replace(flags=flags, mu=problem.mu)
     return msgspec.structs.replace(solution, p=p, basis=basis, face=face)
 
 

@@ -22,7 +22,6 @@ import numpy as np
 
 from idyn.laws.law import Face
 from idyn.problem import Problem
-from idyn.reduction import Motion, Reduced
 from idyn.selection import few, many
 from idyn.selection.aim import Aim
 from idyn.types import Array, Record, Selection
@@ -38,27 +37,27 @@ class Selected(Record, frozen=True):
     null_dim: int
 
 
-def select(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array) -> Selected | None:
+def select(problem: Problem, face: Face, p: Array) -> Selected | None:
     """Choose inside `face`, starting from the law's own impulses p (3n). None when it takes `select_thoroughly`: there are many
     contacts, or torque limits would be exceeded.
     """
     for aim in _aims(problem, face):
-        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(reduced.Y, face.flags, face.mu, face.unlimited)
+        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(problem.dynamics.Y, face)
         if null_dim <= FEW:
-            chosen, found, null_dim = few.choose(problem, reduced, motion, face, p, aim)
+            chosen, found, null_dim = few.choose(problem.dynamics, _seen(face, aim), p, aim)
             if found or null_dim == 0:
                 return Selected(p=chosen if found else p, null_dim=null_dim)
     return None
 
 
-def select_thoroughly(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array) -> Selected | None:
+def select_thoroughly(problem: Problem, face: Face, p: Array) -> Selected | None:
     """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face allows it;
     otherwise what is beyond them is made small. None when no choice is found.
     """
     for aim in _aims(problem, face):
-        force = many.choose(problem, reduced, motion, face, p, aim)
+        force = many.choose(problem.dynamics, _seen(face, aim), p, aim)
         if force is not None:
-            null_dim = few.freedom(reduced.Y, face.flags, face.mu, face.unlimited)
+            null_dim = few.freedom(problem.dynamics.Y, face)
             return Selected(p=problem.dt * force, null_dim=null_dim)
     return None
 
@@ -69,7 +68,7 @@ def _aims(problem: Problem, face: Face) -> Iterator[Aim]:
     objective, dt = problem.options.selection, problem.dt
     of_forces = objective in (Selection.IMPULSE_CHANGE, Selection.FORCE)
     if of_forces:
-        target = (problem.last if objective is Selection.IMPULSE_CHANGE else problem.preferred) / dt
+        target = (problem.dynamics.last if objective is Selection.IMPULSE_CHANGE else problem.preferred) / dt
     elif problem.guess is None or objective is Selection.TORQUE:
         target = _zeros(problem.robot.na)
     else:
@@ -77,6 +76,11 @@ def _aims(problem: Problem, face: Face) -> Iterator[Aim]:
     if face.unlimited and _holds_only_pressed(face):
         yield Aim(target, of_forces, inside=True)
     yield Aim(target, of_forces, inside=False)
+
+
+def _seen(face: Face, aim: Aim) -> Face:
+    """The face within the real friction cones, where those are the aim."""
+    return face._replace(unlimited=False) if aim.inside else face
 
 
 @lru_cache(maxsize=16)

@@ -4,13 +4,16 @@ The face is written contact by contact in as few coordinates as it has: three fo
 friction direction of a contact that slides, none for one that parts. A choice that exceeds the torque limits is not found here.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.dynamics import Dynamics
+from idyn.ground import unpacked
 from idyn.laws.convex import facets
 from idyn.laws.law import Face, is_free
-from idyn.problem import Problem
-from idyn.reduction import Motion, Reduced, contact_row, recover
+from idyn.reduction import recover
 from idyn.selection.aim import Aim
 from idyn.solvers.linalg import RANK, backward, cholesky, forward, null_space, rank_of
 from idyn.solvers.pivoting import ppm
@@ -27,36 +30,88 @@ MAX_PIVOTS = 200
 """Of the principal pivoting; `idyn.selection.many` takes over."""
 
 
-def choose(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array, aim: Aim) -> tuple[Array, bool, int]:
+class Coordinates(NamedTuple):
+    """A face's m coordinates.
+
+    contact: whose each is (m); axis: its direction in (s, t, n) (m, 3); positive: whether it must stay ≥ 0 (m)
+    cone: for each contact the first of its three coordinates when it may stick inside a cone, −1 otherwise (n)
+    """
+
+    contact: Array
+    axis: Array
+    positive: Array
+    cone: Array
+
+
+class Program(NamedTuple):
+    """In null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack; lever2: the largest J_a²."""
+
+    Z: Array
+    B: Array
+    rows: Array
+    slack: Array
+    lever2: float
+
+
+def choose(dynamics: Dynamics, face: Face, p: Array, aim: Aim) -> tuple[Array, bool, int]:
     """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
     the choice."""
-    robot, terms, contacts = problem.robot, problem.terms, problem.contacts
-    return _choose(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a,
-        contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, problem.state.v, reduced.Y,
-        face.flags, face.directions, face.mu, face.unlimited and not aim.inside, p, problem.dt, aim.target, aim.of_forces,
-        robot.limits.tau_max, aim.inside,
-    )  # fmt: skip
+    chosen: tuple[Array, bool, int] = _choose(dynamics.fields, face, aim, p)
+    return chosen
 
 
 @compiled
-def freedom(Y, flags, mu, unlimited):
+def freedom(Y, face):
     """Dimension of the choice that a face leaves, without looking at its sides: columns of J_u on it, less their rank."""
-    directions = np.zeros((flags.shape[1] - 2, 2))
-    contact, axis, _, _ = _coordinates(flags, directions, mu, unlimited)
-    return len(contact) - rank_of(_columns(Y, contact, axis))
+    coordinates = _coordinates(face)
+    return len(coordinates.contact) - rank_of(_columns(Y, coordinates))
 
 
 @compiled
-def _coordinates(flags, directions, mu, unlimited):
-    """The face's coordinates: for each its contact and its direction in (s, t, n), whether it must stay ≥ 0, and for each
-    contact the first of its three coordinates when it may stick inside a cone (−1 otherwise)."""
-    n, k = len(flags), len(directions)
+def _choose(d, face, aim, p):
+    """As `choose`."""
+    v_plus, tau, dt = np.empty(len(d.v)), np.empty(len(d.a)), unpacked(d.numbers).dt
+    recover(d, p, v_plus, tau)
+    coordinates = _coordinates(face)
+    local = null_space(_columns(d.Y, coordinates))
+    dim = local.shape[1]
+    if dim == 0:
+        return p, True, 0
+    program = _program(d, face, coordinates, local, p)
+    factor, y = np.zeros((dim, dim)), np.zeros(dim)
+    weight = UNLIMITED if face.unlimited and not aim.of_forces else TIE_BREAK
+    weight *= max(program.lever2, 1.0) if aim.of_forces else program.lever2
+    _objective(program, tau, p / dt, aim, weight, factor, y)
+    for j in range(dim):
+        y[j] = -y[j]
+    cholesky(factor)
+    forward(factor, y)
+    backward(factor, y)
+    found = _push_inside(y, factor, program.rows, program.slack)
+    cost, own = 0.0, 0.0
+    for q in range(len(tau)):
+        t = tau[q]
+        own += t * t
+        for j in range(dim):
+            t -= program.B[q, j] * y[j]
+        cost += t * t
+        found = found and abs(t) <= d.tau_max[q]
+    chosen = p.copy()
+    for i in range(len(p)):
+        for j in range(dim):
+            chosen[i] += dt * program.Z[i, j] * y[j]
+    return chosen, found and not (aim.inside and cost > own), dim
+
+
+@compiled
+def _coordinates(face):
+    flags, mu, k = face.flags, face.mu, len(face.directions)
+    n = len(flags)
     contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
     positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
     count = 0
     for i in range(n):
-        if is_free(mu[i], unlimited):
+        if is_free(mu[i], face.unlimited):
             if flags[i, 2]:
                 for r in range(2):
                     contact[count], axis[count, r] = i, 1.0
@@ -77,24 +132,22 @@ def _coordinates(flags, directions, mu, unlimited):
         else:
             for j in range(k):
                 if flags[i, 2 + j]:
-                    contact[count], positive[count] = i, True
-                    axis[count, 0], axis[count, 1], axis[count, 2] = (
-                        mu[i] * directions[j, 0],
-                        mu[i] * directions[j, 1],
-                        1.0,
-                    )
+                    contact[count], positive[count], axis[count, 2] = i, True, 1.0
+                    for r in range(2):
+                        axis[count, r] = mu[i] * face.directions[j, r]
                     count += 1
-    return contact[:count], axis[:count], positive[:count], cone
+    return Coordinates(contact[:count], axis[:count], positive[:count], cone)
 
 
 @compiled
-def _start(contact, axis, positive, p):
+def _start(coordinates, p):
     """Coordinates of the law's own impulses p: read off, or for two loaded directions of one sliding contact solved for."""
+    contact, axis = coordinates.contact, coordinates.axis
     m = len(contact)
     start = np.empty(m)
     for v in range(m):
         i = 3 * contact[v]
-        if not positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
+        if not coordinates.positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
             start[v] = axis[v, 0] * p[i] + axis[v, 1] * p[i + 1] + axis[v, 2] * p[i + 2]
         elif v > 0 and contact[v - 1] == contact[v]:
             e0, e1 = axis[v, 0] - axis[v - 1, 0], axis[v, 1] - axis[v - 1, 1]
@@ -107,93 +160,61 @@ def _start(contact, axis, positive, p):
 
 
 @compiled
-def _columns(Y, contact, axis):
+def _columns(Y, coordinates):
     """J_uᵀ on the face's coordinates (nu, m)."""
-    E = np.zeros((Y.shape[1], len(contact)))
-    for w in range(len(contact)):
+    E = np.zeros((Y.shape[1], len(coordinates.contact)))
+    for w in range(len(coordinates.contact)):
         for c in range(Y.shape[1]):
             for r in range(3):
-                E[c, w] += axis[w, r] * Y[3 * contact[w] + r, c]
+                E[c, w] += coordinates.axis[w, r] * Y[3 * coordinates.contact[w] + r, c]
     return E
 
 
 @compiled
-def _choose(
-    M, h, axes, parents, dof_joint, support, u, a, bodies, others, maps, L, v_free, v, Y, flags, directions, mu, unlimited,
-    p, dt, target, of_forces, limits, inside,
-):  # fmt: skip
-    """In null-space coordinates y [N]: f = p/dt + Z y, τ = τ* − B y, and rows · y ≥ slack. Returns as `choose` does."""
-    n, k, na = len(flags), len(directions), len(a)
-    _, tau = recover(M, h, axes, parents, dof_joint, u, a, bodies, others, maps, L, v_free, v, p, dt)
-    contact, axis, positive, cone = _coordinates(flags, directions, mu, unlimited)
-    m = len(contact)
-    E = _columns(Y, contact, axis)
-    local = null_space(E)
-    d = local.shape[1]
-    start = _start(contact, axis, positive, p)
-
-    r = int(np.count_nonzero(positive)) + k * int(np.count_nonzero(cone >= 0))
-    if d == 0:
-        return p, True, 0
-    rows, slack, Z, B = np.zeros((r, d)), np.empty(r), np.zeros((3 * n, d)), np.zeros((na, d))
+def _program(d, face, coordinates, local, p):
+    """All of the program but its objective, from a basis of the null space in the face's coordinates (m, dim)."""
+    m, dim = local.shape
+    Z, B, lever2 = np.zeros((len(p), dim)), np.zeros((len(d.a), dim)), 0.0
     for w in range(m):
         for c in range(3):
-            if axis[w, c] != 0.0:
-                for j in range(d):
-                    Z[3 * contact[w] + c, j] += axis[w, c] * local[w, j]
-    lever2 = 1.0 if of_forces else 0.0
-    for i in range(n):
-        for q in range(na):
-            for c in range(3):
-                J = contact_row(maps, i, c, axes, support, bodies[i], others[i], a[q])
-                if J != 0.0:
-                    lever2 = max(lever2, J * J)
-                    for j in range(d):
-                        B[q, j] += J * Z[3 * i + c, j]
+            if coordinates.axis[w, c] != 0.0:
+                for j in range(dim):
+                    Z[3 * coordinates.contact[w] + c, j] += coordinates.axis[w, c] * local[w, j]
+    for row in range(len(p)):
+        for q in range(len(d.a)):
+            J = d.J[row, d.a[q]]
+            if J != 0.0:
+                lever2 = max(lever2, J * J)
+                for j in range(dim):
+                    B[q, j] += J * Z[row, j]
+    rows, slack = _sides(face, coordinates, local, p / unpacked(d.numbers).dt)
+    return Program(Z, B, rows, slack, lever2)
 
-    count = 0
+
+@compiled
+def _sides(face, coordinates, local, force):
+    """Where the face ends: rows (r, dim) and slack (r), for coordinates that must stay ≥ 0 and for facets of cones."""
+    k, (m, dim) = len(face.directions), local.shape
+    r = int(np.count_nonzero(coordinates.positive)) + k * int(np.count_nonzero(coordinates.cone >= 0))
+    rows, slack, count = np.zeros((r, dim)), np.empty(r), 0
+    start = _start(coordinates, force)
     for w in range(m):
-        if positive[w]:
-            for j in range(d):
-                rows[count, j] = local[w, j]
-            slack[count] = -start[w] / dt
+        if coordinates.positive[w]:
+            rows[count], slack[count] = local[w], -start[w]
             count += 1
     facet = np.zeros((k, 3))
-    for i in range(n):
-        if cone[i] >= 0:
-            facets(facet, 0, 0, mu[i], directions)
-            for e in range(k):
-                distance = 0.0
-                for c in range(3):
-                    distance += facet[e, c] * p[3 * i + c]
-                for j in range(d):
-                    for c in range(3):
-                        rows[count, j] += facet[e, c] * local[cone[i] + c, j]
-                slack[count] = -distance / dt
-                count += 1
-    factor, y = np.zeros((d, d)), np.zeros(d)
-    _objective(
-        Z, B, tau, p / dt, target, of_forces, (UNLIMITED if unlimited and not of_forces else TIE_BREAK) * lever2, factor, y
-    )
-    for j in range(d):
-        y[j] = -y[j]
-    cholesky(factor)
-    forward(factor, y)
-    backward(factor, y)
-    found = _push_inside(y, factor, rows, slack)
-    cost, own = 0.0, 0.0
-    for q in range(na):
-        t = tau[q]
-        own += t * t
-        for j in range(d):
-            t -= B[q, j] * y[j]
-        cost += t * t
-        found = found and abs(t) <= limits[q]
-    chosen = p.copy()
-    for i in range(3 * n):
-        for j in range(d):
-            chosen[i] += dt * Z[i, j] * y[j]
-    return chosen, found and not (inside and cost > own), d
+    for i in range(len(face.mu)):
+        if coordinates.cone[i] < 0:
+            continue
+        facets(facet, 0, 0, face.mu[i], face.directions)
+        for e in range(k):
+            slack[count] = 0.0
+            for c in range(3):
+                slack[count] -= facet[e, c] * force[3 * i + c]
+                for j in range(dim):
+                    rows[count, j] += facet[e, c] * local[coordinates.cone[i] + c, j]
+            count += 1
+    return rows, slack
 
 
 @compiled
@@ -234,19 +255,20 @@ def _push_inside(y, L, rows, slack):
 
 
 @compiled
-def _objective(Z, B, tau, force, target, of_forces, weight, H, g):
+def _objective(program, tau, force, aim, weight, H, g):
     """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break
     of that weight added."""
-    d = Z.shape[1]
-    K = Z if of_forces else -B
-    error = (force if of_forces else tau) - target
+    Z = program.Z
+    dim = Z.shape[1]
+    K = Z if aim.of_forces else -program.B
+    error = (force if aim.of_forces else tau) - aim.target
     g[:] = 0.0
     for i in range(K.shape[0]):
-        for j in range(d):
+        for j in range(dim):
             g[j] += K[i, j] * error[i]
             for c in range(j + 1):
                 H[j, c] += K[i, j] * K[i, c]
-    for j in range(d):
+    for j in range(dim):
         for c in range(j):
             H[c, j] = H[j, c]
         H[j, j] += weight

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.dynamics import Dynamics
+from idyn.ground import unpacked
 from idyn.laws.law import Face, is_free
-from idyn.problem import Problem
-from idyn.reduction import Motion, Reduced, jacobian, recover
+from idyn.reduction import recover
 from idyn.selection.aim import Aim
 from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, TOO_DEAR, nearest_in_cones
 from idyn.types import Array
@@ -54,16 +55,17 @@ class Rows(NamedTuple):
     unlimited: bool
 
 
-def choose(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array, aim: Aim) -> Array | None:
+def choose(dynamics: Dynamics, face: Face, p: Array, aim: Aim) -> Array | None:
     """Contact forces [N] (3n) that come nearest to the aim within the torque limits; where those cannot be met, beyond them by
     as little as can be. None when nothing was found."""
-    force, found = _choose(_rows(problem, reduced, motion, face, p, inside=aim.inside), aim, problem.robot.limits.tau_max)
+    force, found = _choose(dynamics.fields, face, aim, p)
     return force if found else None
 
 
 @compiled
-def _choose(rows, aim, limits):
+def _choose(d, face, aim, p):
     """The forces, and whether any were found."""
+    rows, limits = _rows(d, face, p), d.tau_max
     force, status = _nearest(rows, aim, limits, 0.0)
     for last in LAST:
         if status >= 0:
@@ -132,41 +134,42 @@ def _worth(rows, rules, center):
     return WORTH * cost
 
 
-def _rows(problem: Problem, reduced: Reduced, motion: Motion, face: Face, p: Array, *, inside: bool) -> Rows:
+@compiled
+def _rows(d, face, p):
     """All that couples the contacts of a face, at the law's own impulses p (3n)."""
-    robot, terms, contacts = problem.robot, problem.terms, problem.contacts
-    _, tau = recover(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.u, robot.a,
-        contacts.bodies, contacts.others, motion.maps, motion.L, motion.v_free, problem.state.v, p, problem.dt,
-    )  # fmt: skip
-    levers = jacobian(motion.maps, terms.axes, robot.support, contacts.bodies, contacts.others, robot.a)
-    lever, size = float(np.abs(levers).max(initial=0.0)) or 1.0, float(np.abs(reduced.Y).max(initial=0.0)) or 1.0
-    kinds, rays = _cones(face.flags, face.directions, face.mu, face.unlimited and not inside)
-    return Rows(
-        np.ascontiguousarray(reduced.Y.T / size),
-        -levers / lever,
-        p / problem.dt,
-        tau,
-        lever,
-        kinds,
-        rays,
-        face.unlimited and not inside,
-    )
+    nu, na, size = len(d.u), len(d.a), len(p)
+    v_plus, tau, dt = np.empty(len(d.v)), np.empty(na), unpacked(d.numbers).dt
+    recover(d, p, v_plus, tau)
+    E, K, largest, lever = np.empty((nu, size)), np.empty((na, size)), 0.0, 0.0
+    for row in range(size):
+        for k in range(nu):
+            largest = max(largest, abs(d.Y[row, k]))
+        for k in range(na):
+            lever = max(lever, abs(d.J[row, d.a[k]]))
+    largest, lever = largest if largest > 0.0 else 1.0, lever if lever > 0.0 else 1.0
+    for row in range(size):
+        for k in range(nu):
+            E[k, row] = d.Y[row, k] / largest
+        for k in range(na):
+            K[k, row] = -d.J[row, d.a[k]] / lever
+    kinds, rays = _cones(face)
+    return Rows(E, K, p / dt, tau, lever, kinds, rays, face.unlimited)
 
 
 @compiled
-def _cones(flags, directions, mu, unlimited):
+def _cones(face):
     """Kinds (n) and unit rays (n, k, 3) of the contacts' parts of a face, in the order of `idyn.solvers.cones`."""
+    flags, directions, mu = face.flags, face.directions, face.mu
     n, k = len(flags), len(directions)
     kinds, rays = np.full(n, NOTHING), np.zeros((n, k, 3))
     for i in range(n):
         if not flags[i, 0]:
             continue
-        if is_free(mu[i], unlimited) and flags[i, 2]:
+        if is_free(mu[i], face.unlimited) and flags[i, 2]:
             kinds[i] = FREE
             continue
         kinds[i], count = RAYS, 0
-        if is_free(mu[i], unlimited) or mu[i] == 0.0:
+        if is_free(mu[i], face.unlimited) or mu[i] == 0.0:
             rays[i, 0, 2] = 1.0
             continue
         for j in range(k):

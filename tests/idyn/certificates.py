@@ -5,10 +5,10 @@ import numpy as np
 from oracles import full, outcome
 from scenes import DT, LITERAL
 
-from idyn.ground import ground_numbers
+from idyn.dynamics import evaluate
 from idyn.laws import LAWS as TABLE
 from idyn.reduction import reduce
-from idyn.residuals import certify, demand_error
+from idyn.residuals import Claim, Wanted, certify
 from idyn.types import Residuals
 
 LAWS = tuple(law for law in TABLE if law not in ("sensed", "enumeration"))
@@ -26,8 +26,7 @@ class Answer(msgspec.Struct):
 
 
 def answer_of(scene, law):
-    terms = scene.robot.terms(scene.state.q, scene.state.v)
-    reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+    reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
     _, solution = next(law.attempts(reduced, None))
     f = full(scene.robot, scene.state, scene.contacts)
     v_plus, tau = outcome(f, scene.q_ddot, DT, solution.p)
@@ -36,12 +35,8 @@ def answer_of(scene, law):
 
 
 def certificate(scene, law, a):
-    robot, c, terms = scene.robot, scene.contacts, scene.robot.terms(scene.state.q, scene.state.v)
-    *numbers, impulse = certify(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a, c.bodies, c.others,
-        c.points, c.normals, c.tangents, law.conditions.value, law.directions, c.mu, law.unlimited_friction, c.gaps,
-        ground_numbers(LITERAL, DT), a.y, a.epsilon, scene.state.v, np.zeros(len(a.p)), a.p, a.v_plus, a.tau, DT,
-    )  # fmt: skip
-    names = ("dynamics", "complementarity", "cone", "penetration", "slip")
-    demand = demand_error(a.v_plus, scene.state.v, robot.a, scene.q_ddot, scene.q_ddot, 0.0, DT)
-    return Residuals(demand=demand, **dict(zip(names, numbers, strict=True))), impulse
+    dynamics, numbers = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), np.empty(6)
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon)
+    wanted = Wanted(scene.q_ddot, scene.q_ddot, 0.0)
+    impulse = certify(dynamics.fields, claim, wanted, a.p, a.v_plus, a.tau, numbers)
+    return Residuals(*numbers.tolist()), impulse

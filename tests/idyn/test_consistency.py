@@ -9,6 +9,7 @@ from scenes import DT, LITERAL, WALKERS, fingers_scene, random_scene, standing_s
 from scipy.optimize import linprog
 
 from idyn.consistency import EPSILON, project
+from idyn.dynamics import evaluate
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
@@ -24,19 +25,8 @@ def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):
 
 
 def projected(scene, sticking, touching=np.inf, closed=False):
-    terms = scene.robot.terms(scene.state.q, scene.state.v)
-    return project(
-        scene.robot,
-        terms,
-        scene.state,
-        scene.contacts,
-        scene.q_ddot,
-        sticking=sticking,
-        touching=touching,
-        dt=DT,
-        ground=LITERAL,
-        closed=closed,
-    )
+    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
+    return project(dynamics, scene.q_ddot, sticking, touching, closed=closed)
 
 
 def nearest_velocity(scene, f, held, closed):

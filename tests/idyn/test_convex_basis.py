@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scenes import DT, LITERAL, WALKERS, many_points, random_scene
 
+from idyn.dynamics import evaluate
 from idyn.laws.convex import Convex, assemble
 from idyn.laws.convex_basis import basis_of, cone_rays, solve_basis
 from idyn.laws.law import polygon
@@ -17,8 +18,7 @@ FRICTION = {"finite": (0.3, 1.0), "all kinds": (0.0, 0.3, 1.0, np.inf)}
 def problems(name, friction, count, points=1):
     for seed in range(count):
         scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
-        terms = scene.robot.terms(scene.state.q, scene.state.v)
-        reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+        reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
         mu = np.random.default_rng(seed).choice(FRICTION[friction], len(scene.contacts))
         yield type(reduced)(Y=reduced.Y, b=reduced.b, energy=reduced.energy, mu=mu)
 

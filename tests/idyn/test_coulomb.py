@@ -8,6 +8,7 @@ from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outc
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
 
+from idyn.dynamics import evaluate
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
@@ -80,8 +81,7 @@ def test_lemke_by_itself_solves_feet_of_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
     directions = make_law("coulomb").directions
     for scene in scenes(name, "twelve points", 120):
-        terms = scene.robot.terms(scene.state.q, scene.state.v)
-        reduced, _ = reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+        reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
         M, q, _, _ = assemble(reduced.Y, reduced.b, reduced.mu, directions, 0.0)
         z, status, _, _ = lemke(M, q, 1000, np.ones(len(q)))
         assert STATUSES[status] is Status.SOLVED

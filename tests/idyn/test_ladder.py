@@ -8,11 +8,13 @@ from oracles import full, outcome
 from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
 
 import idyn.ladder
+from idyn.dynamics import evaluate
 from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.problem import Options
+from idyn.reduction import reduce
 from idyn.residuals import CERTIFIED
 from idyn.selection.choose import Selected
 from idyn.status import STATUSES, Status
@@ -102,8 +104,7 @@ def test_every_rung_of_every_law(law, failures, status):
 
 def test_rungs_are_named_in_their_order():
     scene = standing_scene("solo12", n=2)
-    terms = scene.robot.terms(scene.state.q, scene.state.v)
-    reduced, _ = idyn.ladder.reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+    reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
     assert set(RUNGS) == set(LAWS)
     for name, rungs in RUNGS.items():
         law = make_law(name)
@@ -117,8 +118,7 @@ def test_regularised_answers_are_judged_by_the_problem_as_it_is():
     """A share of ‖D‖ on the diagonal moves the velocity by as much: small ones pass, large ones are refused."""
     scene = calm(2)
     law = make_law("coulomb")
-    terms = scene.robot.terms(scene.state.q, scene.state.v)
-    reduced, _ = idyn.ladder.reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, LITERAL)
+    reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
     f = full(scene.robot, scene.state, scene.contacts)
     exact = outcome(f, scene.q_ddot, DT, next(law.attempts(reduced, None))[1].p)[0]
     error = [np.abs(outcome(f, scene.q_ddot, DT, s.p)[0] - exact).max() for _, s in list(law.attempts(reduced, None))[1:]]
@@ -194,8 +194,8 @@ def test_last_forces_follow_their_contacts(monkeypatch):
 
 
 def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
-    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[4] * 2, null_dim=3))
-    monkeypatch.setattr(idyn.ladder, "select_thoroughly", lambda *a, **k: Selected(p=a[4] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.ladder, "select_thoroughly", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
     scene = calm()
     answer = solve(scene, "coulomb")
     plain = solve(scene, "coulomb", Options(selection=Selection.OFF, ground=LITERAL))

@@ -11,6 +11,7 @@ from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene,
 
 from controllers.config import urdf_path
 from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.dynamics import evaluate
 from idyn.ground import Ground
 from idyn.reduction import recover, reduce
 from idyn.robot import Robot
@@ -74,8 +75,8 @@ each_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def reduced(scene, ground=LITERAL):
-    terms = scene.robot.terms(scene.state.q, scene.state.v)
-    return terms, *reduce(scene.robot, terms, scene.state, scene.contacts, scene.q_ddot, DT, ground)
+    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
+    return reduce(dynamics, scene.q_ddot), dynamics
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -104,10 +105,10 @@ def test_reduction_is_the_elimination_of_velocity_and_torque(name):
         f = full(scene.robot, scene.state, scene.contacts)
         D, b, v_free, _ = eliminate(f, scene.q_ddot, DT)
         b[2::3] += allowance(scene.contacts.gaps, DT)
-        _, law, motion = reduced(scene)
+        law, dynamics = reduced(scene)
         np.testing.assert_allclose(law.Y @ law.Y.T, D, atol=1e-10 * max(1, np.abs(D).max()))
         np.testing.assert_allclose(law.b, b, atol=1e-10 * np.abs(b).max())
-        np.testing.assert_allclose(motion.v_free, v_free, atol=1e-10 * np.abs(v_free).max())
+        np.testing.assert_allclose(dynamics.v_free, v_free, atol=1e-10 * np.abs(v_free).max())
         np.testing.assert_array_equal(law.mu, scene.contacts.mu)
 
 
@@ -118,10 +119,10 @@ def test_reduction_by_its_own_formulas(name):
         scene = MECHANISMS[name](seed)
         f = full(scene.robot, scene.state, scene.contacts)
         u, a = f.u, f.a
-        _, law, motion = reduced(scene)
+        law, dynamics = reduced(scene)
         assert law.Y.shape == (3 * len(scene.contacts), len(u))
         L = np.linalg.cholesky(f.M[np.ix_(u, u)])
-        np.testing.assert_allclose(motion.L, L, atol=1e-11 * np.abs(L).max(initial=1))
+        np.testing.assert_allclose(dynamics.L, L, atol=1e-11 * np.abs(L).max(initial=1))
         np.testing.assert_allclose(law.Y, np.linalg.solve(L, f.Ju.T).T, atol=1e-10 * np.abs(law.Y).max(initial=1))
         v_a = f.v[a] + DT * scene.q_ddot
         free = f.v[u] - DT * np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ scene.q_ddot + f.h[u])
@@ -133,7 +134,7 @@ def test_the_energy_gradient_is_the_derivative_of_the_kinetic_energy():
     for seed in range(5):
         scene = random_scene("solo12", seed, n=4)
         f = full(scene.robot, scene.state, scene.contacts)
-        _, law, _ = reduced(scene)
+        law, _ = reduced(scene)
         p, e = np.random.default_rng(seed).normal(size=12), 1e-4
 
         def kinetic(s, f=f, p=p, demand=scene.q_ddot):
@@ -151,11 +152,9 @@ def test_recover_solves_the_full_system(name):
         robot, c = scene.robot, scene.contacts
         f = full(robot, scene.state, c)
         p = np.random.default_rng(seed).normal(size=3 * len(c))
-        terms, _, motion = reduced(scene)
-        v_plus, tau = recover(
-            terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.u, robot.a, c.bodies, c.others, motion.maps,
-            motion.L, motion.v_free, scene.state.v, p, DT,
-        )  # fmt: skip
+        _, dynamics = reduced(scene)
+        v_plus, tau = np.empty(robot.nv), np.empty(robot.na)
+        recover(dynamics.fields, p, v_plus, tau)
         v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
         np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
         np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())
@@ -182,16 +181,16 @@ def test_contact_rows_are_derivatives_of_positions(name):
     expected = np.stack([(d * velocity).sum(axis=1) for d in (contacts.tangents, t, contacts.normals)], axis=1)
     np.testing.assert_allclose(f.J @ v, expected.ravel(), atol=1e-8)
     scene = Scene(robot=robot, state=State(q=q, v=v), contacts=contacts, q_ddot=np.zeros(robot.na))
-    _, law, motion = reduced(scene)
-    np.testing.assert_allclose(law.b - f.Ju @ (motion.v_free[f.u] - v[f.u]), expected.ravel(), atol=1e-8)
+    law, dynamics = reduced(scene)
+    np.testing.assert_allclose(law.b - f.Ju @ (dynamics.v_free[f.u] - v[f.u]), expected.ravel(), atol=1e-8)
 
 
 def test_relative_velocity_of_two_bodies_changes_sign_with_their_roles():
     scene = fingers(0)
     c = scene.contacts
     swapped = msgspec.structs.replace(c, bodies=c.others, others=c.bodies)
-    _, law, _ = reduced(scene)
-    _, mirrored, _ = reduced(msgspec.structs.replace(scene, contacts=swapped))
+    law, _ = reduced(scene)
+    mirrored, _ = reduced(msgspec.structs.replace(scene, contacts=swapped))
     np.testing.assert_allclose(mirrored.Y, -law.Y, atol=1e-15)
     np.testing.assert_allclose(mirrored.b, -law.b, atol=1e-15)
 
@@ -214,14 +213,14 @@ def test_gaps_become_allowances(gap, noise, recovery, speed):
     scene = random_scene("quadruped", 0, n=1)
     c = scene.contacts
     there, zero = (msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, gaps=np.array([g]))) for g in (gap, 0))
-    _, law, _ = reduced(there, Ground(noise=noise, recovery_speed=recovery))
-    _, zero, _ = reduced(zero)
+    law, _ = reduced(there, Ground(noise=noise, recovery_speed=recovery))
+    zero, _ = reduced(zero)
     np.testing.assert_allclose(law.b - zero.b, [0, 0, speed], atol=1e-13)
 
 
 def test_rank_of_the_contact_matrix_is_at_most_that_of_the_unactuated_space():
     scene = many_points(random_scene("solo12", 2, n=4), 3)
-    _, law, _ = reduced(scene)
+    law, _ = reduced(scene)
     D = law.Y @ law.Y.T
     values = np.linalg.eigvalsh(D)
     assert values.min() > -1e-12 * values.max()
@@ -232,15 +231,15 @@ def test_contacts_of_one_and_the_same_body_cancel():
     """A body pushed by itself does not move: rows vanish."""
     scene = random_scene("quadruped", 1, n=2)
     c = scene.contacts
-    _, law, _ = reduced(msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, others=c.bodies, gaps=np.zeros(2))))
+    law, _ = reduced(msgspec.structs.replace(scene, contacts=msgspec.structs.replace(c, others=c.bodies, gaps=np.zeros(2))))
     assert not law.Y.any()
     assert not law.b.any()
 
 
 def test_without_contacts_the_problem_is_empty():
     scene = random_scene("quadruped", 1, n=0)
-    _, law, motion = reduced(scene)
+    law, dynamics = reduced(scene)
     assert law.Y.shape == (0, 6)
     assert law.b.shape == (0,)
     _, _, v_free, _ = eliminate(full(scene.robot, scene.state, scene.contacts), scene.q_ddot, DT)
-    np.testing.assert_allclose(motion.v_free, v_free, atol=1e-11)
+    np.testing.assert_allclose(dynamics.v_free, v_free, atol=1e-11)

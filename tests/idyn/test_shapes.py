@@ -7,11 +7,13 @@ from scipy.optimize import minimize
 
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry, contacts_from_points
+from idyn.dynamics import evaluate
 from idyn.errors import FrameNotFound, InputError
-from idyn.reduction import contact_maps, contact_row
+from idyn.ground import Ground
 from idyn.robot import Robot
 from idyn.shapes import Box, sphere_against_box
 from idyn.terrain import Flat
+from idyn.types import State
 
 HALF = np.array([0.3, 0.2, 0.1])
 BELOW = Flat(-0.2)
@@ -95,9 +97,7 @@ def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
     v = np.random.default_rng(seed + 10).normal(size=robot.nv)
     c = contacts_from_geometry(robot, q, BELOW, margin=0.1)
     assert (c.others > 0).sum() == 4
-    maps = np.empty((len(c), 3, 6))
-    contact_maps(c.points, c.normals, c.tangents, maps)
-    axes = robot.terms(q, v).axes.copy()
+    J = evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground()).J
 
     def carried(joint, point, step):
         rotations, origins = (a.copy() for a in robot.place(q))
@@ -109,11 +109,7 @@ def test_the_contact_jacobian_is_the_relative_velocity_of_the_two_bodies(seed):
     for i in range(len(c)):
         body, other = ((carried(j, c.points[i], e) - carried(j, c.points[i], -e)) / (2 * e) for j in (c.bodies[i], c.others[i]))
         directions = np.stack([c.tangents[i], np.cross(c.normals[i], c.tangents[i]), c.normals[i]])
-        rows = [
-            sum(contact_row(maps, i, r, axes, robot.support, c.bodies[i], c.others[i], j) * v[j] for j in range(robot.nv))
-            for r in range(3)
-        ]
-        np.testing.assert_allclose(rows, directions @ (body - other), atol=1e-7)
+        np.testing.assert_allclose(J[3 * i : 3 * i + 3] @ v, directions @ (body - other), atol=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,13 +117,7 @@ def test_gaps_change_as_the_normal_rows_say(seed):
     robot, q = grasp(seed)
     v = np.random.default_rng(seed + 20).normal(size=robot.nv)
     c = contacts_from_geometry(robot, q, BELOW, margin=1.0)
-    maps = np.empty((len(c), 3, 6))
-    contact_maps(c.points, c.normals, c.tangents, maps)
-    axes = robot.terms(q, v).axes
-    rate = [
-        sum(contact_row(maps, i, 2, axes, robot.support, c.bodies[i], c.others[i], j) * v[j] for j in range(robot.nv))
-        for i in range(len(c))
-    ]
+    rate = (evaluate(robot, State(q=q, v=v), c, dt=1e-3, ground=Ground()).J @ v)[2::3]
     e = 1e-6
     after, before = (contacts_from_geometry(robot, robot.integrate(q, s * v), BELOW, margin=2.0) for s in (e, -e))
     assert after.keys == before.keys == c.keys

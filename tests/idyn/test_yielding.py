@@ -7,11 +7,12 @@ from conditions import allowance, coulomb_error, dynamics, no_slip_error
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-from idyn.ground import Ground, ground_numbers, remembered
+from idyn.dynamics import evaluate
+from idyn.ground import Ground, remembered
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.problem import Options
-from idyn.residuals import certify
+from idyn.residuals import Claim, Wanted, certify
 from idyn.types import Consistency, Selection
 
 RELAXATION, MEMORY = 0.05, 0.005
@@ -154,13 +155,13 @@ def test_the_certificate_notices_another_relaxation_and_another_memory():
 
 def worst(scene, answer, ground, last):
     """The certificate's largest residual of a Coulomb answer, were the ground this and the last impulses those (3n)."""
-    robot, c, terms, law = scene.robot, scene.contacts, scene.robot.terms(scene.state.q, scene.state.v), make_law("coulomb")
-    *numbers, _ = certify(
-        terms.M, terms.h, terms.axes, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a, c.bodies, c.others,
-        c.points, c.normals, c.tangents, law.conditions.value, law.directions, c.mu, law.unlimited_friction, c.gaps,
-        ground_numbers(ground, DT), np.zeros(0), 0.0, scene.state.v, last, answer.p, answer.v_plus, answer.tau, DT,
-    )  # fmt: skip
-    return max(numbers)
+    law, numbers = make_law("coulomb"), np.empty(6)
+    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
+    dynamics.last[:] = last
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0)
+    met = (answer.v_plus - scene.state.v)[scene.robot.a] / DT
+    certify(dynamics.fields, claim, Wanted(met, met, 0.0), answer.p, answer.v_plus, answer.tau, numbers)
+    return numbers.max()
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])

@@ -1,0 +1,176 @@
+"""What the certificate reckons with, in the full space: momentum, demand, velocities at the contacts.
+
+From the problem data alone (M, h, joint axes, contact geometry), by code that no law and no solver uses: body twists are summed
+along the tree, impulses are world vectors. Of a `Dynamics` it reads what was put in; what follows from that (J, and all that a
+demand makes of it) it never looks at.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.ground import unpacked
+
+
+@compiled
+def allowance_of(d, i):
+    """φ/dt after the noise floor and the recovery limit [m/s]."""
+    ground = unpacked(d.numbers)
+    return 0.0 if abs(d.gaps[i]) <= ground.noise else max(d.gaps[i] / ground.dt, -ground.recovery_speed)
+
+
+@compiled
+def asked_of(d, v_plus, impulse):
+    """v̂, of which the law is asked (nv)."""
+    ground = unpacked(d.numbers)
+    v_hat = v_plus - ground.keep * d.v
+    if ground.rho > 0.0:
+        change = _response(d, impulse - in_world(d, d.last))
+        for i in range(len(d.u)):
+            v_hat[d.u[i]] += ground.rho * change[i]
+    return v_hat
+
+
+@compiled
+def demand_error(d, wanted, v_plus):
+    """How far joint velocities v⁺ are from the demand that is met, and that from the one asked for beyond the change that is
+    reported [rad/s]; inf when it is no number."""
+    dt, worst, moved = unpacked(d.numbers).dt, 0.0, 0.0
+    for k in range(len(d.a)):
+        error = abs(v_plus[d.a[k]] - d.v[d.a[k]] - dt * wanted.met[k])
+        worst = np.inf if np.isnan(error) else max(worst, error)
+        moved = max(moved, dt * abs(wanted.met[k] - wanted.asked[k]))
+    return max(worst, abs(moved - wanted.change))
+
+
+@compiled
+def in_world(d, p):
+    """Impulses in rows S, T, N (3n) as world vectors (n, 3)."""
+    impulse = np.empty((len(d.mu), 3))
+    for i in range(len(impulse)):
+        t = _cross(d.normals[i], d.tangents[i])
+        for c in range(3):
+            impulse[i, c] = p[3 * i] * d.tangents[i, c] + p[3 * i + 1] * t[c] + p[3 * i + 2] * d.normals[i, c]
+    return impulse
+
+
+@compiled
+def _sign(d, k, j):
+    """+1 where degree of freedom j moves the first body of contact k only, −1 the second, 0 both or none."""
+    return int(d.support[d.bodies[k], j]) - int(d.support[d.others[k], j])
+
+
+@compiled
+def _response(d, impulse):
+    """M_uu⁻¹ J_uᵀ of impulses that are world vectors (n, 3): what they do to the unactuated velocities (nu)."""
+    x = np.zeros(len(d.u))
+    for k in range(len(impulse)):
+        for i in range(len(x)):
+            sign = _sign(d, k, d.u[i])
+            if sign != 0:
+                at = _point_velocity(d.axes[d.u[i]], d.points[k])
+                x[i] += sign * (at[0] * impulse[k, 0] + at[1] * impulse[k, 1] + at[2] * impulse[k, 2])
+    _divide_by_inertia(d, x)
+    return x
+
+
+@compiled
+def _divide_by_inertia(d, x):
+    """x ← M_uu⁻¹ x, in place, by Gaussian elimination without pivoting: M_uu is positive definite."""
+    nu = len(d.u)
+    A = np.empty((nu, nu))
+    for i in range(nu):
+        for j in range(nu):
+            A[i, j] = d.M[d.u[i], d.u[j]]
+    for j in range(nu):
+        for i in range(j + 1, nu):
+            f = A[i, j] / A[j, j]
+            for k in range(j, nu):
+                A[i, k] -= f * A[j, k]
+            x[i] -= f * x[j]
+    for i in range(nu - 1, -1, -1):
+        for k in range(i + 1, nu):
+            x[i] -= A[i, k] * x[k]
+        x[i] /= A[i, i]
+
+
+@compiled
+def imbalance(d, v_plus, tau, impulse):
+    """‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3); inf when it is no number."""
+    nv, dt = len(d.v), unpacked(d.numbers).dt
+    balance = np.empty(nv)
+    for j in range(nv):
+        balance[j] = dt * d.h[j]
+        for k in range(nv):
+            balance[j] += d.M[j, k] * (v_plus[k] - d.v[k])
+    for k in range(len(d.a)):
+        balance[d.a[k]] -= dt * tau[k]
+    for i in range(len(impulse)):
+        for j in range(nv):
+            sign = _sign(d, i, j)
+            if sign != 0:
+                x = _point_velocity(d.axes[j], d.points[i])
+                balance[j] -= sign * (x[0] * impulse[i, 0] + x[1] * impulse[i, 1] + x[2] * impulse[i, 2])
+    worst = 0.0
+    for j in range(nv):
+        worst = max(worst, abs(balance[j])) if balance[j] == balance[j] else np.inf
+    return worst
+
+
+@compiled
+def _cross(x, y):
+    return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
+
+
+@compiled
+def _point_velocity(twist, x):
+    """Velocity of the point x of a body with spatial velocity `twist` at the world origin: v_O + ω × x."""
+    return (
+        twist[0] + twist[4] * x[2] - twist[5] * x[1],
+        twist[1] + twist[5] * x[0] - twist[3] * x[2],
+        twist[2] + twist[3] * x[1] - twist[4] * x[0],
+    )
+
+
+@compiled
+def contact_velocities(d, v):
+    """Relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
+    twists = np.zeros((len(d.parents), 6))
+    dof = 0
+    for j in range(1, len(twists)):
+        for c in range(6):
+            twists[j, c] = twists[d.parents[j], c]
+        while dof < len(v) and d.dof_joint[dof] == j:
+            for c in range(6):
+                twists[j, c] += d.axes[dof, c] * v[dof]
+            dof += 1
+    out = np.empty((len(d.mu), 3))
+    for i in range(len(out)):
+        x = _point_velocity(twists[d.bodies[i]] - twists[d.others[i]], d.points[i])
+        s, n = d.tangents[i], d.normals[i]
+        t = _cross(n, s)
+        out[i, 0] = s[0] * x[0] + s[1] * x[1] + s[2] * x[2]
+        out[i, 1] = t[0] * x[0] + t[1] * x[1] + t[2] * x[2]
+        out[i, 2] = n[0] * x[0] + n[1] * x[1] + n[2] * x[2]
+    return out
+
+
+@compiled
+def energy_descent(d, v_plus, y):
+    """Gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
+    the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
+    nu, nv = len(d.u), len(v_plus)
+    x = np.zeros(nu)
+    for i in range(nu):
+        for j in range(nv):
+            x[i] += d.M[d.u[i], j] * v_plus[j]
+    for k in range(len(y)):
+        for i in range(nu):
+            sign = _sign(d, k, d.u[i])
+            if sign != 0 and y[k] != 0.0:
+                at, n = _point_velocity(d.axes[d.u[i]], d.points[k]), d.normals[k]
+                x[i] -= sign * y[k] * (at[0] * n[0] + at[1] * n[1] + at[2] * n[2])
+    _divide_by_inertia(d, x)
+    motion = np.zeros(nv)
+    for i in range(nu):
+        motion[d.u[i]] = x[i]
+    return contact_velocities(d, motion)
