@@ -56,6 +56,12 @@ def compiled(function: F) -> F:
         numba.config.CACHE_DIR = before
 
 
+def interpreted(function: F) -> F:
+    """A compiled function as the Python it was written in."""
+    python: F = getattr(function, "py_func", function)
+    return python
+
+
 class ArrayRecord:
     """Arrays by name, the same memory for Python (attributes of this object) and for compiled code (fields of `.fields`).
 
@@ -88,6 +94,6 @@ class ArrayRecord:
 
     def put(self, fill: Callable[..., None], *arrays: Any) -> None:
         """Set arrays on both sides."""
-        getattr(fill, "py_func", fill)(self, *arrays)
+        interpreted(fill)(self, *arrays)
         if self.fields is not self:
             fill(self.fields, *arrays)

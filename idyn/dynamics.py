@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from idyn.compiled import INDICES, MASK, MATRIX, VECTOR, ArrayRecord, compiled, new_record
-from idyn.ground import Ground, ground_numbers
+from idyn.ground import Ground, ground_numbers, in_contact_rows, unpacked
+from idyn.inputs import check, contact_flaw, finite, upright, well_shaped
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
 
@@ -26,16 +27,20 @@ class Dynamics(ArrayRecord):
     Contacts    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
     What follows
         J: contact Jacobian, rows S, T, N for each contact, S and N on the relative velocity of the two bodies (3n, nv)
+        asked: demanded joint accelerations [rad/s²] (na)
         last: p⁻, the impulses of the last tick in these rows, as far as the ground remembers them [N·s] (3n)
         numbers: what the ground is believed to do, `idyn.ground.GroundNumbers` (5); ground, dt [s]: the same for Python
     Of a demand, filled by `idyn.reduction.reduce`
-        L: Cholesky factor of M_uu (nu, nu);  v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
+        met: that demand [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
+        v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
         Y (3n, nu), b (3n), energy (3n): see `idyn.reduction.Reduced`
     """
 
     field_types: ClassVar[dict[str, Any]] = {
         **dict.fromkeys(("parents", "dof_joint", "u", "a", "bodies", "others"), INDICES),
-        **dict.fromkeys(("v", "h", "mu", "gaps", "last", "numbers", "v_free", "b", "energy", "tau_max"), VECTOR),
+        **dict.fromkeys(
+            ("v", "h", "mu", "gaps", "last", "numbers", "v_free", "b", "energy", "tau_max", "asked", "met"), VECTOR
+        ),
         **dict.fromkeys(("M", "axes", "points", "normals", "tangents", "J", "L", "Y"), MATRIX),
         "support": MASK,
     }
@@ -53,6 +58,8 @@ class Dynamics(ArrayRecord):
     b: Array
     energy: Array
     tau_max: Array
+    asked: Array
+    met: Array
     ground: Ground
     dt: float
 
@@ -64,7 +71,7 @@ class Dynamics(ArrayRecord):
         self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)), np.empty(5))
         self.put(_touch, np.empty(n, np.int64), np.empty(n, np.int64), *np.empty((3, n, 3)), *np.empty((2, n)))
         self.put(_room, np.empty((3 * n, nv)), np.zeros(3 * n), np.empty((3 * n, nu)), *np.empty((2, 3 * n)))
-        self.put(_free, np.empty((nu, nu)), np.empty(nv))
+        self.put(_demand, np.zeros(robot.na), np.zeros(robot.na), np.empty((nu, nu)), np.empty(nv))
 
 
 TYPE = Dynamics.TYPE
@@ -80,22 +87,31 @@ def evaluate(
     applied: Array | None = None,
     into: Dynamics | None = None,
 ) -> Dynamics:
-    """M, h, J and all that contacts have to do with them at one instant, for predictions over `dt` [s].
+    """M, h, J and all that contacts have to do with them at one instant, for predictions over `dt` [s]. Raises InputError,
+    naming the field, for a state or contacts that are malformed.
 
     applied: generalised force that acts besides gravity, contacts and torques [N, N·m] (nv)
     into: a record of this robot and as many contacts, whose contents are lost; a new one without. It remembers no impulses.
     """
-    n = len(contacts.keys)
-    dynamics = Dynamics(robot, n) if into is None else into
-    dynamics.ground, dynamics.dt = ground, dt
-    terms = robot.terms(state.q, state.v)
+    if applied is not None or not well_shaped(robot, state, contacts):
+        check(robot, state, contacts, applied)
+    d = Dynamics(robot, len(contacts.keys)) if into is None else into
+    d.ground, d.dt = ground, dt
+    terms, c = robot.terms(state.q, state.v), contacts
     h = terms.h if applied is None else terms.h - applied
-    _move(dynamics.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt))
-    _place(
-        dynamics.fields, contacts.bodies, contacts.others, contacts.points, contacts.normals, contacts.tangents,
-        contacts.mu, contacts.gaps,
-    )  # fmt: skip
-    return dynamics
+    sound = _move(d.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt), state.q, robot.quaternions)
+    if not (sound and _place(d.fields, c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps)):
+        check(robot, state, contacts, applied)
+        raise AssertionError("a check that found nothing")
+    return d
+
+
+@compiled
+def remember(d, force):
+    """Contact forces in the world [N] (n, 3) as the impulses of the last tick; none when they are no numbers."""
+    in_contact_rows(force, d.tangents, d.normals, unpacked(d.numbers).dt, d.last)
+    if not finite(d.last):
+        d.last[:] = 0.0
 
 
 def kept(robot: Robot, n: int) -> Dynamics:
@@ -136,23 +152,34 @@ def _room(d, J, last, Y, b, energy):
 
 
 @compiled
-def _free(d, L, v_free):
-    d.L, d.v_free = L, v_free
+def _demand(d, asked, met, L, v_free):
+    d.asked, d.met, d.L, d.v_free = asked, met, L, v_free
 
 
 @compiled
-def _move(d, v, M, h, axes, numbers):
+def _move(d, v, M, h, axes, numbers, q, quaternions):
+    """Copies the state; whether it is sound."""
     d.v[:], d.M[:], d.h[:], d.axes[:], d.numbers[:] = v, M, h, axes, numbers
     d.last[:] = 0.0
+    return finite(q) and finite(v) and upright(q, quaternions)
 
 
 @compiled
 def _place(d, bodies, others, points, normals, tangents, mu, gaps):
-    """Copies the contacts and fills J: direction e at point x moves with e · (v_O + ω × x) = [e, x × e] · (v_O, ω)."""
+    """Copies the contacts and fills J; whether they are sound."""
     d.bodies[:], d.others[:], d.points[:], d.normals[:], d.tangents[:] = bodies, others, points, normals, tangents
     d.mu[:], d.gaps[:] = mu, gaps
+    flaw, _ = contact_flaw(d, len(d.parents))
+    if flaw == 0:
+        _jacobian(d)
+    return flaw == 0
+
+
+@compiled
+def _jacobian(d):
+    """Direction e at point x moves with e · (v_O + ω × x) = [e, x × e] · (v_O, ω)."""
     frame, screw = np.empty((3, 3)), np.empty(6)
-    for i in range(len(gaps)):
+    for i in range(len(d.gaps)):
         s, n, x = d.tangents[i], d.normals[i], d.points[i]
         frame[0], frame[2] = s, n
         frame[1, 0], frame[1, 1], frame[1, 2] = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]

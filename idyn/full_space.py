@@ -31,15 +31,15 @@ def asked_of(d, v_plus, impulse):
 
 
 @compiled
-def demand_error(d, wanted, v_plus):
+def demand_error(d, change, v_plus):
     """How far joint velocities v⁺ are from the demand that is met, and that from the one asked for beyond the change that is
     reported [rad/s]; inf when it is no number."""
     dt, worst, moved = unpacked(d.numbers).dt, 0.0, 0.0
     for k in range(len(d.a)):
-        error = abs(v_plus[d.a[k]] - d.v[d.a[k]] - dt * wanted.met[k])
+        error = abs(v_plus[d.a[k]] - d.v[d.a[k]] - dt * d.met[k])
         worst = np.inf if np.isnan(error) else max(worst, error)
-        moved = max(moved, dt * abs(wanted.met[k] - wanted.asked[k]))
-    return max(worst, abs(moved - wanted.change))
+        moved = max(moved, dt * abs(d.met[k] - d.asked[k]))
+    return max(worst, abs(moved - change))
 
 
 @compiled

@@ -14,14 +14,13 @@ T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has
 was not there in the last tick begins with p⁻ = 0.
 """
 
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.types import Array, ContactSet, Guess, Record
+from idyn.types import Array, Guess, Record
 
 
 class Ground(Record, frozen=True):
@@ -80,26 +79,20 @@ def allowance(gap: float, dt: float, ground: GroundNumbers) -> float:
     return max(gap / dt, -ground.recovery_speed) if abs(gap) > ground.noise else 0.0
 
 
-def remembered(contacts: ContactSet, guess: Guess | None, dt: float) -> Array:
-    """p⁻: the last tick's forces of today's contacts, as impulses over `dt` in their S, T, N rows [N·s] (3n); zero for those
-    that were not there, and for forces that are no numbers."""
-    if guess is None:
-        return np.zeros(3 * len(contacts))
-    force = guess.force
-    if guess.keys != contacts.keys:
-        rows = {key: i for i, key in enumerate(guess.keys)}
-        force = np.zeros((len(contacts), 3))
-        for i, key in enumerate(contacts.keys):
-            if key in rows:
-                force[i] = guess.force[rows[key]]
-    p = in_contact_rows(force, contacts.tangents, contacts.normals, dt)
-    return p if math.isfinite(sum(p.tolist())) else np.zeros(3 * len(contacts))
+def remembered(guess: Guess, keys: tuple[str, ...]) -> Array:
+    """The last tick's forces of today's contacts, in the world [N] (n, 3); zero for those that were not there."""
+    if guess.keys == keys:
+        return guess.force
+    rows, force = {key: i for i, key in enumerate(guess.keys)}, np.zeros((len(keys), 3))
+    for i, key in enumerate(keys):
+        if key in rows:
+            force[i] = guess.force[rows[key]]
+    return force
 
 
 @compiled
-def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float) -> Array:
-    """World vectors (n, 3) times dt, along s, t = n × s and n of each contact (3n)."""
-    p = np.empty(3 * len(force))
+def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float, p: Array) -> None:
+    """Fills p (3n): world vectors (n, 3) times dt, along s, t = n × s and n of each contact."""
     for i in range(len(force)):
         s, n, f = tangents[i], normals[i], force[i]
         p[3 * i] = dt * (s[0] * f[0] + s[1] * f[1] + s[2] * f[2])
@@ -107,4 +100,3 @@ def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float) ->
             (n[1] * s[2] - n[2] * s[1]) * f[0] + (n[2] * s[0] - n[0] * s[2]) * f[1] + (n[0] * s[1] - n[1] * s[0]) * f[2]
         )
         p[3 * i + 2] = dt * (n[0] * f[0] + n[1] * f[1] + n[2] * f[2])
-    return p

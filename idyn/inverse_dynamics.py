@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 
-from idyn.dynamics import evaluate, kept
+from idyn.dynamics import evaluate, kept, remember
 from idyn.ground import in_contact_rows, remembered
-from idyn.inputs import check
+from idyn.inputs import check_request
 from idyn.ladder import descend
 from idyn.laws.law import Law
 from idyn.problem import Options, Problem
@@ -36,15 +36,18 @@ def predict(
     applied: generalised force that acts besides gravity, contacts and the torques asked for [N, N·m] (nv)
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
-    check(robot, state, contacts, q_ddot, dt, guess, applied, preferred)
-    ground = options.ground
+    n, ground = len(contacts.keys), options.ground
+    check_request(robot, n, q_ddot, dt, guess, preferred)
     if guess is None and ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
         ground = msgspec.structs.replace(ground, memory=0.0)
         options = msgspec.structs.replace(options, ground=ground)
-    n = len(contacts.keys)
     dynamics = evaluate(robot, state, contacts, dt=dt, ground=ground, applied=applied, into=kept(robot, n))
+    dynamics.asked[:] = q_ddot
     if guess is not None:
-        dynamics.last[:] = remembered(contacts, guess, dt)
+        remember(dynamics.fields, remembered(guess, contacts.keys))
+    wish = np.zeros(3 * n)
+    if preferred is not None:
+        in_contact_rows(preferred, contacts.tangents, contacts.normals, dt, wish)
     problem = Problem(
         robot=robot,
         contacts=contacts,
@@ -53,6 +56,6 @@ def predict(
         dt=dt,
         options=options,
         guess=guess,
-        preferred=np.zeros(3 * n) if preferred is None else in_contact_rows(preferred, contacts.tangents, contacts.normals, dt),
+        preferred=wish,
     )
     return descend(problem, law)

@@ -25,7 +25,7 @@ from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import Law, LawSolution
 from idyn.problem import Problem
 from idyn.reduction import recover, reduce
-from idyn.residuals import CERTIFIED, Claim, Wanted, certify
+from idyn.residuals import CERTIFIED, Claim, certify
 from idyn.selection.choose import Selected, select, select_thoroughly
 from idyn.status import Conditions, Status
 from idyn.types import (
@@ -85,16 +85,20 @@ def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
     """The law's first certified answer; where friction has no bounds the first within the force limit, or the nearest to it.
     None and why the last demand had none."""
     failure, least = Status.SOLVED, None
-    projects = problem.options.consistency is Consistency.PROJECT
-    goes_on = projects and _without_bounds(problem, law) and law.conditions is not Conditions.CONVEX
     for demand in _demands(problem, law):
         answer, failure = _attempt(problem, law, demand)
         if answer is None:
             continue
         least = answer if least is None else _lesser(least, answer)
-        if least.force_excess <= 0.0 or not goes_on:
+        if least.force_excess <= 0.0 or not _goes_on(problem, law):
             break
     return least, failure
+
+
+def _goes_on(problem: Problem, law: Law) -> bool:
+    """Whether an answer beyond the force limit is not the end."""
+    projects = problem.options.consistency is Consistency.PROJECT
+    return projects and law.conditions is not Conditions.CONVEX and _without_bounds(problem, law)
 
 
 def _without_bounds(problem: Problem, law: Law) -> bool:
@@ -189,14 +193,20 @@ def _conclude(problem: Problem, law: Law, rung: str, solution: LawSolution, chos
     robot, dt = problem.robot, problem.dt
     multipliers = _NO_MULTIPLIERS if solution.multipliers is None else solution.multipliers
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, multipliers, solution.epsilon)
-    wanted = Wanted(problem.q_ddot, demand.q_ddot, demand.change)
     v_plus, tau, residuals = np.empty(robot.nv), np.empty(robot.na), np.empty(6)
-    impulse, torque_excess, force_excess = _settle(
-        problem.dynamics.fields, claim, wanted, chosen.p, problem.options.force_limit * robot.weight, v_plus, tau, residuals
+    force, torque_excess, force_excess = _settle(
+        problem.dynamics.fields,
+        claim,
+        demand.change,
+        chosen.p,
+        problem.options.force_limit * robot.weight,
+        v_plus,
+        tau,
+        residuals,
     )
     return Prediction(
         tau=tau,
-        impulse=impulse,
+        force=force,
         p=chosen.p,
         dt=dt,
         v_plus=v_plus,
@@ -209,31 +219,32 @@ def _conclude(problem: Problem, law: Law, rung: str, solution: LawSolution, chos
         torque_excess=torque_excess,
         force_excess=force_excess,
         null_dim=chosen.null_dim,
-        guess=Guess(law=law.name, keys=problem.contacts.keys, basis=solution.basis, tau=tau, force=impulse / dt),
+        guess=Guess(law=law.name, keys=problem.contacts.keys, basis=solution.basis, tau=tau, force=force),
     )
 
 
 @compiled
-def _settle(d, claim, wanted, p, most, v_plus, tau, residuals):
-    """Fills v⁺, τ and the residuals; the impulses in the world, and what is beyond the torques' and the forces' limits."""
+def _settle(d, claim, change, p, most, v_plus, tau, residuals):
+    """Fills v⁺, τ and the residuals; contact forces in the world, and what is beyond the limits of torques and of forces."""
     recover(d, p, v_plus, tau)
-    impulse = certify(d, claim, wanted, p, v_plus, tau, residuals)
-    torque, force = _excess(d, tau, impulse, most)
-    return impulse, torque, force
+    force = certify(d, claim, change, p, v_plus, tau, residuals)
+    force /= unpacked(d.numbers).dt
+    beyond = _excess(d, tau, force, most)
+    return force, beyond[0], beyond[1]
 
 
 @compiled
-def _excess(d, tau, impulse, most):
+def _excess(d, tau, force, most):
     """How far the largest torque [N·m] and the largest contact force [N] are beyond their limits; 0 within."""
-    torque, force, dt = 0.0, 0.0, unpacked(d.numbers).dt
+    torque, beyond = 0.0, 0.0
     for k in range(len(tau)):
         torque = max(torque, abs(tau[k]) - d.tau_max[k])
-    for i in range(len(impulse)):
+    for i in range(len(force)):
         square = 0.0
         for c in range(3):
-            square += impulse[i, c] ** 2
-        force = max(force, np.sqrt(square) / dt - most)
-    return torque, force
+            square += force[i, c] ** 2
+        beyond = max(beyond, np.sqrt(square) - most)
+    return torque, beyond
 
 
 def _last_forces(problem: Problem, failure: Status) -> Prediction:

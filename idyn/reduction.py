@@ -45,7 +45,8 @@ def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
 
 @compiled
 def _reduce(d, q_ddot):
-    """Fills L, v_free, Y, b and energy."""
+    """Fills met, L, v_free, Y, b and energy."""
+    d.met[:] = q_ddot
     nu, na, nv = len(d.u), len(d.a), len(d.v)
     ground = unpacked(d.numbers)
     dt = ground.dt

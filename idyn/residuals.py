@@ -41,14 +41,6 @@ class Claim(NamedTuple):
     epsilon: float
 
 
-class Wanted(NamedTuple):
-    """Joint accelerations asked for and met [rad/s²] (na), and how far these are apart by what is reported [rad/s]."""
-
-    asked: Array
-    met: Array
-    change: float
-
-
 class _Contact(NamedTuple):
     """One contact of an answer: impulse (s, t, n), velocity (s, t) and what is left of its allowance (n), friction."""
 
@@ -63,16 +55,17 @@ class _Contact(NamedTuple):
 
 
 @compiled
-def certify(d, claim, wanted, p, v_plus, tau, residuals):
+def certify(d, claim, change, p, v_plus, tau, residuals):
     """Fills the residuals (6) of impulses p (3n; rows S, T, N), velocity v_plus (nv) and torque tau (na) against what the
     answer claims, in the order and units of `idyn.types.Residuals`; the impulses as world vectors (n, 3).
 
-    The law is judged by the velocity v̂ that it is asked of.
+    The law is judged by the velocity v̂ that it is asked of, the demand by the one that was asked for and the change of it that
+    is reported, `change` [rad/s].
     """
     residuals[:] = 0.0
     impulse = in_world(d, p)
     residuals[DYNAMICS] = imbalance(d, v_plus, tau, impulse)
-    residuals[DEMAND] = demand_error(d, wanted, v_plus)
+    residuals[DEMAND] = demand_error(d, change, v_plus)
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
         return impulse

@@ -155,7 +155,9 @@ class Robot:
                 actuated.append(names[i])
                 q_index.append(joint.idx_q if joint.nq == 1 else -1)  # a continuous joint has no position limit
         free = [joint.idx_q + 3 for joint in list(model.joints)[1:] if joint.nq == 7]
-        self.quaternions = tuple(free)  # where in q those of the floating base and of free bodies begin (xyzw)
+        self.quaternions = np.array(
+            free, dtype=np.int64
+        )  # where in q those of the floating base and of free bodies begin (xyzw)
         self.joint_names = tuple(actuated)
         self.a = np.array(a, dtype=np.int64)
         self.u = np.array(u, dtype=np.int64)

@@ -145,8 +145,8 @@ class Prediction(Record, frozen=True):
     """What `predict` answers.
 
     tau: joint torques [N·m] (na)
-    impulse: contact impulses on the first bodies, world coordinates [N·s] (n, 3)
-    p: the same impulses, S, T, N for each contact [N·s] (3n)
+    force: contact forces on the first bodies, world coordinates [N] (n, 3)
+    p: the same as impulses over dt, S, T, N for each contact [N·s] (3n)
     dt: the period they act in [s]
     v_plus: predicted velocity at the end of the period (nv)
     status: SOLVED when the law asked for answered, certified; OTHER_LAW when that in `law` did, certified, in its place;
@@ -162,7 +162,7 @@ class Prediction(Record, frozen=True):
     """
 
     tau: Array
-    impulse: Array
+    force: Array
     p: Array
     dt: float
     v_plus: Array
@@ -178,9 +178,9 @@ class Prediction(Record, frozen=True):
     guess: Guess
 
     @property
-    def force(self) -> Array:
-        """Contact forces in world coordinates [N] (n, 3)."""
-        return self.impulse / self.dt
+    def impulse(self) -> Array:
+        """Contact impulses in world coordinates [N·s] (n, 3)."""
+        return self.force * self.dt
 
     @property
     def normal_force(self) -> Array:

@@ -39,7 +39,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
-from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon
+from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.parting import let_go, opening
 from idyn.reduction import Reduced
@@ -92,11 +92,12 @@ class Convex:
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         if basis is not None and self.basis_width > 0:
             yield "warm", self._on_basis(problem, basis, 0)
-        free = (problem.mu > 0.0) & (np.isinf(problem.mu) | self.unlimited_friction) & (not self._kinetic)
-        for rung, solve in self._ways(bool(free.any())):
-            solution, may_part = solve(problem), free.any() and not (rung == "cold" and self._rigid(problem))
+        some, _ = unlimited_somewhere(problem.mu, self.unlimited_friction)
+        some = some and not self._kinetic
+        for rung, solve in self._ways(some):
+            solution, may_part = solve(problem), some and not (rung == "cold" and self._rigid(problem))
             if may_part:
-                for parted in let_go(problem, solution, free, solve):
+                for parted in let_go(problem, solution, self.sticking(problem.mu) > 0.0, solve):
                     yield f"{rung}, parted", parted
             yield rung, solution
             if may_part and solution.status.ok:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
+from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
@@ -49,19 +49,20 @@ class Coulomb:
         return np.where(np.isinf(mu), 1.0, 0.0)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        free = np.isinf(problem.mu)
-        if free.any() and (free | (problem.mu == 0.0)).all():
+        some, nowhere_limited = unlimited_somewhere(problem.mu, False)
+        if nowhere_limited:
             yield from self._without_limits(problem, basis)
         elif basis is not None:
             yield "warm", self._solve(problem, basis, True, 0.0)
         cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
         solution = self._solve(problem, cold, False, 0.0)
-        if free.any():
+        free = np.isinf(problem.mu)
+        if some:
             for parted in let_go(problem, solution, free, lambda other: self._solve(other, cold, False, 0.0)):
                 parted.basis[free, -1] = False  # without friction they had a sliding speed
                 yield "parted", parted
         yield "cold", solution
-        if free.any() and solution.status.ok:
+        if some and solution.status.ok:
             return  # solved to the letter: what is refused then is friction without pressure, not the numbers
         for share in REGULARISATIONS:
             yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)

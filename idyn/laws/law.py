@@ -94,3 +94,14 @@ def polygon(edges: int, circumscribed: bool = False) -> Array:
     corners = np.column_stack([np.cos(angles), np.sin(angles)])
     corners[np.abs(corners) < 1e-15] = 0.0
     return corners / np.cos(np.pi / edges) if circumscribed else corners
+
+
+@compiled
+def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
+    """Whether some contact's friction has no limit, and whether none has one: the others are frictionless."""
+    some, nowhere = False, True
+    for i in range(len(mu)):
+        free = is_free(mu[i], unlimited)
+        some = some or free
+        nowhere = nowhere and (free or mu[i] == 0.0)
+    return some, some and nowhere

@@ -8,7 +8,7 @@ from scenes import DT, LITERAL
 from idyn.dynamics import evaluate
 from idyn.laws import LAWS as TABLE
 from idyn.reduction import reduce
-from idyn.residuals import Claim, Wanted, certify
+from idyn.residuals import Claim, certify
 from idyn.types import Residuals
 
 LAWS = tuple(law for law in TABLE if law not in ("sensed", "enumeration"))
@@ -34,9 +34,12 @@ def answer_of(scene, law):
     return f, Answer(solution.p, v_plus, tau, y, solution.epsilon)
 
 
-def certificate(scene, law, a):
+def certificate(scene, law, a, **altered):
+    """`altered`: data that are not those of the scene."""
     dynamics, numbers = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), np.empty(6)
+    for field, value in altered.items():
+        getattr(dynamics, field)[:] = value
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon)
-    wanted = Wanted(scene.q_ddot, scene.q_ddot, 0.0)
-    impulse = certify(dynamics.fields, claim, wanted, a.p, a.v_plus, a.tau, numbers)
+    dynamics.asked[:] = dynamics.met[:] = scene.q_ddot
+    impulse = certify(dynamics.fields, claim, 0.0, a.p, a.v_plus, a.tau, numbers)
     return Residuals(*numbers.tolist()), impulse

@@ -78,7 +78,7 @@ class SpringDamper:
         guess = Guess(law=self.law, keys=contacts.keys, basis=np.zeros((n, 1)), tau=tau_ff, force=force)
         prediction = Prediction(
             tau=tau_ff,
-            impulse=force * 1e-3,
+            force=force,
             p=np.column_stack([np.zeros(n), np.zeros(n), weight * 1e-3]).ravel(),
             dt=1e-3,
             v_plus=state.v,
