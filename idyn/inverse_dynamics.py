@@ -7,10 +7,15 @@ from idyn.dynamics import evaluate, kept, remember
 from idyn.ground import in_contact_rows, remembered
 from idyn.inputs import check_request
 from idyn.ladder import descend
-from idyn.laws.law import Law
+from idyn.laws.law import Law, LawSolution
 from idyn.problem import Options, Problem
+from idyn.recovery import conclude
+from idyn.reduction import reduce
+from idyn.residuals import CERTIFIED
 from idyn.robot import Robot
-from idyn.types import Array, ContactSet, Guess, Prediction, State
+from idyn.selection.choose import Selected, select, select_thoroughly
+from idyn.status import Status
+from idyn.types import Array, ContactSet, Demand, Guess, Prediction, Selection, State
 
 DEFAULT = Options()
 
@@ -30,9 +35,11 @@ def predict(
 ) -> Prediction:
     """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
 
-    Each rung of the ladder goes: terms → reduction → law → selection → torque → certificate. Raises InputError, naming the
-    field, for data that are malformed: shapes, numbers that are not finite, vectors that are not of unit length. For all other
-    data `Prediction.status` and `.rung` say what came of them. Pass `Prediction.guess` to the next call as its warm start.
+    M, h, J once (`idyn.dynamics`); then `answer` for one demand after the other, in the ladder's order. Raises InputError,
+    naming the field, for data that are malformed: shapes, numbers that are not finite, vectors that are not of unit length. For
+    all other data `Prediction.status` and `.rung` say what came of them. Pass `Prediction.guess` to the next call as its warm
+    start.
+
     applied: generalised force that acts besides gravity, contacts and the torques asked for [N, N·m] (nv)
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
@@ -58,4 +65,65 @@ def predict(
         guess=guess,
         preferred=wish,
     )
-    return descend(problem, law)
+    return descend(problem, law, answer)
+
+
+def answer(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | None, Status]:
+    """The law's answer to one demand: the first that is certified, or None and why the last one failed.
+
+    1. Y, b: the problem in the unactuated space                                       `idyn.reduction`
+    2. p: impulses that obey the law, by the law's own rungs                           `idyn.laws`
+    3. p: of those that do so equally well the ones that are wanted                    `idyn.selection`
+    4. v⁺, τ: what goes with them; residuals: the certificate                          `idyn.recovery`
+
+    A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
+    """
+    reduced = reduce(problem.dynamics, demand.q_ddot)
+    status = Status.SOLVED
+    for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
+        status = solution.status
+        if status is Status.RAY:
+            break
+        if not status.ok:
+            continue
+        prediction = _chosen(problem, law, rung, solution, demand)
+        if prediction.residuals.worst <= CERTIFIED:
+            return prediction, status
+        status = Status.NOT_CERTIFIED
+    return None, status
+
+
+def _chosen(problem: Problem, law: Law, rung: str, solution: LawSolution, demand: Demand) -> Prediction:
+    """Selection, torque and certificate. Where none is found, or one costs the certificate, the law's own impulses stay, and
+    the rung says so."""
+    plain, face = Selected(p=solution.p, null_dim=0), solution.face
+    if face is None or problem.options.selection is Selection.OFF:
+        return conclude(problem, law, rung, solution, plain, demand)
+    chosen = select(problem, face, solution.p)
+    if chosen is not None:
+        prediction = conclude(problem, law, rung, solution, chosen, demand)
+        if prediction.residuals.worst <= CERTIFIED:
+            return prediction
+    unselected = conclude(problem, law, rung + ", unselected", solution, plain, demand)
+    if unselected.residuals.worst > CERTIFIED:  # not worth any more work
+        return unselected
+    chosen = select_thoroughly(problem, face, solution.p)
+    if chosen is not None:
+        prediction = conclude(problem, law, rung, solution, chosen, demand)
+        if prediction.residuals.worst <= CERTIFIED:
+            return prediction
+    return unselected
+
+
+def _warm_basis(problem: Problem, law: Law) -> Array | None:
+    """The last basis row by row for today's contacts; new contacts start open. None when nothing carries over."""
+    guess, keys = problem.guess, problem.contacts.keys
+    if guess is None or guess.law != law.name or not problem.options.warm_start:
+        return None
+    if guess.keys == keys:
+        return guess.basis
+    basis = np.zeros((len(keys), guess.basis.shape[1]), dtype=guess.basis.dtype)
+    for i, key in enumerate(keys):
+        if key in guess.keys:
+            basis[i] = guess.basis[guess.keys.index(key)]
+    return basis

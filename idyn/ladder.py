@@ -11,34 +11,27 @@ answers the one that asks least is taken.
 What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
 
-from idyn.compiled import compiled
 from idyn.consistency import project
-from idyn.ground import unpacked
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
-from idyn.laws.law import Law, LawSolution
+from idyn.laws.law import Law
 from idyn.problem import Problem
-from idyn.reduction import recover, reduce
-from idyn.residuals import CERTIFIED, Claim, certify
-from idyn.selection.choose import Selected, select, select_thoroughly
+from idyn.recovery import conclude
+from idyn.reduction import reduce
+from idyn.selection.choose import Selected
 from idyn.status import Conditions, Status
 from idyn.types import (
     Array,
     Consistency,
     Demand,
-    Guess,
     Prediction,
-    Residuals,
-    Selection,
 )
-
-_NO_MULTIPLIERS = np.zeros(0)
 
 COULOMB = Coulomb()
 """Asked where another law's answer is too much."""
@@ -50,13 +43,17 @@ RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
 """Asked where a law has no answer, in this order, with moderate friction: the last one brakes the base."""
 
 
-def descend(problem: Problem, law: Law) -> Prediction:
+Solve = Callable[[Problem, Law, Demand], tuple[Prediction | None, Status]]
+"""A law's certified answer to one demand; with none, why."""
+
+
+def descend(problem: Problem, law: Law, solve: Solve) -> Prediction:
     """The first certified answer; with none, the last forces, and the status that says why the law failed."""
-    answer, failure = _least(problem, law)
+    answer, failure = _least(problem, law, solve)
     if answer is None:
-        answer = _rescued(problem, law)
+        answer = _rescued(problem, law, solve)
     elif max(answer.torque_excess, answer.force_excess) > 0.0 and problem.options.bounded and _without_bounds(problem, law):
-        other, _ = _least(problem, COULOMB)
+        other, _ = _least(problem, COULOMB, solve)
         answer = _lesser(answer, other)
     if answer is None:
         return _last_forces(problem, failure)
@@ -64,29 +61,29 @@ def descend(problem: Problem, law: Law) -> Prediction:
     return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
 
 
-def _rescued(problem: Problem, law: Law) -> Prediction | None:
+def _rescued(problem: Problem, law: Law, solve: Solve) -> Prediction | None:
     """The first certified answer of another law: Coulomb's, if that was not the one asked; then all with moderate friction."""
     if law.name != COULOMB.name:
-        answer, _ = _least(problem, COULOMB)
+        answer, _ = _least(problem, COULOMB, solve)
         if answer is not None:
             return answer
     moderate = np.minimum(problem.contacts.mu, MODERATE)
     problem.dynamics.mu[:] = moderate  # nobody comes after the rescuers who would mind
     problem = msgspec.structs.replace(problem, contacts=msgspec.structs.replace(problem.contacts, mu=moderate))
     for rescuer in RESCUERS:
-        answer, _ = _least(problem, rescuer)
+        answer, _ = _least(problem, rescuer, solve)
         if answer is not None:
             rung = f"{answer.rung}, μ ≤ {MODERATE:g}"
             return msgspec.structs.replace(answer, rung=rung, status=Status.OTHER_LAW)
     return None
 
 
-def _least(problem: Problem, law: Law) -> tuple[Prediction | None, Status]:
+def _least(problem: Problem, law: Law, solve: Solve) -> tuple[Prediction | None, Status]:
     """The law's first certified answer; where friction has no bounds the first within the force limit, or the nearest to it.
     None and why the last demand had none."""
     failure, least = Status.SOLVED, None
     for demand in _demands(problem, law):
-        answer, failure = _attempt(problem, law, demand)
+        answer, failure = solve(problem, law, demand)
         if answer is None:
             continue
         least = answer if least is None else _lesser(least, answer)
@@ -132,127 +129,12 @@ def _nearest(problem: Problem, sticking: Array, touching: float, *, closed: bool
         yield Demand(q_ddot=nearest, change=change)
 
 
-def _attempt(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | None, Status]:
-    """The law's own rungs for one demand: the first certified answer, or None and why the last one failed.
-
-    A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
-    """
-    reduced = reduce(problem.dynamics, demand.q_ddot)
-    status = Status.SOLVED
-    for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
-        status = solution.status
-        if status is Status.RAY:
-            break
-        if not status.ok:
-            continue
-        answer = _answer(problem, law, rung, solution, demand)
-        if answer.residuals.worst <= CERTIFIED:
-            return answer, status
-        status = Status.NOT_CERTIFIED
-    return None, status
-
-
-def _warm_basis(problem: Problem, law: Law) -> Array | None:
-    """The last basis row by row for today's contacts; new contacts start open. None when nothing carries over."""
-    guess, keys = problem.guess, problem.contacts.keys
-    if guess is None or guess.law != law.name or not problem.options.warm_start:
-        return None
-    if guess.keys == keys:
-        return guess.basis
-    basis = np.zeros((len(keys), guess.basis.shape[1]), dtype=guess.basis.dtype)
-    for i, key in enumerate(keys):
-        if key in guess.keys:
-            basis[i] = guess.basis[guess.keys.index(key)]
-    return basis
-
-
-def _answer(problem: Problem, law: Law, rung: str, solution: LawSolution, demand: Demand) -> Prediction:
-    """Selection, torque and certificate. Where none is found, or one costs the certificate, the law's own impulses stay, and
-    the rung says so."""
-    plain, face = Selected(p=solution.p, null_dim=0), solution.face
-    if face is None or problem.options.selection is Selection.OFF:
-        return _conclude(problem, law, rung, solution, plain, demand)
-    chosen = select(problem, face, solution.p)
-    if chosen is not None:
-        answer = _conclude(problem, law, rung, solution, chosen, demand)
-        if answer.residuals.worst <= CERTIFIED:
-            return answer
-    unselected = _conclude(problem, law, rung + ", unselected", solution, plain, demand)
-    if unselected.residuals.worst > CERTIFIED:  # not worth any more work
-        return unselected
-    chosen = select_thoroughly(problem, face, solution.p)
-    if chosen is not None:
-        answer = _conclude(problem, law, rung, solution, chosen, demand)
-        if answer.residuals.worst <= CERTIFIED:
-            return answer
-    return unselected
-
-
-def _conclude(problem: Problem, law: Law, rung: str, solution: LawSolution, chosen: Selected, demand: Demand) -> Prediction:
-    """Velocity, torque and certificate of the chosen impulses."""
-    robot, dt = problem.robot, problem.dt
-    multipliers = _NO_MULTIPLIERS if solution.multipliers is None else solution.multipliers
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, multipliers, solution.epsilon)
-    v_plus, tau, residuals = np.empty(robot.nv), np.empty(robot.na), np.empty(6)
-    force, torque_excess, force_excess = _settle(
-        problem.dynamics.fields,
-        claim,
-        demand.change,
-        chosen.p,
-        problem.options.force_limit * robot.weight,
-        v_plus,
-        tau,
-        residuals,
-    )
-    return Prediction(
-        tau=tau,
-        force=force,
-        p=chosen.p,
-        dt=dt,
-        v_plus=v_plus,
-        status=solution.status,
-        law=law.name,
-        rung=rung,
-        iterations=solution.iterations,
-        residuals=Residuals(*residuals.tolist()),
-        demand_change=demand.change,
-        torque_excess=torque_excess,
-        force_excess=force_excess,
-        null_dim=chosen.null_dim,
-        guess=Guess(law=law.name, keys=problem.contacts.keys, basis=solution.basis, tau=tau, force=force),
-    )
-
-
-@compiled
-def _settle(d, claim, change, p, most, v_plus, tau, residuals):
-    """Fills v⁺, τ and the residuals; contact forces in the world, and what is beyond the limits of torques and of forces."""
-    recover(d, p, v_plus, tau)
-    force = certify(d, claim, change, p, v_plus, tau, residuals)
-    force /= unpacked(d.numbers).dt
-    beyond = _excess(d, tau, force, most)
-    return force, beyond[0], beyond[1]
-
-
-@compiled
-def _excess(d, tau, force, most):
-    """How far the largest torque [N·m] and the largest contact force [N] are beyond their limits; 0 within."""
-    torque, beyond = 0.0, 0.0
-    for k in range(len(tau)):
-        torque = max(torque, abs(tau[k]) - d.tau_max[k])
-    for i in range(len(force)):
-        square = 0.0
-        for c in range(3):
-            square += force[i, c] ** 2
-        beyond = max(beyond, np.sqrt(square) - most)
-    return torque, beyond
-
-
 def _last_forces(problem: Problem, failure: Status) -> Prediction:
     """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
     law = ContactFree()
     reduced = reduce(problem.dynamics, problem.q_ddot)
     _, solution = next(law.attempts(reduced, None))
     chosen = Selected(p=problem.dynamics.last.copy(), null_dim=0)
-    answer = _conclude(problem, law, "last forces", solution, chosen, Demand(q_ddot=problem.q_ddot))
+    answer = conclude(problem, law, "last forces", solution, chosen, Demand(q_ddot=problem.q_ddot))
     status = failure if np.isfinite(answer.tau).all() else Status.NON_FINITE
     return msgspec.structs.replace(answer, status=status)

@@ -36,7 +36,15 @@ LAYERS = (
         "idyn.residuals",
     ),
     ("idyn.laws",),
-    ("idyn.consistency", "idyn.problem", "idyn.selection", "idyn.ladder", "idyn.inverse_dynamics", "idyn.outcomes"),
+    (
+        "idyn.consistency",
+        "idyn.problem",
+        "idyn.selection",
+        "idyn.recovery",
+        "idyn.ladder",
+        "idyn.inverse_dynamics",
+        "idyn.outcomes",
+    ),
 )
 """Inside `idyn`: each layer may import itself and those before it."""
 

@@ -7,7 +7,7 @@ from conditions import dynamics, outside_cone
 from oracles import full, outcome
 from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
 
-import idyn.ladder
+import idyn.inverse_dynamics
 from idyn.dynamics import evaluate
 from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
@@ -194,8 +194,8 @@ def test_last_forces_follow_their_contacts(monkeypatch):
 
 
 def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
-    monkeypatch.setattr(idyn.ladder, "select", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
-    monkeypatch.setattr(idyn.ladder, "select_thoroughly", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.inverse_dynamics, "select", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.inverse_dynamics, "select_thoroughly", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
     scene = calm()
     answer = solve(scene, "coulomb")
     plain = solve(scene, "coulomb", Options(selection=Selection.OFF, ground=LITERAL))

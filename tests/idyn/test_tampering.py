@@ -7,7 +7,7 @@ from certificates import LAWS, answer_of, certificate
 from oracles import outcome
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-import idyn.ladder
+import idyn.inverse_dynamics
 from idyn.dynamics import evaluate
 from idyn.full_space import demand_error
 from idyn.inverse_dynamics import predict
@@ -162,8 +162,8 @@ def test_contacts_that_are_not_numbers_are_refused(law, field):
 
 def altered(monkeypatch, scene, name, change):
     """One stage of the pipeline hands on something else than it should."""
-    stage = getattr(idyn.ladder, name)
-    monkeypatch.setattr(idyn.ladder, name, lambda *arguments: change(scene, stage, *arguments))
+    stage = getattr(idyn.inverse_dynamics, name)
+    monkeypatch.setattr(idyn.inverse_dynamics, name, lambda *arguments: change(scene, stage, *arguments))
 
 
 DERIVED = ("J", "met", "L", "v_free", "Y", "b", "energy")
