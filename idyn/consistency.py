@@ -16,7 +16,7 @@ from idyn.dynamics import Dynamics
 from idyn.ground import allowance, unpacked
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
-from idyn.status import STATUSES, Status
+from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 
 EPSILON = 1e-4
@@ -60,9 +60,9 @@ def _project(d, q_ddot, sticking, touching, closed, max_pivots):
             Y[row, na + k] = d.J[row, d.u[k]] / root
     none = np.zeros(n, dtype=np.bool_)
     p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, max_pivots)
-    if status != 0:
+    if status != SOLVED:
         p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, max_pivots)
-    if status != 0 and not bilateral.any():  # points that oppose one another spoil both
+    if status != SOLVED and not bilateral.any():  # points that oppose one another spoil both
         N = Y[2::3].copy()
         z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), max_pivots, covering(n, True))
         for i in range(n):

@@ -35,6 +35,10 @@ class Status(IntEnum):
 STATUSES = tuple(Status)
 """By value: `STATUSES[2]` costs a tenth of `Status(2)`."""
 
+SOLVED, RAY, PIVOT_LIMIT, CYCLE, SINGULAR, NOT_CERTIFIED = (status.value for status in STATUSES[:6])
+TOO_MANY_CONTACTS = Status.TOO_MANY_CONTACTS.value
+"""As compiled code returns them: a member would cost a microsecond to hand out."""
+
 _SENTENCES = {
     Status.SOLVED: "solved and certified",
     Status.RAY: "no contact impulse realises this demand: it forces bodies into one another; allow the consistency step",

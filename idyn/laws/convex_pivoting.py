@@ -17,6 +17,7 @@ from idyn.laws.convex_basis import cone_rays, units
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
 from idyn.solvers.lemke import covering, lemke
+from idyn.status import SOLVED
 
 
 @compiled
@@ -86,7 +87,7 @@ def least_kinetic_energy(Y, b, energy, mu, unlimited, directions, max_pivots):
     for j in range(n):
         q[count + j] = b[3 * j + 2] / speed
     z, status, pivots, _ = lemke(M, q, max_pivots, covering(len(q), False))
-    if status != 0:
+    if status != SOLVED:
         z, status, more, _ = lemke(M, q, max_pivots, covering(len(q), True))
         pivots += more
     p, y = np.zeros(3 * n), np.empty(n)

@@ -23,7 +23,7 @@ from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.parting import let_go
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, covering, lemke
-from idyn.status import STATUSES, Conditions, Status
+from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
 from idyn.types import Array
 
 NEGATIVE = 1e-10
@@ -144,7 +144,7 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
     M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
     size = len(q)
     basis, parts = np.zeros(size, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    status, pivots = 0, 0
+    status, pivots = SOLVED, 0
     if warm:
         for i in range(n):
             basis[i] = guess[i, 0]
@@ -152,19 +152,19 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
                 basis[n + k * i + j] = guess[i, 1 + j]
             basis[(k + 1) * n + i] = guess[i, k + 1]
         z, w, regular = basis_solution(M, q, basis)
-        status = 0 if regular else 4
+        status = SOLVED if regular else SINGULAR
         for i in range(n):
             parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO
             if parts[i] and guess[i].any():
-                status = 5  # it holds sideways
+                status = NOT_CERTIFIED  # it holds sideways
         for i in range(size):
             idle = n <= i < (k + 1) * n and parts[(i - n) // k]
             if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):
-                status = 5
+                status = NOT_CERTIFIED
     else:
         z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), False))
         w = M @ z + q
-        if size > 0 and (status != 0 or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):
+        if size > 0 and (status != SOLVED or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):
             z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), True))
             w = M @ z + q
             pivots += more

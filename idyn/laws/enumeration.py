@@ -20,7 +20,7 @@ from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import LawSolution
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution
-from idyn.status import STATUSES
+from idyn.status import SINGULAR, SOLVED, STATUSES, TOO_MANY_CONTACTS
 from idyn.types import Array
 
 MOST_CONTACTS = 2
@@ -28,9 +28,6 @@ MOST_CONTACTS = 2
 
 EDGES = 4
 """Of the friction polygon: each further pair of edges takes twenty times as long."""
-
-TOO_MANY = 8
-SINGULAR = 4
 
 
 class Enumeration(Coulomb):
@@ -59,7 +56,7 @@ def nearest_solution(Y, b, mu, directions, last):
     n, k = len(mu), len(directions)
     best = np.zeros(3 * n)
     if n > MOST_CONTACTS:
-        return best, TOO_MANY, 0
+        return best, TOO_MANY_CONTACTS, 0
     M, q, unit, _ = assemble(Y, b, mu, directions, 0.0)
     size = len(q)
     distance, tried = np.inf, 0
@@ -85,7 +82,7 @@ def nearest_solution(Y, b, mu, directions, last):
         if apart < distance:
             distance = apart
             best[:] = p
-    return best, 0 if distance < np.inf else SINGULAR, tried
+    return best, SOLVED if distance < np.inf else SINGULAR, tried
 
 
 @compiled

@@ -30,7 +30,7 @@ from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
-from idyn.status import STATUSES, Conditions
+from idyn.status import RAY, SOLVED, STATUSES, Conditions
 from idyn.types import Array
 
 ALL_ROWS = 1e-9
@@ -48,9 +48,6 @@ HOLDS = 1e-10
 """A closing speed up to this [m/s] is none: round-off of the velocities that rank selection amplifies."""
 
 PRINCIPAL, DUAL = 0, 1
-
-NO_ANSWER = 1
-"""Status.RAY: no choice of who is held is right."""
 
 
 class NoSlip:
@@ -171,21 +168,21 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
         p, w, status, more, active = hold(Y, b, bilateral, nobody, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
-        if status == 0 and (stays == held).all():
+        if status == SOLVED and (stays == held).all():
             break
-        if status != 0 and attempt < settles:
+        if status != SOLVED and attempt < settles:
             if n > MOST_SEARCHED:
                 break
             attempt = settles - 1
         if attempt == last:
-            status = NO_ANSWER
+            status = RAY  # no choice of who is held is right
             break
         held = stays
         attempt += 1
-    if status == 0 and _idle(p, active):
+    if status == SOLVED and _idle(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
         pivots += more
-        if again == 0 and (np.abs(opens - w) <= HOLDS).all():
+        if again == SOLVED and (np.abs(opens - w) <= HOLDS).all():
             p, active = other, presses
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):

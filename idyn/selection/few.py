@@ -17,6 +17,7 @@ from idyn.reduction import recover
 from idyn.selection.aim import Aim
 from idyn.solvers.linalg import RANK, backward, cholesky, forward, null_space, rank_of
 from idyn.solvers.pivoting import ppm
+from idyn.status import SOLVED
 from idyn.types import Array
 
 TIE_BREAK, UNLIMITED = 1e-10, 1e-6
@@ -242,7 +243,7 @@ def _push_inside(y, L, rows, slack):
         for j in range(d):
             lengths2[i] += Y[i, j] * Y[i, j]
     z, status, _, _ = ppm(Y, distance, lengths2, np.abs(slack) <= INSIDE, INSIDE, MAX_PIVOTS)
-    if status != 0:
+    if status != SOLVED:
         return False
     step = np.zeros(d)
     for i in range(m):

@@ -14,9 +14,8 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.solvers.linalg import lu_refined
+from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
-
-SOLVED, RAY, PIVOT_LIMIT, SINGULAR = 0, 1, 2, 4  # values of idyn.status.Status
 
 PIVOT_TOLERANCE = 1e-9
 """Column entries below this share of the column's largest are rounding noise. Of 12 800 standing ticks, begun cold, 1 % fail at

@@ -18,9 +18,8 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.solvers.linalg import backward, forward
+from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
-
-SOLVED, RAY, PIVOT_LIMIT, CYCLE = 0, 1, 2, 3  # values of idyn.status.Status
 
 DEPENDENT = 1e-13
 """A row is dependent when less than this share of its squared length is new (3e-7 of its length). The factor is that of a
