@@ -1,8 +1,56 @@
 """Inverse dynamics with contact: contact impulses and joint torques, predicted together, with a certificate.
 
-Algorithms only: no sockets, no clocks. Start at `idyn.inverse_dynamics.predict`.
+    from idyn import ContactPoint, Flat, Robot, State, contacts_from_geometry, make_law, predict
+
+Algorithms only: no sockets, no clocks. Start reading at `idyn.inverse_dynamics`.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from idyn.contacts import contacts_from_geometry, contacts_from_points
+    from idyn.errors import ConfigError, InputError, ModelError
+    from idyn.ground import Ground
+    from idyn.inverse_dynamics import predict
+    from idyn.laws import LAWS, make_law
+    from idyn.outcomes import outcomes
+    from idyn.problem import Options
+    from idyn.robot import ContactPoint, Robot
+    from idyn.status import Status
+    from idyn.terrain import Flat
+    from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
 
 __version__ = version("idyn")
+
+_HOMES = {
+    "idyn.contacts": ("contacts_from_geometry", "contacts_from_points"),
+    "idyn.errors": ("ConfigError", "InputError", "ModelError"),
+    "idyn.ground": ("Ground",),
+    "idyn.inverse_dynamics": ("predict",),
+    "idyn.laws": ("LAWS", "make_law"),
+    "idyn.outcomes": ("outcomes",),
+    "idyn.problem": ("Options",),
+    "idyn.robot": ("ContactPoint", "Robot"),
+    "idyn.status": ("Status",),
+    "idyn.terrain": ("Flat",),
+    "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),
+}
+"""Module → its public names, which are imported when they are asked for: `import idyn.status` alone stays light."""
+
+__all__ = [  # noqa: PLE0604
+    "__version__",
+    *(name for names in _HOMES.values() for name in names),
+]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'idyn' has no attribute '{name}'; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

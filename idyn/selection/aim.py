@@ -1,8 +1,13 @@
-"""What a choice of forces is to come near to."""
+"""What a choice of forces is to come near to: a table of objectives ½‖τ − target‖² or ½‖f − target‖²."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
-from idyn.types import Array
+import numpy as np
+
+from idyn.problem import Problem
+from idyn.types import Array, Selection
 
 
 class Aim(NamedTuple):
@@ -13,3 +18,28 @@ class Aim(NamedTuple):
     target: Array
     of_forces: bool
     inside: bool
+
+
+class Objective(NamedTuple):
+    """Whether forces are its aim, or torques; and the target for a problem, as in `Aim`."""
+
+    of_forces: bool
+    target: Callable[[Problem], Array]
+
+
+@lru_cache(maxsize=16)
+def _zeros(n: int) -> Array:
+    return np.zeros(n)
+
+
+def _last_torque(problem: Problem) -> Array:
+    return _zeros(problem.robot.na) if problem.guess is None else problem.guess.tau
+
+
+OBJECTIVES = {
+    Selection.TORQUE: Objective(False, lambda problem: _zeros(problem.robot.na)),
+    Selection.TORQUE_CHANGE: Objective(False, _last_torque),
+    Selection.IMPULSE_CHANGE: Objective(True, lambda problem: problem.dynamics.last / problem.dt),
+    Selection.FORCE: Objective(True, lambda problem: problem.preferred / problem.dt),
+}
+"""A new one is a member of `Selection` and a row here."""

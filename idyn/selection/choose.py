@@ -16,15 +16,12 @@ foot) small ones are taken.
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
-
-import numpy as np
 
 from idyn.laws.law import Face
 from idyn.problem import Problem
 from idyn.selection import few, many
-from idyn.selection.aim import Aim
-from idyn.types import Array, Record, Selection
+from idyn.selection.aim import OBJECTIVES, Aim
+from idyn.types import Array, Record
 
 FEW = 18
 """A choice of so many dimensions goes to the dense program first: eight feet that stick, or thirty points that slide."""
@@ -65,14 +62,8 @@ def select_thoroughly(problem: Problem, face: Face, p: Array) -> Selected | None
 def _aims(problem: Problem, face: Face) -> Iterator[Aim]:
     """A law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
     taken first, unless they cost more torque than the law's own."""
-    objective, dt = problem.options.selection, problem.dt
-    of_forces = objective in (Selection.IMPULSE_CHANGE, Selection.FORCE)
-    if of_forces:
-        target = (problem.dynamics.last if objective is Selection.IMPULSE_CHANGE else problem.preferred) / dt
-    elif problem.guess is None or objective is Selection.TORQUE:
-        target = _zeros(problem.robot.na)
-    else:
-        target = problem.guess.tau
+    of_forces, target_of = OBJECTIVES[problem.options.selection]
+    target = target_of(problem)
     if face.unlimited and _holds_only_pressed(face):
         yield Aim(target, of_forces, inside=True)
     yield Aim(target, of_forces, inside=False)
@@ -81,11 +72,6 @@ def _aims(problem: Problem, face: Face) -> Iterator[Aim]:
 def _seen(face: Face, aim: Aim) -> Face:
     """The face within the real friction cones, where those are the aim."""
     return face._replace(unlimited=False) if aim.inside else face
-
-
-@lru_cache(maxsize=16)
-def _zeros(n: int) -> Array:
-    return np.zeros(n)
 
 
 def _holds_only_pressed(face: Face) -> bool:
