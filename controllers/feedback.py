@@ -1,4 +1,4 @@
-"""Joint feedback: from tracking errors to a demanded acceleration  [ZD §7.2; mathematics §8].
+"""Joint feedback: from tracking errors to a demanded acceleration  [ZD §7.2; MATHEMATICS §8].
 
 q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
 

@@ -1,4 +1,4 @@
-"""VIIP: virtual compressive forces at the standing feet that push the base to where it should be  [ZD §7.3; mathematics §8].
+"""VIIP: virtual compressive forces at the standing feet that push the base to where it should be  [ZD §7.3; MATHEMATICS §8].
 
     w = Kp (x_des ⊖ x) + Kv (v_des − v)                 wrench on the base (6)
     f = max(0, N_b w)                                   along each contact's normal

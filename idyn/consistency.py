@@ -1,4 +1,4 @@
-"""Consistency: the nearest demand that some contact impulse can realise  [ZD §4.5; mathematics §4].
+"""Consistency: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4].
 
     min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ ≥ −φ/dt,   and S v̂ = T v̂ = 0 where contacts must not slip
 

@@ -1,4 +1,4 @@
-"""What the ground is believed to do to a contact: how far its gap is trusted, and how it yields  (yielding ground).
+"""What the ground is believed to do to a contact: how far its gap is trusted, and how it yields  (MATHEMATICS §2).
 
 A rigid law asks the contact velocity u⁺ = J v⁺ to obey it at the end of the period, whatever it was before. On ground that
 yields the force that would take is not there, and the torque that was to carry it throws the foot. So every law is asked not

@@ -70,7 +70,7 @@ class DynamicsTerms(Record, frozen=True):
 
 
 class Selection(StrEnum):
-    """Which of the equivalent impulses to take (mathematics §3.4)."""
+    """Which of the equivalent impulses to take (MATHEMATICS §3.4)."""
 
     OFF = "off"  # the law's own, basic for the pivoting laws
     TORQUE = "torque"  # min ‖τ‖²
@@ -80,7 +80,7 @@ class Selection(StrEnum):
 
 
 class Consistency(StrEnum):
-    """What happens to a demand that no contact impulse can realise (mathematics §4)."""
+    """What happens to a demand that no contact impulse can realise (MATHEMATICS §4)."""
 
     OFF = "off"  # the paper's literal path
     PROJECT = "project"  # when the law finds no solution: the nearest demand that has one
@@ -117,7 +117,7 @@ class Guess(Record, frozen=True):
 
 
 class Residuals(NamedTuple):
-    """The certificate, computed from the problem data by code no solver shares (mathematics §5.4).
+    """The certificate, computed from the problem data by code no solver shares (MATHEMATICS §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
     demand: ‖P v⁺ − v_a − dt q̈‖∞ for the demand that was met, and how far that is from the one asked for beyond the reported

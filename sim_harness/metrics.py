@@ -1,4 +1,4 @@
-"""What a run amounts to: figures of a trace  [ZD §7–8; mathematics §10]."""
+"""What a run amounts to: figures of a trace  [ZD §7–8; MATHEMATICS §10]."""
 
 from collections.abc import Sequence
 

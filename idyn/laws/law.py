@@ -20,7 +20,7 @@ MOST_EDGES = 64
 
 
 class Face(NamedTuple):
-    """The impulses that solve the law exactly as well as the one found (mathematics §3.4), all with the same J_uᵀ p.
+    """The impulses that solve the law exactly as well as the one found (MATHEMATICS §3.4), all with the same J_uᵀ p.
 
     flags: for each contact (n, 2 + k, bool)
         0: it may carry a normal impulse, w_N = 0

@@ -18,7 +18,7 @@ Gram matrix D_XX, which squares the condition number: rows that are almost depen
 case here.
 
 When it is wrong: friction is unlimited, so a foot that should slide holds; μ is used only to tell frictionless contacts
-(μ = 0) from the others. The rows it drops are violated unless the demand is consistent (mathematics §4).
+(μ = 0) from the others. The rows it drops are violated unless the demand is consistent (MATHEMATICS §4).
 """
 
 from collections.abc import Iterator

@@ -106,7 +106,7 @@ def test_after_projection_a_demand_is_consistent(name):
 
 
 def farkas(f, q_ddot, extra):
-    """y ≥ 0 with N_uᵀ y = 0 and yᵀ(b_N + φ/dt) = −1 (mathematics §4): proof that the demand forces penetration; or None."""
+    """y ≥ 0 with N_uᵀ y = 0 and yᵀ(b_N + φ/dt) = −1 (MATHEMATICS §4): proof that the demand forces penetration; or None."""
     _, b, _, _ = eliminate(f, q_ddot, DT)
     N_u, r = f.Ju[2::3], b[2::3] + extra
     found = linprog(np.zeros(len(r)), A_eq=np.vstack([N_u.T, r]), b_eq=np.r_[np.zeros(len(f.u)), -1.0], bounds=(0, None))
@@ -190,7 +190,7 @@ def test_dragging_feet_apart_is_repaired_before_it_is_asked():
 
 
 def test_penetration_is_undone_no_faster_than_it_may():
-    """ZD's literal gaps make a millimetre of error an escape of 1 m/s; the policy limits it (mathematics §4)."""
+    """ZD's literal gaps make a millimetre of error an escape of 1 m/s; the policy limits it (MATHEMATICS §4)."""
     scene = standing_scene("quadruped", n=1)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))
     f = full(scene.robot, scene.state, scene.contacts)

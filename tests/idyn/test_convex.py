@@ -102,7 +102,7 @@ def test_back_ends_give_one_velocity(backend):
 
 @pytest.mark.parametrize("name", WALKERS)
 def test_the_tangent_basis_does_not_matter_without_a_cone(name):
-    """mathematics §7.4 for QP,∞: v⁺ is unchanged by any turn."""
+    """v⁺ of QP,∞ is unchanged by any turn."""
     law, rng = make_law("convex-infinite"), np.random.default_rng(0)
     for seed in range(40):
         scene = random_scene(name, seed)

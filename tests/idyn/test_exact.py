@@ -1,4 +1,4 @@
-"""Exact checks that need no recorded numbers (mathematics §7): Newton–Euler, weight, slip onset, nothing from nothing."""
+"""Exact checks that need no recorded numbers: Newton–Euler, weight, slip onset, nothing from nothing."""
 
 import msgspec
 import numpy as np
@@ -79,7 +79,7 @@ def weightless(robot):
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
 def test_nothing_comes_of_nothing(name, law):
-    """mathematics §7.7: no weight, no motion, no demand: no torque, no force; with feet on the ground or without."""
+    """No weight, no motion, no demand: no torque, no force; with feet on the ground or without."""
     scene = standing_scene(name)
     for n in (0, 4):
         scene = msgspec.structs.replace(standing_scene(name, n=n), robot=weightless(scene.robot))

@@ -94,7 +94,7 @@ def test_no_slip_is_the_least_motion_that_holds(name, variant):
 
 @pytest.mark.parametrize("name", WALKERS)
 def test_the_tangent_basis_does_not_matter_to_feet_that_stay(name):
-    """mathematics §7.4: any turn about the normals leaves v⁺, in a loaded stance with all feet on the ground."""
+    """Any turn about the normals leaves v⁺, in a loaded stance with all feet on the ground."""
     rng = np.random.default_rng(0)
     options = msgspec.structs.replace(OPTIONS, consistency=Consistency.HOLD)
     for seed in range(60):

@@ -114,7 +114,7 @@ def test_reduction_is_the_elimination_of_velocity_and_torque(name):
 
 @each_mechanism
 def test_reduction_by_its_own_formulas(name):
-    """Y = J_u L⁻ᵀ and the energy gradient of mathematics §2 and §3.3, with a Cholesky factor of numpy."""
+    """Y = J_u L⁻ᵀ and the energy gradient of MATHEMATICS §2 and §3.3, with a Cholesky factor of numpy."""
     for seed in range(5):
         scene = MECHANISMS[name](seed)
         f = full(scene.robot, scene.state, scene.contacts)
