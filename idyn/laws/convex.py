@@ -37,11 +37,12 @@ import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.convex_basis import basis_of, face_at, solve_basis, units
+from idyn.laws.convex_basis import basis_of, face_at, solve_basis
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.parting import let_go, opening
+from idyn.laws.rays import Program, units
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.status import STATUSES, Conditions, Status
@@ -153,12 +154,12 @@ class Convex:
         return p, status, pivots
 
     def _by_lemke(self, problem: Reduced) -> LawSolution:
-        p, y, status, pivots = least_kinetic_energy(*self._data(problem), MOST_PIVOTS)
+        p, y, status, pivots = least_kinetic_energy(self._program(problem), MOST_PIVOTS)
         return self._with_face(problem, p, y, STATUSES[status], pivots)
 
     def _by_program(self, problem: Reduced, backend: str) -> LawSolution:
         n = len(problem.mu)
-        H, f, A, lower, unit, epsilon = assemble(*self._data(problem), self._regularisation)
+        H, f, A, lower, unit, epsilon = assemble(self._program(problem), self._regularisation)
         qp = solve_qp(H, f, A, lower, backend=backend)
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
         if self._one_stage or y is None:
@@ -172,26 +173,24 @@ class Convex:
     def _with_face(self, problem: Reduced, p: Array, y: Array, status: Status, iterations: int) -> LawSolution:
         """Impulses that some method found, with the face and the multipliers of the basis that is read off them where there is
         one."""
-        plain, data = self._plain(p, y, status, iterations), self._data(problem)
+        plain, program = self._plain(p, y, status, iterations), self._program(problem)
         if not status.ok:
             return plain
         held = problem.mu if self._kinetic else np.where(_apart(problem, p), 0.0, problem.mu)
-        Y, b, gradient, _, unlimited, directions = data
-        exact = self._on_basis(problem, basis_of(Y, b, gradient, held, unlimited, directions, p, y), iterations)
+        exact = self._on_basis(problem, basis_of(program._replace(mu=held), p, y), iterations)
         if exact.status.ok:
             return msgspec.structs.replace(exact, p=p)
-        return msgspec.structs.replace(plain, face=self._face(problem, face_at(*data, p, y, not self._kinetic)))
+        return msgspec.structs.replace(plain, face=self._face(problem, face_at(program, p, y, not self._kinetic)))
 
     def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
-        p, y, flags, solved = solve_basis(*self._data(problem), basis, not self._kinetic)
+        p, y, flags, solved = solve_basis(self._program(problem), basis, not self._kinetic)
         face = self._face(problem, flags)
         status = Status.SOLVED if solved else Status.NOT_CERTIFIED
         return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
 
-    def _data(self, problem: Reduced) -> tuple[Array, Array, Array, Array, bool, Array]:
-        """What the kernels take: Y, b, the gradient of the energy at p = 0 [m/s] (3n), μ, and how friction is read."""
+    def _program(self, problem: Reduced) -> Program:
         gradient = problem.energy if self._kinetic else problem.b
-        return problem.Y, problem.b, gradient, problem.mu, self.unlimited_friction, self.directions
+        return Program(problem.Y, problem.b, gradient, problem.mu, self.unlimited_friction, self.directions)
 
     def _face(self, problem: Reduced, flags: Array) -> Face:
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
@@ -204,12 +203,13 @@ def _apart(problem: Reduced, p: Array) -> Array:
 
 
 @compiled
-def assemble(Y, b, energy, mu, unlimited, directions, regularisation):
+def assemble(program, regularisation):
     """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
 
     Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
     where it is not free; with μ > 0 they imply p_N ≥ 0.
     """
+    Y, b, energy, mu, unlimited, directions = program
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = units(Y, b, energy)
     H = np.empty((3 * n, 3 * n))

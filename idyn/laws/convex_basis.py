@@ -1,19 +1,19 @@
 """Complementary bases of the convex law: one that is guessed is solved directly, one is read off a QP's answer.
 
-In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y, with multipliers y of non-penetration and the
-actual motion x = Gᵀ c, stage I is the LCP
+In coordinates c along the rays of the friction cones (`idyn.laws.rays`), with multipliers y of non-penetration and the actual
+motion x = Gᵀ c, stage I is the LCP
 
     0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
 
-whose basis is the set of loaded rays and of pressed contacts. Where friction is free a contact has two tangential rays of
-either sign and its normal; nothing is asked of one that is released. Loaded rays of a basis are linearly independent in G, so
-there are at most nu of them, however many contacts there are.
+whose basis is the set of loaded rays and of pressed contacts; nothing is asked of one that is released. Loaded rays of a basis
+are linearly independent in G, so there are at most nu of them, however many contacts there are.
 """
 
 import numpy as np
 
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, is_free
+from idyn.laws.rays import along_rays, cone_rays, units
 from idyn.solvers.linalg import lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
@@ -36,53 +36,15 @@ WELL = 1e9
 
 
 @compiled
-def units(Y, b, energy):
-    """Mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s], 1 where there is none."""
-    n, d, speed = len(b) // 3, 0.0, 0.0
-    for i in range(n):
-        for c in range(Y.shape[1]):
-            d += Y[3 * i + 2, c] ** 2 / n
-        speed = max(speed, abs(b[3 * i + 2]))
-        for r in range(3):
-            speed = max(speed, abs(energy[3 * i + r]))
-    return (d if d > 0.0 else 1.0), (speed if speed > 0.0 else 1.0)
-
-
-@compiled
-def cone_rays(Y, energy, mu, unlimited, directions):
-    """Rays of all contacts, k places for each: axes in (s, t, n) (n k, 3), G (n k, nu), R e (n k), which places are taken and
-    which coordinates have a sign (n k, bool)."""
-    n, k, m = len(mu), len(directions), Y.shape[1]
-    axes, G, slopes = np.zeros((n * k, 3)), np.zeros((n * k, m)), np.zeros(n * k)
-    taken, signed = np.zeros(n * k, dtype=np.bool_), np.ones(n * k, dtype=np.bool_)
-    for i in range(n):
-        free = is_free(mu[i], unlimited)
-        for j in range(0 if mu[i] > 0.0 else 2, 3 if free or mu[i] == 0.0 else k):
-            row = k * i + j
-            taken[row] = True
-            if free:
-                axes[row, j] = 1.0
-                signed[row] = j == 2
-            else:
-                axes[row, 0], axes[row, 1], axes[row, 2] = mu[i] * directions[j, 0], mu[i] * directions[j, 1], 1.0
-            for r in range(3):
-                a = axes[row, r]
-                if a != 0.0:
-                    slopes[row] += a * energy[3 * i + r]
-                    for c in range(m):
-                        G[row, c] += a * Y[3 * i + r, c]
-    return axes, G, slopes, taken, signed
-
-
-@compiled
-def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
+def solve_basis(program, basis, release):
     """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
     law. release: contacts of free friction that carry nothing and part need not be held."""
-    n, k, m = len(mu), len(directions), Y.shape[1]
-    d, speed = units(Y, b, energy)
-    axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
-    loaded, pressed = _listed(basis, taken)
-    K, rhs = _kkt(G, slopes, Y, b, loaded, pressed)
+    Y, b, mu = program.Y, program.b, program.mu
+    n, k, m = len(mu), len(program.directions), Y.shape[1]
+    d, speed = units(Y, b, program.energy)
+    rays = cone_rays(program)
+    loaded, pressed = _listed(basis, rays.taken)
+    K, rhs = _kkt(rays.G, rays.slopes, Y, b, loaded, pressed)
     z, solved = lu_refined(K, rhs)
     p, y = np.zeros(3 * n), np.zeros(n)
     if not solved:
@@ -92,13 +54,13 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
     least = -NEGATIVE * speed / d
     for i in range(len(loaded)):
         row = loaded[i]
-        if signed[row]:
+        if rays.signed[row]:
             solved = solved and z[i] >= least
             z[i] = max(z[i], 0.0)
         for c in range(m):
-            x[c] += z[i] * G[row, c]
+            x[c] += z[i] * rays.G[row, c]
         for r in range(3):
-            p[3 * (row // k) + r] += z[i] * axes[row, r]
+            p[3 * (row // k) + r] += z[i] * rays.axes[row, r]
     descent[:] = x
     for j in range(len(pressed)):
         i = pressed[j]
@@ -110,28 +72,28 @@ def solve_basis(Y, b, energy, mu, unlimited, directions, basis, release):
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
         solved = solved and w[i] >= -NEGATIVE * speed
-        parts[i] = release and is_free(mu[i], unlimited) and w[i] > FACE_ZERO
+        parts[i] = release and is_free(mu[i], program.unlimited) and w[i] > FACE_ZERO
         solved = solved and not (parts[i] and basis[i, :k].any())  # it would hold sideways
-    flags, optimal = _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, NEGATIVE * speed)
+    flags, optimal = _face(program, rays, descent, parts, NEGATIVE * speed)
     return p, y, flags, solved and optimal
 
 
 @compiled
-def face_at(Y, b, energy, mu, unlimited, directions, p, y, release):
+def face_at(program, p, y, release):
     """The face's flags (n, 2 + k) of a solution that some other method found."""
-    n, k, m = len(mu), len(directions), Y.shape[1]
-    _, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
+    Y, n, m = program.Y, len(program.mu), program.Y.shape[1]
     x = np.zeros(m)
     for row in range(3 * n):
         for c in range(m):
             x[c] += p[row] * Y[row, c]
-    w = _opening(Y, b, x)
+    w = _opening(Y, program.b, x)
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
-        parts[i] = release and is_free(mu[i], unlimited) and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
+        free = is_free(program.mu[i], program.unlimited)
+        parts[i] = release and free and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
         for c in range(m):
             x[c] -= y[i] * Y[3 * i + 2, c]
-    flags, _ = _face(G, slopes, taken, signed, mu, unlimited, x, parts, k, 0.0)
+    flags, _ = _face(program, cone_rays(program), x, parts, 0.0)
     return flags
 
 
@@ -187,9 +149,9 @@ def _opening(Y, b, x):
 
 
 @compiled
-def _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, tolerance):
+def _face(program, rays, descent, parts, tolerance):
     """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]; contacts that part carry nothing either way."""
-    n = len(mu)
+    mu, n, k = program.mu, len(program.mu), len(program.directions)
     flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
     for i in range(n):
         if parts[i]:
@@ -197,16 +159,16 @@ def _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, tolerance)
         flat, steepest = 0, 0.0  # rays that may be loaded, and the largest slope along any
         for j in range(k):
             row = k * i + j
-            if not taken[row]:
+            if not rays.taken[row]:
                 continue
-            slope = slopes[row]
+            slope = rays.slopes[row]
             for c in range(len(descent)):
-                slope += G[row, c] * descent[c]
-            optimal = optimal and slope >= -tolerance and (signed[row] or slope <= tolerance)
+                slope += rays.G[row, c] * descent[c]
+            optimal = optimal and slope >= -tolerance and (rays.signed[row] or slope <= tolerance)
             steepest = max(steepest, slope)
             flags[i, 2 + j] = slope <= FACE_ZERO
             flat += 1 if flags[i, 2 + j] else 0
-        if is_free(mu[i], unlimited):
+        if is_free(mu[i], program.unlimited):
             flags[i, 0] = flags[i, 4]
             flags[i, 2:] = True
         else:  # three flat corners span the cone: the others are steep by rounding errors only
@@ -216,19 +178,19 @@ def _face(G, slopes, taken, signed, mu, unlimited, descent, parts, k, tolerance)
 
 
 @compiled
-def basis_of(Y, b, energy, mu, unlimited, directions, p, y):
+def basis_of(program, p, y):
     """A basis (n, k + 1) for the impulses p (3n) and multipliers y (n) of some solution: as few loaded rays and pressed
     contacts as give the same motion."""
-    n, k, m = len(mu), len(directions), Y.shape[1]
-    _, G, _, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
-    d, speed = units(Y, b, energy)
+    Y, n, k, m = program.Y, len(program.mu), len(program.directions), program.Y.shape[1]
+    rays = cone_rays(program)
+    d, speed = units(Y, program.b, program.energy)
     nothing = LOADED * speed / d
-    loaded, count = _independent(G, _coordinates(mu, unlimited, directions, p), taken, signed, nothing)
+    loaded, count = _independent(rays.G, along_rays(program, p), rays.taken, rays.signed, nothing)
     T = np.zeros((n, count))
     for i in range(n):
         for j in range(count):
             for q in range(m):
-                T[i, j] += Y[3 * i + 2, q] * G[loaded[j], q]
+                T[i, j] += Y[3 * i + 2, q] * rays.G[loaded[j], q]
     everywhere = np.ones(n, dtype=np.bool_)
     pressed, presses = _independent(T, y.copy(), everywhere, everywhere, nothing)
     basis = np.zeros((n, k + 1), dtype=np.bool_)
@@ -237,34 +199,6 @@ def basis_of(Y, b, energy, mu, unlimited, directions, p, y):
     for j in range(presses):
         basis[pressed[j], k] = True
     return basis
-
-
-@compiled
-def _coordinates(mu, unlimited, directions, p):
-    """Coordinates along the rays of `cone_rays` of impulses p (n k): the two corners next to the tangential part carry it, the
-    rest goes to two opposite ones."""
-    n, k = len(mu), len(directions)
-    out = np.zeros(n * k)
-    for i in range(n):
-        ps, pt, pn = p[3 * i], p[3 * i + 1], p[3 * i + 2]
-        if is_free(mu[i], unlimited):
-            out[k * i], out[k * i + 1], out[k * i + 2] = ps, pt, pn
-            continue
-        if mu[i] == 0.0:
-            out[k * i + 2] = pn
-            continue
-        best, corner, share0, share1 = -np.inf, 0, 0.0, 0.0
-        for j in range(k):
-            a, e = directions[j], directions[(j + 1) % k]
-            det = mu[i] * (a[0] * e[1] - a[1] * e[0])
-            s0, s1 = (ps * e[1] - pt * e[0]) / det, (a[0] * pt - a[1] * ps) / det
-            if min(s0, s1) > best:
-                best, corner, share0, share1 = min(s0, s1), j, s0, s1
-        rest = max(pn - share0 - share1, 0.0) / 2
-        out[k * i + corner] += max(share0, 0.0) + rest
-        out[k * i + (corner + 1) % k] += max(share1, 0.0)
-        out[k * i + (corner + k // 2) % k] += rest
-    return out
 
 
 @compiled

@@ -1,6 +1,6 @@
 """The convex programs as complementarity problems: exact bases, and no iteration that ends at a tolerance.
 
-In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.convex_basis`):
+In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.rays`):
 
     contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
     kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
@@ -13,9 +13,9 @@ The second is positive semidefinite, for Lemke; rays of free sign are taken twic
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.convex_basis import cone_rays, units
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
+from idyn.laws.rays import cone_rays, units
 from idyn.solvers.lemke import covering, lemke
 from idyn.status import SOLVED
 
@@ -59,11 +59,11 @@ def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots
 
 
 @compiled
-def least_kinetic_energy(Y, b, energy, mu, unlimited, directions, max_pivots):
+def least_kinetic_energy(program, max_pivots):
     """p (3n), multipliers of non-penetration y (n), status and pivots."""
-    n, k, m = len(mu), len(directions), Y.shape[1]
-    d, speed = units(Y, b, energy)
-    axes, G, slopes, taken, signed = cone_rays(Y, energy, mu, unlimited, directions)
+    Y, b, n, k, m = program.Y, program.b, len(program.mu), len(program.directions), program.Y.shape[1]
+    d, speed = units(Y, b, program.energy)
+    axes, G, slopes, taken, signed = cone_rays(program)
     place, sign = np.empty(2 * n * k, dtype=np.int64), np.empty(2 * n * k)
     count = 0
     for row in range(n * k):

@@ -6,8 +6,9 @@ from scenes import DT, LITERAL, WALKERS, many_points, random_scene
 
 from idyn.dynamics import evaluate
 from idyn.laws.convex import Convex, assemble
-from idyn.laws.convex_basis import basis_of, cone_rays, solve_basis
+from idyn.laws.convex_basis import basis_of, solve_basis
 from idyn.laws.law import polygon
+from idyn.laws.rays import Program, cone_rays
 from idyn.reduction import reduce
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
@@ -36,7 +37,9 @@ def test_the_back_ends_answer_has_a_basis(name, points, friction, edges):
     for problem in problems(name, friction, 40, points):
         count += 1
         cold = next(solution for _, solution in law.attempts(problem, None) if solution.status.ok)
-        H, f, A, lower, unit, _ = assemble(problem.Y, problem.b, problem.energy, problem.mu, False, law.directions, 0.0)
+        H, f, A, lower, unit, _ = assemble(
+            Program(problem.Y, problem.b, problem.energy, problem.mu, False, law.directions), 0.0
+        )
         assert energy(problem, cold.p) <= energy(problem, unit * solve_qp(H, f, A, lower).x) + 1e-9
         rung, warm = next(law.attempts(problem, cold.basis))
         assert rung == "warm"
@@ -53,8 +56,8 @@ def test_loaded_rays_are_few_and_independent():
     for problem in problems("quadruped", "finite", 10, points=3):
         n = len(problem.mu)
         spread = np.tile([0.0, 0.0, 1.0], n)
-        basis = basis_of(problem.Y, problem.b, problem.energy, problem.mu, False, directions, spread, np.zeros(n))
-        _, G, _, _, _ = cone_rays(problem.Y, problem.energy, problem.mu, False, directions)
+        program = Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions)
+        basis, G = basis_of(program, spread, np.zeros(n)), cone_rays(program).G
         loaded = G[basis[:, :-1].ravel()]
         assert np.linalg.matrix_rank(loaded) == len(loaded) <= 6
         # and they can carry the same motion with loads that push
@@ -72,5 +75,5 @@ def test_a_wrong_basis_is_refused():
         if problem.b[2::3].min() >= 0:
             continue
         for basis in (np.zeros((n, 5), dtype=bool), np.ones((n, 5), dtype=bool)):
-            *_, solved = solve_basis(problem.Y, problem.b, problem.energy, problem.mu, False, directions, basis, False)
+            *_, solved = solve_basis(Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions), basis, False)
             assert not solved
