@@ -59,7 +59,7 @@ class Legs:
         the nearest that were found.
         """
         q, dq, ddq = guess.copy(), np.zeros(len(guess)), np.zeros(len(guess))
-        reached = _solve(self._axes, self._points, self._feet, self._joints, x, v, a, q, dq, ddq)
+        reached = _solve((self._axes, self._points), self._feet, self._joints, (x, v, a), q, dq, ddq)
         return q, dq, ddq, reached
 
 
@@ -128,8 +128,10 @@ def _columns(w, r, x, J):
 
 
 @compiled
-def _solve(axes, points, feet, joints, xs, vs, accelerations, q, dq, ddq):
-    """Fills q, from the guess in it, dq and ddq; whether all feet get there."""
+def _solve(hinges, feet, joints, motion, q, dq, ddq):
+    """Fills q, from the guess in it, dq and ddq; whether all feet get there. hinges: their axes and points; motion: the feet's
+    places, velocities and accelerations."""
+    (axes, points), (xs, vs, accelerations) = hinges, motion
     w, r, J = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
     x, d = np.empty(3), np.empty(3)
     reached = True

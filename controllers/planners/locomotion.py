@@ -216,7 +216,7 @@ class Locomotion:
 
     def _feet(self, t: float) -> tuple[Array, Array, Array]:
         """Places, velocities and accelerations of the feet in the base frame (n, 3)."""
-        return _seen_from_base(*self._along.at(t), *self._height.at(t), self._pose, self._u, self._du)
+        return _seen_from_base(self._along.at(t), self._height.at(t), self._pose, self._u, self._du)
 
 
 ZERO, ZERO2 = np.zeros(1), np.zeros(2)
@@ -240,7 +240,9 @@ def _moved(pose: Array, twist: Array) -> Array:
 
 
 @compiled
-def _seen_from_base(along, along_v, along_a, height, height_v, height_a, pose, u, du):
+def _seen_from_base(level, upright, pose, u, du):
+    """level, upright: places, velocities and accelerations in the plane (n, 2) and above it (n, 1)."""
+    (along, along_v, along_a), (height, height_v, height_a) = level, upright
     n = len(along)
     x, v, a = np.empty((n, 3)), np.empty((n, 3)), np.empty((n, 3))
     c, s, turn = np.cos(pose[2]), np.sin(pose[2]), u[2]

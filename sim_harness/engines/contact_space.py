@@ -40,10 +40,9 @@ def contact_space(M: Array, h: Array, v: Array, J: Array, force: Array, dt: floa
 
 
 @compiled
-def velocity_after(
-    M: Array, h: Array, v: Array, J: Array, force: Array, dt: float, L: Array, v_free: Array, p: Array
-) -> tuple[Array, float]:
-    """v⁺ = v_free + M⁻¹ Jᵀ p for impulses p (3n), and ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞, inf when v⁺ is not finite."""
+def velocity_after(M: Array, v: Array, J: Array, drive: Array, L: Array, v_free: Array, p: Array) -> tuple[Array, float]:
+    """v⁺ = v_free + M⁻¹ Jᵀ p for impulses p (3n), and ‖M(v⁺ − v) − Jᵀp − drive‖∞, inf when v⁺ is not finite. drive: dt (f − h),
+    what all other forces do in a step [N·s, N·m·s] (nv)"""
     m, nv = J.shape
     push = np.zeros(nv)
     for i in range(m):
@@ -55,7 +54,7 @@ def velocity_after(
     v_plus += v_free
     residual = 0.0
     for r in range(nv):
-        s = -push[r] - dt * (force[r] - h[r])
+        s = -push[r] - drive[r]
         for d in range(nv):
             s += M[r, d] * (v_plus[d] - v[d])
         residual = max(residual, abs(s))
@@ -67,7 +66,7 @@ def solution(
 ) -> ForwardSolution:
     """The engine's answer from its impulses p (3n); space: L and v_free of `contact_space`."""
     a = problem
-    v_plus, dynamics = velocity_after(a.M, a.h, a.v, a.J, a.force, a.dt, *space, p)
+    v_plus, dynamics = velocity_after(a.M, a.v, a.J, a.dt * (a.force - a.h), *space, p)
     return ForwardSolution(
         v_plus=v_plus,
         p=p.reshape(-1, 3),

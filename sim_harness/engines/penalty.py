@@ -11,7 +11,7 @@ where r is the share of the friction limit in use. μ above MU_CAP, so also μ =
 friction a leg can jam, the law then has no solution or several, and the step ends with NOT_CERTIFIED.
 """
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -59,34 +59,34 @@ class Penalty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if not regular:
             return no_solution(problem)
         stiffness, damping = a.dt * self.kp, a.dt * (self.kv + a.dt * self.kp)
-        p, passes, error = compliant_impulses(
-            D, b, a.J @ a.v, a.mu, a.gaps, stiffness, damping, self.slip_speed, self.max_passes
-        )
+        ground = Compliance(a.mu, a.gaps, stiffness, damping, self.slip_speed)
+        p, passes, error = compliant_impulses(D, b, a.J @ a.v, ground, self.max_passes)
         solved = error <= TOLERANCE * np.abs(p).max(initial=0.0)
         return solution(problem, (L, v_free), p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
 
 
+class Compliance(NamedTuple):
+    """Friction and gaps of the contacts (n), and their springs for one step: stiffness [N·s/m] and damping [kg] times dt, slip
+    speed [m/s]."""
+
+    mu: Array
+    gaps: Array
+    stiffness: float
+    damping: float
+    slip_speed: float
+
+
 @compiled
-def compliant_impulses(
-    D: Array,
-    b: Array,
-    u: Array,
-    mu: Array,
-    gaps: Array,
-    stiffness: float,
-    damping: float,
-    slip_speed: float,
-    max_passes: int,
-) -> tuple[Array, int, float]:
+def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance, max_passes: int) -> tuple[Array, int, float]:
     """Impulses p (3n) that obey the law at u = D p + b, passes, and the disagreement max |p − law(u)| left [N·s].
 
     u: contact velocities from which to start (3n).
     """
-    p = _fixed_point(D, b, _law(u, mu, gaps, stiffness, damping, slip_speed)[1])
+    p = _fixed_point(D, b, _law(u, ground)[1])
     best, least = p, np.inf
     passes = 1
     while True:
-        law, viscous, slope = _law(D @ p + b, mu, gaps, stiffness, damping, slip_speed)
+        law, viscous, slope = _law(D @ p + b, ground)
         error = _largest(p - law)
         if error < least:
             best, least = p, error
@@ -98,7 +98,7 @@ def compliant_impulses(
         share = 1.0
         while share >= SHORTEST:
             trial = p + share * step
-            trial_error = _largest(trial - _law(D @ trial + b, mu, gaps, stiffness, damping, slip_speed)[0])
+            trial_error = _largest(trial - _law(D @ trial + b, ground)[0])
             if trial_error <= (1.0 - 0.1 * share) * error:
                 break
             share /= 2.0
@@ -117,8 +117,9 @@ def _fixed_point(D: Array, b: Array, viscous: Array) -> Array:
 
 
 @compiled
-def _law(u: Array, mu: Array, gaps: Array, stiffness: float, damping: float, slip_speed: float) -> tuple[Array, Array, Array]:
+def _law(u: Array, ground: Compliance) -> tuple[Array, Array, Array]:
     """Impulses p(u) (3n); C and g with p = −(C u + g) (2, 3n); dp/du, one block per contact (n, 3, 3)."""
+    mu, gaps, stiffness, damping, slip_speed = ground
     p, viscous, slope = np.zeros(len(u)), np.zeros((2, len(u))), np.zeros((len(mu), 3, 3))
     for i in range(len(mu)):
         s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
