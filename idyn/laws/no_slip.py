@@ -81,6 +81,22 @@ class NoSlip:
 
 
 @compiled
+def _against(U: Array, k: int, u: Array, along: Array) -> float:
+    """Takes out of u, in place, what is along the first k rows of U, adds it to `along`; what is left, squared."""
+    length2 = 0.0
+    for j in range(k):
+        s = 0.0
+        for c in range(len(u)):
+            s += U[j, c] * u[c]
+        along[j] += s
+        for c in range(len(u)):
+            u[c] -= s * U[j, c]
+    for c in range(len(u)):
+        length2 += u[c] * u[c]
+    return length2
+
+
+@compiled
 def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float) -> tuple[Array, int, Array, Array]:
     """Maximal independent set of the `bilateral` rows (3n, bool): those of `preferred` contacts (n, bool), then the others,
     the most independent first.
@@ -114,17 +130,8 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float) -> tu
         length2 = 0.0
         for c in range(m):
             length2 += u[c] * u[c]
-        if length2 < 0.01 * start[row]:  # once more against the basis: what is left of this row is full of rounding errors
-            length2 = 0.0
-            for j in range(k):
-                s = 0.0
-                for c in range(m):
-                    s += U[j, c] * u[c]
-                along[row, j] += s
-                for c in range(m):
-                    u[c] -= s * U[j, c]
-            for c in range(m):
-                length2 += u[c] * u[c]
+        if length2 < 0.01 * start[row]:  # once more: what is left of this row is full of rounding errors
+            length2 = _against(U, k, u, along[row])
             if not length2 > rank * rank * start[row]:
                 continue
         length = np.sqrt(length2)

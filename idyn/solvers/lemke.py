@@ -70,6 +70,24 @@ def covering(n: int, irregular: bool) -> Array:
 
 
 @compiled
+def _tableau(M: Array, q: Array, cover: Array) -> Array:
+    """Row equation: basic + Σ T[i, c] · nonbasic_c = T[i, n + 1] (n, n + 2). M counts in units of its largest entry, so that
+    tolerances mean the same for every mass."""
+    n, size = len(q), 0.0
+    for i in range(n):
+        for j in range(n):
+            size = max(size, abs(M[i, j]))
+    size = 2.0 ** np.floor(np.log2(size)) if size > 0.0 else 1.0  # exact
+    T = np.empty((n, n + 2))
+    for i in range(n):
+        for j in range(n):
+            T[i, j] = -M[i, j] / size
+        T[i, n] = -cover[i]
+        T[i, n + 1] = q[i]
+    return T
+
+
+@compiled
 def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int, int, Array]:
     """Solve the LCP (q, M): z (n), status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
 
@@ -93,18 +111,8 @@ def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int
     if smallest >= 0.0:
         return zero, SOLVED, 0, basis
 
-    # Variables: w_i is i, z_i is n + i, z0 is 2n.  Row equation: basic + Σ T[i, c] · nonbasic_c = T[i, n + 1].
-    size = 0.0  # M counts in units of its largest entry, so that tolerances mean the same for every mass
-    for i in range(n):
-        for j in range(n):
-            size = max(size, abs(M[i, j]))
-    size = 2.0 ** np.floor(np.log2(size)) if size > 0.0 else 1.0  # exact
-    T = np.empty((n, n + 2))
-    for i in range(n):
-        for j in range(n):
-            T[i, j] = -M[i, j] / size
-        T[i, n] = -cover[i]
-        T[i, n + 1] = q[i]
+    # Variables: w_i is i, z_i is n + i, z0 is 2n.
+    T = _tableau(M, q, cover)
     basic = np.arange(n)
     nonbasic = np.arange(n + 1) + n
     column = np.full(2 * n + 1, -1)  # of a non-basic variable

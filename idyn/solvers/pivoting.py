@@ -219,6 +219,19 @@ def z_full(n: int, active: Array, count: int, z_active: Array) -> Array:
 
 
 @compiled
+def _products(Y: Array, active: Array, count: int, j: int, out: Array) -> float:
+    """Y_j · Y_j, and those with the active rows in `out`."""
+    own = 0.0
+    for c in range(Y.shape[1]):
+        own += Y[j, c] * Y[j, c]
+    for i in range(count):
+        out[i] = 0.0
+        for c in range(Y.shape[1]):
+            out[i] += Y[active[i], c] * Y[j, c]
+    return own
+
+
+@compiled
 def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_pivots: int) -> tuple[Array, int, int, Array]:
     """The monotone rule (Goldfarb–Idnani): z stays ≥ 0, the objective grows at every step, so no basis comes back.
 
@@ -250,13 +263,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
             pivots += 1
             if pivots >= max_pivots:
                 return z_full(n, active, 0, z), PIVOT_LIMIT, pivots, np.zeros(n, dtype=np.bool_)
-            own = 0.0
-            for c in range(m):
-                own += Y[j, c] * Y[j, c]
-            for i in range(count):
-                rhs[i] = 0.0
-                for c in range(m):
-                    rhs[i] += Y[active[i], c] * Y[j, c]
+            own = _products(Y, active, count, j, rhs)
             fall = solve_active(F, active, count, rhs)  # z_B falls by this for each unit of z_j
             independent = append_row(F, Y, active, count, j, lengths2[j])
             curvature = F[count, count] ** 2 if independent else 0.0
