@@ -16,7 +16,9 @@ import numpy as np
 
 from controllers.config import Settings
 from controllers.kinematics import contact_places
+from idyn.dynamics import evaluate, kept
 from idyn.errors import ConfigError
+from idyn.ground import Ground
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
 
@@ -60,15 +62,10 @@ class Stabilisation:
         if not len(contacts):
             return tau
         wrench = self._kp * self._error(state, contacts) + self._kv * (_planar(velocity) - state.v[:6])
-        axes = robot.terms(state.q, state.v).axes
+        into = kept(robot, len(contacts))
+        J = evaluate(robot, state, contacts, dt=1.0, ground=Ground(), into=into).J  # of which nothing depends on dt
         for i in range(len(contacts)):
-            rows = [contacts.normals[i]]
-            if self._literal:
-                rows += [contacts.tangents[i], np.cross(contacts.normals[i], contacts.tangents[i])]
-            moving = axes[:, :3] + np.cross(axes[:, 3:], contacts.points[i])
-            moving[~robot.support[contacts.bodies[i]]] = 0.0
-            for direction in rows:
-                row = moving @ direction
+            for row in J[[3 * i + 2, 3 * i, 3 * i + 1]] if self._literal else J[3 * i + 2 : 3 * i + 3]:
                 tau -= row[robot.a] * max(0.0, float(row[:6] @ wrench))
         return tau
 

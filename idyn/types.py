@@ -178,6 +178,11 @@ class Prediction(Record, frozen=True):
     guess: Guess
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the contacts, row by row."""
+        return self.guess.keys
+
+    @property
     def impulse(self) -> Array:
         """Contact impulses in world coordinates [N·s] (n, 3)."""
         return self.force * self.dt

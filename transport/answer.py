@@ -76,7 +76,7 @@ def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
     return [
         ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2)
-        for key, (ft1, ft2, fn) in zip(prediction.guess.keys, rows, strict=True)
+        for key, (ft1, ft2, fn) in zip(prediction.keys, rows, strict=True)
     ]
 
 
@@ -92,7 +92,7 @@ def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,
         res_demand=residuals.demand,
-        n_contacts=len(prediction.guess.keys),
+        n_contacts=len(prediction.keys),
         null_dim=prediction.null_dim,
         demand_change=prediction.demand_change,
     )
