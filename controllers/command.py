@@ -24,7 +24,6 @@ class LimitedBy(IntFlag):
     SPEED_TORQUE = 4
     POSITION = 8
     VELOCITY = 16
-    TEMPERATURE = 32
 
 
 class Schedule(Record, frozen=True):

@@ -5,7 +5,7 @@ n contacts. World frame unless a name says otherwise. `p` are impulses over one 
 """
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -191,10 +191,3 @@ class Prediction(Record, frozen=True):
     def normal_force(self) -> Array:
         """Contact forces along the normals [N] (n)."""
         return self.p[2::3] / self.dt
-
-
-def readonly(a: Any) -> Array:
-    """A float64 copy nobody can write to."""
-    b = np.array(a, dtype=np.float64)
-    b.flags.writeable = False
-    return b

@@ -40,9 +40,6 @@ class Code(StrEnum):
     WRONG_LENGTH = "wrong_length"
     QUATERNION_NOT_UNIT = "quaternion_not_unit"
     CONTACT_UNKNOWN = "contact_unknown"
-    INFEASIBLE = "infeasible"
-    SOLVER_TIMEOUT = "solver_timeout"
-    DEADLINE_MISSED = "deadline_missed"
     ESTOP = "estop"
     LATCHED_FAULT = "latched_fault"
     INTERNAL = "internal"
@@ -307,7 +304,7 @@ class TorqueMessage(ServerMessage, tag="torque"):
     tau: Vector  # [N·m] (na)
     tau_ff: Vector  # inverse-dynamics part before limits [N·m] (na)
     tau_fb: Vector  # direct feedback part before limits [N·m] (na)
-    limited_by: list[int]  # bits 1 torque 2 rate 4 speed–torque 8 position 16 velocity 32 temperature (na)
+    limited_by: list[int]  # bits 1 torque 2 rate 4 speed–torque 8 position 16 velocity (na)
     status: Literal["ok", "degraded", "hold", "damping", "fault"]
     message: str  # why the status is not ok, else ''
     contact_force: list[ContactForce]
