@@ -74,10 +74,7 @@ def _reality(reality: Disagreement) -> messages.Reality:
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
-    return [
-        ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2)
-        for key, (ft1, ft2, fn) in zip(prediction.keys, rows, strict=True)
-    ]
+    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(prediction.keys, rows, strict=True)]
 
 
 def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
