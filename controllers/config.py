@@ -2,6 +2,7 @@
 
 import importlib.resources
 import tomllib
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -84,22 +85,26 @@ def parse(data: dict[str, Any], settings: type[T], where: str) -> T:
 
 
 def _suggestion(message: str, settings: Any, at: str) -> str:
-    """For a key that is unknown: the nearest of the table it stands in, whose path is `at`, as in `.contact[0]`."""
-    if "unknown field" not in message:
-        return ""
-    tables = _tables(settings)
+    """For a key that is unknown the nearest of the table it stands in, for a word that is none the words there are; `at` is the
+    path of the table or of the word, as in `.contact[0]`."""
+    kinds = [settings]
     for part in at.split(".")[1:]:
         name = part.partition("[")[0]
-        fields = [field for table in tables for field in msgspec.structs.fields(table) if field.name == name]
-        tables = [table for field in fields for table in _tables(field.type)]
-    return nearest(message.split("`")[1], {name for table in tables for name in table.__struct_fields__})
+        tables = [table for kind in kinds for table in _parts(kind, msgspec.Struct)]
+        kinds = [field.type for table in tables for field in msgspec.structs.fields(table) if field.name == name]
+    if "unknown field" in message:
+        tables = [table for kind in kinds for table in _parts(kind, msgspec.Struct)]
+        return nearest(message.split("`")[1], {name for table in tables for name in table.__struct_fields__})
+    if "Invalid enum value" in message:
+        return f", expected one of {', '.join(word for kind in kinds for words in _parts(kind, Enum) for word in words)}"
+    return ""
 
 
-def _tables(kind: Any) -> list[Any]:
-    """The structs that a type is made of, without those in their fields."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+def _parts(kind: Any, base: type) -> list[Any]:
+    """The structs, or the enums, that a type is made of, without those in their fields."""
+    if isinstance(kind, type) and issubclass(kind, base):
         return [kind]
-    return [table for part in getattr(kind, "__args__", ()) for table in _tables(part)]
+    return [each for part in getattr(kind, "__args__", ()) for each in _parts(part, base)]
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

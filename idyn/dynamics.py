@@ -117,13 +117,12 @@ def remember(d, force):
 def kept(robot: Robot, n: int) -> Dynamics:
     """The robot's own record for n contacts: steady ticks allocate nothing."""
     records = robot.scratch
-    if n not in records:
+    known = records.get(n)
+    if not isinstance(known, Dynamics) or known.tau_max is not robot.limits.tau_max:
         if len(records) >= MOST_KEPT:
             records.clear()
-        records[n] = Dynamics(robot, n)
-    record = records[n]
-    assert isinstance(record, Dynamics)
-    return record
+        records[n] = known = Dynamics(robot, n)
+    return known
 
 
 @compiled

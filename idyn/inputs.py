@@ -20,7 +20,7 @@ OF_CONTACTS = {
     5: ("gaps", "expected a finite number"),
     6: ("bodies", "expected the index of a joint, and another one in `others`"),
 }
-"""By what `_contact_flaw` returns."""
+"""By what `contact_flaw` returns."""
 
 _NONE = np.zeros(0)
 
@@ -45,8 +45,8 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
     for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
         _check_finite(field, values)
     for start in robot.quaternions.tolist():
-        length = float(np.linalg.norm(q[start : start + 4]))
-        if not abs(length**2 - 1.0) <= 2.0 * UNIT:
+        if not upright(q, np.array([start])):
+            length = float(np.linalg.norm(q[start : start + 4]))
             raise InputError(f"q[{start}:{start + 4}]", f"expected a unit quaternion, got length {length:.6g}")
     flaw, row = interpreted(contact_flaw)(contacts, len(robot.parents))
     if flaw:
@@ -84,15 +84,14 @@ def _check_finite(field: str, values: Array) -> None:
 
 
 def well_shaped(robot: Robot, state: State, contacts: ContactSet) -> bool:
-    """Whether a state and its contacts have the shapes and the types that compiled code takes for granted."""
+    """Whether a state and its contacts are arrays of the shapes and types that compiled code takes for granted."""
     n, q, v, c = len(contacts.keys), state.q, state.v, contacts
-    try:
-        shapes = q.shape, v.shape, c.points.shape, c.normals.shape, c.tangents.shape, c.mu.shape, c.gaps.shape
-        real = all(a.dtype == _FLOAT64 for a in (q, v, c.points, c.normals, c.tangents, c.mu, c.gaps))
-        whole = c.bodies.shape == (n,) == c.others.shape and c.bodies.dtype == _INT64 == c.others.dtype
-    except AttributeError:
+    real, whole = (q, v, c.points, c.normals, c.tangents, c.mu, c.gaps), (c.bodies, c.others)
+    if not all(type(a) is np.ndarray and a.dtype == _FLOAT64 for a in real):
         return False
-    return real and whole and shapes == ((robot.nq,), (robot.nv,), (n, 3), (n, 3), (n, 3), (n,), (n,))
+    if not all(type(a) is np.ndarray and a.dtype == _INT64 and a.shape == (n,) for a in whole):
+        return False
+    return tuple(a.shape for a in real) == ((robot.nq,), (robot.nv,), (n, 3), (n, 3), (n, 3), (n,), (n,))
 
 
 @compiled

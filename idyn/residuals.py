@@ -96,6 +96,8 @@ def certify(d, claim, change, p, v_plus, tau, residuals):
             _no_slip(c, residuals)
         elif conditions == Conditions.COULOMB:
             _coulomb(c, claim.directions, residuals)
+        elif not convex:
+            residuals[COMPLEMENTARITY] = np.inf  # nobody here knows that claim
         else:
             _worse(residuals, COMPLEMENTARITY, abs(min(y[i], w)))
             if conditions == Conditions.CONE and free and _lets_go(c):

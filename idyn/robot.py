@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -119,8 +120,11 @@ class Robot:
 
     def variant(self, **changes: object) -> "Robot":
         """The same robot with some arguments of the constructor replaced, `urdf` among them, and a scratch of its own."""
+        return _built(self._settings() | changes)
+
+    def _settings(self) -> dict[str, object]:
         limits = zip(self.joint_names, self.limits.tau_max.tolist(), strict=True)
-        settings: dict[str, object] = {
+        return {
             "urdf": self.urdf,
             "base": self.base,
             "contact_points": self.contact_points,
@@ -130,7 +134,10 @@ class Robot:
             "armature": self.armature,
             "source": self.source,
         }
-        return Robot(**(settings | changes))  # type: ignore[arg-type]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are built anew, with a scratch of their own."""
+        return _built, (self._settings(),)
 
     # -- what the model consists of -------------------------------------------------------------------------------
 
@@ -338,6 +345,10 @@ class Robot:
     def center_of_mass(self, q: Array) -> Array:
         """[m] (3)"""
         return np.array(pin.centerOfMass(self._model, self._data, q))
+
+
+def _built(settings: dict[str, object]) -> Robot:
+    return Robot(**settings)  # type: ignore[arg-type]
 
 
 def _address(view: Array) -> int:

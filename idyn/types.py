@@ -142,7 +142,7 @@ class Residuals(NamedTuple):
 
 
 class Prediction(Record, frozen=True):
-    """What `predict` answers.
+    """What `predict` answers. `force` and `tau` are the guess's own arrays: copy them before you write into them.
 
     tau: joint torques [N·m] (na)
     force: contact forces on the first bodies, world coordinates [N] (n, 3)

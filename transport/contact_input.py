@@ -1,5 +1,6 @@
 """The contact list of a state message into a `ContactSet`, or into which feet touch."""
 
+import math
 import re
 
 import numpy as np
@@ -22,6 +23,8 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet |
     active = [(f"contacts[{i}]", contact) for i, contact in enumerate(contacts) if contact.active]
     for where, contact in active:
         _check_frame(contact.frame, agreement, f"{where}.frame")
+        if contact.mu_visc is not None and not math.isfinite(contact.mu_visc):  # recorded only
+            raise ProtocolError(Code.NON_FINITE, f"{where}.mu_visc", f"expected a finite number, got {contact.mu_visc}")
     if active and all(is_switch(contact) for _, contact in active):
         return read_switches(active, agreement)
     parts = [part for where, c in active for part in _place(c, where)]

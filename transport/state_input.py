@@ -87,6 +87,12 @@ def _check_recorded(message: StateMessage, nv: int, na: int) -> None:
         vector(message.a_meas, nv, "a_meas")
     if message.temp is not None:
         vector(message.temp, na, "temp")
+    if message.volt is not None and not math.isfinite(message.volt):
+        raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
+    for i, stance in enumerate(message.schedule or ()):
+        if not math.isfinite(stance.time_to_switch):
+            field = f"schedule[{i}].time_to_switch"
+            raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {stance.time_to_switch}")
     if message.imu is not None:
         imu = message.imu
         vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))

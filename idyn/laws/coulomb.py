@@ -20,7 +20,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
-from idyn.laws.parting import let_go
+from idyn.laws.parting import hardly_presses, let_go
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, covering, lemke
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
@@ -68,10 +68,11 @@ class Coulomb:
             yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)
 
     def _without_limits(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        """The no-slip law, for that is what is left where friction is nowhere limited."""
-        for rung, solution in NoSlip().attempts(problem, None if basis is None else basis[:, :1]):
+        """The no-slip law, for that is what is left where friction is nowhere limited; nothing where it holds feet that hardly
+        press, which are let go here."""
+        for rung, solution in NoSlip(self.max_pivots).attempts(problem, None if basis is None else basis[:, :1]):
             searched = solution.status is Status.RAY and len(problem.mu) <= MOST_SEARCHED
-            if not (solution.status.ok or searched):
+            if not searched and not (solution.status.ok and not hardly_presses(solution.p).any()):
                 return  # the complementarity problem has more ways
             pressing = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
             pressing[:, :1] = solution.basis

@@ -28,7 +28,7 @@ def let_go(
     """
     idle, last = np.zeros_like(free), letter
     while last.status.ok:
-        more = free & ~idle & _hardly_presses(last.p)
+        more = free & ~idle & hardly_presses(last.p)
         if not more.any():
             break
         idle = idle | more
@@ -42,7 +42,7 @@ def let_go(
         yield from _parted(problem, idle, solve(_frictionless(problem, idle)), solve)
 
 
-def _hardly_presses(p: Array) -> Array:
+def hardly_presses(p: Array) -> Array:
     """Contacts that hold sideways all the same (n, bool)."""
     normal, sideways = p[2::3], np.abs(p[0::3]) + np.abs(p[1::3])
     hardly: Array = (sideways > 0.0) & (normal <= BARELY * normal.max())

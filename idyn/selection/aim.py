@@ -11,7 +11,7 @@ from idyn.types import Array, Selection
 
 
 class Aim(NamedTuple):
-    """target: of τ [N·m] (na), or of the contact forces when `of_forces` [N] (3n)
+    """target: of τ [N·m] (na), or, when `of_forces`, of the contact forces in rows S, T, N for each contact [N] (3n)
     inside: friction within the real cones, where the law's own has no bounds, at no more torque than the law's own impulses
     """
 

@@ -48,8 +48,8 @@ def select(problem: Problem, face: Face, p: Array) -> Selected | None:
 
 
 def select_thoroughly(problem: Problem, face: Face, p: Array) -> Selected | None:
-    """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face allows it;
-    otherwise what is beyond them is made small. None when no choice is found.
+    """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face
+    allows it at a price that is not absurd; otherwise what is beyond them is made small. None when no choice is found.
     """
     for aim in _aims(problem, face):
         force = many.choose(problem.dynamics, _seen(face, aim), p, aim)

@@ -56,8 +56,8 @@ class Rows(NamedTuple):
 
 
 def choose(dynamics: Dynamics, face: Face, p: Array, aim: Aim) -> Array | None:
-    """Contact forces [N] (3n) that come nearest to the aim within the torque limits; where those cannot be met, beyond them by
-    as little as can be. None when nothing was found."""
+    """Contact forces [N] (3n) that come nearest to the aim within the torque limits; where those cannot be met, or cost `WORTH`
+    times as much, beyond them by as little as can be. None when nothing was found."""
     force, found = _choose(dynamics.fields, face, aim, p)
     return force if found else None
 

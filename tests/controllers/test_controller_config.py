@@ -205,3 +205,9 @@ def test_overrides_that_do_not_exist_are_refused():
 
 def test_robot_settings_have_no_hidden_defaults():
     assert parse({"urdf": "x"}, RobotSettings, "robots.x") == RobotSettings(urdf="x")
+
+
+def test_a_word_that_is_none_is_answered_with_those_there_are():
+    with pytest.raises(ConfigError, match="expected one of off, torque, torque-change, impulse-change, force") as refused:
+        parse({"robot": "quadruped", "selection": "toi"}, ControllerSettings, "mine")
+    assert refused.value.path == "mine.selection"

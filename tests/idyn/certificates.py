@@ -7,11 +7,13 @@ from scenes import DT, LITERAL
 
 from idyn.dynamics import evaluate
 from idyn.laws import LAWS as TABLE
+from idyn.laws import make_law
 from idyn.reduction import reduce
 from idyn.residuals import Claim, certify
+from idyn.status import Conditions
 from idyn.types import Residuals
 
-LAWS = tuple(law for law in TABLE if law not in ("sensed", "enumeration"))
+LAWS = tuple(law for law in TABLE if make_law(law).conditions is not Conditions.GIVEN and law != "enumeration")
 """Sensed forces claim nothing but dynamics; what the enumeration claims is what the Coulomb law does."""
 
 

@@ -13,9 +13,11 @@ from idyn.laws import LAWS, make_law
 from idyn.problem import Options
 from idyn.residuals import CERTIFIED
 from idyn.robot import ContactPoint, Robot
+from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 
-CONTACT_LAWS = [law for law in LAWS if law not in ("contact-free", "sensed")]
+CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)
+CONTACT_LAWS = [law for law in LAWS if make_law(law).conditions not in CLAIM_NOTHING]
 OPTIONS = Options(ground=LITERAL)
 
 

@@ -1,5 +1,9 @@
 """Malformed data are refused by their name, before anything reads past an array."""
 
+import contextlib
+import copy
+import pickle
+
 import msgspec
 import numpy as np
 import pytest
@@ -80,6 +84,24 @@ def test_malformed_data_are_refused_by_their_name(field, changes):
     with pytest.raises(InputError, match="expected") as refused:
         ask(**changes)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_at_the_edge_of_unit_length_one_opinion_counts(seed):
+    """Whoever finds a quaternion too long also says so: an answer or an InputError, nothing else."""
+    rng = np.random.default_rng(seed)
+    d = rng.normal(size=4)
+    d *= np.sqrt(1 + 2e-5) * (1 + rng.integers(-3, 4) * 1.1e-16) / np.linalg.norm(d)
+    with contextlib.suppress(InputError):
+        ask(**state(q=with_entry(Q, slice(3, 7), d)))
+
+
+def test_robots_are_copied_and_pickled_whole():
+    """After use, too; what the copy answers is what the robot answers."""
+    robot, answer = SCENE.robot, ask()
+    for other in (copy.deepcopy(robot), pickle.loads(pickle.dumps(robot))):
+        again = predict(other, SCENE.state, C, SCENE.q_ddot, law=make_law("coulomb"), dt=DT, options=OPTIONS)
+        np.testing.assert_array_equal(again.tau, answer.tau)
 
 
 def test_what_is_well_formed_is_answered():

@@ -4,12 +4,14 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
+from hard import torn_scene
 from oracles import full
 from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, subset, walker
 
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
-from idyn.types import State
+from idyn.problem import Options
+from idyn.types import Consistency, Selection, State
 
 LIFTS = 3
 """The foot that slips off the ground."""
@@ -95,3 +97,17 @@ def test_the_no_slip_motion_does_not_depend_on_where_it_begins(name):
         answer = solve(scene, law)
         again = solve(scene, law, guess=answer.guess)
         np.testing.assert_allclose(again.v_plus, answer.v_plus, atol=1e-8)
+
+
+def test_coulombs_law_lets_go_of_feet_that_hardly_press_where_friction_has_no_limit_at_all():
+    """The no-slip law may hold them with kilonewtons, and with hold sometimes nothing else is left."""
+    options, holding = Options(selection=Selection.FORCE, consistency=Consistency.HOLD), 0
+    for seed in range(60):
+        scene = torn_scene(seed)
+        answer = predict(
+            scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("coulomb"), dt=1e-3, options=options
+        )
+        p = answer.p.reshape(-1, 3)
+        assert answer.status.certified
+        holding += np.abs(p[p[:, 2] <= 1e-9, :2]).max(initial=0.0) > 1e-3  # 1 N
+    assert holding <= 2

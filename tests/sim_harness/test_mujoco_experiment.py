@@ -97,7 +97,7 @@ def test_the_command_line_names_the_engines(capsys):
     for command in ("simulate", "demo"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
-        assert "lcp, penalty, dissipation, mujoco" in " ".join(capsys.readouterr().out.split())
+        assert ", ".join(NAMES) in " ".join(capsys.readouterr().out.split())
 
 
 def test_where_mujoco_is_not_installed(monkeypatch, capsys):
