@@ -23,6 +23,7 @@ from controllers.stabilisation import Stabilisation, StabilisationSettings, stan
 from controllers.terrain import make_terrain
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
+from idyn.dynamics import kept
 from idyn.errors import ConfigError, InputError
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
@@ -188,7 +189,8 @@ class Controller:
         forward = self._grip.filled(prediction.tau)
         direct = direct + self._stabilised(state, contacts, reference)
         tau, limited_by = self._safety.limit(forward + direct, inputs.dt, inputs.tau_applied)
-        self._reality.expect(state, contacts, prediction, tau - forward - grip)
+        known = kept(self.robot, len(contacts)) if self._model is self.robot else None  # what the prediction was made with
+        self._reality.expect(state, contacts, prediction, tau - forward - grip, known)
         return Command(
             tau=tau,
             tau_ff=forward,

@@ -31,7 +31,7 @@ from controllers.config import NonNegative, Settings
 from controllers.foresight import LONGEST
 from controllers.reaction import reaction
 from idyn.compiled import compiled
-from idyn.dynamics import evaluate, kept
+from idyn.dynamics import Dynamics, evaluate
 from idyn.errors import ConfigError
 from idyn.ground import Ground
 from idyn.robot import Robot
@@ -110,19 +110,21 @@ class Reality:
         self._known = self._judged(motion, force, inputs.dt)
         return self._known
 
-    def expect(self, state: State, contacts: ContactSet, prediction: Prediction, beyond: Array) -> None:
+    def expect(
+        self, state: State, contacts: ContactSet, prediction: Prediction, beyond: Array, dynamics: Dynamics | None = None
+    ) -> None:
         """What was predicted in this tick, from `state` and `contacts`; no prediction that is not certified is held against
-        the world. beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
+        the world. beyond: what the motors were told beyond the predicted torque [N·m] (na); dynamics: of that state and these
+        contacts, when they are known already"""
         if not prediction.status.certified:
             return
         acceleration, force = (prediction.v_plus - state.v) / prediction.dt, prediction.force.sum(axis=0)
         if beyond.any():
-            into = kept(self._robot, len(contacts))
-            dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=RIGID, into=into)
+            if dynamics is None:
+                dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=RIGID)
             further, borne = reaction(dynamics, prediction.normal_force > 0.0, beyond)
-            acceleration, force, M = acceleration + further, force + borne, dynamics.M
-        else:
-            M = self._robot.terms(state.q, state.v).M
+            acceleration, force = acceleration + further, force + borne
+        M = self._robot.terms(state.q, state.v).M if dynamics is None else dynamics.M
         self._expected[-1] = _Expected(acceleration=acceleration, force=force, M=M.copy())
 
     def _acting(self, delay: float) -> _Expected | None:
