@@ -23,7 +23,7 @@ from idyn.solvers.linalg import backward, cholesky, forward
 NOTHING, FREE, RAYS = 0, 1, 2
 """Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order."""
 
-EXACT, ENOUGH = 1e-12, 1e-10
+EXACT, ENOUGH = 1e-12, 2e-11
 """Errors of the rules that are aimed at, and that are accepted when no step makes them less; relative to the largest of 1, b
 and x₀."""
 
