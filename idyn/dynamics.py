@@ -2,7 +2,8 @@
 
     M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h)          J: rows S, T, N for each contact
 
-`evaluate` fills a `Dynamics`; nobody else works out a contact Jacobian, but for the certificate, which does so on purpose.
+`evaluate` fills a `Dynamics`; of those who predict nobody else works out a contact Jacobian, but for the certificate, which
+does so on purpose.
 """
 
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ class Dynamics(ArrayRecord):
     The state   v (nv), M (nv, nv), h (nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h without what is `applied`
     Contacts    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
     What follows
-        J: contact Jacobian, rows S, T, N for each contact, S and N on the relative velocity of the two bodies (3n, nv)
+        J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
         asked: demanded joint accelerations [rad/s²] (na)
         last: p⁻, the impulses of the last tick in these rows, as far as the ground remembers them [N·s] (3n)
         numbers: what the ground is believed to do, `idyn.ground.GroundNumbers` (5); ground, dt [s]: the same for Python

@@ -52,7 +52,7 @@ class Coulomb:
         some, nowhere_limited = unlimited_somewhere(problem.mu, False)
         if nowhere_limited:
             yield from self._without_limits(problem, basis)
-        elif basis is not None:
+        if basis is not None:
             yield "warm", self._solve(problem, basis, True, 0.0)
         cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
         solution = self._solve(problem, cold, False, 0.0)
