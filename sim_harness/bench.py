@@ -29,12 +29,13 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection,
 from sim_harness.experiment import Progress
 from sim_harness.pacing import Pacer
 from sim_harness.server_process import ServerProcess
-from transport.client import HIGH_WATER
-from transport.codec import encode
-from transport.conversation import Conversation, hello_for
-from transport.messages import StateMessage, TorqueMessage
+from transport.protocol.codec import encode
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.sizes import HIGH_WATER
 from transport.realtime import off_core, on_core, spare_core, steady
-from transport.settings import ServerSettings
+from transport.robot.conversation import Conversation, hello_for
+from transport.server.settings import ServerSettings
 
 DT = 1e-3
 SAMPLES = 64

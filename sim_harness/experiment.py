@@ -21,13 +21,13 @@ from sim_harness.robot_side import Exchanger
 from sim_harness.scene import on_other_ground, pushes_of, simulated_robot, terrain_of
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace, TraceWriter
-from transport.client import DEADLINE_MS, RobotClient
-from transport.conversation import hello_for
-from transport.curve import Keys
+from transport.keys import Keys
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
 from transport.loopback import Loopback
-from transport.provenance import attachments, metadata
-from transport.recorder import Recorder
-from transport.service import Service
+from transport.robot.client import DEADLINE_MS, RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.service import Service
 
 Progress = Callable[[str, int], None]
 """Called with the label of a run and the ticks done since the last call."""
@@ -108,7 +108,7 @@ def run_in_process(
     controller = build_controller(plan.controller)
     recorder = None
     if log is not None:
-        recorder = Recorder(log, attachments(controller, plan.server), metadata(controller, seed))
+        recorder = Recorder(log, attachments(controller.snapshot(), plan.server), metadata(controller.robot, seed))
     try:
         client = Loopback(
             Service(controller, plan.server, recorder=recorder),

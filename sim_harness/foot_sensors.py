@@ -4,7 +4,7 @@ from typing import Literal
 
 from idyn.types import ContactSet
 from sim_harness.world import StepResult
-from transport.messages import Contact
+from transport.protocol.messages.state import Contact
 
 Report = Literal["geometry", "message", "binary"]
 """'geometry': nothing, the server finds the contacts; 'message': what ideal force sensors and a map of the terrain would know;

@@ -21,9 +21,11 @@ from sim_harness.robot_side import RobotSide
 from sim_harness.scene import simulated_robot
 from sim_harness.server_process import ServerProcess
 from sim_harness.trace import Trace
-from transport.client import DEADLINE_MS, RobotClient
-from transport.conversation import hello_for
-from transport.messages import Hello, StateMessage, TorqueMessage
+from transport.protocol.messages.hello import Hello
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.robot.client import DEADLINE_MS, RobotClient
+from transport.robot.conversation import hello_for
 
 Who = Literal["server", "robot"]
 WHO: tuple[Who, ...] = ("server", "robot")

@@ -16,8 +16,8 @@ from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.perturbation import PerturbationSettings
 from sim_harness.pushes import PushSettings, push_of
 from sim_harness.worlds import load_engine
-from transport.failsafe import FailsafeSettings
-from transport.settings import ServerSettings
+from transport.robot.failsafe import FailsafeSettings
+from transport.server.settings import ServerSettings
 
 
 class ExperimentSettings(Settings, frozen=True):

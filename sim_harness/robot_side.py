@@ -15,12 +15,16 @@ from sim_harness.hardware import Hardware
 from sim_harness.pacing import Pacer
 from sim_harness.trace import Trace, TraceWriter
 from sim_harness.world import Push, World
-from transport.codec import vector
-from transport.errors import ProtocolError
-from transport.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
-from transport.gate import limits_of
-from transport.messages import Code, ErrorMessage, FromClient, FromServer, Reset, ResetAck, StateMessage, TorqueMessage
+from transport.protocol.codec import vector
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.requests import Reset, ResetAck
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.torque_gate import limits_of
 from transport.realtime import steady
+from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from types import TracebackType
 
 from controllers.controller import ControllerSettings
 from idyn.errors import IdynError
-from transport.server import serve
-from transport.settings import ServerSettings
+from transport.serve import serve
+from transport.server.settings import ServerSettings
 
 START_S = 900.0
 """A server may take so long until it is ready [s]: on a new machine it compiles its kernels first."""

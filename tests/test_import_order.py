@@ -48,13 +48,38 @@ LAYERS = (
 )
 """Inside `idyn`: each layer may import itself and those before it."""
 
+ROOMS = {
+    "protocol": (),
+    "keys": (),
+    "realtime": (),
+    "robot": ("protocol", "keys"),
+    "log": ("protocol",),
+    "server.settings": (),
+    "server.sessions": ("protocol", "server.settings"),
+    "server": ("protocol", "log", "server.settings", "server.sessions"),
+    "server.sockets": ("protocol", "keys", "server.settings", "server.sessions", "server"),
+    "loopback": ("protocol", "robot", "server"),
+    "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
+    "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "warm_up"),
+    "replay": ("protocol", "log", "server.settings", "server", "warm_up"),
+}
+"""Inside `transport`: each room, and which others it may import. The robot's side and the server never know one another, and a
+log knows neither; the last four put them together."""
+
 DOORS = {
     "pinocchio": {"idyn.robot", "sim_harness.view.shapes"},  # the last for its geometry
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
     # the last measures a bare echo beside them
-    "zmq": {"transport.connections", "transport.router", "transport.client", "transport.curve", "sim_harness.bench"},
-    "mcap": {"transport.export", "transport.log_part", "transport.logfile"},
+    "zmq": {
+        "transport.server.sockets.connections",
+        "transport.server.sockets.router",
+        "transport.server.sockets.doorkeeper",
+        "transport.robot.client",
+        "transport.keys",
+        "sim_harness.bench",
+    },
+    "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
     "numba": {"idyn.compiled"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
@@ -103,7 +128,7 @@ LIBRARY = [name for name in MODULES if not within(name, COMMANDS)]
 
 def test_there_is_something_to_look_at():
     assert len(LIBRARY) > 60
-    assert {"idyn.ladder", "controllers.controller", "transport.session", "sim_harness.world"} <= set(MODULES)
+    assert {"idyn.ladder", "controllers.controller", "transport.server.service", "sim_harness.world"} <= set(MODULES)
     assert "idyn.reduction" in GRAPH["idyn.ladder"]
 
 
@@ -178,8 +203,28 @@ def test_there_are_no_circles():
 
 
 @pytest.mark.parametrize(
-    "name", ["idyn.ladder", "idyn.solvers.lemke", "idyn.laws", "controllers.controller", "transport.session"]
+    "name",
+    ["idyn.ladder", "idyn.solvers.lemke", "idyn.laws", "controllers.controller"]
+    + [n for n in LIBRARY if within(n, ["transport.protocol", "transport.server.sessions"])],
 )
 def test_the_library_knows_no_clock(name):
-    """Algorithms and sessions are given the time; they never ask for it."""
+    """Algorithms, the protocol and sessions are given the time; they never ask for it."""
     assert not {i for i in GRAPH[name] if within(i, ["time", "datetime", "threading", "socket"])}
+
+
+def room_of(name):
+    """The innermost room that a module of `transport`, or a name in it, lives in."""
+    rooms = [room for room in ROOMS if within(name, [f"transport.{room}"])]
+    return max(rooms, key=len, default=None)
+
+
+@pytest.mark.parametrize("name", [n for n in LIBRARY if n.startswith("transport.")])
+def test_rooms_of_the_transport(name):
+    room = room_of(name)
+    assert room is not None, "every module has a room"
+    assert {i for i in OURS[name] if within(i, ["transport"]) and room_of(i) not in (room, *ROOMS[room])} == set()
+
+
+@pytest.mark.parametrize("name", [n for n in LIBRARY if within(n, ["transport.protocol", "transport.server.sessions"])])
+def test_protocol_and_sessions_reach_no_socket(name):
+    assert not {i for module in {name, *reached(name)} for i in GRAPH[module] if within(i, ["zmq", "mcap"])}

@@ -19,7 +19,7 @@ from idyn.__main__ import build_parser, main
 from idyn.types import State
 from sim_harness.compare.settings import load_comparison, plan_of
 from sim_harness.server_process import ServerProcess
-from transport.settings import ServerSettings
+from transport.server.settings import ServerSettings
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 

@@ -4,10 +4,14 @@ import math
 from collections.abc import Callable
 from time import monotonic_ns
 
-from transport.codec import decode, encode
-from transport.conversation import Conversation
-from transport.messages import ErrorMessage, FromClient, FromServer, Hello, StateMessage, TorqueMessage, Welcome
-from transport.service import Service
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.hello import Hello, Welcome
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.robot.conversation import Conversation
+from transport.server.service import Service
 
 
 class Loopback:

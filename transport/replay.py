@@ -12,19 +12,20 @@ import numpy as np
 from controllers.build import controller_from_snapshot
 from controllers.controller import Controller
 from idyn.types import Array
-from transport.codec import decode
-from transport.errors import LogError
-from transport.log_part import Entry
-from transport.logfile import LogReader
-from transport.messages import Message, TorqueMessage, Vector
-from transport.port import ControllerPort
-from transport.provenance import CONTROLLER, SERVER
-from transport.reconfigure import Workshop
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.log.part import Entry, LogError
+from transport.log.provenance import CONTROLLER, SERVER
+from transport.log.reader import LogReader
+from transport.protocol.codec import decode
+from transport.protocol.messages import Message
+from transport.protocol.messages.base import Vector
+from transport.protocol.messages.torque import TorqueMessage
+from transport.server.reconfigure import Workshop
+from transport.server.served_controller import ServedController
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 
-Build = Callable[[dict[str, Any]], ControllerPort]
+Build = Callable[[dict[str, Any]], ServedController]
 
 
 class Differences(msgspec.Struct, frozen=True, kw_only=True):

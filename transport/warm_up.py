@@ -6,12 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.types import ContactSet
-from transport.conversation import hello_for
 from transport.loopback import Loopback
-from transport.messages import Contact, Reference, Reset, StateMessage
-from transport.port import ControllerPort
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.protocol.messages.requests import Reset
+from transport.protocol.messages.state import Contact, Reference, StateMessage
+from transport.robot.conversation import hello_for
+from transport.server.served_controller import ServedController
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 
 TICKS = 10
 """States of each kind."""
@@ -22,7 +23,7 @@ SWAY = 1e-3
 """Speed of every joint in half of the states [rad/s]: who is not quite at rest goes other ways than who is."""
 
 
-def warm_up(controller: ControllerPort, settings: ServerSettings) -> None:
+def warm_up(controller: ServedController, settings: ServerSettings) -> None:
     """States of every kind in the stance, through real bytes, a reset before each kind; then all of it is forgotten."""
     robot = controller.robot
     clock = iter(range(0, 10**12, TICK_NS))
@@ -41,7 +42,7 @@ def warm_up(controller: ControllerPort, settings: ServerSettings) -> None:
     controller.reset()
 
 
-def _kinds(controller: ControllerPort) -> Iterator[dict[str, object]]:
+def _kinds(controller: ServedController) -> Iterator[dict[str, object]]:
     """What states may carry besides q and vel."""
     robot, q = controller.robot, controller.stance
     contacts = controller.contacts(q)

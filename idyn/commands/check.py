@@ -17,7 +17,7 @@ from idyn.robot import Robot
 from sim_harness.compare.ambiguity import ambiguities, explained
 from sim_harness.compare.settings import is_comparison, load_comparison, plans
 from sim_harness.plan import load_plan
-from transport.settings import ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint
 
 KINDS = ("robots", "controllers", "server", "experiments")
 

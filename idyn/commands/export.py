@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from idyn.commands.output import add_json, progress_bar
-from transport.export import export
+from transport.log.export import export
 
 
 def add_to(subparsers: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from idyn.commands.output import add_json
-from transport.curve import make_keys
+from transport.keys import make_keys
 
 
 def add_to(subparsers: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from controllers.config import load
-from transport.server import serve
-from transport.settings import ServerSettings
+from transport.serve import serve
+from transport.server.settings import ServerSettings
 
 
 def add_to(subparsers: Any) -> None:

@@ -11,7 +11,7 @@ from idyn.errors import ConfigError
 from sim_harness.experiment import run_connected, run_in_process
 from sim_harness.metrics import table, text_table
 from sim_harness.plan import load_plan, with_controller
-from transport.curve import client_keys
+from transport.keys import client_keys
 
 
 def add_to(subparsers: Any) -> None:

@@ -11,10 +11,10 @@ from idyn.errors import ConfigError
 from idyn.outcomes import Outcome, outcomes
 from idyn.types import Array, ContactSet, State
 from sim_harness.compare.logs import Exchange, origin, sessions
-from transport.codec import vector
-from transport.handshake import Agreement
-from transport.logfile import LogReader
-from transport.state_input import read_state
+from transport.log.reader import LogReader
+from transport.protocol.agreement import Agreement
+from transport.protocol.codec import vector
+from transport.protocol.state_input import read_state
 
 PRESSES = 1e-9
 """A contact with a larger normal impulse presses [N·s]."""

@@ -13,16 +13,20 @@ from idyn.types import Array, ContactSet
 from sim_harness.experiment import aims
 from sim_harness.metrics import Summary, summarise
 from sim_harness.trace import Trace, TraceWriter
-from transport.codec import decode, vector
-from transport.contact_input import read_contacts, read_sensed
-from transport.errors import LogError
-from transport.foot_switches import FootSwitches
-from transport.handshake import Agreement, agree, build_host
-from transport.logfile import LogReader
-from transport.messages import Hello, StateMessage, TorqueMessage, Welcome
-from transport.provenance import CONTROLLER, SERVER
-from transport.settings import ServerSettings
-from transport.state_input import read_state
+from transport.log.part import LogError
+from transport.log.provenance import CONTROLLER, SERVER
+from transport.log.reader import LogReader
+from transport.protocol.agreement import Agreement
+from transport.protocol.codec import decode, vector
+from transport.protocol.contact_input import read_contacts, read_sensed
+from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.messages.hello import Hello, Welcome
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.state_input import read_state
+from transport.server.served_controller import build_host
+from transport.server.sessions.handshake import agree
+from transport.server.settings import ServerSettings
 
 Exchange = tuple[StateMessage, TorqueMessage]
 """A state and its answer."""

@@ -8,7 +8,10 @@ import numpy as np
 from sim_harness.imperfections.draws import Purpose, stream
 from sim_harness.imperfections.settings import LinkSettings, Loss
 from sim_harness.robot_side import Exchanger
-from transport.messages import ErrorMessage, FromClient, FromServer, StateMessage, TorqueMessage
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
 
 M = TypeVar("M", StateMessage, TorqueMessage)
 

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 from trial import LONG, ONCE, Trial
 
-from transport.messages import Code, Contact, Flags, Reference, StateMessage
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
 
 Change = Callable[[Trial], None]
 

@@ -14,11 +14,12 @@ from trial import AFTER, BEFORE, LONG, Trial, serving
 
 from controllers.command import LimitedBy
 from idyn.errors import ConfigError
-from transport.client import RobotClient
-from transport.codec import encode
-from transport.conversation import hello_for
-from transport.errors import ConnectionFailed
-from transport.messages import ClientLimits, Code, Config, ConfigSet, ErrorMessage, Stats, StatsGet, Stop
+from transport.protocol.codec import encode
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import ClientLimits
+from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet, Stop
+from transport.robot.client import RobotClient
+from transport.robot.conversation import ConnectionFailed, hello_for
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ def test_the_disk_fails(tmp_path: Path) -> None:
 
 @told("the log is removed", "`not logged: …` in every `message`", "goes on")
 def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.recorder.LOOK_S", 0.0)
+    monkeypatch.setattr("transport.log.recorder.LOOK_S", 0.0)
     log = tmp_path / "log.mcap"
     with serving(tmp_path, log=log) as server:
         trial = Trial(server)

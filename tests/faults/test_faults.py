@@ -7,7 +7,7 @@ import pytest
 from faults import FAULTS, Fault
 from trial import AFTER, BEFORE, Server, Trial, serving
 
-from transport.messages import Stats, StatsGet
+from transport.protocol.messages.requests import Stats, StatsGet
 
 
 @pytest.fixture(scope="module")

@@ -19,29 +19,17 @@ from trial import serving
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from idyn.robot import Robot
-from transport.client import RobotClient
-from transport.codec import decode, encode
-from transport.conversation import hello_for
-from transport.messages import (
-    Code,
-    Config,
-    ConfigGet,
-    ConfigSet,
-    Contact,
-    ErrorMessage,
-    Flags,
-    Heartbeat,
-    Reference,
-    Reset,
-    StateMessage,
-    StatsGet,
-    Stop,
-    Welcome,
-)
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop
+from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage
 from transport.realtime import steady
-from transport.reconfigure import Workshop
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.reconfigure import Workshop
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 
 STALL_S = 0.05

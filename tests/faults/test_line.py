@@ -15,11 +15,11 @@ from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 
 from idyn.errors import ConfigError
-from transport.client import RobotClient
-from transport.conversation import hello_for
-from transport.curve import ClientKey, CurveSettings, client_keys, make_keys
-from transport.errors import ConnectionFailed
-from transport.messages import Code
+from transport.keys import client_keys, make_keys
+from transport.protocol.messages.error import Code
+from transport.robot.client import RobotClient
+from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.server.settings import ClientKey, CurveSettings
 
 STRANGER = """
 import sys

@@ -15,8 +15,8 @@ import pytest
 from faults import told
 from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 
-from transport.logfile import LogReader
-from transport.messages import StatsGet
+from transport.log.reader import LogReader
+from transport.protocol.messages.requests import StatsGet
 
 DEADLINE_S = 0.02
 """A robot whose server may be dead waits no longer for an answer."""

@@ -11,9 +11,9 @@ from controllers.robots import load_robot
 from sim_harness.pauses import walking
 from sim_harness.scene import simulated_robot
 from sim_harness.server_process import ServerProcess
-from transport.client import RobotClient
-from transport.conversation import hello_for
-from transport.logfile import LogReader
+from transport.log.reader import LogReader
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
 
 SLICE_S, WARM = 30.0, 0.2
 """How often one looks [s], and the share of the time that the server has to reach its size."""

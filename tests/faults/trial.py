@@ -20,18 +20,19 @@ from sim_harness.plan import load_plan
 from sim_harness.robot_side import RobotSide
 from sim_harness.scene import simulated_robot
 from sim_harness.trace import Trace
-from transport.anticipation import Anticipation
-from transport.client import RobotClient
-from transport.conversation import Conversation, hello_for
-from transport.curve import CurveSettings, Keys
-from transport.messages import StateMessage, TorqueMessage
-from transport.provenance import attachments, metadata
-from transport.reconfigure import Workshop
-from transport.recorder import Recorder
-from transport.router import Router
-from transport.service import Service
-from transport.session import Fault
-from transport.settings import AnticipationSettings, ServerSettings
+from transport.keys import Keys
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import Conversation, hello_for
+from transport.server.reconfigure import Workshop
+from transport.server.service import Service
+from transport.server.sessions.session import Fault
+from transport.server.settings import AnticipationSettings, CurveSettings, ServerSettings
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
 from transport.warm_up import warm_up
 
 PATIENCE_MS = 20_000
@@ -77,7 +78,9 @@ class Server:
 
     def _router(self, log: Path | None) -> Router:
         if log is not None:
-            self.recorder = Recorder(log, attachments(self.controller, self.settings), metadata(self.controller, None))
+            self.recorder = Recorder(
+                log, attachments(self.controller.snapshot(), self.settings), metadata(self.controller.robot, None)
+            )
         workshop = Workshop(controller_from_snapshot, beside=True)
         service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
         return Router(service, self.address, self._note, Anticipation(AnticipationSettings()), self.settings.curve)

@@ -8,9 +8,10 @@ from controllers.config import load, parse
 from idyn.errors import ConfigError
 from sim_harness.experiment import run_in_process
 from sim_harness.plan import ExperimentSettings, build_plan
-from transport.codec import decode, vector
-from transport.logfile import LogReader
-from transport.messages import StateMessage, TorqueMessage
+from transport.log.reader import LogReader
+from transport.protocol.codec import decode, vector
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
 
 

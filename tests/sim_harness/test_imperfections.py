@@ -21,7 +21,7 @@ from sim_harness.imperfections.settings import (
     Sensing,
     Spread,
 )
-from transport.messages import StateMessage
+from transport.protocol.messages.state import StateMessage
 
 DT = 1e-3
 ROBOTS = ("quadruped", "solo12", "a1", "go2")

@@ -14,10 +14,10 @@ from sim_harness.hardware import Hardware
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
-from transport.client import RobotClient
-from transport.conversation import hello_for
 from transport.replay import replay
-from transport.settings import ServerSettings
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.settings import ServerSettings
 
 DT = 1e-3
 TICKS, KILLED = 1000, 500

@@ -15,11 +15,11 @@ from idyn.terrain import Flat
 from sim_harness import pacing
 from sim_harness.fall import Posture
 from sim_harness.robot_side import RobotSide
-from transport.conversation import hello_for
 from transport.loopback import Loopback
-from transport.messages import Code, ErrorMessage
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.robot.conversation import hello_for
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 
 DT = 1e-3
 

@@ -2,10 +2,12 @@ from hypothesis import settings
 from standin import MS, SpringDamper, hello, state
 
 from idyn.robot import Robot
-from transport.codec import decode, encode
-from transport.messages import Message, StateMessage, Welcome
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages import Message
+from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.state import StateMessage
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")

@@ -14,7 +14,8 @@ from idyn.robot import ContactPoint, Limits, Robot
 from idyn.status import Status
 from idyn.terrain import Flat
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
-from transport.messages import Base, Client, Hello, Model, StateMessage
+from transport.protocol.messages.hello import Base, Client, Hello, Model
+from transport.protocol.messages.state import StateMessage
 
 MS = 1_000_000
 FEET = ("FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT")

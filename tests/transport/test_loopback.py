@@ -3,12 +3,14 @@ import pytest
 from standin import MS, SpringDamper, standing
 
 from idyn.robot import Robot
-from transport.conversation import hello_for
-from transport.errors import ConnectionFailed
 from transport.loopback import Loopback
-from transport.messages import Code, Reset, ResetAck, StateMessage, TorqueMessage
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.requests import Reset, ResetAck
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.robot.conversation import ConnectionFailed, hello_for
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 
 
 def loopback(robot: Robot, kind: str = "sim") -> Loopback:

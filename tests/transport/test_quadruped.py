@@ -8,15 +8,18 @@ import pytest
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config import load
 from controllers.controller import Controller
-from transport.conversation import hello_for
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
 from transport.loopback import Loopback
-from transport.messages import Config, ConfigGet, ConfigSet, Contact, ErrorMessage, StateMessage, TorqueMessage
-from transport.provenance import attachments, metadata
-from transport.reconfigure import Workshop
-from transport.recorder import Recorder
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
+from transport.protocol.messages.state import Contact, StateMessage
+from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.robot.conversation import hello_for
+from transport.server.reconfigure import Workshop
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 
 TICKS = 60
@@ -33,7 +36,7 @@ def record(controller: Controller, tmp_path: Path) -> Path:
     settings = load("server", "quadruped", ServerSettings)
     warm_up(controller, settings)
     path = tmp_path / "run.mcap"
-    recorder = Recorder(path, attachments(controller, settings), metadata(controller, seed=5))
+    recorder = Recorder(path, attachments(controller.snapshot(), settings), metadata(controller.robot, seed=5))
     clock = iter(range(0, 10**12, 250_000))
     service = Service(controller, settings, recorder=recorder)
     robot = controller.robot

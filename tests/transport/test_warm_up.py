@@ -14,10 +14,11 @@ from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.terrain import Flat
 from sim_harness.server_process import ServerProcess
-from transport.client import RobotClient
-from transport.conversation import hello_for
-from transport.messages import Contact, StateMessage, TorqueMessage
-from transport.settings import ServerSettings
+from transport.protocol.messages.state import Contact, StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.settings import ServerSettings
 
 FIRST_STATES = """
 import gc, sys
@@ -25,11 +26,12 @@ import msgspec, numpy as np
 from numba.core.dispatcher import Dispatcher
 from controllers.config import load
 from controllers.build import load_controller
-from transport.conversation import hello_for
+from transport.robot.conversation import hello_for
 from transport.loopback import Loopback
-from transport.messages import Contact, Reference, StateMessage, TorqueMessage
-from transport.service import Service
-from transport.settings import ServerSettings
+from transport.protocol.messages.state import Contact, Reference, StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 
 def compiled():

@@ -1,0 +1,109 @@
+"""Logs for other tools: read by MCAP's own reader, checked by a JSON schema's own validator."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgpack
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from test_log import TICKS, run
+
+from idyn.robot import Robot
+from transport.log.export import TYPES, Exported, export, plain, schema_of
+from transport.log.part import LogError
+from transport.log.reader import LogReader
+from transport.protocol.codec import decode
+from transport.protocol.messages.torque import TorqueMessage
+
+
+def test_every_message_is_there_as_its_schema_says(tmp_path: Path, robot: Robot) -> None:
+    log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
+    pairs = run(log, robot)
+    sent = [data for pair in pairs for data in pair]
+    assert export(log, out) == Exported(messages=len(sent), complete=True)
+    with out.open("rb") as file:
+        found = list(make_reader(file).iter_messages(log_time_order=False))
+    assert len(found) == len(sent)
+    assert {channel.topic for _, channel, _ in found} == {"/unreadable", "/error", "/hello", "/welcome", "/state", "/torque"}
+    for data, (schema, channel, message) in zip(sent, found, strict=True):
+        assert schema is not None
+        assert (schema.encoding, channel.message_encoding) == ("jsonschema", "json")
+        fields = json.loads(message.data)
+        jsonschema.validate(without_nulls(fields), json.loads(schema.data))
+        if channel.topic == "/torque":
+            reply = decode(data)
+            assert isinstance(reply, TorqueMessage)
+            np.testing.assert_array_equal(fields["tau"], np.frombuffer(reply.tau))  # type: ignore[arg-type]
+            assert fields["seq"] == reply.seq
+    with LogReader(log) as reader:
+        assert abs(found[-1][2].log_time - reader.wall_offset_ns - TICKS * 1_000_000) < 10_000_000
+    assert abs(found[0][2].log_time - (time.time_ns() - time.monotonic_ns())) < 3600e9
+
+
+def without_nulls(fields: Any) -> Any:
+    """What is null is as good as absent."""
+    if isinstance(fields, dict):
+        return {key: without_nulls(value) for key, value in fields.items() if value is not None}
+    return [without_nulls(value) for value in fields if value is not None] if isinstance(fields, list) else fields
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_schemas_stand_alone(kind: str) -> None:
+    schema = schema_of(kind)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert "$ref" not in json.dumps(schema)
+    assert schema["type"] == "object"
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91" * 5000, b"\xa5state", b"\x80", b"\x81\xa1t\xa3tea", b"\x81\xa1t\x90"])
+def test_what_is_no_message_is_told_by_its_length(data: bytes) -> None:
+    assert plain(data) == ("unreadable", {"length": len(data)})
+
+
+def test_nothing_is_overwritten(tmp_path: Path, robot: Robot) -> None:
+    log = tmp_path / "run.mcap"
+    run(log, robot)
+    with pytest.raises(LogError, match="is there already"):
+        export(log, log)
+    with pytest.raises(LogError, match="cannot be read"):
+        export(tmp_path / "none.mcap", tmp_path / "out.mcap")
+    assert not (tmp_path / "out.mcap").exists()
+
+
+def test_what_is_lost_is_said(tmp_path: Path, robot: Robot) -> None:
+    """A bit flipped in the middle, a chunk cut out: what comes before is there, and that the rest is not."""
+    log = tmp_path / "run.mcap"
+    run(log, robot)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    flipped = export(log, tmp_path / "flipped.mcap")
+    assert not flipped.complete
+    assert flipped.messages > 10
+
+
+def test_a_missing_piece_ends_a_log(tmp_path: Path, robot: Robot) -> None:
+    log = tmp_path / "run.mcap"
+    pairs = run(log, robot)
+    with log.open("rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes  # type: ignore[union-attr]
+    data = log.read_bytes()
+    second = chunks[1]
+    log.write_bytes(data[: second.chunk_start_offset] + data[second.chunk_start_offset + second.chunk_length :])
+    with LogReader(log) as reader:
+        rest = [(entry.request, entry.reply) for entry in reader.exchanges()]
+        assert not reader.complete
+    assert 0 < len(rest) < len(pairs)
+    assert rest[:-1] == pairs[: len(rest) - 1]
+
+
+def test_things_that_no_client_sends_are_written_as_text() -> None:
+    state = msgpack.packb({"t": "state", "v": "1.0", "x": msgpack.ExtType(5, b"1"), "y": [msgpack.Timestamp(0)]})
+    kind, fields = plain(state)
+    assert kind == "state"
+    assert isinstance(fields["x"], str)
+    json.dumps(fields)

@@ -1,0 +1,404 @@
+"""Recorder, reader, replay."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from rig import Rig
+from standin import MS, SpringDamper, from_snapshot, hello, standing, state
+
+from idyn.robot import Robot
+from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadata
+from transport.log.provenance import attachments, metadata
+from transport.log.reader import LogReader
+from transport.log.recorder import WAITING_MAX, Recorder
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.torque import TorqueMessage
+from transport.replay import replay
+from transport.server.fault_log import keep_fault, write_fault
+from transport.server.service import Service
+from transport.server.settings import ServerSettings
+
+SETTINGS = ServerSettings(controller="standin")
+TICKS = 300
+
+
+def head(controller: SpringDamper) -> tuple[list[Attachment], Metadata]:
+    return attachments(controller.snapshot(), SETTINGS), metadata(controller.robot, seed=7)
+
+
+def open_recorder(path: Path, robot: Robot) -> Recorder:
+    controller = SpringDamper(robot)
+    return Recorder(path, *head(controller))
+
+
+def run(path: Path, robot: Robot, *, recorder: Recorder | None = None) -> list[tuple[bytes, bytes]]:
+    """A session with bad and repeated messages in it; all (request, reply) pairs."""
+    recorder = recorder or open_recorder(path, robot)
+    service = Service(SpringDamper(robot), SETTINGS, recorder=recorder)
+    rng = np.random.default_rng(1)
+    pairs = []
+
+    def send(data: bytes, t_ns: int, identity: bytes = b"a") -> bytes:
+        reply = service.handle(identity, data, t_ns)
+        pairs.append((data, reply))
+        return reply
+
+    send(b"rubbish", 1, b"other")
+    welcome = decode(send(encode(hello(robot)), 2))
+    assert isinstance(welcome, Welcome)
+    for seq in range(1, TICKS + 1):
+        q = standing(robot)
+        q[7:] += 0.01 * rng.normal(size=robot.na)
+        data = encode(state(robot, welcome.session, seq, q=q.tobytes()))
+        send(data, seq * MS)
+        if seq % 50 == 0:
+            send(data, seq * MS + 1)  # a duplicate
+            send(encode(state(robot, welcome.session, seq + 1, q=b"")), seq * MS + 2)
+    recorder.close()
+    return pairs
+
+
+def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    pairs = run(path, robot)
+    with LogReader(path) as log:
+        entries = list(log.exchanges())
+        assert [(entry.request, entry.reply) for entry in entries] == pairs
+        assert log.complete
+        assert log.messages == 2 * len(pairs)
+        assert (entries[0].identity, entries[1].identity) == (b"other", b"a")
+        assert (entries[0].t_recv_ns, entries[2].t_recv_ns) == (1, MS)
+        assert entries[2].answered
+        assert not entries[0].answered
+        assert log.attachments["robot.urdf"].decode() == robot.urdf
+        assert log.metadata["run"] == {"seed": "7"}
+        assert log.metadata["model"]["urdf_sha256"] == robot.urdf_sha256
+        assert "numba" in log.metadata["versions"]
+
+
+def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
+    """Its times are those of the wall: the service's own began with this machine, or with the run."""
+    path = tmp_path / "run.mcap"
+    recorder = open_recorder(path, robot)
+    began = time.time_ns() - time.monotonic_ns()
+    run(path, robot, recorder=recorder)
+    with path.open("rb") as file:
+        reader = make_reader(file)
+        counts: dict[str, int] = {}
+        for schema, channel, message in reader.iter_messages():
+            assert schema is not None
+            assert channel.message_encoding == "msgpack"
+            assert message.log_time == message.publish_time
+            assert abs(message.log_time - began - TICKS * MS / 2) < TICKS * MS
+            counts[channel.topic] = counts.get(channel.topic, 0) + 1
+            if channel.topic == "/torque":
+                assert msgpack.unpackb(message.data)["t"] == "torque"
+    rejected, repeated = TICKS // 50, TICKS // 50
+    assert counts == {
+        "/state": TICKS + repeated + rejected,
+        "/torque": TICKS + repeated,
+        "/session": 2 + 2 + rejected,
+    }
+
+
+def test_a_replay_gives_the_same_bits(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    seen: list[int] = []
+    report = replay(path, build=from_snapshot, progress=seen.append)
+    assert report.exact
+    assert report.complete
+    assert report.ticks == TICKS + TICKS // 50
+    assert report.differences is None
+    assert report.first_difference is None
+    assert report.recorded_s == pytest.approx((TICKS - 1) * 1e-3)
+    assert seen[-1] == report.ticks
+    assert "bit for bit" in report.table()
+
+
+def test_pauses_are_replayed_as_they_were(tmp_path: Path, robot: Robot) -> None:
+    """A first answer that takes 207 ms, then a server that is stopped for 300: neither was a silence, then or in the replay."""
+    path = tmp_path / "paused.mcap"
+    now = [0]
+    recorder = open_recorder(path, robot)
+    service = Service(SpringDamper(robot), SETTINGS, clock=lambda: now[0], recorder=recorder)
+    welcome = decode(service.handle(b"a", encode(hello(robot)), 0))
+    assert isinstance(welcome, Welcome)
+
+    def tick(seq: int, t_recv_ms: int, takes_ms: int = 0) -> None:
+        now[0] = (t_recv_ms + takes_ms) * MS
+        data = encode(state(robot, welcome.session, seq, t_send=None))
+        assert isinstance(decode(service.handle(b"a", data, t_recv_ms * MS)), TorqueMessage)
+
+    tick(1, 1, takes_ms=207)
+    tick(209, 209)
+    waiting = [encode(state(robot, welcome.session, seq)) for seq in range(210, 509)]
+    for data in waiting:
+        service.overtaken(b"a", data, 509 * MS)
+    tick(509, 509)
+    recorder.close()
+    with LogReader(path) as log:
+        unanswered = [entry for entry in log.exchanges() if not entry.reply]
+    assert [entry.request for entry in unanswered] == waiting
+    assert {(entry.t_recv_ns, entry.about_state, entry.answered) for entry in unanswered} == {(509 * MS, True, False)}
+    report = replay(path, build=from_snapshot)
+    assert report.exact
+    assert report.ticks == 3
+
+
+def test_another_controller_is_compared(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+
+    def stiffer(snapshot: dict) -> SpringDamper:  # type: ignore[type-arg]
+        assert snapshot["settings"]["law"] == "stiff"
+        return SpringDamper(robot, kp=6.0)
+
+    report = replay(path, law="stiff", build=stiffer)
+    assert not report.exact
+    assert report.first_difference == 1
+    assert report.differences is not None
+    assert 0 < report.differences.tau_mean < report.differences.tau_max
+    assert report.differences.replayed_rate == pytest.approx(2 * report.differences.recorded_rate, rel=1e-2)
+    assert report.differences.normal_force == 0.0
+    assert "first difference at seq 1" in report.table()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.55, 0.9, 0.999])
+def test_a_truncated_log_is_recovered_up_to_the_cut(tmp_path: Path, robot: Robot, share: float) -> None:
+    path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
+    pairs = run(path, robot)
+    whole = path.read_bytes()
+    cut.write_bytes(whole[: int(share * len(whole))])
+    with LogReader(cut) as log:
+        entries = list(log.exchanges())
+        assert not log.complete
+        assert [(entry.request, entry.reply) for entry in entries] == pairs[: len(entries)]
+        recorded = sum(len(entry.request) + len(entry.reply) for entry in entries)
+        total = sum(len(request) + len(reply) for request, reply in pairs)
+        assert recorded >= share * total - 2 * CHUNK_BYTES
+    report = replay(cut, build=from_snapshot)
+    assert report.exact
+    assert not report.complete
+    assert "messages recovered" in report.table()
+
+
+def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with LogReader(path) as log:
+        list(log.exchanges())
+        assert not log.complete
+
+
+@pytest.mark.parametrize("content", [b"", b"not a log", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 100])
+def test_a_file_that_is_no_log_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.mcap"
+    path.write_bytes(content)
+    with pytest.raises(LogError, match=r"x\.mcap: not a log"):
+        replay(path, build=from_snapshot)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"none\.mcap: cannot be read"):
+        replay(tmp_path / "none.mcap", build=from_snapshot)
+
+
+def test_a_log_without_its_configuration_is_named(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "bare.mcap"
+    Recorder(path, attachments(SpringDamper(robot).snapshot(), SETTINGS)[2:], {}).close()
+    with pytest.raises(LogError, match=r"controller\.json"):
+        replay(path, build=from_snapshot)
+
+
+def test_a_log_is_never_overwritten(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    open_recorder(path, robot).close()
+    with pytest.raises(LogError, match="cannot be created"):
+        open_recorder(path, robot)
+
+
+def until(condition: Callable[[], object]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 10 s")
+
+
+def test_a_disk_that_fails_is_told_in_the_next_answer_and_takes_no_memory(tmp_path: Path, robot: Robot) -> None:
+    recorder = open_recorder(tmp_path / "run.mcap", robot)
+    rig = Rig(robot)
+    rig.service = Service(SpringDamper(robot), SETTINGS, clock=lambda: rig.now, recorder=recorder)
+    rig.greet()
+    reply = rig.tick(1)
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message == ""
+    recorder._part._file.close()
+    rig.tick(2)
+    until(lambda: recorder.problem)
+    reply = rig.tick(3)
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message.startswith("not logged: ")
+    for seq in range(4, 100):
+        rig.tick(seq)
+    until(lambda: recorder._queue.qsize() == 0)
+    with pytest.raises(LogError, match="cannot be written"):
+        recorder.close()
+
+
+def test_a_disk_that_falls_behind_ends_the_log(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = open_recorder(tmp_path / "run.mcap", robot)
+    go = threading.Event()
+    write = recorder._write
+    monkeypatch.setattr(recorder, "_write", lambda entry: go.wait(10) and write(entry))
+    entry = Entry(b"a", 1, b"x", b"y", about_state=True, answered=True)
+    for _ in range(WAITING_MAX + 100):
+        recorder.put(entry)
+    assert recorder._queue.qsize() <= WAITING_MAX
+    assert "behind" in recorder.problem
+    go.set()
+    with pytest.raises(LogError, match="behind"):
+        recorder.close()
+
+
+def test_a_long_log_goes_on_in_further_files(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    controller = SpringDamper(robot)
+    recorder = Recorder(path, *head(controller), part_bytes=150_000)
+    pairs = run(path, robot, recorder=recorder)
+    files = sorted(tmp_path.glob("run*.mcap"))
+    assert len(files) > 3
+    assert files[-1].name == "run.mcap"
+    with LogReader(path) as log:
+        assert [(entry.request, entry.reply) for entry in log.exchanges()] == pairs
+        assert log.complete
+    assert replay(path, build=from_snapshot).exact
+    (tmp_path / "run.002.mcap").unlink()
+    with LogReader(path) as log:
+        rest = [(entry.request, entry.reply) for entry in log.exchanges()]
+        assert rest == pairs[: len(rest)]
+        assert not log.complete
+
+
+def test_a_log_goes_on_in_another_file_after_a_time(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    controller = SpringDamper(robot)
+    recorder = Recorder(path, *head(controller), part_s=0.05)
+    entry = Entry(b"a", 1, b"x", b"y", about_state=True, answered=True)
+    for _ in range(2):
+        recorder.put(entry)
+        time.sleep(0.06)
+    recorder.put(entry)
+    recorder.close()
+    assert len(list(tmp_path.glob("run*.mcap"))) > 1
+    with LogReader(path) as log:
+        assert [e.t_recv_ns for e in log.exchanges()] == [1, 1, 1]
+        assert log.complete
+
+
+def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.log.recorder.LOOK_S", 0.0)
+    recorder = open_recorder(tmp_path / "run.mcap", robot)
+    recorder.path.unlink()
+    recorder.put(Entry(b"a", 1, b"x", b"y", about_state=True, answered=True))
+    until(lambda: recorder.problem)
+    with pytest.raises(LogError, match="removed"):
+        recorder.close()
+
+
+def test_no_bit_of_the_head_changes_unnoticed(tmp_path: Path, robot: Robot) -> None:
+    """Of the controller, the settings, the robot or the metadata."""
+    path = tmp_path / "run.mcap"
+    run(path, robot)
+    data = path.read_bytes()
+    with LogReader(path) as log:
+        inside = [data.index(part) for part in log.attachments.values()]
+        lengths = [len(part) for part in log.attachments.values()]
+    places = [start + k for start, n in zip(inside, lengths, strict=True) for k in range(0, n, max(1, n // 10))]
+    places.append(data.index(b"urdf_sha256") + 20)
+    for place in places:
+        flipped = bytearray(data)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises(LogError, match=r"damaged|not a log"):
+            LogReader(path)
+
+
+def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
+    rig = Rig(robot)
+    rig.greet()
+    for seq in (1, 2, 3):
+        assert isinstance(rig.tick(seq), TorqueMessage)
+    reply = rig.tick(200)
+    assert isinstance(reply, ErrorMessage)
+    assert reply.code is Code.LATCHED_FAULT
+    (fault,) = rig.service.take_faults()
+    write_fault(fault, tmp_path, rig.controller, SETTINGS)
+    (path,) = tmp_path.glob("fault-*.mcap")
+    with LogReader(path) as log:
+        assert len(list(log.exchanges())) == 3
+        assert "no state for 197 ms" in log.metadata["fault"]["reason"]
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from standin import solo
+from test_log import open_recorder, run
+robot = solo()
+path = Path(sys.argv[1])
+recorder = open_recorder(path, robot)
+close, recorder.close = recorder.close, lambda: None
+run(path, robot, recorder=recorder)
+while not recorder._queue.empty():
+    time.sleep(0.01)
+print("recorded", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_process_loses_at_most_the_last_chunk(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "killed.mcap"
+    command = [sys.executable, "-c", CHILD, str(path), str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "recorded\n"
+        os.kill(child.pid, signal.SIGKILL)
+    pairs = run(tmp_path / "whole.mcap", robot)
+    with LogReader(path) as log:
+        entries = list(log.exchanges())
+        assert not log.complete
+    lost = pairs[len(entries) :]
+    assert sum(len(request) + len(reply) for request, reply in lost) < 2 * CHUNK_BYTES
+    assert replay(path, build=from_snapshot).exact
+
+
+def test_a_fault_that_cannot_be_written_is_told_and_no_more(
+    tmp_path: Path, robot: Robot, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder is a file, as a full disk is no disk: nothing is raised into the server's loop."""
+    rig = Rig(robot)
+    rig.greet()
+    rig.tick(1)
+    assert isinstance(rig.tick(200), ErrorMessage)
+    (fault,) = rig.service.take_faults()
+    (tmp_path / "logs").write_text("no folder")
+    keep_fault(fault, tmp_path / "logs", rig.controller, SETTINGS)
+    assert "the fault's log cannot be written" in caplog.text

@@ -1,0 +1,187 @@
+import msgpack
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig import Rig
+from standin import hello, solo, state
+
+from transport.protocol.codec import decode, encode, limits, message_type, vector, vectors
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages import FromServer, Message
+from transport.protocol.messages.base import SCHEMA
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.requests import ConfigSet, Stop
+from transport.protocol.messages.state import Contact, Imu, Reference, StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.sizes import MAX_BYTES
+
+ROBOT = solo()
+NAN, INF = float("nan"), float("inf")
+
+
+def full_state() -> StateMessage:
+    three, motors = np.arange(3.0).tobytes(), np.arange(12.0).tobytes()
+    return state(
+        ROBOT,
+        2**64 - 1,
+        7,
+        imu=Imu(quat=np.array([0.0, 0, 0, 1]).tobytes(), gyro=three, acc=[1, 2.5, -3]),
+        contacts=[Contact(frame="FL_FOOT", p=three, n=[0, 0, 1], mu=0.5)],
+        ref=Reference(q=motors, v=motors, a=motors),
+    )
+
+
+def test_messages_survive_the_way_through_bytes() -> None:
+    for message in (hello(ROBOT), full_state(), Stop(), ConfigSet(settings={"a": {"b": 1}})):
+        assert decode(encode(message)) == message
+
+
+def test_every_type_has_its_own_tag_and_the_schema_version() -> None:
+    tags = [kind.__struct_config__.tag for kind in Message.__args__]
+    assert len(set(tags)) == len(tags)
+    assert msgpack.unpackb(encode(Stop()))["v"] == SCHEMA
+
+
+def test_lists_and_bin_are_the_same_vector() -> None:
+    values = [0.1, -2.0, 1e300, 3]
+    from_list = vector(values, 4, "q")
+    from_bin = vector(np.array(values, dtype="<f8").tobytes(), 4, "q")
+    assert from_list.tobytes() == from_bin.tobytes()
+    assert from_list.flags.writeable
+    assert from_bin.flags.writeable
+
+
+def outcome(data: bytes) -> object:
+    """The message in `data`, or the reply that refuses it."""
+    try:
+        return decode(data)
+    except ProtocolError as error:
+        return error.reply()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_message_or_a_protocol_error(data: bytes) -> None:
+    assert isinstance(outcome(data), Message)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5) | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.sampled_from(["hello", "state", "reset", "torque", "stop", "config_set", "nonsense"]),
+    st.dictionaries(st.sampled_from(["v", "q", "vel", "seq", "session", "contacts", "client", "t_robot", "x"]), TREES),
+)
+def test_any_map_gives_a_message_or_a_protocol_error(kind: str, fields: dict[str, object]) -> None:
+    assert isinstance(outcome(msgpack.packb(fields | {"t": kind})), Message)
+
+
+@given(st.integers(0, len(encode(full_state())) - 1))
+def test_a_truncated_message_is_refused(length: int) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(encode(full_state())[:length])
+    assert caught.value.code is Code.BAD_SCHEMA
+
+
+@given(st.integers(0, len(encode(full_state())) - 1), st.integers(0, 255))
+def test_the_service_outlives_a_flipped_byte(place: int, value: int) -> None:
+    data = bytearray(encode(full_state()))
+    data[place] = value
+    rig = Rig(ROBOT)
+    rig.greet()
+    assert isinstance(rig.raw(bytes(data)), FromServer)
+    assert isinstance(rig.tick(9), TorqueMessage)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 60_000, b"\x81\xa1t" + b"\x91" * 60_000, b"", b"\xc1"],
+)
+def test_hostile_lengths_and_depths_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(data)
+
+
+def test_an_oversize_message_is_refused_unread() -> None:
+    with pytest.raises(ProtocolError, match=f"at most {MAX_BYTES} bytes") as caught:
+        decode(b"\x00" * (MAX_BYTES + 1))
+    assert caught.value.code is Code.BAD_SCHEMA
+
+
+def changed(**fields: object) -> bytes:
+    return msgpack.packb(msgpack.unpackb(encode(full_state())) | fields)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "field"),
+    [
+        (changed(v="2.0"), Code.VERSION_MISMATCH, "v"),
+        (changed(v="2.0", q="another meaning"), Code.VERSION_MISMATCH, "v"),
+        (changed(v=1), Code.BAD_SCHEMA, "v"),
+        (changed(t="stat"), Code.BAD_SCHEMA, "t"),
+        (changed(t=None), Code.BAD_SCHEMA, "t"),
+        (changed(q="text"), Code.BAD_SCHEMA, "q"),
+        (changed(q=[1, "x"]), Code.BAD_SCHEMA, "q[1]"),
+        (changed(seq=-1), Code.BAD_SCHEMA, "seq"),
+        (changed(tau_aplied=[]), Code.BAD_SCHEMA, "tau_aplied"),
+        (changed(contacts=[{"n": [0, 0, 1]}]), Code.BAD_SCHEMA, "contacts[0].frame"),
+        (changed(imu={"quat": [], "gyro": [], "acc": [], "x": 1}), Code.BAD_SCHEMA, "imu.x"),
+    ],
+)
+def test_a_misfit_is_named(data: bytes, code: Code, field: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(data)
+    assert (caught.value.code, caught.value.field) == (code, field)
+
+
+def test_a_misfit_carries_the_seq_of_its_state() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(changed(q="text"))
+    assert caught.value.seq == 7
+
+
+def test_a_minor_version_of_the_same_major_is_read() -> None:
+    assert isinstance(decode(changed(v="1.7")), StateMessage)
+
+
+def test_an_unknown_type_is_told_the_nearest() -> None:
+    with pytest.raises(ProtocolError, match="nearest: state"):
+        decode(changed(t="statte"))
+
+
+def test_wrong_lengths_are_named() -> None:
+    for value in (np.zeros(18).tobytes(), [0.0] * 18):
+        with pytest.raises(ProtocolError, match="q: expected 19 numbers, got 18") as caught:
+            vector(value, 19, "q")
+        assert caught.value.code is Code.WRONG_LENGTH
+    with pytest.raises(ProtocolError, match="151 bytes"):
+        vector(b"\x00" * 151, 19, "q")
+
+
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        vectors(([0.0, 1.0], 2, "q"), ([1.0, bad, 2.0], 3, "vel"))
+    assert (caught.value.code, caught.value.field) == (Code.NON_FINITE, "vel[1]")
+
+
+def test_large_finite_numbers_are_finite() -> None:
+    assert vector([1e200, -1e200], 2, "q").tolist() == [1e200, -1e200]
+
+
+def test_limits_may_be_infinite_but_not_nan() -> None:
+    assert limits([INF, 1.0], 2, "tau_max").tolist() == [INF, 1.0]
+    with pytest.raises(ProtocolError, match=r"tau_max\[1\]"):
+        limits([1.0, NAN], 2, "tau_max")
+
+
+def test_the_type_is_told_without_reading_the_rest() -> None:
+    assert message_type(encode(full_state())) == "state"
+    assert message_type(b"\xc1") is None
+    assert message_type(msgspec.msgpack.encode({"t": 3})) is None
+    assert message_type(msgspec.msgpack.encode({"t": "state", "x": bytes(MAX_BYTES)})) is None

@@ -1,0 +1,86 @@
+"""The last gate: whatever is asked, nothing passes beyond a limit, and nothing that may pass is changed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from rig import Rig
+from standin import standing
+
+from controllers.command import LimitedBy
+from idyn.robot import Robot
+from transport.protocol.messages.hello import ClientLimits
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.torque_gate import Gate, TorqueLimits
+
+NA = 4
+ANY = st.floats(allow_nan=True, allow_infinity=True, width=64)
+FINITE = st.floats(-1e3, 1e3)
+POSITIVE = st.one_of(st.just(np.inf), st.floats(1e-3, 1e3))
+
+
+def vectors(elements: st.SearchStrategy[float]) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float64, NA, elements=elements)
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> TorqueLimits:
+    low = draw(vectors(st.one_of(st.just(-np.inf), FINITE)))
+    return TorqueLimits(
+        tau_max=draw(vectors(POSITIVE)),
+        dtau_max=draw(vectors(POSITIVE)),
+        q_min=low,
+        q_max=np.where(np.isfinite(low), low, 0.0) + draw(vectors(POSITIVE)),
+        v_max=draw(vectors(POSITIVE)),
+        tau0=draw(vectors(POSITIVE)),
+        v0=draw(vectors(POSITIVE)),
+    )
+
+
+@given(limits(), vectors(ANY), vectors(FINITE), vectors(FINITE), st.one_of(st.none(), vectors(ANY)), st.floats(0, 0.1))
+def test_nothing_passes_beyond_a_limit(
+    limit: TorqueLimits, tau: np.ndarray, angles: np.ndarray, speeds: np.ndarray, before: np.ndarray | None, dt: float
+) -> None:
+    passed, bits = Gate(limit).apply(tau, angles, speeds, before, dt)
+    assert np.isfinite(passed).all()
+    assert (np.abs(passed) <= limit.tau_max).all()
+    finite = np.isfinite(limit.tau0)
+    share = np.maximum(0.0, 1.0 - np.abs(speeds) / limit.v0)
+    assert (np.abs(passed)[finite] <= limit.tau0[finite] * share[finite]).all()
+    assert (passed[angles >= limit.q_max] <= 0).all()
+    assert (passed[angles <= limit.q_min] >= 0).all()
+    assert (passed[speeds >= limit.v_max] <= 0).all()
+    assert (passed[speeds <= -limit.v_max] >= 0).all()
+    assert (bits[passed != tau] != 0).all()  # NaN differs from everything
+    assert (passed[bits == 0] == tau[bits == 0]).all()
+    if before is not None and dt > 0:  # the rate gives way to the hard limits only
+        was = np.clip(np.where(np.isfinite(before), before, 0.0), -limit.tau_max, limit.tau_max)
+        soft = (bits & ~int(LimitedBy.RATE)) == 0
+        step = limit.dtau_max[soft] * dt
+        assert (np.abs(passed - was)[soft] <= step + 1e-12 * (np.abs(was[soft]) + step)).all()
+
+
+def test_the_limits_of_the_urdf_hold_for_every_client(rig: Rig, robot: Robot) -> None:
+    """A joint outside its range, under a controller that drives it back, and under one that drives it on."""
+    rig.greet()
+    q = standing(robot)
+    q[7] = robot.limits.q_min[0] - 0.5
+    for kp, allowed in ((3.0, True), (-3.0, False)):
+        rig.controller.kp = kp
+        reply = rig.tick(1 if allowed else 2, q=q.tobytes())
+        assert isinstance(reply, TorqueMessage)
+        tau = np.frombuffer(reply.tau)[0]  # type: ignore[arg-type]
+        assert (tau > 0) if allowed else (tau == 0)
+        assert bool(reply.limited_by[0] & LimitedBy.POSITION) is not allowed
+
+
+@pytest.mark.parametrize("applied", [7.0, 13.0, 100.0, 1e300])
+def test_a_torque_that_was_applied_lifts_no_limit(rig: Rig, robot: Robot, applied: float) -> None:
+    rig.greet(limits=ClientLimits(tau_max=[2.0] * robot.na, dtau_max=[100.0] * robot.na))
+    rig.tick(1)
+    reply = rig.tick(2, tau_applied=[applied] * robot.na)
+    assert isinstance(reply, TorqueMessage)
+    assert np.abs(np.frombuffer(reply.tau)).max() <= 2.0
+    believed = applied <= 2 * robot.limits.tau_max[0]
+    assert ("tau_applied ignored" in reply.message) is not believed

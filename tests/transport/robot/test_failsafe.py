@@ -1,0 +1,188 @@
+"""The robot's own side between answers: what is applied at every age of the last answer, and what ends it."""
+
+import numpy as np
+import pytest
+from standin import MS
+
+from idyn.errors import InputError
+from idyn.robot import Limits
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.state import Reference
+from transport.protocol.messages.torque import Comm, TorqueMessage, Watchdog, WatchdogLevel
+from transport.protocol.torque_gate import limits_of
+from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, FailsafeSettings, drive_command
+
+TAU = np.array([1.0, -2.0])
+Q, V = np.array([0.3, -0.1]), np.array([0.5, 100.0])
+Q_REF, V_REF = np.array([0.31, -0.12]), np.array([2.0, -1.0])
+KP, KD = np.array([7.0, 3.0]), np.array([0.02, 0.4])
+OWN = np.array([0.2, 0.2])
+TAU_MAX, NONE = np.array([5.0, 5.0]), np.full(2, np.inf)
+LIMITS = limits_of(Limits(tau_max=TAU_MAX, v_max=NONE, q_min=-NONE, q_max=NONE))
+DAMPING = np.array([-0.1, -5.0])  # −0.2 · 100 is beyond what the motor gives
+STILL = np.array([0.5, 0.25])
+
+
+def answer(t_ms: float, posture: bool = True, damps: bool = False, tau: np.ndarray = TAU) -> DriveCommand:
+    rows = np.array([Q_REF, V_REF, KP, KD])
+    t = round(t_ms * MS)
+    return DriveCommand(tau=tau, posture=rows if posture else None, t_ns=t, until_ns=t + 20 * MS, damps=damps)
+
+
+@pytest.fixture
+def failsafe() -> Failsafe:
+    return Failsafe(damping=OWN, limits=LIMITS)
+
+
+def at(failsafe: Failsafe, t_ms: float, command: DriveCommand | None = None, v: np.ndarray = V, **told: bool):  # type: ignore[no-untyped-def]
+    return failsafe.torque(round(t_ms * MS), Q, v, command, **told)
+
+
+def test_before_the_first_answer_the_robot_damps(failsafe: Failsafe) -> None:
+    tau, mode = at(failsafe, 500)
+    assert mode is FailsafeMode.DAMPING
+    np.testing.assert_allclose(tau, DAMPING)
+
+
+@pytest.mark.parametrize("age_ms", [1, 7, 19.9])
+def test_at_first_the_reference_is_followed_on(failsafe: Failsafe, age_ms: float) -> None:
+    at(failsafe, 7, answer(7))
+    tau, mode = at(failsafe, 7 + age_ms, v=STILL)
+    assert mode is FailsafeMode.FOLLOW
+    ahead = Q_REF + V_REF * age_ms * 1e-3
+    np.testing.assert_allclose(tau, TAU + KP * (ahead - Q) + KD * (V_REF - STILL), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("age_ms", "share"), [(20, 1.0), (45, 0.5), (70, 0.0), (99, 0.0), (100, 0.0), (10_000, 0.0)])
+def test_then_it_stands_still_and_the_torque_fades(failsafe: Failsafe, age_ms: float, share: float) -> None:
+    """With the larger of both dampings for each motor: 0.2 its own, 0.4 the answer's."""
+    at(failsafe, 7, answer(7))
+    tau, mode = at(failsafe, 7 + age_ms, v=STILL)
+    assert mode is (FailsafeMode.STOPPED if age_ms >= 100 else FailsafeMode.REST)
+    where = Q_REF + V_REF * 0.020
+    np.testing.assert_allclose(tau, share * TAU + KP * (where - Q) - np.array([0.2, 0.4]) * STILL, rtol=1e-12)
+
+
+def test_without_gains_it_damps_with_the_speeds_of_now(failsafe: Failsafe) -> None:
+    at(failsafe, 0, answer(0, posture=False))
+    tau, mode = at(failsafe, 19)
+    assert mode is FailsafeMode.FOLLOW
+    np.testing.assert_array_equal(tau, TAU)
+    for t, v in ((20, V), (60, STILL)):
+        tau, mode = at(failsafe, t, v=v)
+        assert mode is FailsafeMode.DAMPING
+        np.testing.assert_allclose(tau, np.clip(-0.2 * v, -5.0, 5.0))
+    tau, mode = at(failsafe, 100, v=STILL)
+    assert mode is FailsafeMode.STOPPED
+    np.testing.assert_allclose(tau, -0.2 * STILL)
+
+
+def test_an_answer_ends_rest_but_not_the_stop(failsafe: Failsafe) -> None:
+    at(failsafe, 0, answer(0))
+    assert at(failsafe, 50)[1] is FailsafeMode.REST
+    assert at(failsafe, 51, answer(51))[1] is FailsafeMode.OK
+    assert at(failsafe, 151, answer(151))[1] is FailsafeMode.STOPPED
+    assert at(failsafe, 152, answer(152))[1] is FailsafeMode.STOPPED
+    assert failsafe.stopped
+    failsafe.reset()
+    assert at(failsafe, 153, answer(153))[1] is FailsafeMode.OK
+
+
+def test_a_fault_damps_at_once_with_the_speeds_of_now_until_reset(failsafe: Failsafe) -> None:
+    at(failsafe, 0, answer(0))
+    for t, v in ((1, STILL), (2, -STILL), (3, np.zeros(2))):
+        tau, mode = at(failsafe, t, answer(t), v=v, fault=t == 1)
+        assert mode is FailsafeMode.DAMPING
+        np.testing.assert_allclose(tau, -0.2 * v)
+    failsafe.reset()
+    assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
+
+
+def test_damping_is_never_held(failsafe: Failsafe) -> None:
+    """A torque −d v of old speeds drives a joint that has turned round; with the speeds of now it never does."""
+    at(failsafe, 0, answer(0))
+    for t, command in ((1, answer(1, damps=True, tau=-0.2 * STILL)), (2, None), (3, None)):
+        v = STILL * (-1.0) ** t
+        tau, mode = at(failsafe, t, command, v=v)
+        assert mode is FailsafeMode.DAMPING
+        assert (tau * v < 0).all()
+    assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
+
+
+def test_a_robot_that_stands_stopped_does_not_fall_for_being_called_silent(failsafe: Failsafe) -> None:
+    at(failsafe, 0, answer(0))
+    assert at(failsafe, 120, fault=True)[1] is FailsafeMode.STOPPED
+    assert at(failsafe, 121, fault=True)[1] is FailsafeMode.STOPPED
+
+
+def test_a_joint_pushed_far_out_of_its_posture_is_not_wrung_back(failsafe: Failsafe) -> None:
+    at(failsafe, 0, answer(0))
+    assert at(failsafe, 30)[1] is FailsafeMode.REST
+    beyond = Q_REF + V_REF * 0.020 + np.array([0.0, FailsafeSettings().give_way + 1e-6])
+    tau, mode = failsafe.torque(31 * MS, beyond, STILL, None)
+    assert mode is FailsafeMode.DAMPING
+    np.testing.assert_allclose(tau, -0.2 * STILL)
+    assert at(failsafe, 32, answer(32))[1] is FailsafeMode.DAMPING
+    assert failsafe.stopped
+
+
+def test_everything_stays_within_the_limits(failsafe: Failsafe) -> None:
+    rng = np.random.default_rng(3)
+    for t in range(300):
+        command = answer(t, tau=20.0 * rng.normal(size=2)) if t % 90 < 20 else None
+        tau, _ = failsafe.torque(t * MS, Q_REF + rng.normal(size=2), 50.0 * rng.normal(size=2), command)
+        assert (np.abs(tau) <= TAU_MAX).all()
+
+
+def reply(**changes: object) -> TorqueMessage:
+    comm = Comm(
+        success_100=1.0, lost=0, late=0, dup=0, out_of_order=0, age_ms=0.0, clock_steps=0, rtt_p50_us=None, rtt_p99_us=None
+    )
+    fields: dict[str, object] = {
+        "session": 1,
+        "seq": 1,
+        "t_robot": 5,
+        "t_recv": 0,
+        "t_send": 0,
+        "deadline_met": True,
+        "valid_until": 25,
+        "dry_run": False,
+        "tau": TAU.tobytes(),
+        "tau_ff": TAU.tobytes(),
+        "tau_fb": TAU.tobytes(),
+        "limited_by": [0, 0],
+        "status": "ok",
+        "message": "",
+        "contact_force": [],
+        "solver": None,
+        "comm": comm,
+        "watchdog": Watchdog(state=WatchdogLevel.OK, misses=0),
+        "ref": Reference(q=Q_REF.tobytes(), v=V_REF.tobytes(), a=TAU.tobytes()),
+        "kp": KP.tobytes(),
+        "kd": KD.tobytes(),
+    }
+    return TorqueMessage(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_a_reply_is_read_as_the_drives_need_it() -> None:
+    command = drive_command(reply(), 2)
+    np.testing.assert_array_equal(command.tau, TAU)
+    np.testing.assert_array_equal(command.posture, [Q_REF, V_REF, KP, KD])
+    assert (command.t_ns, command.until_ns, command.damps) == (5, 25, False)
+    assert drive_command(reply(kp=None), 2).posture is None
+    assert drive_command(reply(status="fault"), 2).damps
+    assert drive_command(reply(status="damping"), 2).damps
+
+
+@pytest.mark.parametrize("field", ["tau", "kp", "kd"])
+def test_a_reply_with_numbers_that_are_none_is_refused(field: str) -> None:
+    for value in (np.array([np.nan, 0.0]).tobytes(), np.zeros(3).tobytes()):
+        with pytest.raises(ProtocolError, match="expected"):
+            drive_command(reply(**{field: value}), 2)
+
+
+def test_wrong_shapes_are_refused(failsafe: Failsafe) -> None:
+    with pytest.raises(InputError, match=r"command\.tau"):
+        at(failsafe, 0, answer(0, tau=np.zeros(3)))
+    with pytest.raises(InputError, match="damping"):
+        Failsafe(damping=np.zeros(3), limits=LIMITS)

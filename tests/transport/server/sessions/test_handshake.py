@@ -1,0 +1,237 @@
+import msgpack
+import numpy as np
+import pytest
+from rig import Rig
+from standin import hello, standing
+
+from idyn.robot import Robot
+from transport.protocol.codec import encode
+from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import Base, Client, ClientLimits, Model, SpeedTorque, Welcome
+from transport.protocol.messages.torque import TorqueMessage
+
+BASE = Base(type="free_flyer", quat_order="xyzw", vel_frame="local")
+RNG = np.random.default_rng(3)
+
+
+def model(robot: Robot, **changes: object) -> Model:
+    fields: dict[str, object] = {"nq": robot.nq, "nv": robot.nv, "na": robot.na, "total_mass": robot.total_mass}
+    return Model(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_the_welcome_tells_what_is_in_force(rig: Rig, robot: Robot) -> None:
+    welcome = rig.greet()
+    assert welcome.session > 0
+    assert welcome.urdf_sha256 == robot.urdf_sha256
+    assert welcome.joint_names == list(robot.joint_names)
+    assert welcome.contact_frames == list(robot.contact_keys)
+    assert (welcome.watchdog_ms, welcome.latch_ms) == (20.0, 100.0)
+    assert welcome.limits.tau_max == robot.limits.tau_max.tobytes()
+    assert welcome.controller == {"law": "springs", "feedback": {"kp": 3.0}}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        (lambda r: {"model": model(r, urdf_sha256="0" * 64)}, Code.MODEL_MISMATCH, "model.urdf_sha256"),
+        (lambda r: {"model": model(r, nq=18)}, Code.MODEL_MISMATCH, "model.nq"),
+        (lambda r: {"model": model(r, nv=19)}, Code.MODEL_MISMATCH, "model.nv"),
+        (lambda r: {"model": model(r, na=11)}, Code.MODEL_MISMATCH, "model.na"),
+        (lambda r: {"model": model(r, name="go2")}, Code.MODEL_MISMATCH, "model.name"),
+        (lambda r: {"model": model(r, total_mass=2 * r.total_mass)}, Code.MODEL_MISMATCH, "model.total_mass"),
+        (lambda r: {"model": model(r, total_mass=float("nan"))}, Code.MODEL_MISMATCH, "model.total_mass"),
+        (lambda r: {"joint_names": ["FL_HAAA", *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
+        (lambda r: {"joint_names": list(r.joint_names[1:])}, Code.JOINT_MAP, "joint_names"),
+        (lambda r: {"joint_names": [r.joint_names[1], *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
+        (lambda r: {"actuated": list(r.joint_names[:-1])}, Code.JOINT_MAP, "actuated"),
+        (
+            lambda r: {"base": Base(type="fixed", quat_order="xyzw", vel_frame="local")},
+            Code.JOINT_MAP,
+            "base.type",
+        ),
+        (lambda r: {"dt_nominal": 1.0}, Code.BAD_SCHEMA, "dt_nominal"),
+        (lambda r: {"dt_nominal": float("nan")}, Code.BAD_SCHEMA, "dt_nominal"),
+        (lambda r: {"mu": -0.5}, Code.BAD_SCHEMA, "mu"),
+        (lambda r: {"contact_frames": ["FL_FOOT", "FX_FOOT"]}, Code.CONTACT_UNKNOWN, "contact_frames[1]"),
+        (lambda r: {"limits": ClientLimits(tau_max=[1.0])}, Code.WRONG_LENGTH, "limits.tau_max"),
+        (lambda r: {"limits": ClientLimits(tau_max=[-1.0] * 12)}, Code.BAD_SCHEMA, "limits.tau_max"),
+        (lambda r: {"limits": ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
+    ],
+)
+def test_a_hello_that_does_not_agree_is_refused(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
+    reply = rig.send(hello(robot, **change(robot)))
+    assert isinstance(reply, ErrorMessage)
+    assert (reply.code, reply.field) == (code, field)
+    assert isinstance(rig.tick(1), ErrorMessage)  # no session came of it
+    rig.greet()
+    assert isinstance(rig.tick(1), TorqueMessage)
+
+
+def test_an_unknown_joint_is_told_the_nearest(rig: Rig, robot: Robot) -> None:
+    reply = rig.send(hello(robot, joint_names=["FL_HAAA", *robot.joint_names[1:]]))
+    assert isinstance(reply, ErrorMessage)
+    assert "FL_HAA" in reply.message
+
+
+@pytest.mark.parametrize("part", ["type", "quat_order", "vel_frame"])
+def test_the_base_has_no_defaults(rig: Rig, robot: Robot, part: str) -> None:
+    data = msgpack.unpackb(encode(hello(robot)))
+    del data["base"][part]
+    reply = rig.raw(msgpack.packb(data))
+    assert isinstance(reply, ErrorMessage)
+    assert (reply.code, reply.field) == (Code.BAD_SCHEMA, f"base.{part}")
+
+
+def test_a_client_with_its_own_joint_order_gets_the_same_torques(rig: Rig, robot: Robot) -> None:
+    order = RNG.permutation(robot.na)
+    q, v = standing(robot), RNG.normal(size=robot.nv)
+    q[7:] = RNG.normal(size=robot.na)
+    rig.greet()
+    expected = rig.tick(1, q=q.tobytes(), vel=v.tobytes())
+    rig.send(hello(robot))
+    names = [robot.joint_names[i] for i in order]
+    rig.greet(joint_names=names, actuated=names)
+    theirs_q, theirs_v = np.r_[q[:7], q[7:][order]], np.r_[v[:6], v[6:][order]]
+    tau = np.arange(float(robot.na))
+    reply = rig.tick(1, q=theirs_q.tobytes(), vel=theirs_v.tobytes(), tau_applied=tau[order].tobytes())
+    assert isinstance(expected, TorqueMessage)
+    assert isinstance(reply, TorqueMessage)
+    assert isinstance(expected.tau, bytes)
+    assert isinstance(reply.tau, bytes)
+    np.testing.assert_array_equal(np.frombuffer(reply.tau), np.frombuffer(expected.tau)[order])
+    assert rig.controller.seen is not None
+    assert rig.controller.last is not None
+    np.testing.assert_array_equal(rig.controller.seen.q, q)
+    np.testing.assert_array_equal(rig.controller.last.tau_applied, tau)
+
+
+def test_a_base_velocity_in_world_axes_is_turned_into_the_body(rig: Rig, robot: Robot) -> None:
+    q = standing(robot)
+    q[3:7] = RNG.normal(size=4)
+    q[3:7] /= np.linalg.norm(q[3:7])
+    v = RNG.normal(size=robot.nv)
+    rig.greet(base=Base(type="free_flyer", quat_order="xyzw", vel_frame="local_world_aligned"))
+    assert isinstance(rig.tick(1, q=q.tobytes(), vel=v.tobytes()), TorqueMessage)
+    assert rig.controller.seen is not None
+    body = rig.controller.seen.v
+    step = 1e-7
+    moved = robot.integrate(q, body * step)
+    np.testing.assert_allclose((moved[:3] - q[:3]) / step, v[:3], atol=1e-5)
+    turn = rotation(moved[3:7]) @ rotation(q[3:7]).T
+    spin = np.array([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]]) / (2 * step)
+    np.testing.assert_allclose(spin, v[3:6], atol=1e-5)
+
+
+def test_slots_cover_the_configuration(robot: Robot) -> None:
+    slots = joint_slots(robot)
+    assert [i for slot in slots for i in slot.q] == list(range(7, robot.nq))
+    assert [i for slot in slots for i in slot.v] == list(range(6, robot.nv))
+
+
+URDF = """<robot name="mixed"><link name="a"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0"
+iyz="0"/></inertial></link><link name="b"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0"
+iyz="0"/></inertial></link><link name="c"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0"
+iyz="0"/></inertial></link><joint name="wheel" type="continuous"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/>
+</joint><joint name="spring" type="revolute"><parent link="b"/><child link="c"/><axis xyz="0 1 0"/>
+<limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
+
+
+def test_continuous_and_passive_joints_have_their_places() -> None:
+    robot = Robot(URDF, base="fixed", unactuated=["spring"])
+    assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [
+        ("wheel", (0, 1), (0,)),
+        ("spring", (2,), (1,)),
+    ]
+    base = Base(type="fixed", quat_order="xyzw", vel_frame="local")
+    joints = build_joint_map(robot, ["spring", "wheel"], ["wheel"], base)
+    q, v = joints.to_robot(np.array([0.5, 1.0, 0.0]), np.array([2.0, 3.0]))
+    assert q.tolist() == [1.0, 0.0, 0.5]
+    assert v.tolist() == [3.0, 2.0]
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def torque(rig: Rig, seq: int, **changes: object) -> tuple[np.ndarray, list[int]]:
+    reply = rig.tick(seq, **changes)
+    assert isinstance(reply, TorqueMessage), reply
+    assert isinstance(reply.tau, bytes)
+    return np.frombuffer(reply.tau), reply.limited_by
+
+
+def test_the_stricter_torque_limit_holds(rig: Rig, robot: Robot) -> None:
+    q = standing(robot)
+    q[7:] = 1.0
+    welcome = rig.greet(limits=ClientLimits(tau_max=[0.5] + [float("inf")] * 11))
+    assert np.frombuffer(welcome.limits.tau_max)[0] == 0.5  # type: ignore[arg-type]
+    assert np.frombuffer(welcome.limits.tau_max)[1] == robot.limits.tau_max[1]  # type: ignore[arg-type]
+    tau, reasons = torque(rig, 1, q=q.tobytes())
+    assert tau[0] == -0.5
+    assert tau[1] < -2
+    assert reasons == [1] + [0] * 11
+
+
+def test_the_rate_limit_counts_from_the_applied_torque(rig: Rig, robot: Robot) -> None:
+    rig.greet(limits=ClientLimits(dtau_max=[100.0] * 12))
+    torque(rig, 1)
+    tau, reasons = torque(rig, 2, tau_applied=[1.0] * 12)
+    np.testing.assert_allclose(tau, 0.9)
+    assert reasons == [2] * 12
+
+
+def test_joints_at_their_limits_are_not_driven_further(rig: Rig, robot: Robot) -> None:
+    q, v = standing(robot), np.zeros(robot.nv)
+    q[7], q[8], v[6 + 2] = -0.45, -0.2, -3.0
+    rig.greet(limits=ClientLimits(q_max=[-0.4] + [9.0] * 11, q_min=[-9.0] * 12, v_max=[9.0, 9.0, 2.0] + [9.0] * 9))
+    tau, reasons = torque(rig, 1, q=q.tobytes(), vel=v.tobytes())
+    assert tau[0] > 0.1  # −0.45 is below q_max: free to move up
+    q[7] = -0.38
+    tau, reasons = torque(rig, 2, q=q.tobytes(), vel=v.tobytes())
+    assert tau[0] == 0.0  # the spring pulls further up: not allowed beyond q_max
+    assert reasons[0] == 8
+    assert tau[1] > 0.1
+    assert reasons[1] == 0
+
+
+def test_the_speed_torque_line_derates(rig: Rig, robot: Robot) -> None:
+    q, v = standing(robot), np.zeros(robot.nv)
+    q[7:], v[6] = 1.0, 5.0
+    rig.greet(limits=ClientLimits(speed_torque=SpeedTorque(tau0=[2.0] * 12, v0=[10.0] * 12)))
+    tau, reasons = torque(rig, 1, q=q.tobytes(), vel=v.tobytes())
+    np.testing.assert_allclose(tau, [-1.0] + [-2.0] * 11)
+    assert reasons == [4] * 12
+
+
+# -- who controls -----------------------------------------------------------------------------------------------------
+
+
+def test_one_client_controls_until_it_stops_or_falls_silent(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    rival = rig.send(hello(robot), identity=b"b")
+    assert isinstance(rival, ErrorMessage)
+    assert rival.code is Code.NOT_CONTROLLING
+    assert isinstance(rig.tick(1), TorqueMessage)
+    rig.now += 1_001_000_000
+    assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
+    lost = rig.tick(2)
+    assert isinstance(lost, ErrorMessage)
+    assert (lost.code, lost.recoverable) == (Code.NOT_CONTROLLING, False)
+
+
+def test_a_shadow_watches_without_touching_the_control(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    assert isinstance(rig.tick(1), TorqueMessage)
+    before = rig.controller.integral.copy()
+    shadow = rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"s")
+    assert isinstance(shadow, Welcome)
+    assert shadow.dry_run
+    mine, rig.session = rig.session, shadow.session
+    reply = rig.send(rig.state(1), identity=b"s")
+    assert isinstance(reply, TorqueMessage)
+    assert reply.dry_run
+    np.testing.assert_array_equal(rig.controller.integral, before)
+    second = rig.send(hello(robot, client=Client(name="s", kind="shadow")), identity=b"t")
+    assert isinstance(second, ErrorMessage)
+    rig.session = mine
+    assert isinstance(rig.tick(2), TorqueMessage)

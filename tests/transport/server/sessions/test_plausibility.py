@@ -1,0 +1,101 @@
+"""States that cannot follow one another: one is passed over, two in a row are a fault."""
+
+import numpy as np
+import pytest
+from rig import Rig
+from standin import standing
+
+from idyn.robot import Robot
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.torque import TorqueMessage
+
+
+def wild(robot: Robot, what: str) -> dict[str, bytes]:
+    q, v = standing(robot), np.zeros(robot.nv)
+    if what == "a joint at 40 rad/s":
+        v[8] = 40.0
+    elif what == "a joint 0.5 rad off":
+        q[9] += 0.5
+    elif what == "a base 1 m off":
+        q[0] += 1.0
+    elif what == "a base upside down":
+        q[3:7] = [1.0, 0.0, 0.0, 0.0]
+    elif what == "a base at 5 m/s":
+        v[1] = 5.0
+    else:
+        v[4] = 9.0
+    return {"q": q.tobytes(), "vel": v.tobytes()}
+
+
+WHAT = [
+    "a joint at 40 rad/s",
+    "a joint 0.5 rad off",
+    "a base 1 m off",
+    "a base upside down",
+    "a base at 5 m/s",
+    "a base that spins",
+]
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_one_wild_state_is_passed_over_and_said(rig: Rig, robot: Robot, what: str) -> None:
+    rig.greet()
+    rig.tick(1)
+    before = rig.tick(2)
+    reply = rig.tick(3, **wild(robot, what))
+    assert isinstance(before, TorqueMessage)
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message.startswith("state passed over: ")
+    np.testing.assert_allclose(np.frombuffer(reply.tau), np.frombuffer(before.tau), atol=1e-9)  # type: ignore[arg-type]
+    after = rig.tick(4)
+    assert isinstance(after, TorqueMessage)
+    assert after.message == ""
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_two_in_a_row_are_a_fault_with_its_reason(rig: Rig, robot: Robot, what: str) -> None:
+    rig.greet()
+    rig.tick(1)
+    rig.tick(2, **wild(robot, what))
+    reply = rig.tick(3, **wild(robot, what))
+    assert isinstance(reply, ErrorMessage)
+    assert reply.code is Code.LATCHED_FAULT
+    assert "cannot follow one another" in reply.message
+
+
+def test_a_robot_that_moves_is_believed_after_a_gap(rig: Rig, robot: Robot) -> None:
+    """What its speed explains is no jump: 20 ms at 5 rad/s are 0.1 rad."""
+    rig.greet()
+    q, v = standing(robot), np.zeros(robot.nv)
+    v[7] = 5.0
+    rig.tick(1, q=q.tobytes(), vel=v.tobytes())
+    q[8] += 0.15
+    reply = rig.tick(21, q=q.tobytes(), vel=v.tobytes())
+    assert isinstance(reply, TorqueMessage)
+    assert reply.message == ""
+
+
+def test_a_leg_that_stumbles_is_believed_in_the_second_tick(rig: Rig, robot: Robot) -> None:
+    """20 rad/s are too much for one tick, and possible in two."""
+    rig.greet()
+    stumbling = np.zeros(robot.nv)
+    stumbling[8] = 20.0
+    rig.tick(1)
+    first, second = (rig.tick(seq, vel=stumbling.tobytes()) for seq in (2, 3))
+    assert isinstance(first, TorqueMessage)
+    assert first.message.startswith("state passed over: ")
+    assert isinstance(second, TorqueMessage)
+    assert second.message == ""
+
+
+def test_one_wild_state_after_a_lost_one_is_passed_over_too(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    rig.tick(1)
+    v = np.zeros(robot.nv)
+    v[8] = 29.0
+    wild = rig.tick(12, vel=v.tobytes())
+    assert isinstance(wild, TorqueMessage)
+    assert wild.message.startswith("state passed over: ")
+    after = rig.tick(13)
+    assert isinstance(after, TorqueMessage)
+    assert after.message == ""

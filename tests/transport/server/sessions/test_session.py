@@ -1,0 +1,662 @@
+"""Sessions, through bytes: order, age, period, watchdog, faults, and every kind of bad state."""
+
+from collections.abc import Callable
+
+import msgpack
+import msgspec
+import numpy as np
+import pytest
+from rig import Rig
+from standin import MS, SpringDamper, from_snapshot, hello, standing, state
+
+from idyn.robot import Robot
+from transport.protocol.codec import encode
+from transport.protocol.messages import FromClient, Message
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import Client, Welcome
+from transport.protocol.messages.requests import (
+    Config,
+    ConfigGet,
+    ConfigSet,
+    Heartbeat,
+    HeartbeatAck,
+    Reset,
+    ResetAck,
+    Stats,
+    StatsGet,
+    Stop,
+    StopAck,
+)
+from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance
+from transport.protocol.messages.torque import TorqueMessage, WatchdogLevel
+from transport.robot.conversation import Kind
+from transport.server.reconfigure import Workshop
+from transport.server.service import Service
+from transport.server.sessions.session import DT_FACTORS, RING
+from transport.server.sessions.state_table import TABLE, Phase
+from transport.server.settings import ServerSettings
+
+NAN, INF = float("nan"), float("inf")
+
+
+def torque(reply: Message) -> TorqueMessage:
+    assert isinstance(reply, TorqueMessage), reply
+    return reply
+
+
+def error(reply: Message) -> ErrorMessage:
+    assert isinstance(reply, ErrorMessage), reply
+    return reply
+
+
+def at_rest(rig: Rig) -> Reset:
+    return Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes())
+
+
+# -- the state table --------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_total() -> None:
+    assert set(TABLE) == set(Phase)
+    for phase in Phase:
+        assert set(TABLE[phase]) == set(FromClient.__args__)
+
+
+ABSENT, LATCHED = "not_controlling", "latched_fault"
+ANSWERS = {
+    Phase.ABSENT: ("welcome", ABSENT, ABSENT, ABSENT, "stop_ack", "stats", "config"),
+    Phase.RUNNING: ("welcome", "torque", "reset_ack", "heartbeat_ack", "stop_ack", "stats", "config"),
+    Phase.LATCHED: ("welcome", LATCHED, "reset_ack", "heartbeat_ack", "stop_ack", "stats", "config"),
+    Phase.ENDED: ("welcome", ABSENT, ABSENT, ABSENT, "stop_ack", "stats", "config"),
+}
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("kind", range(7), ids=["hello", "state", "reset", "heartbeat", "stop", "stats", "config"])
+def test_every_message_in_every_phase(rig: Rig, robot: Robot, phase: Phase, kind: int) -> None:
+    if phase is not Phase.ABSENT:
+        rig.greet()
+        torque(rig.tick(1))
+    if phase is Phase.LATCHED:
+        rig.now += 150 * MS
+        error(rig.send(rig.state(2, t_robot=151 * MS)))
+    if phase is Phase.ENDED:
+        rig.send(Stop(session=rig.session))
+    message = (
+        hello(robot),
+        rig.state(3),
+        at_rest(rig),
+        Heartbeat(session=rig.session),
+        Stop(session=rig.session),
+        StatsGet(),
+        ConfigGet(),
+    )[kind]
+    reply = rig.send(message)
+    got = reply.code.value if isinstance(reply, ErrorMessage) else reply.__struct_config__.tag
+    assert got == ANSWERS[phase][kind]
+
+
+def test_a_server_message_is_refused(rig: Rig) -> None:
+    assert error(rig.send(StopAck(session=1))).field == "t"
+
+
+def test_another_session_number_is_refused(rig: Rig) -> None:
+    rig.greet()
+    rig.session += 1
+    reply = error(rig.tick(1))
+    assert (reply.code, reply.field, reply.seq) == (Code.NOT_CONTROLLING, "session", 1)
+
+
+# -- the torque -------------------------------------------------------------------------------------------------------
+
+
+def test_the_torque_answers_its_state(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    reply = torque(rig.tick(1, t_robot=123 * MS))
+    assert (reply.session, reply.seq, reply.t_robot) == (rig.session, 1, 123 * MS)
+    assert reply.valid_until == 143 * MS
+    assert reply.deadline_met
+    assert not reply.dry_run
+    assert (reply.status, reply.message) == ("ok", "")
+    assert len(reply.limited_by) == robot.na
+    assert [contact.frame for contact in reply.contact_force] == list(robot.contact_keys)
+    weight = sum(contact.fn for contact in reply.contact_force)
+    assert weight == pytest.approx(robot.total_mass * 9.81)
+    assert reply.solver is not None
+    assert (reply.solver.path, reply.solver.n_contacts, reply.solver.warm) == ("springs", 4, False)
+    second = torque(rig.tick(2, t_robot=124 * MS))
+    assert second.solver is not None
+    assert second.solver.warm
+
+
+def test_a_slow_answer_says_so(robot: Robot) -> None:
+    rig = Rig(robot, deadline_us=500.0)
+    rig.greet()
+    times = iter((0, MS))
+    rig.service._clock = lambda: next(times)
+    reply = torque(rig.send(rig.state(1)))
+    assert not reply.deadline_met
+    assert reply.solver is not None
+    assert reply.solver.time_us == 1000.0
+    stats = rig.send(StatsGet())
+    assert isinstance(stats, Stats)
+    assert (stats.torques, stats.deadline_misses, stats.step_us_max) == (1, 1, 1000.0)
+
+
+def test_dry_run_is_echoed(rig: Rig) -> None:
+    rig.greet()
+    assert torque(rig.tick(1, flags=Flags(dry_run=True))).dry_run
+
+
+def test_the_period_is_measured_and_clamped(rig: Rig) -> None:
+    rig.greet()
+    periods = []
+    for seq, t in enumerate((0.0, 1.0, 1.2, 3.2, 13.2), start=1):
+        torque(rig.tick(seq, t_robot=round(t * MS)))
+        assert rig.controller.last is not None
+        periods.append(rig.controller.last.dt)
+    low, high = DT_FACTORS
+    np.testing.assert_allclose(periods, [0.0, 1e-3, low * 1e-3, 2e-3, high * 1e-3])
+
+
+def test_the_applied_torque_and_the_reference_reach_the_controller(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    rows = np.arange(36.0).reshape(3, 12)
+    ref = Reference(q=rows[0].tobytes(), v=rows[1].tolist(), a=rows[2].tobytes())
+    torque(rig.tick(1, tau_applied=rows[1].tobytes(), ref=ref))
+    seen = rig.controller.last
+    assert seen is not None
+    assert seen.reference is not None
+    np.testing.assert_array_equal(seen.tau_applied, rows[1])
+    np.testing.assert_array_equal([seen.reference.q, seen.reference.v, seen.reference.a], rows)
+    torque(rig.tick(2, tau_applied=None))
+    assert rig.controller.last is not None
+    assert rig.controller.last.tau_applied is None
+
+
+def test_a_nearly_unit_quaternion_is_renormalised(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    q = standing(robot)
+    q[3:7] = np.array([0.0, 0.6, 0.0, 0.8]) * 1.0009
+    torque(rig.tick(1, q=q.tobytes()))
+    assert rig.controller.seen is not None
+    np.testing.assert_allclose(rig.controller.seen.q[3:7], [0.0, 0.6, 0.0, 0.8], atol=1e-15)
+
+
+# -- bad states -------------------------------------------------------------------------------------------------------
+
+
+def foot(**changes: object) -> Contact:
+    fields: dict[str, object] = {"frame": "FL_FOOT", "p": [0.1, 0.1, 0.0], "n": [0.0, 0.0, 1.0]}
+    return Contact(**(fields | changes))  # type: ignore[arg-type]
+
+
+def switch(frame: str, **changes: object) -> Contact:
+    return Contact(frame=frame, **changes)  # type: ignore[arg-type]
+
+
+def quaternion(robot: Robot, scale: float) -> bytes:
+    q = standing(robot)
+    q[3:7] *= scale
+    return q.tobytes()
+
+
+def with_number(n: int, i: int, value: float) -> list[float]:
+    numbers = [0.0] * n
+    numbers[i] = value
+    return numbers
+
+
+BAD_STATES = [
+    (lambda r: {"q": [0.0] * 18}, Code.WRONG_LENGTH, "q"),
+    (lambda r: {"vel": np.zeros(19).tobytes()}, Code.WRONG_LENGTH, "vel"),
+    (lambda r: {"tau_applied": [0.0] * 11}, Code.WRONG_LENGTH, "tau_applied"),
+    (lambda r: {"tau_meas": [0.0] * 11}, Code.WRONG_LENGTH, "tau_meas"),
+    (lambda r: {"vel": with_number(18, 4, NAN)}, Code.NON_FINITE, "vel[4]"),
+    (lambda r: {"q": with_number(19, 2, INF)}, Code.NON_FINITE, "q[2]"),
+    (lambda r: {"tau_applied": with_number(12, 11, -INF)}, Code.NON_FINITE, "tau_applied[11]"),
+    (lambda r: {"temp": with_number(12, 0, NAN)}, Code.NON_FINITE, "temp[0]"),
+    (lambda r: {"rtt_us": NAN}, Code.NON_FINITE, "rtt_us"),
+    (lambda r: {"volt": INF}, Code.NON_FINITE, "volt"),
+    (
+        lambda r: {"schedule": [Stance(frame="LF_FOOT", stance=True, time_to_switch=NAN)]},
+        Code.NON_FINITE,
+        "schedule[0].time_to_switch",
+    ),
+    (lambda r: {"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
+    (lambda r: {"q": quaternion(r, 1.01)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
+    (lambda r: {"q": quaternion(r, 0.0)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
+    (lambda r: {"ref": Reference(q=[0.0], v=[0.0] * 12, a=[0.0] * 12)}, Code.WRONG_LENGTH, "ref.q"),
+    (lambda r: {"contacts": [foot(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
+    (lambda r: {"contacts": [foot(active=False), foot(mu=-0.1)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
+    (lambda r: {"contacts": [foot(mu=NAN)]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    (lambda r: {"contacts": [foot(n=[0.0, 0.0, 2.0])]}, Code.BAD_SCHEMA, "contacts[0].n"),
+    (lambda r: {"contacts": [foot(p=[0.0, NAN, 0.0])]}, Code.NON_FINITE, "contacts[0].p[1]"),
+    (lambda r: {"contacts": [foot(p=[0.0, 0.0])]}, Code.WRONG_LENGTH, "contacts[0].p"),
+    (lambda r: {"contacts": [foot(dist=INF)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
+    (lambda r: {"contacts": [foot(t1=[0.0, 0.0, 1.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
+    (lambda r: {"contacts": [foot(t1=[1.0, 0, 0], t2=[0.0, -1, 0])]}, Code.BAD_SCHEMA, "contacts[0].t2"),
+    (lambda r: {"contacts": [foot(), foot()]}, Code.BAD_SCHEMA, "contacts.frame"),
+    (lambda r: {"contacts": [foot(frame="base_link")]}, Code.BAD_SCHEMA, "contacts[0].mu"),
+    (lambda r: {"contacts": [foot(p=None)]}, Code.BAD_SCHEMA, "contacts[0].p"),
+    (lambda r: {"contacts": [foot(), foot(frame="FR_FOOT", n=None)]}, Code.BAD_SCHEMA, "contacts[1].n"),
+    (lambda r: {"contacts": [switch("HL_FOOT"), foot()]}, Code.BAD_SCHEMA, "contacts[0].p"),
+    (lambda r: {"contacts": [switch("FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
+    (lambda r: {"contacts": [switch("base_link")]}, Code.CONTACT_UNKNOWN, "contacts[0].p"),
+    (lambda r: {"contacts": [switch("FL_FOOT", active=False), switch("FL_FOOT", mu=-1.0)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
+    (lambda r: {"contacts": [switch("FL_FOOT", dist=0.01)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
+    (lambda r: {"contacts": [switch("FL_FOOT", t1=[1.0, 0.0, 0.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
+    (lambda r: {"contacts": [switch("FL_FOOT"), switch("FL_FOOT")]}, Code.BAD_SCHEMA, "contacts[1].frame"),
+    (lambda r: {"seq": 1}, Code.DUPLICATE, "seq"),
+    (lambda r: {"t_robot": MS}, Code.OUT_OF_ORDER, "t_robot"),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "field"), BAD_STATES)
+def test_a_bad_state_is_blamed_and_leaves_no_trace(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
+    rig.greet()
+    torque(rig.tick(1))
+    memory, steps = rig.controller.integral.copy(), rig.controller.steps
+    rig.now += MS
+    reply = error(rig.send(rig.state(2, **change(robot)) if "seq" not in change(robot) else rig.state(1, t_robot=7)))
+    assert (reply.code, reply.field, reply.recoverable) == (code, field, True)
+    assert reply.session == rig.session
+    np.testing.assert_array_equal(rig.controller.integral, memory)
+    assert rig.controller.steps == steps
+    assert torque(rig.tick(2)).comm.lost == 0  # its seq was not used up
+
+
+def test_an_unknown_contact_frame_is_told_the_nearest(rig: Rig) -> None:
+    rig.greet()
+    assert "FL_FOOT" in error(rig.tick(1, contacts=[foot(frame="FL_FOT")])).message
+
+
+def test_a_frame_that_was_not_announced_is_refused(rig: Rig) -> None:
+    rig.greet(contact_frames=["FR_FOOT"])
+    assert error(rig.tick(1, contacts=[foot()])).field == "contacts[0].frame"
+
+
+def test_given_contacts_replace_the_geometry(rig: Rig) -> None:
+    rig.greet(mu=0.3)
+    t1 = [0.0, 1.0, 0.0]
+    reply = torque(rig.tick(1, contacts=[foot(t1=t1, t2=[-1.0, 0, 0]), foot(frame="FR_FOOT", active=False)]))
+    assert [contact.frame for contact in reply.contact_force] == ["FL_FOOT"]
+    assert torque(rig.tick(2, contacts=[])).contact_force == []
+
+
+def test_foot_switches_need_no_geometry(rig: Rig) -> None:
+    """Which feet touch is all that is sent; where they are is the server's to find, in the order of the message."""
+    rig.greet(mu=0.3)
+    sent = [switch("HR_FOOT", mu=0.7), switch("FR_FOOT", active=False), switch("FL_FOOT")]
+    torque(rig.tick(1, contacts=sent))
+    geometry, felt = rig.controller.contacts(standing(rig.robot)), rig.controller.felt
+    assert felt is not None
+    assert felt.keys == ("HR_FOOT", "FL_FOOT")
+    np.testing.assert_array_equal(felt.points, geometry.points[[geometry.keys.index(key) for key in felt.keys]])
+    np.testing.assert_array_equal(felt.mu, [0.7, 0.3])
+    np.testing.assert_array_equal(felt.gaps, 0.0)
+    torque(rig.tick(2, contacts=[switch("HR_FOOT", active=False)]))
+    assert rig.controller.felt is not None
+    assert len(rig.controller.felt) == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])
+def test_rubbish_is_refused_and_the_session_goes_on(rig: Rig, data: bytes) -> None:
+    rig.greet()
+    assert error(rig.raw(data)).code is Code.BAD_SCHEMA
+    torque(rig.tick(1))
+
+
+def test_another_major_version_is_refused(rig: Rig) -> None:
+    rig.greet()
+    reply = error(rig.raw(msgpack.packb(msgpack.unpackb(encode(rig.state(1))) | {"v": "2.0"})))
+    assert (reply.code, reply.field, reply.seq, reply.recoverable) == (Code.VERSION_MISMATCH, "v", 1, False)
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_gets_the_same_bytes_and_no_second_step(rig: Rig) -> None:
+    rig.greet()
+    data = encode(rig.state(1))
+    first = rig.service.handle(b"a", data, MS)
+    assert rig.service.handle(b"a", data, 2 * MS) == first
+    assert rig.controller.steps == 1
+    assert torque(rig.tick(2)).comm.dup == 1
+
+
+def test_an_older_state_is_refused(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(5))
+    reply = error(rig.send(rig.state(3)))
+    assert (reply.code, reply.field, reply.seq) == (Code.OUT_OF_ORDER, "seq", 3)
+    after = torque(rig.tick(6))
+    assert (after.comm.out_of_order, after.comm.lost) == (1, 4)
+
+
+def test_seq_starts_at_one(rig: Rig) -> None:
+    rig.greet()
+    assert error(rig.send(rig.state(0))).field == "seq"
+
+
+def test_the_answers_of_the_ring_are_kept_and_no_more(rig: Rig) -> None:
+    rig.greet()
+    for seq in range(1, RING + 2):
+        torque(rig.tick(seq))
+    assert torque(rig.send(rig.state(2))).seq == 2
+    assert error(rig.send(rig.state(1))).code is Code.OUT_OF_ORDER
+
+
+def test_overtaken_states_are_late_not_lost(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    for seq in (3, 4):
+        rig.service.overtaken(b"a", encode(rig.state(seq)), 5 * MS)
+    comm = torque(rig.tick(5)).comm
+    assert (comm.late, comm.lost) == (2, 1)
+    assert comm.success_100 == pytest.approx(2 / 5)
+
+
+def test_a_state_that_was_long_under_way_is_refused(rig: Rig) -> None:
+    rig.greet()
+    for seq in range(1, 6):
+        torque(rig.tick(seq))
+    rig.now = 6 * MS + 11 * MS
+    reply = error(rig.send(rig.state(6)))
+    assert (reply.code, reply.field) == (Code.STALE_STATE, "t_send")
+    assert torque(rig.tick(18)).comm.age_ms == 0.0
+
+
+# -- watchdog and faults ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("silence_ms", "level"),
+    [
+        (1, WatchdogLevel.OK),
+        (2, WatchdogLevel.WARN),
+        (6, WatchdogLevel.DEGRADED),
+        (20, WatchdogLevel.HOLD),
+        (99, WatchdogLevel.HOLD),
+    ],
+)
+def test_the_watchdog_tells_how_long_it_waited(rig: Rig, silence_ms: int, level: WatchdogLevel) -> None:
+    rig.greet()
+    rig.now = 10_000 * MS  # the time between hello and the first state does not count
+    torque(rig.send(rig.state(1, t_send=None)))
+    rig.now += silence_ms * MS
+    watchdog = torque(rig.send(rig.state(2, t_send=None, t_robot=(1 + silence_ms) * MS))).watchdog
+    assert (watchdog.state, watchdog.misses) == (level, silence_ms - 1)
+
+
+def test_a_long_silence_latches_until_reset(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    for seq in (1, 2, 3):
+        torque(rig.tick(seq))
+    for seq in (104, 105):
+        reply = error(rig.tick(seq))
+        assert (reply.code, reply.recoverable) == (Code.LATCHED_FAULT, False)
+        assert "no state for 101 ms" in reply.message
+    (fault,) = rig.service.take_faults()
+    assert [exchange.seq for exchange in fault.exchanges] == [1, 2, 3]
+    assert rig.service.take_faults() == []
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+    torque(rig.tick(106))
+    assert rig.controller.last is not None
+    assert rig.controller.last.dt == 0.0  # begins anew
+
+
+def test_a_pause_of_the_server_is_no_silence_of_the_robot(rig: Rig) -> None:
+    """It wakes after 469 ms and finds the states that came meanwhile, one a tick: the newest is answered, the pause is told."""
+    rig.greet()
+    torque(rig.tick(1))
+    rig.now = 470 * MS
+    for seq in range(2, 470):
+        rig.service.overtaken(b"a", encode(rig.state(seq)), rig.now)
+    reply = torque(rig.send(rig.state(470)))
+    assert (reply.watchdog.state, reply.watchdog.misses) == (WatchdogLevel.OK, 0)
+    assert reply.watchdog.pause_ms == pytest.approx(468.0, abs=1.0)
+    assert reply.comm.late == 468
+    after = torque(rig.tick(471))
+    assert (after.watchdog.state, after.watchdog.pause_ms) == (WatchdogLevel.OK, 0.0)
+
+
+def test_a_silence_that_nobody_could_hear_is_none(rig: Rig) -> None:
+    """Among the states that waited is a gap of 120 ms by the robot's clock, but nobody listened: no fault. The same gap
+    while the server listens is one."""
+    rig.greet()
+    torque(rig.tick(1))
+    rig.now = 400 * MS
+    for seq in (*range(2, 100), *range(220, 399)):
+        rig.service.overtaken(b"a", encode(rig.state(seq)), rig.now)
+    torque(rig.send(rig.state(400)))
+    assert error(rig.tick(520)).code is Code.LATCHED_FAULT
+
+
+def test_who_waits_for_an_answer_is_not_silent(rig: Rig) -> None:
+    """The first answer takes 207 ms; the client waits for it, by both clocks."""
+    rig.greet()
+    times = iter((MS, 208 * MS))
+    rig.service._clock = lambda: next(times)
+    torque(rig.tick(1))
+    rig.service._clock = lambda: rig.now
+    reply = torque(rig.tick(209))
+    assert reply.watchdog.state is WatchdogLevel.OK
+    assert reply.watchdog.pause_ms == pytest.approx(207.0)
+    torque(rig.tick(210))
+
+
+def test_a_state_refused_for_its_age_is_no_silence(rig: Rig) -> None:
+    """A client that waits for every answer sent it just before the server was stopped for 150 ms."""
+    rig.greet()
+    for seq in range(1, 6):
+        torque(rig.tick(seq))
+    rig.now = 156 * MS
+    assert error(rig.send(rig.state(6))).code is Code.STALE_STATE
+    torque(rig.tick(157))
+
+
+def test_a_robot_whose_clock_stood_still_was_not_silent(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    rig.now = 500 * MS
+    reply = torque(rig.send(rig.state(2, t_send=None)))
+    assert reply.watchdog.state is WatchdogLevel.OK
+    assert reply.watchdog.pause_ms == pytest.approx(498.0)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("robot", 1), ("sim", 0), ("replay", 0)])
+def test_a_pause_is_logged_of_a_robot_only(rig: Rig, caplog: pytest.LogCaptureFixture, kind: Kind, told: int) -> None:
+    """A simulated world computes as long as it likes between its states, and a replay reads them."""
+    rig.greet(client=Client(name=kind, kind=kind))
+    for seq in (1, 2):
+        rig.now = seq * 24 * MS
+        torque(rig.send(rig.state(seq, t_send=None)))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == told
+    assert all("no state was handled for 23 ms" in line for line in lines)
+
+
+def test_a_simulators_own_time_counts(rig: Rig) -> None:
+    rig.greet(client=Client(name="slow", kind="sim"))
+    torque(rig.send(rig.state(1)))
+    rig.now += 10_000 * MS
+    assert torque(rig.send(rig.state(2))).watchdog.state is WatchdogLevel.OK
+    assert error(rig.send(rig.state(200))).code is Code.LATCHED_FAULT
+
+
+def test_reset_is_refused_while_the_robot_tilts_or_moves(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    error(rig.tick(150))
+    q, v = standing(robot), np.zeros(robot.nv)
+    q[3:7] = [np.sin(0.6), 0, 0, np.cos(0.6)]  # 1.2 rad
+    tilted = error(rig.send(Reset(session=rig.session, q=q.tobytes(), vel=v.tobytes())))
+    assert (tilted.code, tilted.field) == (Code.LATCHED_FAULT, "q")
+    for i, speed in ((0, 1.1), (4, 1.1), (10, -1.1)):
+        v[:] = 0.0
+        v[i] = speed
+        moving = error(rig.send(Reset(session=rig.session, q=standing(robot).tobytes(), vel=v.tobytes())))
+        assert (moving.code, moving.field) == (Code.LATCHED_FAULT, "vel")
+    assert error(rig.tick(151)).code is Code.LATCHED_FAULT
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+
+
+def test_an_emergency_stop_damps_until_reset(rig: Rig) -> None:
+    rig.greet()
+    assert torque(rig.tick(1, flags=Flags(estop=True))).status == "damping"
+    assert torque(rig.tick(2)).status == "damping"
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+    assert torque(rig.tick(3)).status == "ok"
+
+
+STOP = Flags(estop=True)
+REFUSED: dict[str, Callable[[Rig], bytes]] = {
+    "NaN in q": lambda rig: encode(rig.state(3, q=[float("nan")] * rig.robot.nq, flags=STOP)),
+    "unknown contact": lambda rig: encode(rig.state(3, contacts=[Contact(frame="NOSE")], flags=STOP)),
+    "repeated t_robot": lambda rig: encode(rig.state(3, t_robot=2 * MS, flags=STOP)),
+    "old seq": lambda rig: encode(rig.state(1, flags=STOP)),
+    "another session": lambda rig: encode(state(rig.robot, rig.session + 1, 3, flags=STOP)),
+    "no vector": lambda rig: msgpack.packb(msgpack.unpackb(encode(rig.state(3, flags=STOP))) | {"q": "north"}),
+}
+
+
+def test_an_emergency_stop_is_heard_in_a_message_that_is_refused(rig: Rig) -> None:
+    for why, message in REFUSED.items():
+        rig.greet()
+        torque(rig.tick(1))
+        torque(rig.tick(2))
+        refusal = error(rig.raw(message(rig)))
+        assert "emergency stop is engaged" in refusal.message, why
+        assert torque(rig.tick(4)).status == "damping", why
+        assert isinstance(rig.send(at_rest(rig)), ResetAck)
+        assert torque(rig.tick(5)).status == "ok"
+
+
+def test_an_emergency_stop_survives_silence_and_hello(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    assert error(rig.tick(500, flags=STOP)).code is Code.LATCHED_FAULT  # after a silence
+    rig.greet()
+    assert torque(rig.tick(1)).status == "damping"
+    assert isinstance(rig.send(at_rest(rig)), ResetAck)
+    assert torque(rig.tick(2)).status == "ok"
+
+
+def test_an_emergency_stop_is_heard_in_a_state_that_a_newer_one_overtook(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    rig.service.overtaken(b"a", encode(rig.state(2, flags=STOP)), rig.now)
+    assert torque(rig.tick(3)).status == "damping"
+
+
+def test_nobody_else_stops_the_robot(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    guess = msgspec.structs.replace(rig.state(2, flags=STOP), session=rig.session + 1)
+    assert error(rig.send(guess, identity=b"stranger")).code is Code.NOT_CONTROLLING
+    assert torque(rig.tick(2)).status == "ok"
+
+
+def test_an_emergency_stop_counts_over_a_new_connection(rig: Rig) -> None:
+    """Whose line was cut, and who knows the session's number, need not say hello first; nor be readable otherwise."""
+    rig.greet()
+    torque(rig.tick(1))
+    refused = error(rig.send(rig.state(2, flags=STOP, q=b""), identity=b"new"))
+    assert refused.code is Code.NOT_CONTROLLING
+    assert refused.message.endswith("its emergency stop is engaged")
+    assert torque(rig.tick(2)).status == "damping"
+
+
+def test_a_seq_far_ahead_does_not_make_the_next_ones_old(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    assert error(rig.tick(2**40)).code is Code.OUT_OF_ORDER
+    assert torque(rig.tick(2)).status == "ok"
+
+
+def test_an_overtaken_first_state_is_no_pause(rig: Rig) -> None:
+    rig.greet()
+    rig.service.overtaken(b"a", encode(rig.state(1)), 5_000_000_000)
+    assert torque(rig.tick(2)).watchdog.pause_ms == 0.0
+
+
+def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    q = standing(robot)
+    q[2] = 0.98
+    torque(rig.tick(1, q=q.tobytes()))
+    q[2] = 1.01
+    assert torque(rig.tick(2, q=q.tobytes())).status == "fault"
+    reply = error(rig.tick(3))
+    assert reply.code is Code.LATCHED_FAULT
+    assert "the base flies" in reply.message
+    (fault,) = rig.service.take_faults()
+    assert [exchange.seq for exchange in fault.exchanges] == [1, 2]
+
+
+def test_a_failing_controller_is_our_fault_and_latches(rig: Rig) -> None:
+    rig.greet()
+    rig.controller.fail = True
+    reply = error(rig.tick(1))
+    assert (reply.code, reply.seq) == (Code.INTERNAL, 1)
+    assert "a wire came loose" in reply.message
+    rig.controller.fail = False
+    assert error(rig.tick(2)).code is Code.LATCHED_FAULT
+    rig.send(at_rest(rig))
+    torque(rig.tick(3))
+
+
+def test_a_torque_that_is_not_finite_never_leaves(rig: Rig) -> None:
+    rig.greet()
+    rig.controller.kp = INF
+    with np.errstate(invalid="ignore"):
+        assert error(rig.tick(1)).code is Code.INTERNAL
+
+
+def test_stop_works_whatever_the_session_number(rig: Rig) -> None:
+    rig.greet()
+    assert isinstance(rig.send(Stop()), StopAck)
+    assert error(rig.tick(1)).code is Code.NOT_CONTROLLING
+
+
+def test_a_heartbeat_is_echoed_and_tells_the_mode(rig: Rig) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    ack = rig.send(Heartbeat(session=rig.session, t_send=5))
+    assert isinstance(ack, HeartbeatAck)
+    assert (ack.t_send, ack.t_recv, ack.mode) == (5, MS, "ok")
+    error(rig.tick(150))
+    ack = rig.send(Heartbeat(session=rig.session))
+    assert isinstance(ack, HeartbeatAck)
+    assert ack.mode == "latched"
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_alone_hold_no_control(rig: Rig, robot: Robot) -> None:
+    rig.greet()
+    torque(rig.tick(1))
+    for ms in range(100, 1200, 100):
+        rig.now = ms * MS
+        assert isinstance(rig.send(Heartbeat(session=rig.session, t_send=0)), HeartbeatAck)
+    assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
+
+
+def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Robot) -> None:
+    rig = Rig(robot)
+    rig.service = Service(
+        SpringDamper(robot), ServerSettings(controller="standin"), workshop=Workshop(from_snapshot, beside=False)
+    )
+    change = ConfigSet(settings={"feedback": {"kp": 5.0}})
+    reply = rig.send(change)
+    assert isinstance(reply, Config)
+    assert reply.settings["feedback"] == {"kp": 5.0}
+    assert error(rig.send(ConfigSet(settings={"feedback": {"kq": 5.0}}))).field == "settings.feedback.kq"
+    rig.greet()
+    assert error(rig.send(change)).code is Code.NOT_CONTROLLING
+
+
+def test_settings_are_fixed_without_a_way_to_rebuild(rig: Rig) -> None:
+    assert error(rig.send(ConfigSet(settings={"law": "x"}))).field == "settings"

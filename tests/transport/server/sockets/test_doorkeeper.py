@@ -1,0 +1,135 @@
+"""Keys and roles, over a real socket: who is let in, and what each may do there."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from standin import MS, SpringDamper, from_snapshot, standing
+
+from controllers.config import parse
+from idyn.__main__ import main
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from transport.keys import Keys, client_keys, make_keys, read_secret
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
+from transport.protocol.messages.state import StateMessage
+from transport.robot.client import RobotClient
+from transport.robot.conversation import ConnectionFailed, Kind, hello_for
+from transport.server.reconfigure import Workshop
+from transport.server.service import Service
+from transport.server.settings import AnticipationSettings, ServerSettings, endpoint
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+
+ROLES = ("control", "watch", "configure")
+CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
+
+
+class Place:
+    """A server's address and the keys of its clients, by role; 'stranger' is one that it does not know."""
+
+    def __init__(self, folder: Path) -> None:
+        public = {name: make_keys(folder, name)[2] for name in ("server", "stranger", *ROLES)}
+        self.keys = {name: client_keys(folder / f"{name}.key_secret", public["server"]) for name in (*ROLES, "stranger")}
+        curve = {
+            "secret": str(folder / "server.key_secret"),
+            "clients": {role: {"key": public[role], "role": role} for role in ROLES},
+        }
+        self.settings = parse({"controller": "standin", "curve": curve, "max_state_age_ms": 1000.0}, ServerSettings, "server")
+        self.address = ""
+
+    def client(self, robot: Robot, name: str | None, kind: Kind = "sim", connect_ms: int = 20_000) -> RobotClient:
+        keys: Keys | None = None if name is None else self.keys[name]
+        return RobotClient(
+            self.address, hello_for(robot, 1e-3, kind=kind), deadline_ms=20_000, connect_ms=connect_ms, keys=keys
+        )
+
+
+@pytest.fixture
+def place(robot: Robot, tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    workshop = Workshop(from_snapshot, beside=False)
+    service = Service(SpringDamper(robot), place.settings, shadow=SpringDamper(robot), workshop=workshop)
+    stop = threading.Event()
+    anticipation = Anticipation(AnticipationSettings())
+    with Router(service, "tcp://127.0.0.1:*", lambda faults: None, anticipation, place.settings.curve) as router:
+        place.address = router.endpoint
+        thread = threading.Thread(target=router.run, args=(stop,))
+        thread.start()
+        yield place
+        stop.set()
+        thread.join()
+
+
+def state(robot: Robot) -> StateMessage:
+    return StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=MS)
+
+
+def test_a_known_robot_is_controlled(robot: Robot, place: Place) -> None:
+    with place.client(robot, "control") as client:
+        client.hello()
+        assert client.exchange(state(robot)) is not None
+        refused = client.ask(CHANGE)
+        assert isinstance(refused, ErrorMessage)
+        assert "'control' may not send 'config_set'" in refused.message
+
+
+@pytest.mark.parametrize("name", [None, "stranger"])
+def test_strangers_are_not_let_in(robot: Robot, place: Place, name: str | None) -> None:
+    with place.client(robot, name, connect_ms=500) as client, pytest.raises(ConnectionFailed):
+        client.hello()
+    with place.client(robot, "control") as client:
+        client.hello()
+
+
+@pytest.mark.parametrize("role", ["watch", "configure"])
+def test_who_may_not_control_may_be_a_shadow(robot: Robot, place: Place, role: str) -> None:
+    with place.client(robot, role) as client, pytest.raises(ConnectionFailed, match="only be a shadow"):
+        client.hello()
+    with place.client(robot, role, kind="shadow") as client:
+        assert client.hello().dry_run
+        answer = client.exchange(state(robot))
+        assert answer is not None
+        assert answer.dry_run
+
+
+def test_settings_are_for_those_who_configure(robot: Robot, place: Place) -> None:
+    with place.client(robot, "watch") as client:
+        assert isinstance(client.ask(CHANGE), ErrorMessage)
+        assert isinstance(client.ask(ConfigGet()), Config)
+    with place.client(robot, "configure") as client:
+        assert isinstance(client.ask(CHANGE), Config)
+
+
+def test_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
+    public_file, secret_file, _ = make_keys(tmp_path, "robot")
+    assert secret_file.stat().st_mode & 0o777 == 0o600
+    assert read_secret(secret_file)[1] not in public_file.read_bytes()
+    with pytest.raises(ConfigError, match="never overwritten"):
+        make_keys(tmp_path, "robot")
+    with pytest.raises(ConfigError, match="0600"):
+        read_secret(public_file)
+    for mode in (0o640, 0o604, 0o660):
+        secret_file.chmod(mode)
+        with pytest.raises(ConfigError, match=f"0600.*{mode:04o}"):
+            read_secret(secret_file)
+    with pytest.raises(ConfigError, match="not a key"):
+        read_secret(tmp_path / "none")
+
+
+def test_other_machines_need_keys_or_a_word(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    open_to_all = ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555")
+    with pytest.raises(ConfigError, match="keys"):
+        endpoint(open_to_all)
+    assert endpoint(ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555", curve=place.settings.curve))
+
+
+def test_keys_are_made_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 0
+    public, _ = read_secret(tmp_path / "keys" / "robot.key_secret")
+    assert f"public key: {public.decode()}" in capsys.readouterr().out
+    assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 2

@@ -1,0 +1,329 @@
+"""A real ROUTER and real clients over ipc and tcp: bad input, restarts, floods, a killed server."""
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+import zmq
+from standin import MS, SpringDamper, from_snapshot, standing
+
+from idyn.errors import ConfigError
+from idyn.robot import Robot
+from transport.protocol.codec import encode
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.requests import Stats, StatsGet
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.sizes import MAX_BYTES
+from transport.protocol.torque_gate import limits_of
+from transport.replay import replay
+from transport.robot.client import RobotClient
+from transport.robot.conversation import ConnectionFailed, Conversation, hello_for
+from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
+from transport.server.service import Service
+from transport.server.settings import AnticipationSettings, ServerSettings, endpoint
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import SOCKET_MAX_BYTES, Router, newest
+from transport.warm_up import warm_up
+
+PATIENCE_MS = 30_000
+"""A busy machine may take its time; who waits longer waits for nothing [ms]."""
+
+
+@contextmanager
+def serving(robot: Robot, address: str) -> Iterator[str]:
+    """A server in a thread; gives its endpoint and ends cleanly."""
+    stop = threading.Event()
+    settings = ServerSettings(controller="standin", max_state_age_ms=1000.0)
+    controller = SpringDamper(robot)
+    warm_up(controller, settings)
+    service = Service(controller, settings)
+    with Router(service, address, lambda faults: None, Anticipation(AnticipationSettings())) as router:
+        thread = threading.Thread(target=router.run, args=(stop,))
+        thread.start()
+        try:
+            yield router.endpoint
+        finally:
+            stop.set()
+            thread.join()
+
+
+@pytest.fixture
+def address(robot: Robot, tmp_path: Path) -> Iterator[str]:
+    with serving(robot, f"ipc://{tmp_path}/s") as bound:
+        yield bound
+
+
+def client_of(robot: Robot, address: str, **settings: object) -> RobotClient:
+    return RobotClient(address, hello_for(robot, 1e-3, kind="sim"), deadline_ms=PATIENCE_MS, **settings)  # type: ignore[arg-type]
+
+
+def state(robot: Robot, tick: int) -> StateMessage:
+    return StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=tick * MS)
+
+
+# -- a client that knows nothing of this package ----------------------------------------------------------------------
+
+
+def independent_hello(robot: Robot) -> dict[str, object]:
+    names = list(robot.joint_names)
+    return {
+        "t": "hello",
+        "v": "1.0",
+        "client": {"name": "by hand", "kind": "robot"},
+        "model": {"nq": 19, "nv": 18, "na": 12, "total_mass": robot.total_mass},
+        "joint_names": names,
+        "actuated": names,
+        "base": {"type": "free_flyer", "quat_order": "xyzw", "vel_frame": "local"},
+        "dt_nominal": 0.001,
+    }
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["lists", "bin"])
+def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists: bool) -> None:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.rcvtimeo = PATIENCE_MS
+        dealer.connect(address)
+        dealer.send(msgpack.packb(independent_hello(robot)))
+        welcome = msgpack.unpackb(dealer.recv())
+        assert welcome["t"] == "welcome"
+        q = [0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0] + [0.2] * 12
+        vel = [0.0] * 18
+        for seq in (1, 2):
+            message = {
+                "t": "state",
+                "v": "1.0",
+                "session": welcome["session"],
+                "seq": seq,
+                "t_robot": seq * 1_000_000,
+                "q": q if lists else struct.pack("<19d", *q),
+                "vel": vel if lists else struct.pack("<18d", *vel),
+            }
+            dealer.send(msgpack.packb(message))
+            torque = msgpack.unpackb(dealer.recv())
+            assert (torque["t"], torque["seq"]) == ("torque", seq)
+        tau = struct.unpack("<12d", torque["tau"])
+        assert tau == pytest.approx([0.01 - 3.0 * 0.2 - 0.001 * 0.2] * 12)
+        assert torque["status"] == "ok"
+        assert {force["frame"] for force in torque["contact_force"]} == set(robot.contact_keys)
+
+
+# -- who is who --------------------------------------------------------------------------------------------------------
+
+
+def test_a_chosen_identity_is_nobody(robot: Robot, address: str) -> None:
+    """Whoever connects with it next would get its answers; those that the server gives cannot be chosen."""
+    with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        good.hello()
+        assert good.exchange(state(robot, 1)) is not None
+        stranger.linger, stranger.rcvtimeo = 0, PATIENCE_MS
+        stranger.setsockopt(zmq.IDENTITY, b"robot-1")
+        stranger.connect(address)
+        for message in (independent_hello(robot), {"t": "stop", "v": "1.0", "session": good.session}):
+            stranger.send(msgpack.packb(message))
+            reply = msgpack.unpackb(stranger.recv())
+            assert (reply["t"], reply["code"]) == ("error", Code.NOT_CONTROLLING)
+        assert good.exchange(state(robot, 2)) is not None
+
+
+def test_loopback_has_a_sixth_version(robot: Robot) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    with serving(robot, "tcp://[::1]:*") as address, client_of(robot, address) as client:
+        client.hello()
+        assert client.exchange(state(robot, 1)) is not None
+
+
+# -- the bundled client -----------------------------------------------------------------------------------------------
+
+
+def test_torques_come_over_ipc_and_tcp(robot: Robot, tmp_path: Path) -> None:
+    for place in (f"ipc://{tmp_path}/t", "tcp://127.0.0.1:*"):
+        with serving(robot, place) as bound, client_of(robot, bound) as client:
+            client.hello()
+            for tick in range(50):
+                torque = client.exchange(state(robot, tick))
+                assert isinstance(torque, TorqueMessage), client.error
+                assert torque.seq == tick + 1
+
+
+def test_without_a_server_nothing_is_queued_and_hello_says_so(robot: Robot, tmp_path: Path) -> None:
+    with client_of(robot, f"ipc://{tmp_path}/none", connect_ms=50) as client:
+        begin = time.monotonic()
+        assert client.exchange(state(robot, 0)) is None
+        assert time.monotonic() - begin < 1e-3 * PATIENCE_MS  # it did not wait for an answer
+        with pytest.raises(ConnectionFailed, match="no server at"):
+            client.hello()
+
+
+def test_a_restarted_client_takes_its_place_again(robot: Robot, address: str) -> None:
+    for _ in range(2):
+        with client_of(robot, address) as client:  # which gives control back when it closes
+            client.hello()
+            assert client.exchange(state(robot, 0)) is not None
+
+
+def test_the_server_outlives_every_bad_input(robot: Robot, address: str) -> None:
+    with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as bad:
+        good.hello()
+        bad.linger = 0
+        bad.rcvtimeo = PATIENCE_MS
+        bad.connect(address)
+        message = encode(state(robot, 1))
+        rubbish = [b"", b"\x00", b"\xc1" * 1000, *(message[:n] for n in range(1, len(message), 40))]
+        rubbish += [bytes(MAX_BYTES + 1), message, encode(StatsGet())[::-1]]
+        for tick, data in enumerate(rubbish):
+            bad.send(data)
+            reply = msgpack.unpackb(bad.recv())
+            assert reply["t"] == "error"
+            assert good.exchange(state(robot, tick)) is not None
+        bad.send_multipart([b"two", message])
+        assert msgpack.unpackb(bad.recv())["code"] == Code.BAD_SCHEMA
+        bad.send(bytes(SOCKET_MAX_BYTES + 1))  # cuts the connection
+        assert good.exchange(state(robot, 1000)) is None or good.error is None
+        stats = good.ask(StatsGet())
+        assert isinstance(stats, Stats)
+        assert sum(stats.refused.values()) >= len(rubbish)
+
+
+def test_a_flood_of_states_ends_with_the_newest_answered(robot: Robot, address: str) -> None:
+    conversation = Conversation()
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger = 0
+        dealer.rcvtimeo = PATIENCE_MS
+        dealer.connect(address)
+        dealer.send(encode(hello_for(robot, 1e-3, kind="sim")))
+        conversation.begin(dealer.recv())
+        for tick in range(200):
+            message = state(robot, 0)
+            message.t_robot = tick * MS // 10  # all within the watchdog's patience
+            dealer.send(conversation.ask(message, 0))
+        answers = 1
+        while (answer := conversation.hear(dealer.recv(), 0)) is None:
+            answers += 1
+        assert isinstance(answer, TorqueMessage)
+        assert answer.seq == 200
+        assert answers + answer.comm.late == 200
+
+
+def test_the_newest_state_of_each_client_survives_a_batch() -> None:
+    one, two, reset = (msgpack.packb({"t": kind, "n": n}) for kind, n in (("state", 1), ("state", 2), ("reset", 0)))
+    batch = [(b"a", one, 1), (b"a", reset, 2), (b"b", one, 3), (b"a", b"\xc1", 4), (b"a", two, 5), (b"a", reset, 6)]
+    kept, overtaken = newest(batch)
+    assert kept == batch[1:]
+    assert overtaken == batch[:1]
+
+
+# -- addresses --------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_server_is_refused(robot: Robot, address: str) -> None:
+    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
+    with pytest.raises(ConfigError, match="another server"):
+        Router(service, address, lambda faults: None, Anticipation(AnticipationSettings()))
+
+
+def test_an_address_that_cannot_be_bound_is_named(robot: Robot, tmp_path: Path) -> None:
+    service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
+    with pytest.raises(ConfigError, match="cannot bind"):
+        Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None, Anticipation(AnticipationSettings()))
+
+
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
+def test_open_and_unknown_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"server\.endpoint"):
+        endpoint(ServerSettings(controller="x", endpoint=address))
+
+
+def test_addresses_of_this_machine_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for address in ("tcp://127.0.0.1:5555", "tcp://localhost:5555", "ipc://@idyn", "ipc:///x/y"):
+        assert endpoint(ServerSettings(controller="x", endpoint=address)) == address
+    assert endpoint(ServerSettings(controller="x", endpoint="tcp://0.0.0.0:1", insecure=True)) == "tcp://0.0.0.0:1"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert endpoint(ServerSettings(controller="x")) == f"ipc://{tmp_path}/idyn/idyn.sock"
+    assert (tmp_path / "idyn").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "idyn").chmod(0o755)
+    with pytest.raises(ConfigError, match="0700"):
+        endpoint(ServerSettings(controller="x"))
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+CHILD = """
+import sys, threading
+sys.path.insert(0, sys.argv[2])
+from standin import SpringDamper, solo
+import transport.serve as server
+server.load_controller = lambda name, law, selection: SpringDamper(solo())
+server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]),
+             ready=lambda endpoint: print(endpoint, flush=True))
+print("ended", flush=True)
+"""
+
+
+@contextmanager
+def process(address: str, logs: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", CHILD, address, str(Path(__file__).parents[2]), str(logs)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == address
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tmp_path: Path) -> None:
+    """By the robot's clock, which ticks with the loop."""
+    address = f"ipc://{tmp_path}/s"
+    failsafe = Failsafe(damping=np.full(robot.na, 0.1), limits=limits_of(robot.limits))
+    q, v = np.zeros(robot.na), np.ones(robot.na)
+    hello = hello_for(robot, 1e-3, kind="sim")
+    with process(address, tmp_path) as child, RobotClient(address, hello, deadline_ms=2000) as client:
+        client.hello()
+        modes: list[FailsafeMode] = []
+        for tick in range(200):
+            if tick == 50:
+                child.kill()
+                child.wait()
+            reply = client.exchange(state(robot, tick))
+            command = None if reply is None else drive_command(reply, robot.na)
+            tau, mode = failsafe.torque(tick * MS, q, v, command)
+            modes.append(mode)
+    assert modes[:50] == [FailsafeMode.OK] * 50
+    assert modes[50:69] == [FailsafeMode.FOLLOW] * 19
+    assert modes[69:149] == [FailsafeMode.DAMPING] * 80
+    assert modes[149:] == [FailsafeMode.STOPPED] * 51
+    np.testing.assert_allclose(tau, -0.1)
+
+
+def test_a_signal_ends_the_server_with_a_whole_log(robot: Robot, tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/s"
+    with process(address, tmp_path / "logs") as child, client_of(robot, address) as client:
+        client.hello()
+        for tick in range(20):
+            assert client.exchange(state(robot, tick)) is not None, client.error
+        assert client.exchange(state(robot, 500)) is None
+        assert client.error is not None
+        assert client.error.code is Code.LATCHED_FAULT
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ended\n"
+        assert child.wait(10) == 0
+    (path,) = (tmp_path / "logs").glob("solo*.mcap")
+    assert len(list((tmp_path / "logs").glob("fault-*.mcap"))) == 1
+    report = replay(path, build=from_snapshot)
+    assert report.complete
+    assert report.exact
+    assert report.ticks == 20

@@ -1,0 +1,1 @@
+"""What is written down, byte by byte, and read again."""

@@ -1,0 +1,115 @@
+"""A log for other tools (Foxglove, PlotJuggler, any reader of MCAP or JSON): the same messages as JSON with a schema, on topics
+that are their types, vectors as lists, what is not finite as null, at wall-clock times."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+from mcap.writer import CompressionType, Writer
+
+from transport.log.part import PROFILE, Entry, LogError
+from transport.log.reader import LogReader
+from transport.protocol.messages import Message
+
+UNREADABLE = "unreadable"
+"""Topic of what is no message: only its length is told."""
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """messages: how many there are; complete: whether the log was read to its end"""
+
+    messages: int
+    complete: bool
+
+
+def export(log: Path, out: Path, progress: Callable[[int], None] = lambda _: None) -> Exported:
+    """Write all messages of a log, file after file, into one. Raises LogError without a log, or where `out` is."""
+    part = out.with_name(f"{out.name}.part")
+    if out.exists():
+        raise LogError(f"{out}: is there already")
+    with LogReader(log) as reader:
+        try:
+            with part.open("wb") as file:
+                writer = Writer(file, compression=CompressionType.ZSTD)
+                writer.start(profile=PROFILE)
+                for name, data in reader.metadata.items():
+                    writer.add_metadata(name, data)
+                count = _write(writer, reader.exchanges(), reader.wall_offset_ns, progress)
+                writer.finish()
+            part.rename(out)
+        except OSError as error:
+            raise LogError(f"{out}: cannot be written ({error})") from error
+        return Exported(messages=count, complete=reader.complete)
+
+
+def _write(writer: Writer, exchanges: Iterable[Entry], wall_offset_ns: int, progress: Callable[[int], None]) -> int:
+    channels: dict[tuple[bytes, str], int] = {}
+    count = 0
+    for entry in exchanges:
+        wall_ns = entry.t_recv_ns + wall_offset_ns
+        for data in filter(None, (entry.request, entry.reply)):
+            kind, fields = plain(data)
+            channel = channels.get((entry.identity, kind))
+            if channel is None:
+                schema = writer.register_schema(f"idyn.{kind}", "jsonschema", msgspec.json.encode(schema_of(kind)))
+                channel = writer.register_channel(f"/{kind}", "json", schema, {"identity": entry.identity.hex()})
+                channels[entry.identity, kind] = channel
+            writer.add_message(channel, wall_ns, msgspec.json.encode(fields), wall_ns, count)
+            count += 1
+        progress(1)
+    return count
+
+
+def plain(data: bytes) -> tuple[str, dict[str, Any]]:
+    """The type of a message and its fields, as JSON can have them."""
+    try:
+        message = msgspec.msgpack.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = None
+    kind = message.get("t") if isinstance(message, dict) else None
+    if not isinstance(kind, str) or kind not in TYPES:
+        return UNREADABLE, {"length": len(data)}
+    return kind, {str(key): _plain(value) for key, value in message.items() if key != "t"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return np.frombuffer(value).tolist() if len(value) % 8 == 0 else value.hex()
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+REFUSALS = ("default", "required", "additionalProperties", "minimum", "maximum")
+"""Parts of a schema for those who judge messages; a log has the refused ones, too."""
+
+TYPES: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Message)}
+"""Every message of the wire by its type."""
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON schema of a message, without references: not every tool follows them."""
+    if kind == UNREADABLE:
+        return {"type": "object", "properties": {"length": {"type": "integer"}}}
+    (root,), parts = msgspec.json.schema_components([TYPES[kind]], ref_template="{name}")
+    schema = _inlined(root, parts)
+    schema["properties"].pop("t")
+    return {"type": "object", "title": schema["title"], "properties": schema["properties"]}
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """With referred parts in their places, optional values as their type, and vectors as the lists of numbers that they are."""
+    if isinstance(schema, list):
+        return [_inlined(part, parts) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(parts[schema["$ref"]], parts)
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    if choices:  # of a vector's two spellings the list
+        return _inlined(next((choice for choice in choices if choice.get("type") == "array"), choices[0]), parts)
+    return {key: _inlined(value, parts) for key, value in schema.items() if key not in REFUSALS}

@@ -1,0 +1,141 @@
+"""One file of a log: MCAP with the exact bytes of every exchange.
+
+Channels `/state`, `/torque` and `/session` (everything else, and every refusal), one set per client; the metadata of a
+channel carry the client's identity and the direction. Records lie in the order in which the service handled them, each
+request followed by its reply, save for states that were overtaken by newer ones; `log_time` is the time of arrival that the
+service was given, as wall-clock time. A `kill -9` loses at most the last chunk.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from mcap.writer import CompressionType, IndexType, Writer
+
+from idyn.errors import IdynError
+from transport.log.checksums import RECORD, checksums
+from transport.protocol.messages.base import SCHEMA
+
+CHUNK_BYTES = 64 * 1024
+"""A chunk is written as soon as it is this long: about 30 ticks."""
+
+PROFILE = "idyn"
+STATE, TORQUE, SESSION = "/state", "/torque", "/session"
+REQUEST, REPLY = "request", "reply"
+
+CLOCKS = "clocks"
+"""Metadata record of one reading of both clocks, `monotonic_ns` and `wall_ns`, at the beginning."""
+
+CONTINUES, NEXT = "continues", "next"
+"""Metadata record at the end of a file that another one follows, and its key for the name of that."""
+
+_SCHEMA_TEXT = (
+    f"idyn wire schema {SCHEMA}: a msgpack map with string keys, `t` the type and `v` the version; "
+    "vectors are little-endian float64 bin"
+)
+
+
+class LogError(IdynError):
+    """A log cannot be written, read or replayed."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One exchange, as the service handled it.
+
+    about_state: the request is a state; answered: the reply is a torque
+    reply: empty for a state that was overtaken by a newer one
+    """
+
+    identity: bytes
+    t_recv_ns: int
+    request: bytes
+    reply: bytes
+    about_state: bool
+    answered: bool
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """A file inside the log."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+Metadata = Mapping[str, Mapping[str, str]]
+
+
+def wall_offset_ns(metadata: Metadata) -> int:
+    """What makes the service's times wall-clock times [ns]."""
+    clocks = metadata.get(CLOCKS)
+    return 0 if clocks is None else int(clocks["wall_ns"]) - int(clocks["monotonic_ns"])
+
+
+def part_path(first: Path, number: int) -> Path:
+    """Of the file that follows `number` others: run.mcap, run.001.mcap, …"""
+    return first if number == 0 else first.with_name(f"{first.stem}.{number:03d}{first.suffix}")
+
+
+class LogPart:
+    """A file that is being written."""
+
+    def __init__(self, path: Path, attachments: Sequence[Attachment], metadata: Metadata) -> None:
+        """Create it and write what is known from the start. Raises LogError when that is impossible."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("xb")
+        except OSError as error:
+            raise LogError(f"{path}: cannot be created ({error})") from error
+        self._writer = Writer(self._file, chunk_size=CHUNK_BYTES, compression=CompressionType.NONE, index_types=IndexType.ALL)
+        self._writer.start(profile=PROFILE)
+        self._schema = self._writer.register_schema("idyn.message", "text", _SCHEMA_TEXT.encode())
+        now = time.time_ns()
+        for attachment in attachments:
+            self._writer.add_attachment(now, now, attachment.name, attachment.media_type, attachment.data)
+        digests = checksums({attachment.name: attachment.data for attachment in attachments}, metadata)
+        for name, data in (*metadata.items(), (RECORD, digests)):
+            self._writer.add_metadata(name, dict(data))
+        self._channels: dict[tuple[bytes, str, str], int] = {}
+        self._wall_offset_ns = wall_offset_ns(metadata)
+
+    @property
+    def size(self) -> int:
+        """[bytes]"""
+        return self._file.tell()
+
+    @property
+    def there(self) -> bool:
+        """Whether the file is still where it was made."""
+        return self.path.exists() and self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
+
+    def write(self, entry: Entry, sequence: int) -> int:
+        """Add an exchange; the sequence number after it."""
+        self._add(entry, STATE if entry.about_state else SESSION, REQUEST, entry.request, sequence)
+        if entry.reply:
+            self._add(entry, TORQUE if entry.answered else SESSION, REPLY, entry.reply, sequence + 1)
+        self._file.flush()  # a finished chunk must not wait in this process
+        return sequence + (2 if entry.reply else 1)
+
+    def finish(self, following: Path | None = None) -> None:
+        """The end of the file; following: the one that continues it."""
+        if following is not None:
+            self._writer.add_metadata(CONTINUES, {NEXT: following.name})
+        self._writer.finish()
+
+    def close(self) -> None:
+        """After `finish`, or after a failure."""
+        with suppress(OSError):  # what could not be flushed has failed before
+            self._file.close()
+
+    def _add(self, entry: Entry, topic: str, direction: str, data: bytes, sequence: int) -> None:
+        key = (entry.identity, topic, direction)
+        channel = self._channels.get(key)
+        if channel is None:
+            metadata = {"identity": entry.identity.hex(), "direction": direction}
+            channel = self._channels[key] = self._writer.register_channel(topic, "msgpack", self._schema, metadata)
+        wall_ns = entry.t_recv_ns + self._wall_offset_ns
+        self._writer.add_message(channel, wall_ns, data, wall_ns, sequence)

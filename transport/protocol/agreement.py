@@ -1,0 +1,43 @@
+"""What a client and a server agreed on in their handshake: all that is needed to read the client's messages."""
+
+from idyn.errors import FrameNotFound, nearest
+from idyn.robot import Robot
+from idyn.types import Record
+from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import JointMap
+from transport.protocol.messages.error import Code
+from transport.protocol.torque_gate import Gate
+
+
+class Agreement(Record, frozen=True):
+    """What server and client agreed on; fixed for the session.
+
+    id: the session's number
+    gate: of every torque, with the limits in force
+    dt_ns: nominal period [ns]
+    mu: friction coefficient of contacts that give none, None: the robot's own
+    contact_frames: frames that contacts may name, None: all of the model's
+    dry_run: the client is a shadow
+    robot_clock: only the client's own time counts, for watchdog and age, because it is simulated or replayed
+    """
+
+    id: int
+    robot: Robot
+    joints: JointMap
+    gate: Gate
+    dt_ns: int
+    mu: float | None
+    contact_frames: frozenset[str] | None
+    dry_run: bool
+    robot_clock: bool
+
+
+def check_contact_frame(robot: Robot, frame: str, field: str) -> None:
+    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a pair or a frame of the robot."""
+    if frame in robot.contact_keys + robot.pair_keys:
+        return
+    try:
+        robot.joint_of_frame(frame)
+    except FrameNotFound as error:
+        hint = nearest(frame, robot.contact_keys) or f" ({error})"
+        raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"the robot has no frame '{frame}'{hint}") from None

@@ -1,0 +1,134 @@
+"""Bytes ↔ messages: the only door to the wire encoding. Any bytes give a message or a `ProtocolError`, nothing else."""
+
+import math
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idyn.errors import nearest
+from idyn.types import Array
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages import Message
+from transport.protocol.messages.base import SCHEMA, Vector
+from transport.protocol.messages.error import Code
+from transport.protocol.sizes import MAX_BYTES
+
+_MAJOR = SCHEMA.split(".", maxsplit=1)[0]
+_PREFIX = _MAJOR + "."
+_TYPES = tuple(kind.__struct_config__.tag for kind in Message.__args__)
+_FLOAT64 = np.dtype("<f8")
+
+
+class _Envelope(msgspec.Struct):
+    """What can be read of a message that does not fit the schema."""
+
+    t: Any = None
+    v: Any = None
+    seq: Any = None
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_ENVELOPE = msgspec.msgpack.Decoder(_Envelope)
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def encode(message: Message) -> bytes:
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """The message in `data`. Raises ProtocolError naming the field to blame; it carries `seq` when that can be read."""
+    if len(data) > MAX_BYTES:
+        raise ProtocolError(Code.BAD_SCHEMA, None, f"expected at most {MAX_BYTES} bytes, got {len(data)}")
+    try:
+        message = _DECODER.decode(data)
+    except _MALFORMED as error:
+        raise _refusal(data, error) from None
+    if not message.v.startswith(_PREFIX):
+        raise _version_error(message.v, getattr(message, "seq", None))
+    return message
+
+
+def message_type(data: bytes) -> str | None:
+    """The `t` of a message without reading the rest; None when it cannot be told, or is not to be read."""
+    if len(data) > MAX_BYTES:
+        return None
+    return t if isinstance(t := _envelope(data).t, str) else None
+
+
+def _envelope(data: bytes) -> _Envelope:
+    try:
+        return _ENVELOPE.decode(data)
+    except _MALFORMED:
+        return _Envelope()
+
+
+def _version_error(version: str, seq: int | None) -> ProtocolError:
+    return ProtocolError(Code.VERSION_MISMATCH, "v", f"expected schema {_PREFIX}x, got {version}", seq)
+
+
+def _refusal(data: bytes, error: Exception) -> ProtocolError:
+    """Why `data` is no message: first another version, then an unknown type, then the field that does not fit."""
+    envelope = _envelope(data)
+    seq = envelope.seq if type(envelope.seq) is int and envelope.seq >= 0 else None  # True is an int, too
+    if isinstance(envelope.v, str) and not envelope.v.startswith(_PREFIX):
+        return _version_error(envelope.v, seq)
+    if isinstance(envelope.t, str) and envelope.t not in _TYPES:
+        unknown = f"unknown message type '{envelope.t}'{nearest(envelope.t, _TYPES)}"
+        return ProtocolError(Code.BAD_SCHEMA, "t", unknown, seq)
+    message, _, place = str(error).partition(" - at `$")
+    field = place.rstrip("`").lstrip(".")
+    if named := re.search(r"field `(\w+)`", message):
+        field = f"{field}.{named[1]}".lstrip(".")
+    return ProtocolError(Code.BAD_SCHEMA, field or None, message[:1].lower() + message[1:], seq)
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+
+
+def vector(value: Vector, n: int, field: str) -> Array:
+    """A writable copy (n) of a wire vector. Raises ProtocolError for a wrong length or a number that is not finite."""
+    return vectors((value, n, field))
+
+
+def vectors(*parts: tuple[Vector, int, str]) -> Array:
+    """Several wire vectors, each (value, n, field), one behind the other in one writable array; checked at one go."""
+    data = bytearray().join([_numbers(*part) for part in parts])
+    joined = np.frombuffer(data, dtype=_FLOAT64)
+    if not math.isfinite(sum(joined.tolist())):  # or a sum of huge finite numbers: the slow way decides
+        _refuse_non_finite(joined, parts)
+    return joined
+
+
+def limits(value: Vector, n: int, field: str) -> Array:
+    """As `vector`, but a number may be infinite: no limit."""
+    values = np.frombuffer(bytearray(_numbers(value, n, field)), dtype=_FLOAT64)
+    if np.isnan(values).any():
+        raise ProtocolError(Code.NON_FINITE, f"{field}[{int(np.isnan(values).argmax())}]", "expected a number, got nan")
+    return values
+
+
+def _numbers(value: Vector, n: int, field: str) -> bytes:
+    """The little-endian float64 of a wire vector of the right length."""
+    if type(value) is bytes:
+        if len(value) == 8 * n:
+            return value
+        if len(value) % 8:
+            raise ProtocolError(Code.WRONG_LENGTH, field, f"expected {n} numbers of 8 bytes, got {len(value)} bytes")
+        raise ProtocolError(Code.WRONG_LENGTH, field, f"expected {n} numbers, got {len(value) // 8}")
+    if len(value) != n:
+        raise ProtocolError(Code.WRONG_LENGTH, field, f"expected {n} numbers, got {len(value)}")
+    return np.array(value, dtype=_FLOAT64).tobytes()
+
+
+def _refuse_non_finite(joined: Array, parts: tuple[tuple[Vector, int, str], ...]) -> None:
+    start = 0
+    for _, n, field in parts:
+        bad = ~np.isfinite(joined[start : start + n])
+        if bad.any():
+            i = int(bad.argmax())
+            raise ProtocolError(Code.NON_FINITE, f"{field}[{i}]", f"expected a finite number, got {joined[start + i]}")
+        start += n

@@ -1,0 +1,130 @@
+"""A client's order of joints, and its frame of the base velocity, into the robot's and back."""
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+import msgspec
+import numpy as np
+
+from idyn.errors import nearest
+from idyn.robot import Robot
+from idyn.types import Array, Record
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.hello import Base
+
+BASE_Q, BASE_V = 7, 6
+"""Sizes of the free flyer in q (position, quaternion xyzw) and v (linear, angular)."""
+
+
+class JointSlots(msgspec.Struct, frozen=True):
+    """Where the robot keeps one joint: indices into q and v."""
+
+    name: str
+    q: tuple[int, ...]
+    v: tuple[int, ...]
+
+
+class JointMap(Record, frozen=True):
+    """Index arrays `mine = theirs[index]`, None where both orders are the same.
+
+    q, v: client → robot (nq), (nv)
+    tau: client's `actuated` → robot (na)
+    tau_back: robot → client's `actuated` (na)
+    base_in_world: the client's base velocity has world axes
+    """
+
+    q: Array | None
+    v: Array | None
+    tau: Array | None
+    tau_back: Array | None
+    base_in_world: bool
+
+    def to_robot(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """q (nq) and v (nv) in the robot's order, base velocity in body axes."""
+        if self.q is not None:
+            q = q[self.q]
+        if self.v is not None:
+            v = v[self.v]
+        if self.base_in_world:
+            v = v.copy()
+            to_body = rotation(q[3:7]).T
+            v[0:3], v[3:6] = to_body @ v[0:3], to_body @ v[3:6]
+        return q, v
+
+    def torques_to_robot(self, tau: Array) -> Array:
+        return tau if self.tau is None else tau[self.tau]
+
+    def torques_to_client(self, tau: Array) -> Array:
+        return tau if self.tau_back is None else tau[self.tau_back]
+
+
+def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence[str], base: Base) -> JointMap:
+    """The map of a client. Raises ProtocolError `joint_map` for unknown, missing and repeated names, another base."""
+    if base.type != robot.base:
+        raise ProtocolError(Code.JOINT_MAP, "base.type", f"expected '{robot.base}', got '{base.type}'")
+    slots = joint_slots(robot)
+    _check_names("joint_names", joint_names, [slot.name for slot in slots])
+    _check_names("actuated", actuated, robot.joint_names)
+    free = robot.base == "free_flyer"
+    ordered = sorted(slots, key=lambda slot: joint_names.index(slot.name))
+    q = _inverse([*range(BASE_Q if free else 0), *(i for slot in ordered for i in slot.q)])
+    v = _inverse([*range(BASE_V if free else 0), *(i for slot in ordered for i in slot.v)])
+    back = np.array([robot.joint_names.index(name) for name in actuated], dtype=np.int64)
+    return JointMap(
+        q=_unless_identity(q),
+        v=_unless_identity(v),
+        tau=_unless_identity(_inverse(back)),
+        tau_back=_unless_identity(back),
+        base_in_world=free and base.vel_frame == "local_world_aligned",
+    )
+
+
+def joint_slots(robot: Robot) -> list[JointSlots]:
+    """Every moving joint except the floating base, in the robot's order."""
+    slots = []
+    neutral = robot.neutral()
+    for joint in ElementTree.fromstring(robot.urdf).findall("joint"):
+        if joint.get("type") == "fixed":
+            continue
+        name = joint.get("name", "")
+        columns = np.flatnonzero(robot.dof_joint == robot.joint_of_frame(name))
+        moved = np.zeros(robot.nq, dtype=np.bool_)
+        for column in columns:
+            step = np.zeros(robot.nv)
+            step[column] = 0.5
+            moved |= robot.integrate(neutral, step) != neutral
+        slots.append(JointSlots(name, tuple(np.flatnonzero(moved).tolist()), tuple(columns.tolist())))
+    return sorted(slots, key=lambda slot: slot.v)
+
+
+def rotation(quaternion: Array) -> Array:
+    """Rotation matrix of a unit quaternion xyzw (3, 3)."""
+    x, y, z, w = quaternion.tolist()
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def _check_names(field: str, theirs: Sequence[str], mine: Sequence[str]) -> None:
+    for name in theirs:
+        if name not in mine:
+            raise ProtocolError(Code.JOINT_MAP, field, f"the robot has no joint '{name}'{nearest(name, mine)}")
+        if list(theirs).count(name) > 1:
+            raise ProtocolError(Code.JOINT_MAP, field, f"'{name}' appears twice")
+    for name in mine:
+        if name not in theirs:
+            raise ProtocolError(Code.JOINT_MAP, field, f"'{name}' is missing")
+
+
+def _inverse(order: Sequence[int] | Array) -> Array:
+    """The index that undoes `order`: order[inverse[i]] = i."""
+    return np.argsort(np.array(order, dtype=np.int64))
+
+
+def _unless_identity(index: Array) -> Array | None:
+    return None if (index == np.arange(len(index))).all() else index

@@ -1,0 +1,23 @@
+"""All messages of the wire, by who sends them."""
+
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.hello import Hello, Welcome
+from transport.protocol.messages.requests import (
+    Config,
+    ConfigGet,
+    ConfigSet,
+    Heartbeat,
+    HeartbeatAck,
+    Reset,
+    ResetAck,
+    Stats,
+    StatsGet,
+    Stop,
+    StopAck,
+)
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+
+FromClient = Hello | StateMessage | Stop | Reset | Heartbeat | ConfigGet | ConfigSet | StatsGet
+FromServer = Welcome | TorqueMessage | ErrorMessage | StopAck | ResetAck | HeartbeatAck | Config | Stats
+Message = FromClient | FromServer

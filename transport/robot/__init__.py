@@ -1,0 +1,1 @@
+"""What runs beside the robot: the client, and what is applied while no answer comes."""

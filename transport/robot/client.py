@@ -1,0 +1,139 @@
+"""The robot's side of the socket: a DEALER that never blocks longer than its deadline and never queues old states."""
+
+from contextlib import suppress
+from time import monotonic_ns
+
+import zmq
+
+from transport.keys import Keys
+from transport.protocol.codec import decode, encode
+from transport.protocol.messages import FromClient, FromServer
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.hello import Hello, Welcome
+from transport.protocol.messages.requests import Stop
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.sizes import HIGH_WATER
+from transport.robot.conversation import ConnectionFailed, Conversation
+
+DEADLINE_MS = 5
+"""A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
+
+LAST_WORD_MS = 100
+"""A connection that ends waits so long for the answer to its last message [ms]."""
+
+RECONNECT_MS = 10
+"""How soon a lost connection is tried again [ms]."""
+
+
+class RobotClient:
+    """A connection to a torque server.
+
+    with RobotClient(endpoint, hello) as client:
+        welcome = client.hello()
+        torque = client.exchange(state)
+
+    deadline: `exchange` waits so long for a torque [s]
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        hello: Hello,
+        *,
+        deadline_ms: int = DEADLINE_MS,
+        connect_ms: int = 5000,
+        keys: Keys | None = None,
+    ) -> None:
+        """
+        deadline_ms: `exchange` waits so long for a torque [ms]
+        connect_ms: `hello` and `ask` wait so long for an answer [ms]
+        keys: for a server with `[curve]`, see `transport.keys.client_keys`
+        """
+        self._endpoint = endpoint
+        self._hello = hello
+        self.deadline = deadline_ms * 1e-3
+        self._connect_ms = connect_ms
+        self._conversation = Conversation()
+        self.error: ErrorMessage | None = None
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # an absent server: EAGAIN at once instead of a queue of old states
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
+        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
+        self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        self._socket.setsockopt(zmq.IPV6, int("[" in endpoint))
+        if keys is not None:
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.server)
+        self._socket.connect(endpoint)
+
+    def __enter__(self) -> "RobotClient":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give control back, if the server is there to hear it, and disconnect; once is enough."""
+        if self.session and not self._socket.closed:
+            with suppress(zmq.Again):
+                self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
+                self._socket.poll(LAST_WORD_MS)
+        self._socket.close()
+
+    def hello(self) -> Welcome:
+        """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
+        return self._conversation.begin(self._await(encode(self._hello)))
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        """The torque for a state, or None: nothing came in time, or the server refused and `error` says why."""
+        self.error = None
+        sent_ns = monotonic_ns()
+        try:
+            self._socket.send(self._conversation.ask(state, sent_ns), zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        limit_ns = sent_ns + round(self.deadline * 1e9)
+        while (reply := self._receive(limit_ns)) is not None:
+            answer = self._conversation.hear(reply, monotonic_ns())
+            if isinstance(answer, TorqueMessage):
+                return answer
+            if answer is not None:
+                self.error = answer
+                return None
+        return None
+
+    def ask(self, message: FromClient) -> FromServer:
+        """The answer to any message but a state. Raises ConnectionFailed when none comes."""
+        return decode(self._await(encode(message)))  # type: ignore[return-value]
+
+    @property
+    def session(self) -> int:
+        return self._conversation.session
+
+    def _await(self, request: bytes) -> bytes:
+        """Send when connected and wait for the answer; late answers to states are passed over."""
+        limit_ns = monotonic_ns() + self._connect_ms * 1_000_000
+        self._socket.setsockopt(zmq.SNDTIMEO, self._connect_ms)
+        try:
+            self._socket.send(request)
+        except zmq.Again:
+            raise ConnectionFailed(f"no server at {self._endpoint} within {self._connect_ms} ms") from None
+        while (reply := self._receive(limit_ns)) is not None:
+            message = decode(reply)
+            about_state = isinstance(message, TorqueMessage | ErrorMessage) and message.seq is not None
+            if not about_state:
+                return reply
+        raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
+
+    def _receive(self, limit_ns: int) -> bytes | None:
+        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: who was
+        stopped himself until now must not call the other side late."""
+        left_ms = (limit_ns - monotonic_ns()) // 1_000_000
+        self._socket.setsockopt(zmq.RCVTIMEO, max(0, left_ms + 1))
+        try:
+            return self._socket.recv()
+        except zmq.Again:
+            return None

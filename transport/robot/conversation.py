@@ -1,0 +1,87 @@
+"""The client's half of the protocol, without I/O: envelopes out, answers in."""
+
+from typing import Literal
+
+import msgspec
+
+from idyn.errors import IdynError
+from idyn.robot import Robot
+from transport.protocol.codec import decode, encode
+from transport.protocol.joint_map import joint_slots
+from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.hello import Base, Client, Hello, Model, Welcome
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+
+Kind = Literal["robot", "sim", "replay", "shadow"]
+
+
+class ConnectionFailed(IdynError):
+    """The server cannot be reached, or refused the hello."""
+
+
+def hello_for(robot: Robot, dt: float, *, kind: Kind = "robot", name: str = "idyn client") -> Hello:
+    """The hello of a client that keeps everything in the robot's own order. dt: nominal period [s]."""
+    return Hello(
+        client=Client(name=name, kind=kind),
+        model=Model(
+            nq=robot.nq,
+            nv=robot.nv,
+            na=robot.na,
+            total_mass=robot.total_mass,
+            urdf_sha256=robot.urdf_sha256,
+            name=robot.name,
+        ),
+        joint_names=[slot.name for slot in joint_slots(robot)],
+        actuated=list(robot.joint_names),
+        base=Base(type="free_flyer" if robot.base == "free_flyer" else "fixed", quat_order="xyzw", vel_frame="local"),
+        dt_nominal=dt,
+    )
+
+
+class Conversation:
+    """One client's session as the client sees it: numbers the states and tells answers to older ones apart."""
+
+    def __init__(self) -> None:
+        self.session = 0
+        self.seq = 0
+        self._applied = 0
+        self._sent_ns = 0
+        self._rtt_us: float | None = None
+
+    def begin(self, reply: bytes) -> Welcome:
+        """Take the server's answer to hello. Raises ConnectionFailed when it is a refusal."""
+        message = decode(reply)
+        if isinstance(message, ErrorMessage):
+            raise ConnectionFailed(f"the server refused the hello ({message.code}): {message.message}")
+        if not isinstance(message, Welcome):
+            raise ConnectionFailed(f"expected a welcome, got '{message.__struct_config__.tag}'")
+        self.session, self.seq, self._applied, self._rtt_us = message.session, 0, 0, None
+        return message
+
+    def ask(self, state: StateMessage, now_ns: int) -> bytes:
+        """The bytes of the next state; session, seq, t_send, last_applied_seq and rtt_us are filled in here."""
+        self.seq += 1
+        self._sent_ns = now_ns
+        envelope = msgspec.structs.replace(
+            state,
+            session=self.session,
+            seq=self.seq,
+            t_send=now_ns,
+            last_applied_seq=self._applied,
+            rtt_us=self._rtt_us,
+        )
+        return encode(envelope)
+
+    def hear(self, reply: bytes, now_ns: int) -> TorqueMessage | ErrorMessage | None:
+        """The answer to the last state; None when `reply` answers something older. Raises ProtocolError."""
+        message = decode(reply)
+        if isinstance(message, TorqueMessage):
+            if message.seq != self.seq or message.session != self.session:
+                return None
+            self._applied = message.seq
+            self._rtt_us = (now_ns - self._sent_ns) * 1e-3
+            return message
+        if isinstance(message, ErrorMessage) and message.seq in (None, self.seq):
+            return message
+        return None

@@ -1,0 +1,104 @@
+"""`serve`: from settings to a running server."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+from controllers.build import build_controller, controller_from_snapshot, load_controller, override
+from controllers.controller import Controller, ControllerSettings
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
+from transport.realtime import on_core, steady
+from transport.server.fault_log import keep_fault
+from transport.server.reconfigure import Workshop
+from transport.server.served_controller import ServedController
+from transport.server.service import Service
+from transport.server.sessions.session import Fault
+from transport.server.settings import ServerSettings, endpoint
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.router import Router
+from transport.warm_up import warm_up
+
+log = logging.getLogger(__name__)
+
+
+def serve(
+    settings: ServerSettings,
+    *,
+    controller_settings: ControllerSettings | None = None,
+    log_path: Path | None = None,
+    seed: int | None = None,
+    ready: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Load the controller, warm it up, bind, and serve until SIGTERM, SIGINT or `stop`.
+
+    controller_settings: instead of those that `settings` name
+    log_path: where to record; none: a new file in the settings' log directory, if there is one
+    seed: of whoever runs this, kept in the log
+    ready: called with the endpoint once clients may connect
+    """
+    stop = stop or threading.Event()
+    _stop_on_signals(stop)
+    if controller_settings is None:
+        controller = load_controller(settings.controller, law=settings.law, selection=settings.selection)
+    else:
+        controller = build_controller(override(controller_settings, settings.law, settings.selection))
+    shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
+    for each in (controller, shadow):
+        if each is not None:
+            warm_up(each, settings)
+    recorder = _open_recorder(controller, settings, log_path, seed)
+
+    def rebuild(snapshot: dict[str, Any]) -> Controller:
+        changed = controller_from_snapshot(snapshot)
+        warm_up(changed, settings)
+        return changed
+
+    service = Service(controller, settings, shadow=shadow, recorder=recorder, workshop=Workshop(rebuild, beside=True))
+
+    def on_faults(faults: list[Fault]) -> None:
+        for fault in faults:
+            log.error("session %d: fault: %s", fault.session, fault.reason)
+            if settings.log_directory is not None:
+                arguments = fault, Path(settings.log_directory), controller, settings
+                threading.Thread(target=keep_fault, args=arguments, name="fault").start()
+
+    try:
+        anticipation = Anticipation(settings.anticipation)
+        router = Router(service, endpoint(settings), on_faults, anticipation, settings.curve)
+        with router, on_core(settings.core), steady():
+            log.info("serving at %s", router.endpoint)
+            if ready is not None:
+                ready(router.endpoint)
+            router.run(stop)
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+def _open_recorder(
+    controller: ServedController, settings: ServerSettings, log_path: Path | None, seed: int | None
+) -> Recorder | None:
+    if log_path is None:
+        if settings.log_directory is None:
+            return None
+        log_path = Path(settings.log_directory) / f"{controller.robot.name}-{monotonic_ns()}.mcap"
+    return Recorder(
+        log_path,
+        attachments(controller.snapshot(), settings),
+        metadata(controller.robot, seed),
+        part_bytes=round(settings.log_part_mb * 1e6),
+        part_s=settings.log_part_s,
+    )
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    """SIGTERM and SIGINT end the loop; only the main thread may ask for that."""
+    if threading.current_thread() is threading.main_thread():
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: stop.set())

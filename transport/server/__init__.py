@@ -1,0 +1,1 @@
+"""What answers: sockets, sessions, a controller behind them."""

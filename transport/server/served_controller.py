@@ -1,0 +1,50 @@
+"""What the service needs of a controller, and what it tells clients of it."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from controllers.command import Command, Inputs
+from idyn.robot import Limits, Robot
+from idyn.types import Array, ContactSet, State
+from transport.server.sessions.handshake import Host
+from transport.server.settings import ServerSettings
+
+
+class ServedController(Protocol):
+    """The side of a controller that faces the service; `controllers.controller.Controller` has it."""
+
+    @property
+    def robot(self) -> Robot: ...
+
+    @property
+    def limits(self) -> Limits:
+        """The limits in force."""
+
+    @property
+    def stance(self) -> Array:
+        """The configuration that trajectories start from (nq)."""
+
+    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
+        """The contacts at q, from geometry; or those of the places that are known to touch, in the order of their names."""
+
+    def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+        """The torques of this tick."""
+
+    def rehearse(self) -> None:
+        """Do the last step's work once more and forget it."""
+
+    def reset(self) -> None:
+        """Forget all ticks before."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything the controller is built from, JSON-able: `settings`, `urdf` (text) and more."""
+
+
+def build_host(controller: ServedController, settings: ServerSettings) -> Host:
+    """The serving side of handshakes, with this controller behind it."""
+    return Host(
+        robot=controller.robot,
+        limits=controller.limits,
+        settings=settings,
+        controller=controller.snapshot()["settings"],
+    )

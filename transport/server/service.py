@@ -1,0 +1,294 @@
+"""The service: bytes of a state in, bytes of a torque out. Composition root of session, controller and recorder.
+
+The same bytes, handed in at the same times, get the same torques, bit for bit; a log is replayed through it.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from time import monotonic_ns
+
+import msgspec
+
+from controllers.command import Command, Mode
+from idyn.types import Array, ContactSet
+from transport.log.part import Entry
+from transport.log.recorder import Recorder
+from transport.protocol.codec import decode, encode
+from transport.protocol.errors import ProtocolError
+from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.messages import FromServer
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet
+from transport.server.answer import Timing, torque_message
+from transport.server.rate_limit import RateLimit
+from transport.server.reconfigure import Built, Order, Workshop, changed
+from transport.server.served_controller import ServedController, build_host
+from transport.server.sessions.handshake import welcome
+from transport.server.sessions.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
+from transport.server.sessions.session import Accepted, Fault, Session
+from transport.server.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+
+class Seat:
+    """A controller and what its client saw of it last."""
+
+    def __init__(self, controller: ServedController) -> None:
+        self.controller = controller
+        self.last_tau: Array | None = None
+
+    def clear(self) -> None:
+        self.controller.reset()
+        self.last_tau = None
+
+
+class Timings:
+    """How long the controller takes."""
+
+    def __init__(self) -> None:
+        self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
+
+    def note(self, step_ns: int, deadline_met: bool) -> None:
+        self.steps += 1
+        self.total_ns += step_ns
+        self.max_ns = max(self.max_ns, step_ns)
+        self.deadline_misses += not deadline_met
+
+
+class TickRecord(msgspec.Struct, frozen=True, gc=False):
+    """A tick as it was answered."""
+
+    data: bytes
+    session: Session
+    accepted: Accepted
+    command: Command
+    timing: Timing
+
+
+class Service:
+    """Answers every message of every client."""
+
+    def __init__(
+        self,
+        controller: ServedController,
+        settings: ServerSettings,
+        *,
+        shadow: ServedController | None = None,
+        clock: Callable[[], int] = monotonic_ns,
+        recorder: Recorder | None = None,
+        workshop: Workshop | None = None,
+    ) -> None:
+        """
+        shadow: a second controller, for a client that watches
+        clock: the server's clock [ns], only for times in replies
+        workshop: builds what `config_set` asks for; without one settings are fixed
+        """
+        self._settings = settings
+        self._clock = clock
+        self._recorder = recorder
+        self._workshop = workshop
+        self._own = controller.snapshot()["settings"]
+        self._deadline_ns = round(settings.deadline_us * 1e3)
+        self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
+        self._timings = Timings()
+        self._last_tick: TickRecord | None = None
+        self._lines = RateLimit()
+        self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
+        self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
+
+    def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> bytes:
+        """The reply to one message of one client that arrived at `t_recv_ns` on the server's clock; empty when it takes longer
+        and `finished` will have it. Never raises: what goes wrong here latches the client's session and is told."""
+        try:
+            reply, about_state, answered = self._answer(identity, data, t_recv_ns)
+        except Exception as error:
+            log.exception("a message could not be handled; its session is latched")
+            reply, about_state, answered = self._failed(identity, error, t_recv_ns), False, False
+        if reply:
+            self._record(Entry(identity, t_recv_ns, data, reply, about_state, answered))
+        return reply
+
+    def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
+        """Identities and replies for what took longer than a moment."""
+        built = None if self._workshop is None else self._workshop.take()
+        if built is None:
+            return []
+        order, reply = built.order, encode(self._put_in_place(built, now_ns))
+        self._record(Entry(order.identity, now_ns, order.request, reply, about_state=False, answered=False))
+        return [(order.identity, reply)]
+
+    def rehearse(self) -> None:
+        """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
+        tick = self._last_tick
+        if tick is not None:
+            decode(tick.data)
+            tick.session.read(tick.accepted.message)
+            self._seats[False].controller.rehearse()
+            encode(torque_message(tick.session, tick.accepted, tick.command, tick.timing, warm=True))
+
+    def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
+        """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
+        self._reception.overtaken(identity, data, t_recv_ns)
+        self._record(Entry(identity, t_recv_ns, data, b"", about_state=True, answered=False))
+
+    def take_faults(self) -> list[Fault]:
+        """Faults since the last call, to be written down."""
+        faults, self._reception.faults[:] = self._reception.faults.copy(), []
+        return faults
+
+    def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> tuple[bytes, bool, bool]:
+        """The reply, whether it is about a state, and whether it is a torque."""
+        outcome = self._reception.receive(identity, data, t_recv_ns)
+        if isinstance(outcome, Tick):
+            reply, answered = self._tick(outcome.session, outcome.accepted, data, t_recv_ns)
+            return reply, True, answered
+        if isinstance(outcome, Known):
+            return outcome.reply, True, True
+        if isinstance(outcome, Reply):
+            self._blame(outcome, t_recv_ns)
+            return encode(outcome.message), outcome.about_state, False
+        if isinstance(outcome, Ask) and isinstance(outcome.message, ConfigSet):
+            return self._order(outcome.session, outcome.message, identity, data, t_recv_ns), False, False
+        return encode(self._perform(outcome)), False, False
+
+    def _failed(self, identity: bytes, error: Exception, now_ns: int) -> bytes:
+        reason = f"the server failed ({type(error).__name__}: {error})"
+        session = self._reception.sessions.get(identity)
+        if session is not None:
+            session.latch(reason, now_ns)
+        return encode(self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, None))
+
+    def _record(self, entry: Entry) -> None:
+        if self._recorder is not None:
+            self._recorder.put(entry)
+
+    def _blame(self, reply: Reply, now_ns: int) -> None:
+        """A log line for a refusal, at most one a second of each kind."""
+        error = reply.message
+        if isinstance(error, ErrorMessage) and (silent := self._lines.admit(error.code, now_ns)) is not None:
+            log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
+
+    def _tell_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
+        """A log line for a pause of this process, or of a robot's clock; a simulated robot's may stand still at any time."""
+        simulated = session.agreement.robot_clock
+        if pause_ms > 0.0 and not simulated and self._lines.admit("pause", now_ns) is not None:
+            log.warning("session %d: no state was handled for %.0f ms, but the robot was not silent", session.id, pause_ms)
+
+    # -- the tick -----------------------------------------------------------------------------------------------------
+
+    def _tick(self, session: Session, accepted: Accepted, data: bytes, t_recv_ns: int) -> tuple[bytes, bool]:
+        """The encoded answer to a state, and whether it is a torque."""
+        seat = self._seats[session.agreement.dry_run]
+        self._tell_pause(session, accepted.watchdog.pause_ms, t_recv_ns)
+        warm = seat.last_tau is not None
+        begin = self._clock()
+        try:
+            contacts = _contacts(seat.controller, accepted)
+            command = seat.controller.step(accepted.state, contacts, accepted.inputs)
+        except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
+            log.exception("session %d: the controller failed; latched", session.id)
+            return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
+        if not math.isfinite(sum(command.tau.tolist())):
+            return encode(self._broken(session, accepted, "the torque is not finite", t_recv_ns)), False
+        command = self._gated(command, accepted, session, seat)
+        t_send = self._clock()
+        seat.last_tau = command.tau
+        timing = Timing(
+            t_recv=t_recv_ns,
+            t_send=t_send,
+            step_ns=t_send - begin,
+            deadline_ns=self._deadline_ns,
+            hold_ns=self._hold_ns,
+        )
+        message = torque_message(session, accepted, command, timing, warm=warm)
+        self._timings.note(timing.step_ns, message.deadline_met)
+        reply = encode(message)
+        if not session.agreement.dry_run:
+            self._last_tick = TickRecord(data, session, accepted, command, timing)
+        session.answered(message.seq, data, reply, t_send)
+        if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
+            session.latch(command.message, t_recv_ns)
+        return reply, True
+
+    def _gated(self, command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
+        """The command with the torque that the last gate lets through, and all that one should be told with it."""
+        robot, inputs = session.agreement.robot, accepted.inputs
+        angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.a]
+        before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
+        tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
+        unlogged = f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
+        message = "; ".join(filter(None, (command.message, accepted.note, unlogged)))
+        return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
+
+    def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> FromServer:
+        """Something failed on this side: latch the session and say so."""
+        session.latch(reason, now_ns)
+        return self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, accepted.message)
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    def _perform(self, outcome: Begin | Cleared | Ask) -> FromServer:
+        if isinstance(outcome, Begin):
+            self._seats[outcome.session.agreement.dry_run].clear()
+            return welcome(outcome.session.agreement, self._reception.host)
+        if isinstance(outcome, Cleared):
+            self._seats[outcome.session.agreement.dry_run].clear()
+            return outcome.message
+        if isinstance(outcome.message, StatsGet):
+            return self._stats(outcome.session)
+        return Config(settings=self._reception.host.controller)
+
+    def _stats(self, session: Session | None) -> Stats:
+        timings = self._timings
+        return Stats(
+            received=self._reception.received,
+            torques=timings.steps,
+            refused=dict(self._reception.refused),
+            deadline_misses=timings.deadline_misses,
+            step_us_mean=timings.total_ns * 1e-3 / max(1, timings.steps),
+            step_us_max=timings.max_ns * 1e-3,
+            comm=session.comm.report() if session else None,
+            fault=session.fault.reason if session and session.fault else None,
+        )
+
+    # -- new settings -------------------------------------------------------------------------------------------------
+
+    def _order(self, session: Session | None, message: ConfigSet, identity: bytes, data: bytes, now_ns: int) -> bytes:
+        """Have a controller with other settings built; the reply, empty when that takes longer."""
+        try:
+            if self._workshop is None:
+                raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
+            self._check_idle(now_ns)
+            snapshot = changed(self._seats[False].controller.snapshot(), message.settings, self._own)
+            self._workshop.begin(Order(identity, data, message, snapshot))
+        except ProtocolError as error:
+            return encode(self._reception.refuse(error, session, message))
+        built = self._workshop.take()
+        return b"" if built is None else encode(self._put_in_place(built, now_ns))
+
+    def _put_in_place(self, built: Built, now_ns: int) -> FromServer:
+        """The new controller takes over, unless a client controls the old one by now."""
+        try:
+            if built.controller is None:
+                raise ProtocolError(Code.BAD_SCHEMA, "settings", built.problem)
+            self._check_idle(now_ns)
+        except ProtocolError as error:
+            return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
+        self._seats[False] = Seat(built.controller)
+        self._reception.end_sessions()
+        self._reception.host = build_host(built.controller, self._settings)
+        return Config(settings=self._reception.host.controller)
+
+    def _check_idle(self, now_ns: int) -> None:
+        if self._reception.controlling(now_ns):
+            raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
+
+
+def _contacts(controller: ServedController, accepted: Accepted) -> ContactSet:
+    """The contacts of a state: as measured, from geometry, or of those feet that say they touch."""
+    given, q = accepted.contacts, accepted.state.q
+    if given is None:
+        return controller.contacts(q)
+    return given.on(controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given

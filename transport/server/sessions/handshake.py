@@ -1,0 +1,112 @@
+"""What a hello must agree on with the server before a session begins."""
+
+import hashlib
+from importlib.metadata import version
+from typing import Any
+
+from idyn.robot import Limits, Robot
+from idyn.types import Record
+from transport.protocol.agreement import Agreement, check_contact_frame
+from transport.protocol.errors import ProtocolError
+from transport.protocol.joint_map import build_joint_map
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.hello import Hello, Welcome
+from transport.protocol.torque_gate import Gate
+from transport.server.sessions.client_limits import effective_limits, limits_in_force
+from transport.server.settings import ServerSettings
+
+SERVER = f"idyn {version('idyn')}"
+
+MASS_TOLERANCE = 1e-3
+"""Total masses that differ by more than this share belong to different robots."""
+
+DT_RANGE = (1e-5, 0.1)
+"""Nominal periods outside this range [s] are taken for a mistake in units."""
+
+
+class Host(Record, frozen=True):
+    """The serving side of a handshake.
+
+    limits: the controller's effective limits
+    controller: its settings, as they go into `welcome`
+    """
+
+    robot: Robot
+    limits: Limits
+    settings: ServerSettings
+    controller: dict[str, Any]
+
+
+def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
+    """Check a hello against the host. Raises ProtocolError naming the first field that does not agree.
+
+    data: the bytes of the hello; with the time they make the session's number, so that a replay has the same.
+    """
+    _check_model(hello, host.robot)
+    joints = build_joint_map(host.robot, hello.joint_names, hello.actuated, hello.base)
+    if not DT_RANGE[0] <= hello.dt_nominal <= DT_RANGE[1]:
+        low, high = DT_RANGE
+        raise ProtocolError(Code.BAD_SCHEMA, "dt_nominal", f"expected {low} to {high} s, got {hello.dt_nominal}")
+    if hello.mu is not None and not hello.mu >= 0:
+        raise ProtocolError(Code.BAD_SCHEMA, "mu", f"expected ≥ 0, got {hello.mu}")
+    return Agreement(
+        id=_session_id(data, now_ns),
+        robot=host.robot,
+        joints=joints,
+        gate=Gate(limits_in_force(host.robot, host.limits, hello.limits, joints)),
+        dt_ns=round(hello.dt_nominal * 1e9),
+        mu=hello.mu,
+        contact_frames=_contact_frames(hello, host.robot),
+        dry_run=hello.client.kind == "shadow",
+        robot_clock=hello.client.kind in ("sim", "replay"),
+    )
+
+
+def welcome(agreement: Agreement, host: Host) -> Welcome:
+    settings, robot = host.settings, host.robot
+    return Welcome(
+        session=agreement.id,
+        server=SERVER,
+        dry_run=agreement.dry_run,
+        limits=effective_limits(agreement.gate.limits, agreement.joints),
+        watchdog_ms=settings.watchdog.hold_ms,
+        latch_ms=settings.watchdog.latch_ms,
+        deadline_us=settings.deadline_us,
+        max_state_age_ms=settings.max_state_age_ms,
+        mode="ok",
+        model_name=robot.name,
+        urdf_sha256=robot.urdf_sha256,
+        joint_names=list(robot.joint_names),
+        contact_frames=list(robot.contact_keys + robot.pair_keys),
+        controller=host.controller,
+    )
+
+
+def _check_model(hello: Hello, robot: Robot) -> None:
+    theirs = hello.model
+    if theirs.urdf_sha256 is not None and theirs.urdf_sha256.lower() != robot.urdf_sha256:
+        _refuse_model("urdf_sha256", robot.urdf_sha256, theirs.urdf_sha256)
+    if theirs.name is not None and theirs.name != robot.name:
+        _refuse_model("name", robot.name, theirs.name)
+    for field in ("nq", "nv", "na"):
+        if getattr(theirs, field) != getattr(robot, field):
+            _refuse_model(field, getattr(robot, field), getattr(theirs, field))
+    if not abs(theirs.total_mass - robot.total_mass) <= MASS_TOLERANCE * robot.total_mass:
+        _refuse_model("total_mass", f"{robot.total_mass:.4f} kg", f"{theirs.total_mass:.4f} kg")
+
+
+def _refuse_model(field: str, expected: object, got: object) -> None:
+    raise ProtocolError(Code.MODEL_MISMATCH, f"model.{field}", f"expected {expected}, got {got}")
+
+
+def _contact_frames(hello: Hello, robot: Robot) -> frozenset[str] | None:
+    if hello.contact_frames is None:
+        return None
+    for i, frame in enumerate(hello.contact_frames):
+        check_contact_frame(robot, frame, f"contact_frames[{i}]")
+    return frozenset(hello.contact_frames)
+
+
+def _session_id(data: bytes, now_ns: int) -> int:
+    digest = hashlib.blake2b(data + str(now_ns).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1

@@ -1,0 +1,79 @@
+"""Whether a state can follow the one before: jumps that no robot makes are sensors, estimators or wires.
+
+A single such state is passed over, the one before stands in for it; a second one in a row is a fault.
+"""
+
+import math
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.robot import Robot
+from idyn.types import Array, State
+from transport.server.settings import PlausibilitySettings
+
+NAMES = (
+    ("joint_position", "{joint} moved {value:.3g} rad further than its speed explains"),
+    ("joint_speed", "the speed of {joint} changed by {value:.3g} rad/s"),
+    ("base_position", "the base moved {value:.3g} m further than its speed explains"),
+    ("base_attitude", "the base turned {value:.3g} rad further than its rate explains"),
+    ("base_velocity", "the velocity of the base changed by {value:.3g} m/s"),
+    ("base_rate", "the rate of the base changed by {value:.3g} rad/s"),
+)
+"""Settings, and what is said where they are exceeded."""
+
+OF_SPEEDS = np.array([False, True, False, False, True, True])
+
+
+class Plausibility:
+    """Judges one client's states; owns the last one that was believed."""
+
+    def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
+        self._robot, self._free = robot, robot.base == "free_flyer"
+        once = np.array([getattr(settings, name) for name, _ in NAMES])
+        self._most = once, np.where(OF_SPEEDS, 2.0 * once, once)
+        self.reset()
+
+    def reset(self) -> None:
+        """The next state is a first one: it is believed."""
+        self.last: State | None = None
+        self._t_ns = 0
+        self._doubts = False
+
+    def judge(self, state: State, t_ns: int) -> str:
+        """Why the state cannot follow the last one that was believed, '' when it can; then it is that one. t_ns: its time"""
+        most, self._doubts = self._most[self._doubts], True
+        if self.last is not None:
+            robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
+            jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, robot.q_index, robot.a, self._free, dt)
+            for k in np.flatnonzero(~(jumps <= most)):
+                joint = robot.joint_names[joints[k]] if robot.na else ""
+                return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
+        self.last, self._t_ns, self._doubts = state, t_ns, False
+        return ""
+
+
+@compiled
+def _jumps(q: Array, v: Array, q0: Array, v0: Array, q_index: Array, a: Array, free: bool, dt: float) -> tuple[Array, Array]:
+    """The largest changes in the order of `NAMES`, and the joints that made the first two."""
+    jumps, joints = np.zeros(6), np.zeros(6, dtype=np.int64)
+    for k in range(len(a)):
+        speed, speed0 = v[a[k]], v0[a[k]]
+        change = abs(speed - speed0)
+        if not change <= jumps[1]:
+            jumps[1], joints[1] = change, k
+        if q_index[k] >= 0:
+            further = abs(q[q_index[k]] - q0[q_index[k]]) - max(abs(speed), abs(speed0)) * dt
+            if further > jumps[0]:
+                jumps[0], joints[0] = further, k
+    if free:
+        jumps[2] = math.sqrt(np.sum((q[:3] - q0[:3]) ** 2)) - max(_length(v[:3]), _length(v0[:3])) * dt
+        half = min(abs(np.sum(q[3:7] * q0[3:7])), 1.0)
+        jumps[3] = 2.0 * math.acos(half) - max(_length(v[3:6]), _length(v0[3:6])) * dt
+        jumps[4], jumps[5] = _length(v[:3] - v0[:3]), _length(v[3:6] - v0[3:6])
+    return jumps, joints
+
+
+@compiled
+def _length(x: Array) -> float:
+    return math.sqrt(np.sum(x * x))

@@ -1,0 +1,249 @@
+"""One client's session: order, age and period of its states, watchdog, faults. No socket, no clock, no controller.
+
+A state is checked completely before anything of it is noted, so a refused message leaves no trace but a counter,
+the time it took, and its emergency stop.
+"""
+
+import msgspec
+import numpy as np
+
+from controllers.command import Inputs, Reference
+from idyn.types import Array, ContactSet, State
+from transport.protocol.agreement import Agreement
+from transport.protocol.contact_input import read_contacts, read_sensed
+from transport.protocol.errors import ProtocolError
+from transport.protocol.foot_switches import FootSwitches
+from transport.protocol.joint_map import rotation
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.requests import Reset
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import Watchdog, WatchdogLevel
+from transport.protocol.state_input import implausible, read_configuration, read_reference, read_state
+from transport.server.sessions.actuation_delay import ActuationDelay
+from transport.server.sessions.clock_offset import ClockOffset
+from transport.server.sessions.comm_stats import CommStats, watchdog
+from transport.server.sessions.emergency_stop import EmergencyStop
+from transport.server.sessions.plausibility import Plausibility
+from transport.server.sessions.silence import Silence
+from transport.server.sessions.state_table import Phase
+from transport.server.settings import ServerSettings
+
+DT_FACTORS = (0.5, 5.0)
+"""The measured period is clamped to these multiples of the nominal one."""
+
+RING = 50
+"""So many of the last exchanges are kept: to answer duplicates, and to explain a fault."""
+
+MOST_LOST = 1_000_000
+"""Nobody loses so many states in a row: a `seq` further on is a wrong one, and must not make all later ones old."""
+
+RESET_TILT = 1.0
+"""`reset` is refused while the base tilts more than this [rad]."""
+
+RESET_BASE_SPEED = 1.0
+"""… or moves [m/s] or turns [rad/s] faster than this: reset is for robots at rest, as measured, with noise."""
+
+RESET_JOINT_SPEED = 1.0
+"""… or a motor turns faster than this [rad/s]."""
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry; note: what of it
+    was not believed, ''."""
+
+    message: StateMessage
+    state: State
+    contacts: ContactSet | FootSwitches | None
+    inputs: Inputs
+    watchdog: Watchdog
+    note: str = ""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A state and its answer, as bytes."""
+
+    seq: int
+    state: bytes
+    torque: bytes
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a session was latched, when, and the exchanges just before."""
+
+    session: int
+    reason: str
+    t_ns: int
+    exchanges: list[Exchange]
+
+
+class Session:
+    """One client after its hello."""
+
+    def __init__(
+        self, agreement: Agreement, settings: ServerSettings, now_ns: int, faults: list[Fault], stop: EmergencyStop
+    ) -> None:
+        """faults: every fault is appended here; stop: the robot's, which outlives this session"""
+        self.agreement = agreement
+        self.id = agreement.id
+        self.comm = CommStats()
+        self.phase = Phase.RUNNING
+        self.fault: Fault | None = None
+        self.heard_ns = now_ns
+        self._faults = faults
+        self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
+        self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
+        self._max_age_ns = round(settings.max_state_age_ms * 1e6)
+        self._dt = agreement.dt_ns * 1e-9
+        self._ring: list[Exchange | None] = [None] * RING
+        self.stop = stop
+        self._plausibility = Plausibility(settings.plausibility, agreement.robot)
+        self._clocks = ClockOffset(self._max_age_ns)
+        self._delay = ActuationDelay(agreement.dt_ns)
+        self._forget_time()
+        self._seq = 0
+
+    def _forget_time(self) -> None:
+        """The next state is a first one: dt = 0, no silence before it."""
+        self._t_robot: int | None = None
+        self._plausibility.reset()
+        self._doubted = False
+        self._silence = Silence(robot_clock=self.agreement.robot_clock)
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def known_answer(self, message: StateMessage, data: bytes) -> bytes | None:
+        """The answer to a state that was answered before. Raises ProtocolError for another state of the same seq."""
+        kept = self._ring[message.seq % RING]
+        if kept is None or kept.seq != message.seq:
+            return None
+        self.comm.dup += 1
+        if kept.state != data:
+            raise ProtocolError(Code.DUPLICATE, "seq", f"{message.seq} was another state before", message.seq)
+        return kept.torque
+
+    def accept(self, message: StateMessage, now_ns: int) -> Accepted:
+        """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence or a second state
+        that cannot be latches, and what the clocks tell."""
+        self._check_order(message)
+        level, age = self._watch(message, now_ns)
+        q, v, tau_applied, contacts, sensed, reference = self.read(message)
+        state, jump = self._believed(State(q=q, v=v), message.t_robot, now_ns)
+        dt = self._period(message.t_robot)
+        # everything is in order: from here on it is noted
+        self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
+        self._seq, self._t_robot = message.seq, message.t_robot
+        self._silence.accepted(message.t_robot, now_ns)
+        delay = self._delay.accepted(message.t_robot, message.t_applied)
+        note = implausible(tau_applied, self.agreement.robot)
+        if note:
+            tau_applied = None
+        if jump:
+            note = "; ".join(filter(None, (f"state passed over: {jump}", note)))
+        inputs = Inputs(
+            dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self.stop.engaged, delay=delay
+        )
+        return Accepted(message=message, state=state, contacts=contacts, inputs=inputs, watchdog=level, note=note)
+
+    def _believed(self, state: State, t_robot: int, now_ns: int) -> tuple[State, str]:
+        """The state, or the one before in its place and why. Raises `latched_fault` for the second such state in a row."""
+        jump = self._plausibility.judge(state, t_robot)
+        doubted, self._doubted = self._doubted, bool(jump)
+        if not jump:
+            return state, ""
+        last = self._plausibility.last
+        if doubted or last is None:
+            self.latch(f"states that cannot follow one another: {jump}", now_ns)
+            raise self.refusal()
+        return last, jump
+
+    def read(
+        self, message: StateMessage
+    ) -> tuple[Array, Array, Array | None, ContactSet | FootSwitches | None, Array | None, Reference | None]:
+        """q, v, tau_applied, contacts, sensed forces and reference of a state in the robot's order. Raises ProtocolError; notes
+        nothing."""
+        q, v, tau_applied = read_state(message, self.agreement)
+        contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
+        sensed = None if message.contacts is None else read_sensed(message.contacts)
+        reference = None if message.ref is None else read_reference(message.ref, self.agreement)
+        return q, v, tau_applied, contacts, sensed, reference
+
+    def answered(self, seq: int, state: bytes, torque: bytes, now_ns: int) -> None:
+        """Keep an exchange in the ring. now_ns: when it was answered; a client may have waited until then."""
+        self._ring[seq % RING] = Exchange(seq, state, torque)
+        self._silence.answered(now_ns)
+
+    def overtaken(self, t_robot: int, now_ns: int) -> None:
+        """A state arrived that nobody looked at, because a newer one was there already."""
+        self.comm.dropped(1)
+        self._silence.heard(t_robot, now_ns)
+
+    def _check_order(self, message: StateMessage) -> None:
+        if not self._seq < message.seq <= self._seq + MOST_LOST:
+            self.comm.out_of_order += 1
+            expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MOST_LOST} more than {self._seq}"
+            raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected {expected}, got {message.seq}")
+        if self._t_robot is not None and message.t_robot <= self._t_robot:
+            self.comm.out_of_order += 1
+            raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
+
+    def _watch(self, message: StateMessage, now_ns: int) -> tuple[Watchdog, int]:
+        """The watchdog's level at this state, and the state's age [ns]. Raises `latched_fault` and `stale_state`."""
+        silence = self._silence.until(message.t_robot, now_ns)
+        pause = self._silence.pause(message.t_robot, now_ns)
+        level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
+        if level.state is WatchdogLevel.LATCHED:
+            self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns)
+            raise self.refusal()
+        age = 0 if self.agreement.robot_clock else self._clocks.age_ns(message.t_send, now_ns)
+        if age > self._max_age_ns:
+            self._silence.heard(message.t_robot, now_ns)  # old, but no silence
+            raise ProtocolError(
+                Code.STALE_STATE,
+                "t_send",
+                f"expected at most {self._max_age_ns * 1e-6:g} ms old, got {age * 1e-6:.1f} ms",
+            )
+        level.pause_ms = pause * 1e-6 if pause >= self._hold_ns else 0.0
+        return level, age
+
+    def _period(self, t_robot: int) -> float:
+        """Measured period [s], clamped; 0 for the first state."""
+        if self._t_robot is None:
+            return 0.0
+        low, high = DT_FACTORS
+        return min(max((t_robot - self._t_robot) * 1e-9, low * self._dt), high * self._dt)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def latch(self, reason: str, now_ns: int) -> None:
+        """Refuse states until `reset`; remember why, and what went before."""
+        exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
+        self.phase = Phase.LATCHED
+        self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
+        self._faults.append(self.fault)
+
+    def refusal(self) -> ProtocolError:
+        """What a latched session answers to a state."""
+        assert self.fault is not None  # by `latch`
+        message = f"latched ({self.fault.reason}); send reset when the robot is at rest"
+        return ProtocolError(Code.LATCHED_FAULT, None, message)
+
+    def reset(self, message: Reset) -> None:
+        """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
+        robot = self.agreement.robot
+        q, v = read_configuration(message.q, message.vel, self.agreement)
+        if robot.base == "free_flyer":
+            tilt = float(np.arccos(np.clip(rotation(q[3:7])[2, 2], -1.0, 1.0)))
+            if tilt > RESET_TILT:
+                raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}")
+            _check_speed(v[:6], RESET_BASE_SPEED, "base")
+        _check_speed(v[robot.a], RESET_JOINT_SPEED, "joint")
+        self.phase = Phase.RUNNING
+        self.fault = None
+        self.stop.engaged = False
+        self._forget_time()
+
+
+def _check_speed(v: Array, allowed: float, what: str) -> None:
+    fastest = float(np.abs(v).max(initial=0.0))
+    if fastest > allowed:
+        raise ProtocolError(Code.LATCHED_FAULT, "vel", f"expected {what} speeds of at most {allowed:g}, got {fastest:.2f}")

@@ -1,0 +1,51 @@
+"""Which message is served when: the state table of a client."""
+
+from enum import Enum, StrEnum, auto
+
+from transport.protocol.messages.hello import Hello
+from transport.protocol.messages.requests import ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop
+from transport.protocol.messages.state import StateMessage
+
+
+class Phase(StrEnum):
+    """Where a client stands."""
+
+    ABSENT = "absent"  # no hello yet
+    RUNNING = "running"
+    LATCHED = "latched"  # a fault; states are refused until `reset`
+    ENDED = "ended"  # said stop
+
+
+class Action(Enum):
+    """What a message leads to."""
+
+    GREET = auto()
+    TICK = auto()
+    RESET = auto()
+    STOP = auto()
+    ECHO = auto()
+    REPORT = auto()
+    CONFIGURE = auto()
+    REFUSE_ABSENT = auto()
+    REFUSE_LATCHED = auto()
+
+
+TABLE: dict[Phase, dict[type, Action]] = {
+    phase: {
+        Hello: Action.GREET,
+        StateMessage: state,
+        Reset: reset,
+        Heartbeat: heartbeat,
+        Stop: Action.STOP,
+        StatsGet: Action.REPORT,
+        ConfigGet: Action.CONFIGURE,
+        ConfigSet: Action.CONFIGURE,
+    }
+    for phase, state, reset, heartbeat in (
+        (Phase.ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT),
+        (Phase.RUNNING, Action.TICK, Action.RESET, Action.ECHO),
+        (Phase.LATCHED, Action.REFUSE_LATCHED, Action.RESET, Action.ECHO),
+        (Phase.ENDED, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT),
+    )
+}
+"""State table: what each message leads to in each phase."""

@@ -1,0 +1,118 @@
+"""Who is connected over TCP, and how much each of them has sent that is no message yet. ZeroMQ bounds one part of a message,
+but not how many parts it has, and hands none of them over before the last has come: what waits for that is seen by the kernel
+only, and cutting the connection is what frees it.
+"""
+
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from transport.server.rate_limit import RateLimit
+
+log = logging.getLogger(__name__)
+
+LOOK_NS = 10_000_000
+"""How often one looks [ns]."""
+
+AT_ONCE = 64
+"""So many connections are looked at each time, in turn."""
+
+SPARE_BYTES = 20
+"""So much more may come between two looks at a connection: heartbeats of ZMQ itself are no messages."""
+
+UNREAD = 64
+"""While messages wait to be read, nobody knows whose they are: then this many times as much may come."""
+
+RECEIVED = struct.Struct("<Q")
+RECEIVED_AT = 128
+"""Place of the bytes received so far in the kernel's record of a connection, `tcp_info` (Linux)."""
+
+
+class Peer:
+    """A connection. complete_at: bytes it had sent when its last message was complete; spoke: one was since the last look"""
+
+    def __init__(self) -> None:
+        self.complete_at = 0
+        self.spoke = False
+
+
+class Connections:
+    """Cuts those that send more than `most` bytes without completing a message."""
+
+    def __init__(self, server: "zmq.Socket[bytes]", most: int) -> None:
+        """server: not yet bound"""
+        self._server, self._most = server, most
+        self._events = server.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self._peers: dict[int, Peer] = {}
+        self._looked_ns = 0
+        self._next = 0
+        self._was_idle = False
+        self._lines = RateLimit()
+
+    def complete(self, fd: int) -> None:
+        """A whole message has come over the connection of this descriptor."""
+        if (peer := self._peers.get(fd)) is not None:
+            peer.spoke = True
+
+    def look(self, now_ns: int, waiting: Callable[[], bool]) -> None:
+        """Now and then: cut who sends too much. waiting: whether messages wait to be read"""
+        if now_ns - self._looked_ns < LOOK_NS:
+            return
+        self._looked_ns = now_ns
+        self._note_events()
+        idle = not waiting()
+        most = self._most if idle and self._was_idle else UNREAD * self._most
+        self._was_idle = idle
+        descriptors = list(self._peers)
+        self._next = self._next % max(1, len(descriptors))
+        for fd in descriptors[self._next : self._next + AT_ONCE]:
+            self._judge(fd, self._peers[fd], most, now_ns)
+        self._next += AT_ONCE
+
+    def close(self) -> None:
+        """Before the server's socket."""
+        self._server.disable_monitor()
+        self._events.close()
+
+    def _note_events(self) -> None:
+        while self._events.poll(0):
+            event = recv_monitor_message(self._events)
+            if event["event"] == zmq.EVENT_ACCEPTED:
+                self._peers[int(event["value"])] = Peer()
+            else:
+                self._peers.pop(int(event["value"]), None)
+
+    def _judge(self, fd: int, peer: Peer, most: int, now_ns: int) -> None:
+        received = _received(fd)
+        if received is None:
+            return
+        if peer.spoke:
+            peer.complete_at, peer.spoke = received, False
+        open_bytes = received - peer.complete_at
+        peer.complete_at += min(SPARE_BYTES, open_bytes)
+        if open_bytes > most:
+            _cut(fd)
+            if (silent := self._lines.admit("cut", now_ns)) is not None:
+                log.warning("connection cut: %d bytes without a whole message; %d before, not logged", open_bytes, silent)
+
+
+def _cut(fd: int) -> None:
+    """End a connection: its client sees that, and what it has sent so far is forgotten."""
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:  # it may have ended by itself
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _received(fd: int) -> int | None:
+    """Bytes that have come over a connection; None when nobody can say: it has just ended, or there are no descriptors left."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as connection:
+            record = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_AT + RECEIVED.size)
+    except OSError:
+        return None
+    return int(RECEIVED.unpack_from(record, RECEIVED_AT)[0])

@@ -1,0 +1,236 @@
+"""The ROUTER socket in front of the service. It answers states; it never runs on a clock of its own."""
+
+import ctypes
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+from urllib.parse import urlsplit
+
+import zmq
+
+from idyn.errors import ConfigError
+from transport.protocol.codec import encode, message_type
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.error import Code
+from transport.protocol.sizes import HIGH_WATER, MAX_BYTES
+from transport.server.rate_limit import RateLimit
+from transport.server.service import Service
+from transport.server.sessions.session import Fault
+from transport.server.settings import CurveSettings
+from transport.server.sockets.anticipation import Anticipation
+from transport.server.sockets.connections import Connections
+from transport.server.sockets.doorkeeper import Doorkeeper
+
+log = logging.getLogger(__name__)
+
+IDLE_MS = 10
+"""A silent socket is left so often to look at the stop sign [ms]."""
+
+DRAIN_MAX = 128
+"""At most so many waiting messages are looked at before the newest are answered."""
+
+KEEPALIVE_S = 1
+"""A connection whose other end is silent for three of these is given up; who is stopped still has a kernel that answers [s]."""
+
+SOCKET_MAX_BYTES = 2 * MAX_BYTES
+"""Up to here an oversize message is refused with a reason; beyond, in one part or many, the connection is cut."""
+
+OURS = b"\0"
+"""Identities that this socket gives begin so; clients are asked by ZeroMQ to choose no such ones. Only these have sessions: a
+chosen one can be taken by whoever connects with it next."""
+
+STRANGER = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
+
+MULTIPART = encode(ProtocolError(Code.BAD_SCHEMA, None, "expected a message of one part").reply(None, None))
+
+Message = tuple[bytes, bytes, int]
+"""Identity, bytes, time of arrival [ns]."""
+
+
+class Router:
+    """Owns the socket; everything else is the service's."""
+
+    def __init__(
+        self,
+        service: Service,
+        address: str,
+        on_faults: Callable[[list[Fault]], None],
+        anticipation: Anticipation,
+        curve: CurveSettings | None = None,
+    ) -> None:
+        """Bind. Raises ConfigError when impossible, or somebody serves there already. curve: who is let in, None: all"""
+        _refuse_second_server(address)
+        self._doorkeeper = None if curve is None else Doorkeeper(curve)
+        context = zmq.Context.instance() if self._doorkeeper is None else self._doorkeeper.context
+        self._service = service
+        self._on_faults = on_faults
+        self._anticipation = anticipation
+        self._lines = RateLimit()
+        _draw_identities_anew()
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.SNDHWM, HIGH_WATER),
+            (zmq.RCVHWM, HIGH_WATER),
+            (zmq.MAXMSGSIZE, SOCKET_MAX_BYTES),
+            (zmq.HANDSHAKE_IVL, 1000),
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.TCP_KEEPALIVE, 1),
+            (zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S),
+            (zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S),
+            (zmq.TCP_KEEPALIVE_CNT, 3),
+            (zmq.IPV6, int("[" in address)),
+            (zmq.RCVTIMEO, IDLE_MS),
+        ):
+            self._socket.setsockopt(option, value)
+        if self._doorkeeper is not None:
+            self._doorkeeper.guard(self._socket)
+        over_tcp = urlsplit(address).scheme == "tcp"
+        self._connections = Connections(self._socket, SOCKET_MAX_BYTES) if over_tcp else None
+        try:
+            self._socket.bind(address)
+            _keep_others_out(address)
+        except (zmq.ZMQError, OSError) as error:
+            self.close()
+            raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
+        self._descriptor: int = int(self._socket.getsockopt(zmq.FD))
+        self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def __enter__(self) -> "Router":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._connections is not None:
+            self._connections.close()
+        self._socket.close()
+        if self._doorkeeper is not None:
+            self._doorkeeper.close()
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set."""
+        while not stop.is_set():
+            self._rest()
+            first = self._receive(0)
+            if first is not None:
+                self._anticipation.arrived(first[2])
+                batch, overtaken = newest(self._drain(first))
+                for identity, data, t_recv_ns in overtaken:
+                    self._service.overtaken(identity, data, t_recv_ns)
+                for identity, data, t_recv_ns in batch:
+                    if not identity.startswith(OURS):
+                        self._send(identity, STRANGER)
+                    elif reply := self._service.handle(identity, data, t_recv_ns):
+                        self._send(identity, reply)
+            now_ns = monotonic_ns()
+            for identity, reply in self._service.finished(now_ns):
+                self._send(identity, reply)
+            if self._connections is not None:
+                self._connections.look(now_ns, self._waiting)
+            if faults := self._service.take_faults():
+                self._on_faults(faults)
+
+    def _rest(self) -> None:
+        """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives."""
+        rest = self._anticipation.rest_s(monotonic_ns())
+        if rest == 0.0 or self._waiting():
+            return
+        select.select([self._descriptor], [], [], rest)
+        if not self._waiting():
+            self._service.rehearse()
+        while not self._waiting() and self._anticipation.expects(monotonic_ns()):
+            pass
+
+    def _waiting(self) -> bool:
+        """Whether a message is there to be read."""
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+    def _receive(self, flags: int) -> Message | None:
+        """The next message, or None when there is none (yet) or it is refused."""
+        try:
+            identity = self._socket.recv(flags)
+        except zmq.Again:
+            return None
+        frame = self._socket.recv(copy=False)  # all parts come at once
+        if self._connections is not None:
+            self._connections.complete(frame.get(zmq.SRCFD))
+        if frame.more:
+            self._refuse_parts(identity)
+            return None
+        if self._doorkeeper is not None:
+            objection = self._doorkeeper.objection(str(frame.get("User-Id")), frame.bytes)
+            if objection:
+                self._send(identity, encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
+                return None
+        return identity, frame.bytes, monotonic_ns()
+
+    def _refuse_parts(self, identity: bytes) -> None:
+        """Read a message of several parts to its end."""
+        while self._socket.getsockopt(zmq.RCVMORE):
+            self._socket.recv()
+        self._send(identity, MULTIPART)
+
+    def _drain(self, first: Message) -> list[Message]:
+        batch = [first]
+        while len(batch) < DRAIN_MAX and self._waiting() and (message := self._receive(zmq.NOBLOCK)) is not None:
+            batch.append(message)
+        return batch
+
+    def _send(self, identity: bytes, reply: bytes) -> None:
+        try:
+            self._socket.send_multipart((identity, reply), zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            if (silent := self._lines.admit("unsent", monotonic_ns())) is not None:
+                log.warning("a client is gone or does not read its answers; %d like it before, not logged", silent)
+
+
+def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
+    """The batch without states that a newer one of the same client overtook, and those; both in their order.
+
+    Everything that is not a state is kept.
+    """
+    if len(batch) == 1:
+        return batch, []
+    kept: list[Message] = []
+    overtaken: list[Message] = []
+    newer: set[bytes] = set()
+    for message in reversed(batch):
+        identity, data, _ = message
+        is_state = message_type(data) == "state"
+        (overtaken if is_state and identity in newer else kept).append(message)
+        if is_state:
+            newer.add(identity)
+    return kept[::-1], overtaken[::-1]
+
+
+def _draw_identities_anew() -> None:
+    """libzmq counts the identities that a socket gives from a number of `rand()`, which is the same in every process until
+    somebody sows it. Who knew them could claim the next one for himself, which ends the process (an assertion of libzmq), or
+    that of a robot whose connection has just ended."""
+    ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
+
+
+def _keep_others_out(address: str) -> None:
+    """The file of an ipc address is its user's alone."""
+    path = address.removeprefix("ipc://")
+    if urlsplit(address).scheme == "ipc" and not path.startswith("@"):
+        os.chmod(path, 0o600)
+
+
+def _refuse_second_server(address: str) -> None:
+    """Binding an ipc path silently takes it away from a server that is still there."""
+    path = address.removeprefix("ipc://")
+    if urlsplit(address).scheme != "ipc" or path.startswith("@") or not Path(path).exists():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        if probe.connect_ex(path) == 0:
+            raise ConfigError("server.endpoint", f"another server is serving at {address}")
