@@ -10,10 +10,10 @@ from controllers.controller import PID, Controller, ControllerSettings
 from controllers.robots import load_robot
 from controllers.terrain import make_terrain, resting
 from controllers.trajectory import TrajectorySettings
+from idyn.description import Description
 from idyn.errors import ConfigError
 from idyn.laws import make_law
-from idyn.robot import ContactPoint, Robot
-from idyn.shapes import Box
+from idyn.robot import Robot
 from idyn.types import Selection
 
 
@@ -57,14 +57,5 @@ def build_controller(settings: ControllerSettings) -> Controller:
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
     """The inverse of `Controller.snapshot`."""
     settings = parse(snapshot["settings"], ControllerSettings, "snapshot")
-    robot = Robot(
-        snapshot["urdf"],
-        base=snapshot["base"],
-        contact_points=msgspec.convert(snapshot["contact"], list[ContactPoint]),
-        boxes=msgspec.convert(snapshot["box"], list[Box]),
-        unactuated=snapshot["unactuated"],
-        tau_max=snapshot["tau_max"],
-        armature=snapshot["armature"],
-        source="snapshot",
-    )
-    return Controller(settings, robot, np.array(snapshot["stance"]))
+    description = msgspec.convert(snapshot, Description)
+    return Controller(settings, Robot(description), np.array(snapshot["stance"]))

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from idyn.description import ContactPoint
 from idyn.errors import ConfigError, nearest
-from idyn.robot import ContactPoint
 from idyn.shapes import Box
 
 T = TypeVar("T")

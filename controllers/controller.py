@@ -30,8 +30,9 @@ from idyn.laws import make_law
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
 from idyn.problem import Options
-from idyn.robot import Limits, Robot
+from idyn.robot import Robot
 from idyn.solvers.qp import check_backend
+from idyn.tree import Limits
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 
 PID = "pid"
@@ -101,9 +102,9 @@ class Controller:
         )
         self._horizon = settings.ground.horizon or settings.period
         self.terrain = make_terrain(contact.terrain, contact.ground)
-        self._source = ContactSource(contact, robot.contact_keys)
+        self._source = ContactSource(contact, robot.spheres.keys)
         self._landing = Landing(robot, self._options.ground, settings.period)
-        self._mu = None if contact.mu is None else np.full(len(robot.contact_keys + robot.pair_keys), contact.mu)
+        self._mu = None if contact.mu is None else np.full(len(robot.contact_names), contact.mu)
         self._trajectory = make_trajectory(settings.reference, robot, stance, settings.period)
         self._foresight = Foresight(robot, settings.period)
         self._reality = Reality(settings.reality, robot, settings.period)
@@ -158,7 +159,7 @@ class Controller:
         self._shown = max(self._shown, self._time + inputs.delay)
         reference = inputs.reference or self._trajectory.at(self._shown, state, contacts)
         self._sensed.measure(contacts, inputs.sensed_force)
-        angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.a]
+        angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.tree.a]
         reference = self._grip.reference(reference, contacts, angles)
         grip = self._grip.torque(angles, speeds)
         direct = grip
@@ -268,17 +269,10 @@ class Controller:
         return msgspec.structs.replace(self._options, ground=msgspec.structs.replace(ground, touching=contacts.gaps.max()))
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything needed to build this controller again elsewhere: settings, URDF text, contact places, boxes, stance."""
-        robot = self.robot
+        """Everything needed to build this controller again elsewhere: settings, robot, stance."""
         return {
             "settings": msgspec.to_builtins(self.settings),
-            "urdf": robot.urdf,
-            "base": robot.base,
-            "contact": msgspec.to_builtins(robot.contact_points),
-            "box": msgspec.to_builtins(robot.boxes),
-            "unactuated": list(robot.unactuated_joints),
-            "armature": robot.armature,
-            "tau_max": {n: float(t) for n, t in zip(robot.joint_names, robot.limits.tau_max, strict=True) if np.isfinite(t)},
+            **msgspec.to_builtins(self.robot.description),
             "stance": list(map(float, self.stance)),
         }
 

@@ -61,9 +61,9 @@ class Grip:
         self._settings = settings
         self._springs, self._joints = (joints, joints[:0]) if spring else (joints[:0], joints)
         self._targets = np.array(settings.targets if spring else ())
-        self._moves = robot.support[:, robot.a[self._joints]]
+        self._moves = robot.tree.support[:, robot.tree.a[self._joints]]
         self._driven = np.setdiff1d(np.arange(robot.na), self._springs)
-        self._a, self._nv = robot.a, robot.nv
+        self._a, self._nv = robot.tree.a, robot.nv
         self._no_torque = np.zeros(robot.na)
         self.pressing = settings.joints if spring else ()
 
@@ -111,8 +111,9 @@ class Grip:
 
 def released(robot: Robot, joints: Iterable[str]) -> Robot:
     """The robot with `joints` among the unactuated ones: their motion is no longer prescribed. Its own scratch."""
-    free = {*robot.unactuated_joints, *joints}
-    if len(free) == len(robot.unactuated_joints):
+    described = robot.description
+    more = tuple(name for name in joints if name not in described.unactuated)
+    if not more:
         return robot
-    limits = zip(robot.joint_names, robot.limits.tau_max.tolist(), strict=True)
-    return robot.variant(unactuated=tuple(free), tau_max={name: tau for name, tau in limits if name not in free})
+    tau_max = {name: tau for name, tau in described.tau_max.items() if name not in more}
+    return robot.variant(unactuated=described.unactuated + more, tau_max=tau_max)

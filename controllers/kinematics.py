@@ -14,7 +14,7 @@ TOLERANCE = 1e-11
 def contact_places(robot: Robot, q: Array) -> Array:
     """Centres of all contact spheres [m] (n, 3)."""
     rotations, origins = robot.place(q)
-    return sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+    return sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
 
 
 def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "reference") -> Array:
@@ -42,7 +42,7 @@ def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
             return robot.joint_angles(moved)
         axes = robot.terms(moved, still).axes
         step = np.zeros(robot.nv)
-        step[robot.a] = np.linalg.lstsq(contact_jacobian(robot, axes, places)[:, robot.a], error, rcond=None)[0]
+        step[robot.tree.a] = np.linalg.lstsq(contact_jacobian(robot, axes, places)[:, robot.tree.a], error, rcond=None)[0]
         moved = robot.integrate(moved, np.clip(step, -0.2, 0.2))
     return None
 
@@ -50,7 +50,7 @@ def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
 def contact_jacobian(robot: Robot, axes: Array, points: Array) -> Array:
     """World velocities of the first n contact places' bodies at `points` [m] (n, 3) per velocity (3n, nv)."""
     rows = []
-    for joint, point in zip(robot.contact_joints, points, strict=False):
+    for joint, point in zip(robot.spheres.joints, points, strict=False):
         velocity = axes[:, :3] + np.cross(axes[:, 3:], point)
-        rows.append(np.where(robot.support[joint][:, None], velocity, 0.0).T)
+        rows.append(np.where(robot.tree.support[joint][:, None], velocity, 0.0).T)
     return np.vstack(rows)

@@ -83,7 +83,7 @@ class Reality:
         if settings.recovered > settings.degraded:
             raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
         self._settings, self._robot, self._period = settings, robot, period
-        self._g = float(np.linalg.norm(robot.bodies().gravity))
+        self._g = float(np.linalg.norm(robot.bodies.gravity))
         self._weight = robot.total_mass * self._g
         self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
         self.reset()
@@ -137,7 +137,7 @@ class Reality:
         every joint has a motor and the base is fixed."""
         if not self._robot.nu:
             return None
-        return math.sqrt(_measure(M, self._robot.u, self._mean, difference, share) / self._robot.total_mass) / self._g
+        return math.sqrt(_measure(M, self._robot.tree.u, self._mean, difference, share) / self._robot.total_mass) / self._g
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
         """The mean disagreement of the forces, over the weight, after these [N] (n, 3), (3)."""

@@ -16,8 +16,8 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
     robot = Robot.from_urdf(
         path,
         base=settings.base,
-        contact_points=settings.contact,
-        boxes=settings.box,
+        contact=settings.contact,
+        box=settings.box,
         unactuated=settings.unactuated,
         tau_max=settings.tau_max,
         armature=settings.armature,
@@ -33,8 +33,8 @@ def standing(robot: Robot, angles: dict[str, float]) -> Array:
             raise ConfigError(f"standing.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
         target[robot.joint_names.index(name)] = angle
     q = robot.with_joint_angles(robot.neutral(), target)
-    if robot.base == "free_flyer" and robot.contact_keys:
+    if robot.floating and robot.spheres.keys:
         rotations, origins = robot.place(q)
-        centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
-        q[2] -= float((centres[:, 2] - robot.contact_radii).min())
+        centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
+        q[2] -= float((centres[:, 2] - robot.spheres.radii).min())
     return q

@@ -7,7 +7,8 @@ import numpy as np
 from controllers.command import LimitedBy
 from controllers.config import NonNegative, Settings
 from idyn.compiled import compiled
-from idyn.robot import Limits, Robot
+from idyn.robot import Robot
+from idyn.tree import Limits
 from idyn.types import Array, State
 
 TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
@@ -40,7 +41,7 @@ class Safety:
         self._settings = settings
         self._robot = robot
         self._limits = limits
-        self._free = robot.base == "free_flyer"
+        self._free = robot.floating
         self.reset()
 
     def reset(self) -> None:
@@ -58,8 +59,8 @@ class Safety:
     def fault(self, state: State) -> str:
         """Why this state is beyond what may be controlled, '' when it is not."""
         s = self._settings
-        joint, tilt, spin = _motion(state.q, state.v, self._robot.a, self._free)
-        speed = abs(state.v[self._robot.a[joint]]) if joint >= 0 else 0.0
+        joint, tilt, spin = _motion(state.q, state.v, self._robot.tree.a, self._free)
+        speed = abs(state.v[self._robot.tree.a[joint]]) if joint >= 0 else 0.0
         if speed > s.max_joint_speed:
             return f"joint {self._robot.joint_names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
         if tilt > s.max_tilt:
@@ -70,7 +71,7 @@ class Safety:
 
     def damping(self, state: State) -> Array:
         """−k q̇ within the torque limits [N·m] (na)."""
-        tau = np.nan_to_num(-self._settings.damping * state.v[self._robot.a])
+        tau = np.nan_to_num(-self._settings.damping * state.v[self._robot.tree.a])
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
 
     def sent(self, tau: Array) -> None:

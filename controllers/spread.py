@@ -34,8 +34,8 @@ class Spread:
         self._robot = robot
         weight = robot.weight
         self._stiffness, self._most = settings.stiffness * weight, settings.most * weight
-        self._rows = {key: i for i, key in enumerate(robot.contact_keys)}
-        self.active = settings.stiffness > 0.0 and robot.base == "free_flyer" and selection is Selection.FORCE
+        self._rows = {key: i for i, key in enumerate(robot.spheres.keys)}
+        self.active = settings.stiffness > 0.0 and robot.floating and selection is Selection.FORCE
 
     def preferred(self, state: State, contacts: ContactSet, angles: Array) -> Array:
         """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""

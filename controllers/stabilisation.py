@@ -50,7 +50,7 @@ class Stabilisation:
                 raise ConfigError(f"stabilisation.{field}", f"expected finite gains ≥ 0, got {list(getattr(settings, field))}")
         if any(settings.kp[i] for i in (0, 1, 5)):
             raise ConfigError("stabilisation.kp", "expected 0 for forward, left and yaw: only height and tilt have a place")
-        if self.active and robot.base != "free_flyer":
+        if self.active and not robot.floating:
             raise ConfigError("stabilisation", "needs a floating base")
         self._robot, self._height, self._literal = robot, height, settings.literal
         self._kp, self._kv = np.array(settings.kp), np.array(settings.kv)
@@ -66,7 +66,7 @@ class Stabilisation:
         J = evaluate(robot, state, contacts, dt=1.0, ground=Ground(), into=into).J  # of which nothing depends on dt
         for i in range(len(contacts)):
             for row in J[[3 * i + 2, 3 * i, 3 * i + 1]] if self._literal else J[3 * i + 2 : 3 * i + 3]:
-                tau -= row[robot.a] * max(0.0, float(row[:6] @ wrench))
+                tau -= row[robot.tree.a] * max(0.0, float(row[:6] @ wrench))
         return tau
 
     def _error(self, state: State, contacts: ContactSet) -> Array:
@@ -81,9 +81,9 @@ class Stabilisation:
 
 def standing_height(robot: Robot, stance: Array) -> float:
     """Of the base above the contact places at a configuration (nq) [m]; 0 without contact places."""
-    if not robot.contact_keys:
+    if not robot.spheres.keys:
         return 0.0
-    return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.contact_radii).mean())
+    return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.spheres.radii).mean())
 
 
 def _planar(velocity: Array) -> Array:

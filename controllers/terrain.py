@@ -119,13 +119,13 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     The base keeps its attitude and goes up by what the feet do on average; joints do the rest. A robot with a fixed base stays
     as it is. Raises ConfigError when the legs do not reach.
     """
-    if robot.base != "free_flyer" or not robot.contact_keys:
+    if not robot.floating or not robot.spheres.keys:
         return stance
     places = contact_places(robot, stance)
     start = places.copy()
     for _ in range(50):
         distances, normals = terrain.query(places)
-        gaps = distances - robot.contact_radii
+        gaps = distances - robot.spheres.radii
         if np.abs(gaps).max() < RESTING:
             break
         places[:, 2] -= gaps / np.maximum(normals[:, 2], 0.1)

@@ -143,7 +143,7 @@ def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array, p
         return Hold(robot.joint_angles(stance))
     if settings.kind == "sinusoid":
         return Sinusoid(robot.joint_angles(stance), settings)
-    if robot.base != "free_flyer":
+    if not robot.floating:
         raise ConfigError("reference.kind", f"'{settings.kind}' moves a floating base; this robot's base is fixed")
     if settings.kind == "gait":
         return Locomotion(robot, stance, settings.start, settings.gait, settings.path, period)

@@ -1,6 +1,6 @@
 """Inverse dynamics with contact: contact impulses and joint torques, predicted together, with a certificate.
 
-    from idyn import ContactPoint, Flat, Robot, State, contacts_from_geometry, make_law, predict
+    from idyn import Flat, Robot, State, contacts_from_geometry, make_law, predict
 
 Algorithms only: no sockets, no clocks. Start reading at `idyn.inverse_dynamics`.
 """
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from idyn.contacts import contacts_from_geometry, contacts_from_points
+    from idyn.description import ContactPoint, Description
     from idyn.errors import ConfigError, InputError, ModelError
     from idyn.ground import Ground
     from idyn.inverse_dynamics import predict
     from idyn.laws import LAWS, make_law
     from idyn.outcomes import outcomes
     from idyn.problem import Options
-    from idyn.robot import ContactPoint, Robot
+    from idyn.robot import Robot
     from idyn.status import Status
     from idyn.terrain import Flat
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
@@ -26,13 +27,14 @@ __version__ = version("idyn")
 
 _HOMES = {
     "idyn.contacts": ("contacts_from_geometry", "contacts_from_points"),
+    "idyn.description": ("ContactPoint", "Description"),
     "idyn.errors": ("ConfigError", "InputError", "ModelError"),
     "idyn.ground": ("Ground",),
     "idyn.inverse_dynamics": ("predict",),
     "idyn.laws": ("LAWS", "make_law"),
     "idyn.outcomes": ("outcomes",),
     "idyn.problem": ("Options",),
-    "idyn.robot": ("ContactPoint", "Robot"),
+    "idyn.robot": ("Robot",),
     "idyn.status": ("Status",),
     "idyn.terrain": ("Flat",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),

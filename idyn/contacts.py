@@ -22,20 +22,20 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
     mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
     """
     rotations, origins = robot.place(q)
-    centres = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+    centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
     ground = _on_terrain(robot, centres, terrain, margin, mu)
-    return _and_pairs(ground, robot, rotations, origins, centres, margin, mu) if robot.pair_keys else ground
+    return _and_pairs(ground, robot, rotations, origins, centres, margin, mu) if robot.boxes.pair_keys else ground
 
 
 def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, margin: float, mu: Array | None) -> ContactSet:
     distances, normals = terrain.query(centres)
-    points, tangents, gaps, near, all_near = _sphere_contacts(centres, distances, normals, robot.contact_radii, margin)
+    points, tangents, gaps, near, all_near = _sphere_contacts(centres, distances, normals, robot.spheres.radii, margin)
     if mu is None:
-        mu = robot.contact_mu if terrain.friction is None else terrain.friction.at(points)
+        mu = robot.spheres.mu if terrain.friction is None else terrain.friction.at(points)
     if all_near:
-        return _contact_set(robot.contact_joints, points, normals, mu[: len(points)], gaps, robot.contact_keys, tangents)
-    keys = tuple(key for key, kept in zip(robot.contact_keys, near, strict=True) if kept)
-    joints = robot.contact_joints[near]
+        return _contact_set(robot.spheres.joints, points, normals, mu[: len(points)], gaps, robot.spheres.keys, tangents)
+    keys = tuple(key for key, kept in zip(robot.spheres.keys, near, strict=True) if kept)
+    joints = robot.spheres.joints[near]
     return _contact_set(joints, points[near], normals[near], mu[: len(points)][near], gaps[near], keys, tangents[near])
 
 
@@ -43,22 +43,27 @@ def _and_pairs(
     ground: ContactSet, robot: Robot, rotations: Array, origins: Array, centres: Array, margin: float, mu: Array | None
 ) -> ContactSet:
     """The contacts of the terrain, and after them those between a sphere and a box of another body."""
-    joints = robot.box_joints
-    box_centres = sphere_centres(rotations, origins, joints, robot.box_offsets)
+    joints = robot.boxes.joints
+    box_centres = sphere_centres(rotations, origins, joints, robot.boxes.offsets)
     points, normals, gaps = pair_contacts(
-        robot.pairs, centres, robot.contact_radii, rotations[joints] @ robot.box_rotations, box_centres, robot.box_halves
+        robot.boxes.pairs,
+        centres,
+        robot.spheres.radii,
+        rotations[joints] @ robot.boxes.rotations,
+        box_centres,
+        robot.boxes.halves,
     )
     near = np.flatnonzero(gaps <= margin)
-    pairs, mu = robot.pairs[near], robot.pair_mu if mu is None else mu[len(centres) :]
+    pairs, mu = robot.boxes.pairs[near], robot.boxes.pair_mu if mu is None else mu[len(centres) :]
     return ContactSet(
-        bodies=np.concatenate([ground.bodies, robot.contact_joints[pairs[:, 0]]]),
+        bodies=np.concatenate([ground.bodies, robot.spheres.joints[pairs[:, 0]]]),
         others=np.concatenate([ground.others, joints[pairs[:, 1]]]),
         points=np.concatenate([ground.points, points[near]]),
         normals=np.concatenate([ground.normals, normals[near]]),
         tangents=np.concatenate([ground.tangents, first_tangents(normals[near])]),
         mu=np.concatenate([ground.mu, mu[near]]),
         gaps=np.concatenate([ground.gaps, gaps[near]]),
-        keys=ground.keys + tuple(robot.pair_keys[i] for i in near),
+        keys=ground.keys + tuple(robot.boxes.pair_keys[i] for i in near),
     )
 
 
@@ -71,8 +76,8 @@ def contacts_from_points(
     gaps: Array,
     tangents: Array | None = None,
 ) -> ContactSet:
-    """Contacts of named contact places (`robot.contact_keys`) or frames with the environment, and of pairs (`robot.pair_keys`),
-    given in the world frame.
+    """Contacts of named contact places (`robot.spheres.keys`) or frames with the environment, and of pairs
+    (`robot.boxes.pair_keys`), given in the world frame.
 
     Shapes as in `ContactSet`. Raises InputError naming `contacts[i].field` for anything malformed.
     """
@@ -108,11 +113,11 @@ def _check_contact(i: int, point: Array, normal: Array, mu: float, gap: float, t
 
 def _joints_of(robot: Robot, i: int, key: str) -> tuple[int, int]:
     """Joints of the first and the second body of the contact called `key`."""
-    if key in robot.contact_keys:
-        return int(robot.contact_joints[robot.contact_keys.index(key)]), 0
-    if key in robot.pair_keys:
-        place, box = robot.pairs[robot.pair_keys.index(key)]
-        return int(robot.contact_joints[place]), int(robot.box_joints[box])
+    if key in robot.spheres.keys:
+        return int(robot.spheres.joints[robot.spheres.keys.index(key)]), 0
+    if key in robot.boxes.pair_keys:
+        place, box = robot.boxes.pairs[robot.boxes.pair_keys.index(key)]
+        return int(robot.spheres.joints[place]), int(robot.boxes.joints[box])
     try:
         return robot.joint_of_frame(key), 0
     except Exception as error:

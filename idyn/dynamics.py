@@ -68,7 +68,15 @@ class Dynamics(ArrayRecord):
         """Room for n contacts of a robot."""
         nv, nu = robot.nv, robot.nu
         self.fields = self.begin(_blank)
-        self.put(_robot, robot.parents, robot.dof_joint, robot.support, robot.u, robot.a, robot.limits.tau_max)
+        self.put(
+            _robot,
+            robot.tree.parents,
+            robot.tree.dof_joint,
+            robot.tree.support,
+            robot.tree.u,
+            robot.tree.a,
+            robot.limits.tau_max,
+        )
         self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)), np.empty(5))
         self.put(_touch, np.empty(n, np.int64), np.empty(n, np.int64), *np.empty((3, n, 3)), *np.empty((2, n)))
         self.put(_room, np.empty((3 * n, nv)), np.zeros(3 * n), np.empty((3 * n, nu)), *np.empty((2, 3 * n)))
@@ -100,7 +108,7 @@ def evaluate(
     d.ground, d.dt = ground, dt
     terms, c = robot.terms(state.q, state.v), contacts
     h = terms.h if applied is None else terms.h - applied
-    sound = _move(d.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt), state.q, robot.quaternions)
+    sound = _move(d.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt), state.q, robot.tree.quaternions)
     if not (sound and _place(d.fields, c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps)):
         check(robot, state, contacts, applied)
         raise AssertionError("a check that found nothing")

@@ -44,11 +44,11 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
     _check_shapes((("contacts.bodies", contacts.bodies, (n,)), ("contacts.others", contacts.others, (n,))), _INT64)
     for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
         _check_finite(field, values)
-    for start in robot.quaternions.tolist():
+    for start in robot.tree.quaternions.tolist():
         if not upright(q, np.array([start])):
             length = float(np.linalg.norm(q[start : start + 4]))
             raise InputError(f"q[{start}:{start + 4}]", f"expected a unit quaternion, got length {length:.6g}")
-    flaw, row = interpreted(contact_flaw)(contacts, len(robot.parents))
+    flaw, row = interpreted(contact_flaw)(contacts, len(robot.tree.parents))
     if flaw:
         name, message = OF_CONTACTS[flaw]
         raise InputError(f"contacts.{name}[{row}]", f"{message}, got {getattr(contacts, name)[row]}")

@@ -43,7 +43,7 @@ def outcomes(
     Lemke's method finds none. samples: how many covering vectors are tried, the first of them all ones"""
     dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground())
     J, inertia, force = dynamics.J, dynamics.M, -dynamics.h
-    force[robot.a] += tau
+    force[robot.tree.a] += tau
     L = np.linalg.cholesky(inertia)
     free = state.v + dt * np.linalg.solve(inertia, force)
     Y, b = np.linalg.solve(L, J.T).T, J @ free

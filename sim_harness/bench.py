@@ -98,7 +98,7 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
         J = contact_jacobian(robot, robot.terms(q, v).axes, contacts.points)
         v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # the feet are spheres: they roll, the reference keeps their centres
         state = State(q=q, v=v)
-        wanted = ((out_of - into) / DT)[robot.a]
+        wanted = ((out_of - into) / DT)[robot.tree.a]
         dynamics = evaluate(robot, state, contacts, dt=DT, ground=Ground())
         consistent, _, _ = project(dynamics, wanted, np.ones(n), np.inf, closed=True)
         samples.append(Sample(state=state, contacts=contacts, wanted=wanted, consistent=consistent))
@@ -108,16 +108,16 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
 def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
     """The first n contact places, touching."""
     rotations, origins = robot.place(q)
-    points = sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)[:n]
-    points[:, 2] -= robot.contact_radii[:n]
+    points = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)[:n]
+    points[:, 2] -= robot.spheres.radii[:n]
     normals = np.tile([0.0, 0.0, 1.0], (n, 1))
-    return contacts_from_points(robot, robot.contact_keys[:n], points, normals, robot.contact_mu[:n], np.zeros(n))
+    return contacts_from_points(robot, robot.spheres.keys[:n], points, normals, robot.spheres.mu[:n], np.zeros(n))
 
 
 def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, Any]:
     """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns."""
     robot, stance = load_robot(robot_name)
-    counts = range(1, len(robot.contact_keys) + 1)
+    counts = range(1, len(robot.spheres.keys) + 1)
     loads = {n: workload(robot, stance, n) for n in counts}
     times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
     unit: list[int] = []
@@ -196,7 +196,7 @@ def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dic
         settings = load("server", name, ServerSettings)
         settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core)
         robot, stance = load_robot("quadruped")
-        samples = workload(robot, stance, len(robot.contact_keys))
+        samples = workload(robot, stance, len(robot.spheres.keys))
         states = [StateMessage(q=s.state.q.tobytes(), vel=s.state.v.tobytes(), t_robot=0) for s in samples]
         with (
             ServerProcess(settings) as server,

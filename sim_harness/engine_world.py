@@ -58,14 +58,14 @@ class EngineWorld:
         contacts = self.contacts
         terms = self.robot.terms(self.q, self.v)
         force = np.zeros(self.robot.nv)
-        force[self.robot.a] = tau
+        force[self.robot.tree.a] = tau
         for push in pushes:
             force += self._force_of(push, terms, dt)
         problem = ForwardProblem(
             M=terms.M,
             h=terms.h,
             v=self.v,
-            J=contact_jacobian(terms.axes, self.robot.support, contacts),
+            J=contact_jacobian(terms.axes, self.robot.tree.support, contacts),
             force=force,
             mu=contacts.mu,
             gaps=contacts.gaps,
@@ -85,7 +85,7 @@ class EngineWorld:
         joint = self.robot.joint_of_frame(push.frame)
         rotations, origins = self.robot.place(self.q)
         point = origins[joint] + rotations[joint] @ np.array(push.point)
-        return generalised_force(terms.axes, self.robot.support, joint, point, share * np.array(push.force))
+        return generalised_force(terms.axes, self.robot.tree.support, joint, point, share * np.array(push.force))
 
     def _move(self, q: Array, v: Array) -> None:
         self.q, self.v = q, v

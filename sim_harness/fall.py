@@ -22,7 +22,7 @@ class Posture:
     def __init__(self, robot: Robot, terrain: Terrain, q: Array) -> None:
         """q: the first configuration (nq)"""
         self._terrain = terrain
-        self._floats = robot.base == "free_flyer"
+        self._floats = robot.floating
         self._first = above_ground(q[None, :3], terrain)[0] if self._floats else 0.0
 
     def upright(self, q: Array) -> bool:

@@ -34,7 +34,7 @@ class JointFriction(Record, frozen=True):
         """From values by actuated joint."""
         columns = np.zeros((2, robot.nv))
         for row, values in zip(columns, (viscous, coulomb), strict=True):
-            row[robot.a] = [values[name] for name in robot.joint_names]
+            row[robot.tree.a] = [values[name] for name in robot.joint_names]
         return JointFriction(viscous=columns[0], coulomb=columns[1])
 
 

@@ -93,7 +93,7 @@ def summarise(
     path: corners of the path that the centre of mass was to follow in the plane [m]
     gripping: names of joints without a reference
     """
-    base = trace.q[:, :7] if robot.base == "free_flyer" else np.zeros((len(trace), 7))
+    base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
     stands = Posture(robot, terrain, trace.q[0]).upright(trace.q)
     angles = np.array([robot.joint_angles(q) for q in trace.q])
     following = np.array([name not in gripping for name in robot.joint_names])
@@ -113,7 +113,7 @@ def summarise(
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
         tracking=_mean(np.abs(angles - trace.q_ref)[:, following]),
-        speed_tracking=_mean(np.abs(trace.v[:, robot.a] - trace.v_ref)[:, following]),
+        speed_tracking=_mean(np.abs(trace.v[:, robot.tree.a] - trace.v_ref)[:, following]),
         torque=float(np.abs(trace.tau).mean()),
         torque_rate=_mean(rate),
         torque_rate_max=float(rate.max(initial=0.0)),
@@ -164,7 +164,7 @@ def contact_force_error(trace: Trace, robot: Robot, terrain: Terrain) -> float:
         difference = (predicted - np.nan_to_num(simulated))[there][:, [1, 2, 0]].ravel()
         terms = robot.terms(trace.q[k], trace.v[k])
         contacts = contacts_from_geometry(robot, trace.q[k], terrain, margin=np.inf)
-        J_u = contact_jacobian(terms.axes, robot.support, contacts)[np.repeat(there, 3)][:, robot.u]
+        J_u = contact_jacobian(terms.axes, robot.tree.support, contacts)[np.repeat(there, 3)][:, robot.tree.u]
         errors.append(np.abs((J_u @ (np.linalg.pinv(J_u) @ difference))[2::3]).mean())
     return float(np.mean(errors)) if errors else float("nan")
 

@@ -26,8 +26,8 @@ def perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed:
         return q, v
     rng = np.random.default_rng(seed)
     shift, speeds = rng.uniform(-settings.shift, settings.shift, 3), rng.normal(0.0, settings.speed, robot.na)
-    if robot.base == "free_flyer":
+    if robot.floating:
         q = robot.with_joint_angles(q, angles_for_base_shift(robot, stance, shift, "experiment.perturbation.shift"))
         q[:3] += shift
-    v[robot.a] = speeds
+    v[robot.tree.a] = speeds
     return q, v

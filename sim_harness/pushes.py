@@ -34,7 +34,7 @@ def push_of(settings: PushSettings, robot: Robot, where: str) -> Push:
     forces = [force for force in (settings.force, settings.weights) if force is not None]
     if len(forces) != 1:
         raise ConfigError(f"{where}.force", "expected either force or weights")
-    if settings.frame is None and robot.base != "free_flyer":
+    if settings.frame is None and not robot.floating:
         raise ConfigError(f"{where}.frame", "missing, and the robot has no floating base")
     frame = FLOATING if settings.frame is None else settings.frame
     try:

@@ -164,7 +164,7 @@ class RobotSide:
         trace.state(world.t, world.q, world.v, perf_counter())
         measured = hardware.sensors.measure(world.state)
         heard = self._exchange(measured, trace) if ask else Heard()
-        angles, speeds = world.robot.joint_angles(measured.q), measured.v[world.robot.a]
+        angles, speeds = world.robot.joint_angles(measured.q), measured.v[world.robot.tree.a]
         command, mode = self._failsafe.torque(self._now_ns(), angles, speeds, heard.command, fault=heard.fault)
         tau = hardware.actuators.apply(command)
         trace.command(tau, heard.mode if mode is FailsafeMode.OK else f"failsafe:{mode}", heard.round_trip)

@@ -78,4 +78,4 @@ def _friction(plan: Plan, robot: Robot) -> Array | None:
     """Coefficients of the world's contacts, None where terrain and robot have their own."""
     candidates = plan.settings.robot.ground.mu, plan.settings.mu, plan.controller.contact.mu
     mu = next((mu for mu in candidates if mu is not None), None)
-    return None if mu is None else np.full(len(robot.contact_keys + robot.pair_keys), mu)
+    return None if mu is None else np.full(len(robot.contact_names), mu)

@@ -82,7 +82,7 @@ class TraceWriter:
     """Room for a run of known length; `trace` hands out what was filled."""
 
     def __init__(self, robot: Robot, ticks: int) -> None:
-        self._places = robot.contact_keys + robot.pair_keys
+        self._places = robot.contact_names
         self._column = {key: i for i, key in enumerate(self._places)}
         self._modes: dict[str, int] = {}
         self._row = 0

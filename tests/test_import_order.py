@@ -20,13 +20,16 @@ LEAVES = (
     "idyn.terrain",
     "idyn.heightmap",
     "idyn.shapes",
-    "idyn.sanity",
+    "idyn.description",
 )
 LAYERS = (
     LEAVES,
     ("idyn.solvers",),
     (
         "idyn.robot",
+        "idyn.tree",
+        "idyn.places",
+        "idyn.inspection",
         "idyn.contacts",
         "idyn.ground",
         "idyn.inputs",

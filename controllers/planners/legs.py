@@ -32,10 +32,10 @@ class Legs:
 
     def __init__(self, robot: Robot) -> None:
         """Raises ConfigError for a robot that is built otherwise."""
-        if robot.base != "free_flyer" or not robot.contact_keys:
+        if not robot.floating or not robot.spheres.keys:
             raise ConfigError("reference.kind", "'gait' needs a floating base and contact places")
-        joints = [np.flatnonzero(robot.support[joint][robot.a]) for joint in robot.contact_joints]
-        for key, leg in zip(robot.contact_keys, joints, strict=True):
+        joints = [np.flatnonzero(robot.tree.support[joint][robot.tree.a]) for joint in robot.spheres.joints]
+        for key, leg in zip(robot.spheres.keys, joints, strict=True):
             if len(leg) != 3:
                 raise ConfigError("reference.kind", f"'gait' needs three joints above each foot; '{key}' has {len(leg)}")
         if len(set(np.concatenate(joints).tolist())) < 3 * len(joints):
@@ -43,7 +43,7 @@ class Legs:
         neutral = robot.neutral()
         self._joints = np.array(joints, dtype=np.int64)
         self._feet = contact_places(robot, neutral).copy()
-        screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.a[self._joints]]
+        screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a[self._joints]]
         self._axes = screws[..., 3:].copy()
         if not np.allclose(np.linalg.norm(self._axes, axis=2), 1.0):
             raise ConfigError("reference.kind", "'gait' needs legs of hinges; a joint above a foot slides")

@@ -166,7 +166,7 @@ class Locomotion:
 
     def _touching(self, contacts: ContactSet) -> Array:
         near = {key for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True) if gap <= self._settings.touching}
-        return np.array([key in near for key in self._robot.contact_keys], dtype=np.bool_)
+        return np.array([key in near for key in self._robot.spheres.keys], dtype=np.bool_)
 
     def _wants_to_step(self, t: float) -> bool:
         if not self._gait.walks:

@@ -60,7 +60,7 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
 def _judged(controller: Controller, agreement: Agreement, exchange: Exchange, t_s: float, samples: int) -> Iterator[Ambiguity]:
     state, reply = exchange
     robot, q, v = agreement.robot, *read_state(state, agreement)[:2]
-    keys = [force.frame for force in reply.contact_force if force.frame in robot.contact_keys]
+    keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
     contacts = controller.contacts(q, keys)
     tau = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
     several = outcomes(robot, State(q=q, v=v), contacts, tau, agreement.dt_ns * 1e-9, samples=samples)

@@ -126,7 +126,7 @@ def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement)
         return nothing
     keys = [contact.frame for contact in after.contacts if contact.active]
     robot = agreement.robot
-    rows = [i for i, key in enumerate(keys) if key in then.keys and key in robot.contact_keys + robot.pair_keys]
+    rows = [i for i, key in enumerate(keys) if key in then.keys and key in robot.contact_names]
     forces = [_along(then, then.keys.index(keys[i]), sensed[i]) for i in rows]
     return tuple(keys[i] for i in rows), np.array(forces).reshape(-1, 3)
 

@@ -81,7 +81,7 @@ class TimingTask(msgspec.Struct, frozen=True, kw_only=True):
 def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
     """One for each controller; its digest is of all that its times depend on: settings, robot, and code, with this file."""
     robot, stance = load_robot(settings.robot)
-    body = [robot.urdf, robot.base, msgspec.to_builtins(robot.contact_points), list(stance)]
+    body = [robot.description.urdf, robot.description.base, msgspec.to_builtins(robot.description.contact), list(stance)]
     code = [code_digest(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()]
     tasks = []
     for controller, counts in settings.contacts.items():
@@ -176,7 +176,7 @@ def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
 def rocking(robot: Robot, k: int) -> Array:
     """Velocity of the k-th prediction: the base along and about all axes, out of phase; the joints rest (nv)."""
     v = np.zeros(robot.nv)
-    v[robot.u] = ROCKING * np.sin(2 * np.pi * k / PERIOD + np.arange(robot.nu))
+    v[robot.tree.u] = ROCKING * np.sin(2 * np.pi * k / PERIOD + np.arange(robot.nu))
     return v
 
 

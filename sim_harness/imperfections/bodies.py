@@ -14,7 +14,7 @@ INERTIA = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
 
 def world_robot(believed: Robot, settings: ImperfectionSettings, where: str = "experiment.robot") -> Robot:
     """The world's own robot. Raises ConfigError, headed by `where`, for names and values that make none."""
-    urdf = changed_urdf(believed.urdf, settings.trunk, settings.links, where)
+    urdf = changed_urdf(believed.description.urdf, settings.trunk, settings.links, where)
     if settings.drive.armature is None:
         return believed.variant(urdf=urdf)
     return believed.variant(urdf=urdf, armature=by_joint(settings.drive.armature, believed, f"{where}.drive.armature"))

@@ -14,7 +14,7 @@ class Sensors:
 
     def __init__(self, settings: Sensing, robot: Robot, seed: int | None, where: str = "experiment.robot.sensing") -> None:
         """Raises ConfigError, headed by `where`, for joints and for a base that the robot does not have."""
-        if robot.base != "free_flyer":
+        if not robot.floating:
             _check_no_base(settings, where)
         self._robot = robot
         self._noise = _widths(settings.noise, robot)
@@ -33,7 +33,7 @@ class Sensors:
             error = error + self._noise * self._rng.normal(size=len(error))
         step, dv = error[: self._robot.nv].copy(), error[self._robot.nv :]
         up = np.zeros(3)
-        if self._robot.base == "free_flyer":  # its position along world axes, the rest of the tangent in its own
+        if self._robot.floating:  # its position along world axes, the rest of the tangent in its own
             up, step[:3] = step[:3].copy(), 0.0
         q = self._robot.integrate(state.q, step)
         if up.any():
@@ -44,23 +44,23 @@ class Sensors:
 def _widths(spread: Spread, robot: Robot) -> Array:
     """Standard deviations of the errors of q, as a tangent, and of v (2 nv)."""
     q, v = np.zeros(robot.nv), np.zeros(robot.nv)
-    if robot.base == "free_flyer":
+    if robot.floating:
         q[:3], q[3:6] = spread.base_position, spread.base_orientation
         v[:3], v[3:6] = spread.base_velocity, spread.base_rate
-    q[robot.a], v[robot.a] = spread.joint_position, spread.joint_speed
+    q[robot.tree.a], v[robot.tree.a] = spread.joint_position, spread.joint_speed
     return np.concatenate([q, v])
 
 
 def _given(offset: Offset, robot: Robot, where: str) -> Array:
     """The errors of q and v that are given (2 nv)."""
     q, v = np.zeros(robot.nv), np.zeros(robot.nv)
-    if robot.base == "free_flyer":
+    if robot.floating:
         q[:3], q[3:6] = offset.base_position, offset.base_orientation
         v[:3], v[3:6] = offset.base_velocity, offset.base_rate
     for name, value in offset.joint_position.items():
         if name not in robot.joint_names:
             raise ConfigError(f"{where}.joint_position.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
-        q[robot.a[robot.joint_names.index(name)]] = value
+        q[robot.tree.a[robot.joint_names.index(name)]] = value
     return np.concatenate([q, v])
 
 

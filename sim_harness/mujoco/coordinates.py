@@ -40,8 +40,8 @@ class Coordinates:
     def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
         self._robot = robot
         self._neutral = robot.neutral()
-        joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.dof_joint])  # of each velocity
-        first = np.searchsorted(robot.dof_joint, robot.dof_joint)  # our first velocity of the same joint
+        joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.tree.dof_joint])  # of each velocity
+        first = np.searchsorted(robot.tree.dof_joint, robot.tree.dof_joint)  # our first velocity of the same joint
         self.dofs = model.jnt_dofadr[joint] + np.arange(robot.nv) - first
         free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
         self._single = np.flatnonzero(~free)
@@ -54,10 +54,10 @@ class Coordinates:
                 speed=slice(d, d + 6),
                 address=slice(int(model.jnt_qposadr[joint[d]]), int(model.jnt_qposadr[joint[d]]) + 7),
                 dof=slice(int(self.dofs[d]), int(self.dofs[d]) + 6),
-                rotation=np.array(rotations[robot.dof_joint[d]]),
-                origin=np.array(origins[robot.dof_joint[d]]),
+                rotation=np.array(rotations[robot.tree.dof_joint[d]]),
+                origin=np.array(origins[robot.tree.dof_joint[d]]),
             )
-            for d, quaternion in zip(starts, robot.quaternions, strict=True)
+            for d, quaternion in zip(starts, robot.tree.quaternions, strict=True)
         ]
 
     def to_mujoco(self, q: Array, v: Array) -> tuple[Array, Array]:

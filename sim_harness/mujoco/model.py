@@ -26,7 +26,7 @@ def plane_name(place: int) -> str:
 
 
 def pair_name(row: int) -> str:
-    """Of a contact place and its ground, then of the robot's pairs: in the order of `contact_keys + pair_keys`."""
+    """Of a contact place and its ground, then of the robot's pairs: in the order of `Robot.contact_names`."""
     return f"pair {row}"
 
 
@@ -60,10 +60,10 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
     neutral = robot.neutral()
     rotations, origins = robot.place(neutral)
     axes = robot.terms(neutral, np.zeros(robot.nv)).axes
-    content = robot.bodies()
+    content = robot.bodies
     spec.option.gravity = content.gravity
-    for i in range(1, len(robot.parents)):
-        parent = robot.parents[i]
+    for i in range(1, len(robot.tree.parents)):
+        parent = robot.tree.parents[i]
         moments, axes_of_inertia = np.linalg.eigh(content.inertias[i])  # older MuJoCos do this to 1e-8 only
         body = spec.body(body_name(parent)).add_body(
             name=body_name(i),
@@ -75,7 +75,7 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
             iquat=quaternion_of(axes_of_inertia * np.linalg.det(axes_of_inertia)),
             explicitinertial=True,
         )
-        columns = np.flatnonzero(robot.dof_joint == i)
+        columns = np.flatnonzero(robot.tree.dof_joint == i)
         if len(columns) == 6 and parent == 0:
             body.add_freejoint()
         elif len(columns) == 1:
@@ -100,25 +100,25 @@ def _add_axis(body: mujoco.MjsBody, to_body: Array, axis: Array, armature: float
 def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:
     """Spheres with a plane each, boxes, and the pairs of them that may touch."""
     kinds = mujoco.mjtGeom
-    for i, joint in enumerate(robot.contact_joints):
+    for i, joint in enumerate(robot.spheres.joints):
         spec.body(body_name(joint)).add_geom(
             name=place_name(i),
             type=kinds.mjGEOM_SPHERE,
-            pos=robot.contact_offsets[i],
-            size=[max(robot.contact_radii[i], POINT), 0, 0],
+            pos=robot.spheres.offsets[i],
+            size=[max(robot.spheres.radii[i], POINT), 0, 0],
         )
         ground = spec.worldbody.add_body(name=plane_name(i), mocap=True)
         ground.add_geom(name=plane_name(i), type=kinds.mjGEOM_PLANE, size=[0, 0, 1])
-    for i, joint in enumerate(robot.box_joints):
+    for i, joint in enumerate(robot.boxes.joints):
         spec.body(body_name(joint)).add_geom(
             name=box_name(i),
             type=kinds.mjGEOM_BOX,
-            pos=robot.box_offsets[i],
-            quat=quaternion_of(robot.box_rotations[i]),
-            size=robot.box_halves[i],
+            pos=robot.boxes.offsets[i],
+            quat=quaternion_of(robot.boxes.rotations[i]),
+            size=robot.boxes.halves[i],
         )
-    touching = [(place_name(i), plane_name(i)) for i in range(len(robot.contact_keys))]
-    touching += [(place_name(i), box_name(b)) for i, b in robot.pairs]
+    touching = [(place_name(i), plane_name(i)) for i in range(len(robot.spheres.keys))]
+    touching += [(place_name(i), box_name(b)) for i, b in robot.boxes.pairs]
     for row, (first, second) in enumerate(touching):
         spec.add_pair(
             name=pair_name(row),

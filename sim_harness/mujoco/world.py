@@ -64,7 +64,7 @@ class MujocoWorld:
         self.coordinates = Coordinates(robot, model)
         if friction is not None:
             self._resist(friction)
-        places, keys = range(len(robot.contact_keys)), range(len(robot.contact_keys + robot.pair_keys))
+        places, keys = range(len(robot.spheres.keys)), range(len(robot.contact_names))
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
         self._spheres = {model.geom(place_name(i)).id for i in places}
         self._pairs = np.array([model.pair(pair_name(row)).id for row in keys], dtype=np.int64)
@@ -127,7 +127,7 @@ class MujocoWorld:
         """Torques and pushes of the physics step [t, t + h]; the bodies have been placed."""
         model, data = self.model, self.data
         data.qfrc_applied[:] = 0.0
-        data.qfrc_applied[self.coordinates.dofs[self.robot.a]] = tau
+        data.qfrc_applied[self.coordinates.dofs[self.robot.tree.a]] = tau
         for push in pushes:
             body = model.body(body_name(self.robot.joint_of_frame(push.frame))).id
             point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ np.array(push.point)

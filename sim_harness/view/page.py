@@ -48,7 +48,7 @@ def page_of(title: str, scenes: Sequence[Scene]) -> str:
 
 def live_page(controller: Controller) -> str:
     """The page of a run that goes on: it gets its frames from `frames` beside it. Raises ConfigError without `[viz]`."""
-    robot, none = controller.robot, np.zeros((len(controller.robot.contact_keys + controller.robot.pair_keys), 3))
+    robot, none = controller.robot, np.zeros((len(controller.robot.contact_names), 3))
     frame = frame_of(robot, controller.terrain, controller.stance, none, none)
     poses, points, world, predicted = (part[None] for part in frame)
     zero = np.zeros(1)
@@ -117,8 +117,8 @@ def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], p
         "label": label,
         "robot": robot.urdf_sha256,
         "base": _base(robot),
-        "places": robot.contact_keys + robot.pair_keys,
-        "grounded": len(robot.contact_keys),
+        "places": robot.contact_names,
+        "grounded": len(robot.spheres.keys),
         "modes": modes,
         "weight": weight,
         "size": size,
@@ -130,7 +130,7 @@ def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], p
 
 def _base(robot: Robot) -> int:
     """The joint that the camera follows: the floating base, else the world."""
-    return 1 if robot.base == "free_flyer" else 0
+    return 1 if robot.floating else 0
 
 
 def size_of(film: Film, base: int) -> float:

@@ -46,12 +46,14 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
 
     folders: where `package://` paths may begin, besides `ROS_PACKAGE_PATH`
     """
-    root = pin.JointModelFreeFlyer() if robot.base == "free_flyer" else None
-    model = pin.buildModelFromXML(robot.urdf, root) if root else pin.buildModelFromXML(robot.urdf)
+    root = pin.JointModelFreeFlyer() if robot.floating else None
+    model = pin.buildModelFromXML(robot.description.urdf, root) if root else pin.buildModelFromXML(robot.description.urdf)
     notes = []
     for kind, name in ((pin.GeometryType.VISUAL, "visual"), (pin.GeometryType.COLLISION, "collision")):
         try:
-            geometry = pin.buildGeomFromUrdfString(model, robot.urdf, kind, package_dirs=[str(folder) for folder in folders])
+            geometry = pin.buildGeomFromUrdfString(
+                model, robot.description.urdf, kind, package_dirs=[str(folder) for folder in folders]
+            )
         except ValueError as error:
             notes.append(f"{name} shapes: {str(error).splitlines()[0]}")
             continue
@@ -109,7 +111,7 @@ def _sticks(robot: Robot, model: Any) -> list[Shape]:
     ends = [
         (int(model.parents[child]), np.array(model.jointPlacements[child].translation)) for child in range(2, model.njoints)
     ]
-    ends += zip(robot.contact_joints.tolist(), robot.contact_offsets, strict=True)
+    ends += zip(robot.spheres.joints.tolist(), robot.spheres.offsets, strict=True)
     shapes = []
     for joint, end in ends:
         length = float(np.linalg.norm(end))

@@ -32,7 +32,7 @@ def measured(robot, stance, gaps):
 
 
 def source(kind, robot, **settings):
-    return ContactSource(ContactSettings(source=kind, **settings), robot.contact_keys)
+    return ContactSource(ContactSettings(source=kind, **settings), robot.spheres.keys)
 
 
 def schedule(stance, wait=FAR):
@@ -43,7 +43,7 @@ def test_geometry_goes_by_the_margin_whatever_is_planned(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.0019, 0.0021, -0.001])
     picked = source("geometry", robot, margin=0.002).pick(contacts, schedule(TWO))
-    assert picked.keys == tuple(robot.contact_keys[i] for i in (0, 1, 3))
+    assert picked.keys == tuple(robot.spheres.keys[i] for i in (0, 1, 3))
     np.testing.assert_array_equal(picked.gaps, contacts.gaps[[0, 1, 3]])
     np.testing.assert_array_equal(picked.points, contacts.points[[0, 1, 3]])
 
@@ -53,7 +53,7 @@ def test_the_plan_alone_decides_under_planner(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.03, -0.002, 0.0])
     picked = source("planner", robot).pick(contacts, schedule(TWO))
-    assert picked.keys == robot.contact_keys[1:3]
+    assert picked.keys == robot.spheres.keys[1:3]
     np.testing.assert_array_equal(picked.gaps, [0.0, -0.002])
 
 
@@ -62,15 +62,15 @@ def test_fused_wants_both(robot_and_stance):
     contacts = measured(robot, q, [0.0, 0.0, 0.05, 0.0])
     s = source("fused", robot)
     picked = s.pick(contacts, schedule(TWO))
-    assert picked.keys == robot.contact_keys[1:2]
-    assert s.missing(picked, schedule(TWO)) == robot.contact_keys[2:3]
+    assert picked.keys == robot.spheres.keys[1:2]
+    assert s.missing(picked, schedule(TWO)) == robot.spheres.keys[2:3]
 
 
 def test_fused_lets_contacts_begin_early(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, np.zeros(4))
     wait = np.array([0.02, 1.0, 1.0, 0.04])
-    assert source("fused", robot, early=0.03).pick(contacts, schedule(TWO, wait)).keys == robot.contact_keys[:3]
+    assert source("fused", robot, early=0.03).pick(contacts, schedule(TWO, wait)).keys == robot.spheres.keys[:3]
 
 
 def test_fused_has_hysteresis(robot_and_stance):
@@ -127,7 +127,7 @@ def test_what_is_planned_but_not_touched_is_in_the_command():
 def contact_velocity(robot, state, contacts, i, dt, q_ddot):
     """Of contact i in a period with the joints accelerated, the base as it is, by differences of its place [m/s] (3)."""
     v = state.v.copy()
-    v[robot.a] += dt * q_ddot
+    v[robot.tree.a] += dt * q_ddot
     e = 1e-7
     places = []
     for sign in (-1, 1):
@@ -160,7 +160,7 @@ def test_only_the_leg_that_lands_is_changed(robot_and_stance):
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
     _, q_ddot = Landing(robot, Ground(), DT).anticipate(State(q=q, v=v), contacts, demand)
-    own = robot.support[contacts.bodies[0]][robot.a]
+    own = robot.tree.support[contacts.bodies[0]][robot.tree.a]
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
 

@@ -169,7 +169,7 @@ def test_a_robot_beside_its_toml(tmp_path):
     robot, q = load_robot(
         robot_file(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]')
     )
-    assert np.isinf(robot.contact_mu[0])
+    assert np.isinf(robot.spheres.mu[0])
     assert q.shape == (19,)
 
 

@@ -57,7 +57,7 @@ def test_the_demand_is_what_feedback_asks():
     command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, reference=reference))
     s = c.settings.feedback
     demand = -0.5 + s.kp * 0.01 + s.kd * 0.1
-    np.testing.assert_allclose(command.prediction.v_plus[c.robot.a] / 0.001, demand, rtol=1e-9)
+    np.testing.assert_allclose(command.prediction.v_plus[c.robot.tree.a] / 0.001, demand, rtol=1e-9)
 
 
 def test_the_first_tick_is_not_rate_limited_and_later_ones_are():
@@ -232,7 +232,7 @@ def test_garbage_in_finite_torque_out(name, law):
 
 def random_contacts(c, rng, size):
     n = int(rng.integers(0, 5))
-    keys = tuple(rng.permutation(list(c.robot.contact_keys))[:n])
+    keys = tuple(rng.permutation(list(c.robot.spheres.keys))[:n])
     normals = rng.normal(size=(n, 3))
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     mu = rng.choice([0.0, 0.5, 1e6, np.inf], n)

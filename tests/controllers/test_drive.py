@@ -35,7 +35,7 @@ def test_the_shipped_robots_can_stand_on_them(name):
     robot, q = load_robot(settings.robot)
     height = q[2]
     lever = 0.5 * height  # of a foot's force about a knee, in the worst case
-    assert settings.drive.kp * 0.25 > robot.total_mass * 9.81 / len(robot.contact_keys) * lever
+    assert settings.drive.kp * 0.25 > robot.total_mass * 9.81 / len(robot.spheres.keys) * lever
 
 
 def test_a_command_carries_the_gains_and_the_reference_they_belong_to():

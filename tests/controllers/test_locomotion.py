@@ -11,6 +11,7 @@ from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.robots import load_robot
+from idyn.description import Description
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 
@@ -212,6 +213,6 @@ def test_bad_gaits_are_refused(changes, named):
 
 def test_an_arm_does_not_walk():
     robot, _ = load_robot("solo12")
-    arm = Robot(robot.urdf, base="fixed")
+    arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
     with pytest.raises(ConfigError, match=r"reference\.kind: 'gait' needs a floating base"):
         Locomotion(arm, arm.neutral(), 0.0, GaitSettings(), PathSettings(), DT)

@@ -43,7 +43,7 @@ def test_pid_is_proportional_derivative_and_integral():
     gains = {"kp": 20.0, "kd": 0.1, "ki": 3.0, "integral_limit": 10.0}
     c = controller("quadruped", law="pid", torque_feedback=gains, safety__torque_rate=np.inf)
     state = nudged(c, np.random.default_rng(0))
-    angles, speeds = c.robot.joint_angles(state.q), state.v[c.robot.a]
+    angles, speeds = c.robot.joint_angles(state.q), state.v[c.robot.tree.a]
     reference = Reference(q=angles + 0.01, v=speeds + 0.5, a=np.full(12, 1e3))
     contacts = c.contacts(state.q)
     for k in range(5):

@@ -9,6 +9,7 @@ from rigs import controller
 from controllers.command import LimitedBy
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
+from idyn.description import Description
 from idyn.robot import Robot
 from idyn.types import State
 
@@ -139,7 +140,7 @@ def test_the_fault_names_the_fastest_joint():
 
 
 def test_a_fixed_base_does_not_tilt():
-    arm = Robot(ROBOT.urdf, base="fixed")
+    arm = Robot(Description(urdf=ROBOT.description.urdf, base="fixed"))
     s = Safety(SafetySettings(), arm, arm.limits)
     assert s.fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
 

@@ -22,7 +22,7 @@ def astray(c, angle=0.1):
 
 
 def contacts_of(c, q):
-    return c.contacts(q, c.robot.contact_keys)
+    return c.contacts(q, c.robot.spheres.keys)
 
 
 def test_the_foot_leans_away_from_where_it_should_not_be():

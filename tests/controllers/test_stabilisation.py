@@ -36,7 +36,7 @@ def joint_torque_of_pushes(robot, q, contacts, forces):
         heights = []
         for sign in (-1, 1):
             step = np.zeros(robot.nv)
-            step[robot.a[k]] = sign * e
+            step[robot.tree.a[k]] = sign * e
             rotations, origins = robot.place(robot.integrate(q, step))
             heights.append([(origins[b] + rotations[b] @ x)[2] for b, x in zip(contacts.bodies, local, strict=True)])
         tau[k] = -np.dot((np.array(heights[1]) - heights[0]) / (2 * e), forces)

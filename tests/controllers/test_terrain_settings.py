@@ -35,7 +35,7 @@ def test_all_feet_rest_straight_below_where_they_were(name, robot_name):
     q = resting(robot, stance, terrain)
     contacts = contacts_from_geometry(robot, q, terrain, margin=1.0)
     assert np.abs(contacts.gaps).max() < 1e-9
-    centre = contacts.points + robot.contact_radii[:, None] * contacts.normals
+    centre = contacts.points + robot.spheres.radii[:, None] * contacts.normals
     before = contacts_from_geometry(robot, stance, ground("flat"), margin=1.0)
     np.testing.assert_allclose(centre[:, :2], before.points[:, :2], atol=1e-9)
     np.testing.assert_array_equal(q[3:7], stance[3:7])

@@ -10,6 +10,7 @@ from controllers.kinematics import angles_for_base_shift, contact_places
 from controllers.robots import load_robot
 from controllers.trajectory import TrajectorySettings, make_trajectory
 from idyn.contacts import contacts_from_geometry
+from idyn.description import Description
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.terrain import Flat
@@ -103,7 +104,7 @@ def test_hold_holds():
 
 def test_an_arm_cannot_sway():
     robot, _ = load_robot("solo12")
-    arm = Robot(robot.urdf, base="fixed")
+    arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
     with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' moves a floating base"):
         make_trajectory(TrajectorySettings(kind="sway"), arm, arm.neutral(), 0.001)
 

@@ -160,6 +160,8 @@ def _lighter(robot: Robot) -> Robot:
             r'((?:mass\s+value|i[xyz][xyz])\s*=\s*")([^"]+)"', lambda m: f'{m[1]}{1e-9 * float(m[2])!r}"', link[0], flags=re.S
         )
 
-    urdf = re.sub(r'<link\s+name="[^"]*(?:FOOT|foot|LEG_3|LOWER|calf)[^"]*".*?</link>', scaled, robot.urdf, flags=re.S)
-    assert urdf != robot.urdf
+    urdf = re.sub(
+        r'<link\s+name="[^"]*(?:FOOT|foot|LEG_3|LOWER|calf)[^"]*".*?</link>', scaled, robot.description.urdf, flags=re.S
+    )
+    assert urdf != robot.description.urdf
     return robot.variant(urdf=urdf)

@@ -42,11 +42,11 @@ def _model(urdf: str, base: str) -> tuple[pin.Model, pin.Data]:
 
 def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
     """M column by column, rotors by hand, and h from recursive Newton–Euler; J from joint Jacobians and cross products."""
-    model, data = _model(robot.urdf, robot.base)
+    model, data = _model(robot.description.urdf, robot.description.base)
     still = np.zeros(model.nv)
     gravity = pin.rnea(model, data, state.q, still, still).copy()
     M = np.column_stack([pin.rnea(model, data, state.q, still, e) - gravity for e in np.eye(model.nv)])
-    for name, rotor in robot.armature.items():
+    for name, rotor in robot.description.armature.items():
         column = model.joints[model.getJointId(name)].idx_v
         M[column, column] += rotor
     h = pin.rnea(model, data, state.q, state.v, still).copy()
@@ -58,7 +58,7 @@ def full(robot: Robot, state: State, contacts: ContactSet) -> Full:
         n, s = contacts.normals[i], contacts.tangents[i]
         rows.append(np.vstack([s, np.cross(n, s), n]) @ J)
     J = np.vstack(rows) if rows else np.zeros((0, model.nv))
-    return Full(M=(M + M.T) / 2, h=h, J=J, v=state.v, u=robot.u, a=robot.a)
+    return Full(M=(M + M.T) / 2, h=h, J=J, v=state.v, u=robot.tree.u, a=robot.tree.a)
 
 
 def point_jacobian(model: pin.Model, data: pin.Data, joint: int, point: Array) -> Array:

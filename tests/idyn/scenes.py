@@ -7,6 +7,7 @@ import numpy as np
 
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
+from idyn.description import Description
 from idyn.ground import Ground
 from idyn.problem import Options
 from idyn.robot import Robot
@@ -130,7 +131,7 @@ FINGERS = "".join(
 
 def fingers_scene(q_ddot: tuple[float, float], mu: float = 0.8) -> Scene:
     """The box of 0.1 m between the fingers, touched by both: a positive `left` and a negative `right` squeeze it."""
-    robot = Robot(FINGERS, base="fixed", unactuated=("box_x", "box_y", "box_z"))
+    robot = Robot(Description(urdf=FINGERS, base="fixed", unactuated=("box_x", "box_y", "box_z")))
     names = [robot.joint_of_frame(name) for name in ("left", "right", "box")]
     contacts = ContactSet(
         bodies=np.array([names[2], names[2]]),

@@ -10,6 +10,7 @@ from controllers.build import controller_from_snapshot, load_controller
 from controllers.config import RobotSettings, parse
 from controllers.grip import released
 from controllers.robots import load_robot
+from idyn.description import Description
 from idyn.errors import ConfigError, InputError
 from idyn.robot import Robot
 
@@ -29,7 +30,7 @@ def test_it_adds_itself_to_the_diagonal_and_nothing_else(name):
     rotors = dict(zip(bare.joint_names, 0.001 * np.arange(1, 13), strict=True))
     after = bare.variant(armature=rotors).terms(q, v)
     added = np.zeros(bare.nv)
-    added[bare.a] = list(rotors.values())
+    added[bare.tree.a] = list(rotors.values())
     np.testing.assert_allclose(after.M - before.M, np.diag(added), atol=1e-15)
     np.testing.assert_array_equal(after.h, before.h)
 
@@ -50,29 +51,29 @@ def test_the_energy_of_rotors_counts(name):
     bare = load_robot(name)[0].variant(armature=0.0)
     q, v = some_state(bare, 3)
     more = bare.variant(armature=0.02).energy(q, v) - bare.energy(q, v)
-    assert more == pytest.approx(0.5 * 0.02 * (v[bare.a] ** 2).sum(), rel=1e-9)
+    assert more == pytest.approx(0.5 * 0.02 * (v[bare.tree.a] ** 2).sum(), rel=1e-9)
 
 
 def test_energy_is_kinetic_plus_potential():
     robot = load_robot("solo12")[0].variant(armature=0.0)
     q, v = some_state(robot, 4)
-    model = pin.buildModelFromXML(robot.urdf, pin.JointModelFreeFlyer())
+    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
     data = model.createData()
     expected = pin.computeKineticEnergy(model, data, q, v) + pin.computePotentialEnergy(model, data, q)
     assert robot.energy(q, v) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_shipped_robots_have_theirs():
-    assert load_robot("quadruped")[0].armature == {}
-    assert set(load_robot("solo12")[0].armature.values()) == {0.00036207}
-    go2 = load_robot("go2")[0].armature
+    assert load_robot("quadruped")[0].description.armature == {}
+    assert set(load_robot("solo12")[0].description.armature.values()) == {0.00036207}
+    go2 = load_robot("go2")[0].description.armature
     assert (go2["FL_hip_joint"], go2["RR_calf_joint"]) == (0.0045, 0.0165)
 
 
 def test_a_snapshot_carries_it():
     first = load_controller("go2")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
-    assert second.robot.armature == first.robot.armature
+    assert second.robot.description.armature == first.robot.description.armature
     q, v = some_state(first.robot)
     assert first.robot.terms(q, v).M.tobytes() == second.robot.terms(q, v).M.tobytes()
 
@@ -81,7 +82,7 @@ def test_released_joints_keep_their_rotors():
     robot = load_robot("quadruped")[0].variant(armature=0.01)
     free = released(robot, ["LF_X_1"])
     assert free.na == 11
-    assert free.armature == robot.armature
+    assert free.description.armature == robot.description.armature
 
 
 def test_what_is_no_rotor_is_named():
@@ -91,6 +92,6 @@ def test_what_is_no_rotor_is_named():
     with pytest.raises(InputError, match=r"armature.LF_X_1: expected a finite number ≥ 0, got inf"):
         robot.variant(armature={"LF_X_1": np.inf})
     with pytest.raises(InputError, match=r"armature"):
-        Robot(robot.urdf, armature={"root_joint": 0.1})
+        Robot(Description(urdf=robot.description.urdf, armature={"root_joint": 0.1}))
     with pytest.raises(ConfigError, match=r"robots\.x\.armature"):
         parse({"urdf": "x.urdf", "armature": -0.1}, RobotSettings, "robots.x")

@@ -96,7 +96,7 @@ def test_contact_points_lie_below_the_spheres_of_a_tilted_robot():
     robot, q = walker("solo12")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.1, -0.05, 0, np.zeros(12)])
     contacts = contacts_from_geometry(robot, q, Flat(0.003), margin=1.0)
-    centres = sphere_centres(*robot.place(q), robot.contact_joints, robot.contact_offsets)
+    centres = sphere_centres(*robot.place(q), robot.spheres.joints, robot.spheres.offsets)
     np.testing.assert_allclose(contacts.points, centres - [0, 0, 0.016], atol=1e-15)
     np.testing.assert_allclose(contacts.gaps, centres[:, 2] - 0.016 - 0.003, atol=1e-15)
 
@@ -107,7 +107,7 @@ def test_the_margin_decides_who_takes_part():
     gaps = contacts_from_geometry(robot, q, Flat(), margin=1.0).gaps
     for margin in (gaps.min() - 1e-6, np.sort(gaps)[1] + 1e-9, gaps.max() + 1e-6):
         contacts = contacts_from_geometry(robot, q, Flat(), margin=margin)
-        assert contacts.keys == tuple(key for key, gap in zip(robot.contact_keys, gaps, strict=True) if gap <= margin)
+        assert contacts.keys == tuple(key for key, gap in zip(robot.spheres.keys, gaps, strict=True) if gap <= margin)
 
 
 def test_a_link_and_a_joint_of_one_name_are_one_place():

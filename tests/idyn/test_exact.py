@@ -8,11 +8,12 @@ from oracles import full
 from scenes import DT, LITERAL, WALKERS, limitless, random_scene, standing_scene, turned, walker
 
 from idyn.contacts import contacts_from_points
+from idyn.description import ContactPoint, Description
 from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
 from idyn.problem import Options
 from idyn.residuals import CERTIFIED
-from idyn.robot import ContactPoint, Robot
+from idyn.robot import Robot
 from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 
@@ -38,7 +39,7 @@ def test_newton_and_euler_with_contact_forces(name, law):
         robot, q, v = scene.robot, scene.state.q, scene.state.v
         acceleration = (answer.v_plus - v) / DT
         needed = robot.inverse_dynamics(q, v, acceleration)
-        model = pin.buildModelFromXML(robot.urdf, pin.JointModelFreeFlyer())
+        model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
         data = model.createData()
         pin.forwardKinematics(model, data, q)
         wrenches = pin.StdVec_Force()
@@ -47,10 +48,12 @@ def test_newton_and_euler_with_contact_forces(name, law):
             point, force = scene.contacts.points[i], answer.force[i]
             wrenches[int(body)] += data.oMi[int(body)].actInv(pin.Force(force, np.cross(point, force)))
         with_forces = pin.rnea(model, data, q, v, acceleration, wrenches)
-        with_forces[robot.a] += [robot.armature.get(name, 0.0) for name in robot.joint_names] * acceleration[robot.a]
+        with_forces[robot.tree.a] += [robot.description.armature.get(name, 0.0) for name in robot.joint_names] * acceleration[
+            robot.tree.a
+        ]
         scale = 1 + np.abs(needed).max() + np.abs(answer.force).max(initial=0)
-        np.testing.assert_allclose(with_forces[robot.a], answer.tau, atol=1e-9 * scale)
-        np.testing.assert_allclose(with_forces[robot.u], 0, atol=1e-9 * scale)
+        np.testing.assert_allclose(with_forces[robot.tree.a], answer.tau, atol=1e-9 * scale)
+        np.testing.assert_allclose(with_forces[robot.tree.u], 0, atol=1e-9 * scale)
 
 
 @pytest.mark.parametrize("selection", Selection)
@@ -130,7 +133,7 @@ SLED = """
 
 def sled_scene(demand, mu, law, edges=4):
     """Body and feet relative to one another: the shoe, on the ground, is asked to accelerate by `demand` against the body."""
-    robot = Robot(SLED, contact_points=[ContactPoint(frame="shoe")])
+    robot = Robot(Description(urdf=SLED, contact=(ContactPoint(frame="shoe"),)))
     corners = np.array([[x, y, 0.0] for x in (-0.5, 0.5) for y in (-0.4, 0.4)])
     q = robot.neutral()
     one = contacts_from_points(robot, ("shoe",), corners[:1], np.array([[0, 0, 1.0]]), np.array([mu]), np.zeros(1))

@@ -11,6 +11,7 @@ from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene,
 
 from controllers.config import urdf_path
 from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.description import Description
 from idyn.dynamics import evaluate
 from idyn.ground import Ground
 from idyn.reduction import recover, reduce
@@ -58,7 +59,7 @@ def fingers(seed):
 def loose_knee(seed):
     """A walker with a floating base and, besides, a knee whose motor is off."""
     scene = random_scene("quadruped", seed, n=4)
-    robot = Robot(scene.robot.urdf, unactuated=("LF_Y_3",))
+    robot = Robot(Description(urdf=scene.robot.description.urdf, unactuated=("LF_Y_3",)))
     return msgspec.structs.replace(scene, robot=robot, q_ddot=scene.q_ddot[:11])
 
 
@@ -83,7 +84,7 @@ def reduced(scene, ground=LITERAL):
 def test_the_actuated_split(name):
     robot = MECHANISMS[name](0).robot
     assert (robot.na, robot.nu) == SIZES[name]
-    np.testing.assert_array_equal(np.sort(np.r_[robot.a, robot.u]), np.arange(robot.nv))
+    np.testing.assert_array_equal(np.sort(np.r_[robot.tree.a, robot.tree.u]), np.arange(robot.nv))
 
 
 @each_mechanism
@@ -158,7 +159,7 @@ def test_recover_solves_the_full_system(name):
         v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
         np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
         np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())
-        np.testing.assert_allclose(v_plus[robot.a], scene.state.v[robot.a] + DT * scene.q_ddot, atol=1e-15)
+        np.testing.assert_allclose(v_plus[robot.tree.a], scene.state.v[robot.tree.a] + DT * scene.q_ddot, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", ["solo12", "quadruped"])
@@ -172,9 +173,9 @@ def test_contact_rows_are_derivatives_of_positions(name):
 
     def centres(q):
         rotations, origins = robot.place(q)
-        return sphere_centres(rotations, origins, robot.contact_joints, robot.contact_offsets)
+        return sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
 
-    contacts = contacts_from_points(robot, robot.contact_keys, centres(q), normals, np.ones(4), np.zeros(4))
+    contacts = contacts_from_points(robot, robot.spheres.keys, centres(q), normals, np.ones(4), np.zeros(4))
     velocity = (centres(robot.integrate(q, e * v)) - centres(robot.integrate(q, -e * v))) / (2 * e)
     f = full(robot, State(q=q, v=v), contacts)
     t = np.cross(contacts.normals, contacts.tangents)

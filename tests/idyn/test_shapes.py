@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry, contacts_from_points
+from idyn.description import Description
 from idyn.dynamics import evaluate
 from idyn.errors import FrameNotFound, InputError
 from idyn.ground import Ground
@@ -143,12 +144,17 @@ def test_corners_touch_the_ground_and_boxes_have_their_own_friction():
     assert len(contacts) == 4
     assert (contacts.others == 0).all()
     assert set(contacts.keys) == {"BOX", "BOX.2", "BOX.4", "BOX.6"}
-    np.testing.assert_array_equal(contacts.mu, [told[robot.contact_keys.index(key)] for key in contacts.keys])
+    np.testing.assert_array_equal(contacts.mu, [told[robot.spheres.keys.index(key)] for key in contacts.keys])
     robot, q = grasp()
     held = contacts_from_geometry(robot, q, BELOW, margin=1e-3, mu=told)
     np.testing.assert_array_equal(held.mu, told[-4:])
     slippery = Robot(
-        robot.urdf, base="fixed", contact_points=robot.contact_points, boxes=[Box(frame="BOX", size=(1, 1, 1), mu=0.2)]
+        Description(
+            urdf=robot.description.urdf,
+            base="fixed",
+            contact=robot.description.contact,
+            box=(Box(frame="BOX", size=(1, 1, 1), mu=0.2),),
+        )
     )
     assert (contacts_from_geometry(slippery, q, BELOW, margin=1.0).mu[-4:] == 0.2).all()
 
@@ -157,7 +163,7 @@ def test_a_box_turned_and_shifted_in_its_frame():
     """Twelve random placements against the same box written with its offset moved into the sphere."""
     robot, q = grasp(5)
     box = Box(frame="BOX", size=(0.02, 0.04, 0.06), offset=(0.01, -0.02, 0.03))
-    shifted = Robot(robot.urdf, base="fixed", contact_points=robot.contact_points, boxes=[box])
+    shifted = Robot(Description(urdf=robot.description.urdf, base="fixed", contact=robot.description.contact, box=(box,)))
     c = contacts_from_geometry(shifted, q, BELOW, margin=np.inf)
     rotations, origins = shifted.place(q)
     joint = shifted.joint_of_frame("BOX")
@@ -171,7 +177,7 @@ def test_a_box_turned_and_shifted_in_its_frame():
 
 def test_walkers_without_boxes_have_no_pairs():
     robot, _ = walker("quadruped")
-    assert robot.pair_keys == ()
+    assert robot.boxes.pair_keys == ()
 
 
 def test_faulty_boxes_are_refused_by_name():
@@ -181,9 +187,9 @@ def test_faulty_boxes_are_refused_by_name():
         (Box(frame="BOX", size=(1, 1, 1), mu=-1), r"box\.BOX\.mu: expected ≥ 0"),
     ):
         with pytest.raises(InputError, match=named):
-            Robot(robot.urdf, base="fixed", boxes=[box])
+            Robot(Description(urdf=robot.description.urdf, base="fixed", box=(box,)))
     with pytest.raises(FrameNotFound):
-        Robot(robot.urdf, base="fixed", boxes=[Box(frame="BOXX", size=(1, 1, 1))])
+        Robot(Description(urdf=robot.description.urdf, base="fixed", box=(Box(frame="BOXX", size=(1, 1, 1)),)))
 
 
 def test_the_arm_weighs_what_its_makers_say_and_its_inertias_are_possible():

@@ -160,7 +160,7 @@ def test_contacts_have_the_friction_of_the_ground_unless_told_otherwise():
     contacts = contacts_from_geometry(robot, q, Flat(friction=friction), margin=1.0)
     assert (contacts.mu == friction.at(contacts.points)).all()
     assert len(set(contacts.mu)) == 4
-    assert (contacts_from_geometry(robot, q, Flat(), margin=1.0).mu == robot.contact_mu).all()
+    assert (contacts_from_geometry(robot, q, Flat(), margin=1.0).mu == robot.spheres.mu).all()
     told = contacts_from_geometry(robot, q, Flat(friction=friction), margin=1.0, mu=np.full(4, 0.3))
     assert (told.mu == 0.3).all()
 
@@ -168,7 +168,7 @@ def test_contacts_have_the_friction_of_the_ground_unless_told_otherwise():
 def test_a_foot_touches_a_hill_where_the_hill_is(hilly):
     robot, q = walker("quadruped")
     contacts = contacts_from_geometry(robot, q, hilly, margin=1.0)
-    radii = robot.contact_radii
+    radii = robot.spheres.radii
     surface = contacts.points - contacts.gaps[:, None] * contacts.normals
     np.testing.assert_allclose(surface[:, 2], hilly.height(surface), atol=1e-12)
     np.testing.assert_allclose(

@@ -131,7 +131,7 @@ def reference_stance():
     q = robot.neutral()
     q[2] = 0.3
     q = robot.with_joint_angles(q, np.array([0, 0.7, -1.4] * 2 + [0, -0.7, 1.4] * 2))
-    points = sphere_centres(*robot.place(q), robot.contact_joints, robot.contact_offsets)
+    points = sphere_centres(*robot.place(q), robot.spheres.joints, robot.spheres.offsets)
     contacts = feet(robot, q, mu=np.full(4, 0.6), points=points)
     return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
 

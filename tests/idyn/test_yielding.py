@@ -165,7 +165,7 @@ def worst(scene, answer, ground, last):
     dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
     dynamics.last[:] = last
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0)
-    dynamics.asked[:] = dynamics.met[:] = (answer.v_plus - scene.state.v)[scene.robot.a] / DT
+    dynamics.asked[:] = dynamics.met[:] = (answer.v_plus - scene.state.v)[scene.robot.tree.a] / DT
     certify(dynamics.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, numbers)
     return numbers.max()
 

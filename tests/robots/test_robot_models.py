@@ -6,8 +6,9 @@ import pytest
 from controllers.config import RobotSettings, find, load
 from controllers.robots import load_robot, standing
 from idyn.contacts import contacts_from_geometry
+from idyn.description import ContactPoint, Description
 from idyn.errors import FrameNotFound
-from idyn.robot import ContactPoint, Robot
+from idyn.robot import Robot
 from idyn.terrain import Flat
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
@@ -52,7 +53,7 @@ def test_the_quadruped_weighs_what_the_paper_says():
     assert robot.total_mass * 9.81 == pytest.approx(47.088, abs=1e-9)
     assert (robot.nv, robot.na, robot.nu) == (18, 12, 6)
     assert set(robot.joint_names) == {f"{leg}_{joint}" for leg in LEGS for joint in ("X_1", "Y_2", "Y_3")}
-    assert robot.contact_keys == tuple(f"{leg}_FOOT" for leg in LEGS)
+    assert robot.spheres.keys == tuple(f"{leg}_FOOT" for leg in LEGS)
 
 
 def test_the_quadruped_stands_where_the_authors_put_its_feet():
@@ -72,13 +73,13 @@ def test_our_quadruped_has_nothing_to_report():
 
 def test_the_authors_inertia_slip_is_found_by_name():
     broken = quadruped_text().replace('1.275e-4"', '1.275e-3"')
-    found = errors(Robot(broken))
+    found = errors(Robot(Description(urdf=broken)))
     assert {finding.where for finding in found} == {f"{leg}_LEG_2" for leg in LEGS}
     assert all("triangle" in finding.message for finding in found)
 
 
 def test_a_joint_without_usable_effort_limit_is_noted():
-    unlimited = Robot(quadruped_text().replace('effort="7.3"', 'effort="1e5"'))
+    unlimited = Robot(Description(urdf=quadruped_text().replace('effort="7.3"', 'effort="1e5"')))
     noted = {finding.where for finding in unlimited.inspect() if finding.severity == "note"}
     assert noted == set(unlimited.joint_names)
     assert np.isinf(unlimited.limits.tau_max).all()
@@ -94,7 +95,7 @@ def test_the_placeholder_limits_of_solo12_are_replaced():
 
 def test_a_missing_foot_lists_the_nearest_names():
     with pytest.raises(FrameNotFound, match=r"'LF_FOT'.*LF_FOOT"):
-        Robot(quadruped_text(), contact_points=[ContactPoint(frame="LF_FOT")])
+        Robot(Description(urdf=quadruped_text(), contact=(ContactPoint(frame="LF_FOT"),)))
 
 
 def test_the_base_height_follows_from_the_lowest_foot():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from controllers.robots import load_robot
-from idyn.robot import ContactPoint, Robot
+from idyn.description import ContactPoint, Description
+from idyn.robot import Robot
 from idyn.terrain import Flat
 from sim_harness.compare import executors
 from sim_harness.demo import Demo, write_report
@@ -44,7 +45,7 @@ CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
 def block_world(engine, mu=0.5, **settings):
     """A 2 kg block, 0.4 × 0.3 × 0.1 m, at rest on the plane."""
     points = [ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS]
-    robot = Robot(BLOCK, contact_points=points)
+    robot = Robot(Description(urdf=BLOCK, contact=points))
     q = robot.neutral()
     q[2] = 0.05
     return EngineWorld(robot, Flat(), build_engine(engine, settings), q)
@@ -60,9 +61,9 @@ def holding_torque(world):
     robot = world.robot
     terms = robot.terms(world.q, np.zeros(robot.nv))
     h = terms.h.copy()
-    J = contact_jacobian(terms.axes, robot.support, world.contacts)
+    J = contact_jacobian(terms.axes, robot.tree.support, world.contacts)
     n = len(world.contacts)
-    return (h - J[2::3].T @ np.full(n, robot.total_mass * 9.81 / n))[robot.a]
+    return (h - J[2::3].T @ np.full(n, robot.total_mass * 9.81 / n))[robot.tree.a]
 
 
 class Stand:
@@ -75,7 +76,7 @@ class Stand:
 
     def torque(self):
         error = self.world.robot.joint_angles(self.world.q) - self.angles
-        return self.tau - self.kp * error - self.kd * self.world.v[self.world.robot.a]
+        return self.tau - self.kp * error - self.kd * self.world.v[self.world.robot.tree.a]
 
 
 def demo_report(folder, seconds):

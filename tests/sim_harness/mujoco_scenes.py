@@ -3,7 +3,8 @@
 import numpy as np
 
 from controllers.robots import load_robot
-from idyn.robot import ContactPoint, Robot
+from idyn.description import ContactPoint, Description
+from idyn.robot import Robot
 from idyn.terrain import Flat
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
@@ -17,7 +18,9 @@ CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
 
 def block_world(mu=0.5, terrain=None, **settings):
     """A 2 kg block, 0.4 × 0.3 × 0.1 m, on the ground."""
-    robot = Robot(BLOCK, contact_points=[ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS])
+    robot = Robot(
+        Description(urdf=BLOCK, contact=tuple(ContactPoint(frame="block", offset=corner, mu=mu) for corner in CORNERS))
+    )
     q = robot.neutral()
     q[2] = 0.05
     return MujocoWorld(robot, Flat() if terrain is None else terrain, MujocoSettings(**settings), q)
@@ -36,8 +39,8 @@ def velocity_map(world, q):
 def turning(world, q, v):
     """Ṫ v (nv): the linear acceleration of a free body in the world frame has R (ω × v) beside R v̇."""
     robot, bend = world.robot, np.zeros(len(v))
-    for joint in set(robot.dof_joint.tolist()):
-        columns = np.flatnonzero(robot.dof_joint == joint)
+    for joint in set(robot.tree.dof_joint.tolist()):
+        columns = np.flatnonzero(robot.tree.dof_joint == joint)
         if len(columns) == 6:
             bend[columns[:3]] = np.cross(v[columns[3:]], v[columns[:3]])
     return velocity_map(world, q) @ bend

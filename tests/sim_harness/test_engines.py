@@ -36,12 +36,12 @@ def random_problems(name, count, *, infinite=False):
         if infinite and k % 5 == 0:
             mu[-1] = 0
         force = np.zeros(robot.nv)
-        force[robot.a] = 2 * rng.normal(size=robot.na)
+        force[robot.tree.a] = 2 * rng.normal(size=robot.na)
         yield ForwardProblem(
             M=terms.M.copy(),
             h=terms.h.copy(),
             v=v,
-            J=contact_jacobian(terms.axes, robot.support, contacts),
+            J=contact_jacobian(terms.axes, robot.tree.support, contacts),
             force=force,
             mu=mu,
             gaps=contacts.gaps,
@@ -219,12 +219,12 @@ def test_contact_jacobian_and_point_force_are_transposes():
     q = robot.integrate(q, 0.1 * rng.normal(size=18))
     contacts = contacts_from_geometry(robot, q, Flat(), margin=10)
     axes = robot.terms(q, np.zeros(18)).axes
-    J = contact_jacobian(axes, robot.support, contacts)
+    J = contact_jacobian(axes, robot.tree.support, contacts)
     for i in range(4):
         force = rng.normal(size=3)
         frame = np.stack([contacts.tangents[i], np.cross(contacts.normals[i], contacts.tangents[i]), contacts.normals[i]])
         expected = J[3 * i : 3 * i + 3].T @ (frame @ force)
-        actual = generalised_force(axes, robot.support, contacts.bodies[i], contacts.points[i], force)
+        actual = generalised_force(axes, robot.tree.support, contacts.bodies[i], contacts.points[i], force)
         np.testing.assert_allclose(actual, expected, atol=1e-14)
 
 
@@ -233,7 +233,7 @@ def test_contact_jacobian_is_the_derivative_of_the_foot_centres():
     rng = np.random.default_rng(7)
     q = robot.integrate(q, 0.1 * rng.normal(size=18))
     contacts = contacts_from_geometry(robot, q, Flat(), margin=10)
-    J = contact_jacobian(robot.terms(q, np.zeros(18)).axes, robot.support, contacts)
+    J = contact_jacobian(robot.terms(q, np.zeros(18)).axes, robot.tree.support, contacts)
     v = rng.normal(size=18)
     e = 1e-6
     after = contacts_from_geometry(robot, robot.integrate(q, e * v), Flat(), margin=10).gaps

@@ -28,7 +28,7 @@ FINGERS = ["F_00", "F_01", "F_10", "F_11"]
 
 def world(mu=100.0, engine="lcp"):
     robot, q = load_robot("arm")
-    return EngineWorld(robot, Flat(-0.2), build_engine(engine), q, mu=np.full(len(robot.contact_keys + robot.pair_keys), mu))
+    return EngineWorld(robot, Flat(-0.2), build_engine(engine), q, mu=np.full(len(robot.contact_names), mu))
 
 
 def carry(law, mu, seconds, **changes):
@@ -52,7 +52,7 @@ def pid_error(mu, seconds):
         wanted, speed = np.r_[r.q[:7], np.full(4, -0.7754)], np.r_[r.v[:7], np.zeros(4)]
         angles = robot.joint_angles(w.q)
         errors.append(np.abs(angles - r.q)[:7].mean())
-        w.step(20.0 * (wanted - angles) + kd * (speed - w.v[robot.a]), DT)
+        w.step(20.0 * (wanted - angles) + kd * (speed - w.v[robot.tree.a]), DT)
     return np.mean(errors)
 
 

@@ -59,7 +59,7 @@ def errors(robot, true, measured):
     """By quantity, as `Spread` has them."""
     return {
         "joint_position": robot.joint_angles(measured.q) - robot.joint_angles(true.q),
-        "joint_speed": measured.v[robot.a] - true.v[robot.a],
+        "joint_speed": measured.v[robot.tree.a] - true.v[robot.tree.a],
         "base_position": measured.q[:3] - true.q[:3],
         "base_orientation": rotation_vector(robot, true.q, measured.q),
         "base_velocity": measured.v[:3] - true.v[:3],
@@ -255,8 +255,8 @@ def test_a_heavier_trunk(name):
     assert heavier.total_mass - robot.total_mass == pytest.approx(0.15 * trunk, rel=1e-9)
     added = world_robot(robot, ImperfectionSettings(trunk=BodySettings(added_mass=-0.5)))
     assert added.total_mass - robot.total_mass == pytest.approx(-0.5, rel=1e-9)
-    assert heavier.contact_keys == robot.contact_keys
-    assert heavier.armature == robot.armature
+    assert heavier.spheres.keys == robot.spheres.keys
+    assert heavier.description.armature == robot.description.armature
     np.testing.assert_array_equal(heavier.limits.tau_max, robot.limits.tau_max)
 
 
@@ -276,10 +276,10 @@ def test_a_leg_of_another_inertia(robot):
     q, v = robot.neutral(), np.zeros(robot.nv)
     assert other.total_mass == robot.total_mass
     np.testing.assert_allclose(other.terms(q, v).h, robot.terms(q, v).h, atol=1e-12)
-    column = robot.a[robot.joint_names.index("LF_Y_3")]
+    column = robot.tree.a[robot.joint_names.index("LF_Y_3")]
     more = np.array(other.terms(q, v).M) - np.array(robot.terms(q, v).M)
     assert more[column, column] > 0
-    rest = np.delete(np.arange(robot.nv), robot.a)
+    rest = np.delete(np.arange(robot.nv), robot.tree.a)
     angular = more[np.ix_(rest[3:], rest[3:])]
     np.testing.assert_allclose(more[rest[:3]], 0, atol=1e-12)
     assert (np.linalg.eigvalsh(angular) > -1e-12).all()
@@ -291,8 +291,8 @@ def test_nothing_changed_is_the_same_text(robot):
 
 def test_other_rotors_in_the_world(robot):
     world = world_robot(robot, ImperfectionSettings(drive=DriveSettings(armature={"LF_X_1": 0.01})))
-    assert world.armature == {"LF_X_1": 0.01}
-    assert robot.armature == {}
+    assert world.description.armature == {"LF_X_1": 0.01}
+    assert robot.description.armature == {}
 
 
 # -- feet -------------------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_switches_close_above_their_threshold(make_world, make_stand):
     stand = make_stand(world)
     feet = {threshold: FootSensors("binary", threshold) for threshold in (1.0, 11.0, 12.5)}
     for sensors in feet.values():  # nothing felt yet: what is at the ground touches
-        assert [contact.frame for contact in sensors.contacts(world.contacts)] == list(world.robot.contact_keys)
+        assert [contact.frame for contact in sensors.contacts(world.contacts)] == list(world.robot.spheres.keys)
     for _ in range(20):
         result = world.step(stand.torque(), DT)
         for sensors in feet.values():

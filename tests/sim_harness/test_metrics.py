@@ -40,7 +40,7 @@ def trace(**changes) -> Trace:
         q_ref=np.tile(robot.joint_angles(q), (N, 1)),
         v_ref=np.zeros((N, robot.na)),
         wall=7.0 + np.arange(N) * DT,
-        places=robot.contact_keys,
+        places=robot.spheres.keys,
         modes=("ok",),
     )
     return msgspec.structs.replace(still, **changes)
@@ -123,7 +123,7 @@ def test_forces_that_move_nothing_are_no_error_of_single_contacts():
     robot, q = load_robot("quadruped")
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
     terms = robot.terms(q, np.zeros(robot.nv))
-    J_u = contact_jacobian(terms.axes, robot.support, contacts)[:, robot.u]
+    J_u = contact_jacobian(terms.axes, robot.tree.support, contacts)[:, robot.tree.u]
     inside = np.linalg.svd(J_u.T)[2][6:].T @ np.arange(1.0, 7.0)  # a vector of the null space of J_uᵀ
     assert np.abs(J_u.T @ inside).max() < 1e-12
     shifted = trace().predicted + inside.reshape(4, 3)[:, [2, 0, 1]]

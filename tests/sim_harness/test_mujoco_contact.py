@@ -5,8 +5,9 @@ import pytest
 from mujoco_scenes import block_world, robot_world
 
 from controllers.robots import load_robot
+from idyn.description import ContactPoint, Description
 from idyn.heightmap import Heightmap, hills
-from idyn.robot import ContactPoint, Robot
+from idyn.robot import Robot
 from idyn.shapes import Box
 from idyn.terrain import Flat, FrictionMap, Slope
 from sim_harness.mujoco.settings import MujocoSettings
@@ -111,7 +112,9 @@ def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     """Free bodies that are not placed at the origin; the force of a pair is that on the body of the contact place."""
     corners = [(x, y, -0.02) for x in (-0.2, 0.2) for y in (-0.2, 0.2)]
     points = [ContactPoint(frame="plate", offset=corner) for corner in corners] + [ContactPoint(frame="ball", radius=0.05)]
-    robot = Robot(PLATE_AND_BALL, base="fixed", contact_points=points, boxes=[Box(frame="plate", size=(0.4, 0.4, 0.04))])
+    robot = Robot(
+        Description(urdf=PLATE_AND_BALL, base="fixed", contact=points, box=(Box(frame="plate", size=(0.4, 0.4, 0.04)),))
+    )
     world = MujocoWorld(robot, Flat(), MujocoSettings(), robot.neutral())
     for _ in range(1000):
         result = world.step(np.zeros(0), DT)

@@ -10,9 +10,10 @@ from mujoco_scenes import turning, velocity_map
 from controllers.config import urdf_path
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
+from idyn.description import ContactPoint, Description
 from idyn.errors import ConfigError
 from idyn.heightmap import Heightmap, hills
-from idyn.robot import ContactPoint, Robot
+from idyn.robot import Robot
 from idyn.terrain import Flat, Slope, Stairs
 from sim_harness.jacobian import contact_jacobian
 from sim_harness.mujoco.settings import MujocoSettings
@@ -34,7 +35,7 @@ def robot_of(name):
         return load_robot(name)[0]
     path, feet = FOREIGN[name]
     points = [ContactPoint(frame=foot, offset=(0.01, 0.0, -0.02), radius=0.02) for foot in feet]
-    return Robot.from_urdf(urdf_path(f"example-robot-data:{path}", Path()), contact_points=points)
+    return Robot.from_urdf(urdf_path(f"example-robot-data:{path}", Path()), contact=points)
 
 
 def world_of(robot, terrain=TERRAINS["flat"]):
@@ -84,15 +85,15 @@ def test_contact_places_are_where_pinocchio_has_them_and_move_as_there(name):
     """Centres of the spheres in MuJoCo, and their speeds, against points and Jacobian of the contacts."""
     robot = robot_of(name)
     world = world_of(robot)
-    n = len(robot.contact_keys)
+    n = len(robot.spheres.keys)
     for q, v in states(robot):
         world.reset(q, v)
         mujoco.mj_forward(world.model, world.data)
         contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
         spheres = [world.model.geom(f"place {i}").id for i in range(n)]
-        centres = contacts.points[:n] + robot.contact_radii[:, None] * contacts.normals[:n]
+        centres = contacts.points[:n] + robot.spheres.radii[:, None] * contacts.normals[:n]
         np.testing.assert_allclose(world.data.geom_xpos[spheres], centres, atol=1e-9)
-        J = contact_jacobian(robot.terms(q, v).axes, robot.support, contacts)
+        J = contact_jacobian(robot.terms(q, v).axes, robot.tree.support, contacts)
         for i, sphere in enumerate(spheres):
             down, body, jacobian = contacts.points[i], world.model.geom_bodyid[sphere], np.zeros((3, world.model.nv))
             mujoco.mj_jac(world.model, world.data, jacobian, None, down, body)
@@ -115,7 +116,7 @@ def test_gaps_and_normals_are_the_terrains(ground):
         world.step(np.zeros(robot.na), 1e-3)
         for contact in world.data.contact:
             place = int(world.model.geom(contact.geom[1]).name.split()[1])
-            i = before[robot.contact_keys[place]]
+            i = before[robot.spheres.keys[place]]
             assert contact.dist == pytest.approx(gaps[i], abs=1e-9)
             np.testing.assert_allclose(contact.frame[:3], normals[i], atol=1e-9)
             found += 1
@@ -164,9 +165,9 @@ JOINT = """
 @pytest.mark.parametrize("kind", ["planar", "floating"])
 def test_a_joint_that_mujoco_lacks_is_refused(kind):
     with pytest.raises(ConfigError, match="of two, joint 2 is something else"):
-        world_of(Robot(JOINT.format(type=kind, ixx=1)))
+        world_of(Robot(Description(urdf=JOINT.format(type=kind, ixx=1))))
 
 
 def test_a_body_that_cannot_exist_is_refused_and_not_mended():
     with pytest.raises(ConfigError, match=r"refuses two .*idyn check.*A \+ B >= C"):
-        world_of(Robot(JOINT.format(type="continuous", ixx=3)))
+        world_of(Robot(Description(urdf=JOINT.format(type="continuous", ixx=3))))

@@ -6,6 +6,7 @@ import pytest
 from mujoco_scenes import block_world, robot_world, turning, velocity_map
 
 from controllers.robots import load_robot
+from idyn.description import Description
 from idyn.errors import InputError
 from idyn.heightmap import Heightmap
 from idyn.robot import Robot
@@ -95,10 +96,10 @@ def test_the_reported_forces_move_the_robot(name, ground):
         c = result.contacts
         middle = np.array(c.points - 0.5 * c.gaps[:, None] * c.normals)
         J = contact_jacobian(
-            axes, robot.support, type(c)(**{f: getattr(c, f) for f in c.__struct_fields__} | {"points": middle})
+            axes, robot.tree.support, type(c)(**{f: getattr(c, f) for f in c.__struct_fields__} | {"points": middle})
         )
         missed = M @ acceleration + h - J.T @ result.force[:, [1, 2, 0]].ravel()
-        missed[robot.a] -= tau
+        missed[robot.tree.a] -= tau
         np.testing.assert_allclose(missed, 0, atol=1e-8 + 2 * result.dynamics / DT)  # what MuJoCo's solver left
         assert result.dynamics < 1e-4 * world.robot.total_mass * G * DT
         np.testing.assert_allclose(result.impulse, DT * np.einsum("nj,nji->ni", result.force, frames(c)), atol=1e-12)
@@ -140,7 +141,7 @@ WHEELS = """
 @pytest.mark.parametrize(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
 def test_a_wheel_runs_out_against_the_friction_of_its_axle(viscous, coulomb):
     """Inertia 0.02 kg·m² and an armature of 0.03: v decays with b/I, taken at the end of the step, or falls by c/I."""
-    robot = Robot(WHEELS, base="fixed", armature={"axle": 0.03})
+    robot = Robot(Description(urdf=WHEELS, base="fixed", armature={"axle": 0.03}))
     friction = JointFriction(viscous=np.array([viscous, 0]), coulomb=np.array([coulomb, 0]))
     world = MujocoWorld(robot, Flat(), MujocoSettings(), robot.neutral(), friction=friction)
     world.reset(robot.neutral(), np.array([20.0, 20.0]))

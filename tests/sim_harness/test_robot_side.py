@@ -39,7 +39,7 @@ class Holding:
 
     def step(self, state, contacts, inputs):
         self.seen.append((len(contacts), inputs.dt, inputs.tau_applied))
-        tau = self.tau - 20 * (self.robot.joint_angles(state.q) - self.angles) - 0.1 * state.v[self.robot.a]
+        tau = self.tau - 20 * (self.robot.joint_angles(state.q) - self.angles) - 0.1 * state.v[self.robot.tree.a]
         zeros = np.zeros(12)
         return Command(
             tau=tau,
@@ -56,7 +56,7 @@ class Holding:
         self.seen.clear()
 
     def snapshot(self):
-        return {"urdf": self.robot.urdf, "settings": {}}
+        return {"urdf": self.robot.description.urdf, "settings": {}}
 
 
 def side(make_world, make_stand, wrap=lambda client: client):

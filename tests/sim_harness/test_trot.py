@@ -82,7 +82,7 @@ def test_the_quadruped_walks_one_foot_at_a_time():
     assert is_a_good_trot(run)
     assert 0.12 < run.trace.q[-1, 0] < 0.15
     robot, _ = load_robot("quadruped")
-    lifted = np.array([contact_places(robot, q)[:, 2] > robot.contact_radii + 0.002 for q in run.trace.q])
+    lifted = np.array([contact_places(robot, q)[:, 2] > robot.spheres.radii + 0.002 for q in run.trace.q])
     assert lifted.sum(axis=1).max() == 1
     assert (lifted.mean(axis=0) > 0.1).all()
 

@@ -33,7 +33,7 @@ def test_the_worlds_forces_move_the_robot_as_it_moved(trot):
     robot, terrain, trace = trot
     film = film_of(robot, terrain, trace, rate=1000.0)
     assert len(film.t) == len(trace)
-    model = pin.buildModelFromXML(robot.urdf, pin.JointModelFreeFlyer())
+    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
     data = model.createData()
     for i in range(0, len(trace) - 1, 7):
         a = (trace.v[i + 1] - trace.v[i]) / (trace.t[i + 1] - trace.t[i])
@@ -62,8 +62,8 @@ def test_frames_are_as_many_as_asked_for(trot):
 @pytest.mark.parametrize("name", ["quadruped", "arm", "solo12", "a1", "go2"])
 def test_poses_are_pinocchios(name):
     robot, stance = load_robot(name)
-    root = [pin.JointModelFreeFlyer()] if robot.base == "free_flyer" else []
-    model = pin.buildModelFromXML(robot.urdf, *root)
+    root = [pin.JointModelFreeFlyer()] if robot.floating else []
+    model = pin.buildModelFromXML(robot.description.urdf, *root)
     data = model.createData()
     q = robot.integrate(stance, np.random.default_rng(1).normal(0.0, 0.5, robot.nv))
     pin.forwardKinematics(model, data, q)

@@ -174,6 +174,6 @@ def test_a_live_view_shows_the_rows_of_a_run_that_goes_on():
     first, last = got[0], got[-1]
     assert (first["label"], first["mode"], first["t"], last["t"]) == ("run", "ok", 0.0, 0.002)
     np.testing.assert_allclose(np.array(last["poses"]).reshape(-1, 7)[1, :3], [0.2, 0.0, stance[2]], atol=1e-5)
-    place = 3 * robot.contact_keys.index("RF_FOOT")
+    place = 3 * robot.spheres.keys.index("RF_FOOT")
     np.testing.assert_allclose(first["world"][place : place + 3], [2.0, 3.0, 1.0], atol=1e-5)  # n is z, s is x, n × s is y
     np.testing.assert_allclose(first["predicted"][place : place + 3], [0.0, 0.0, 4.0], atol=1e-5)

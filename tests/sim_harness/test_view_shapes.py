@@ -9,6 +9,7 @@ import trimesh
 
 from controllers.config import RobotSettings, find, load, urdf_path
 from controllers.robots import load_robot
+from idyn.description import Description
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from sim_harness.view.meshes import Mesh, load_meshes, thinned
@@ -22,9 +23,11 @@ def folders_of(name):
 
 def models_of(robot, folders):
     """Pinocchio's own model and geometry of the visuals."""
-    root = [pin.JointModelFreeFlyer()] if robot.base == "free_flyer" else []
-    model = pin.buildModelFromXML(robot.urdf, *root)
-    return model, pin.buildGeomFromUrdfString(model, robot.urdf, pin.GeometryType.VISUAL, package_dirs=list(map(str, folders)))
+    root = [pin.JointModelFreeFlyer()] if robot.floating else []
+    model = pin.buildModelFromXML(robot.description.urdf, *root)
+    return model, pin.buildGeomFromUrdfString(
+        model, robot.description.urdf, pin.GeometryType.VISUAL, package_dirs=list(map(str, folders))
+    )
 
 
 @pytest.mark.parametrize("name", ["quadruped", "arm"])
@@ -92,8 +95,8 @@ def test_a_robot_of_which_nothing_can_be_drawn_is_drawn_as_sticks():
     assert "collision shapes" in look.note
     assert len(look.shapes) == 3 * 4 + 4  # to the joints of each leg, and to its foot
     tips = [pin.XYZQUATToSE3(s.placement).act(np.array([0, 0, s.size[1] / 2])) for s in look.shapes]
-    model = pin.buildModelFromXML(robot.urdf, pin.JointModelFreeFlyer())
-    ends = [np.array(place.translation) for place in list(model.jointPlacements)[2:]] + list(robot.contact_offsets)
+    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
+    ends = [np.array(place.translation) for place in list(model.jointPlacements)[2:]] + list(robot.spheres.offsets)
     np.testing.assert_allclose(tips, ends, atol=1e-12)
 
 
@@ -105,7 +108,7 @@ CAPSULE = """
 
 
 def test_a_urdf_without_visuals_shows_its_collision_shapes():
-    look = look_of(Robot(CAPSULE), [])
+    look = look_of(Robot(Description(urdf=CAPSULE)), [])
     assert look.note == "the URDF has no visual shapes"
     (shape,) = look.shapes
     assert (shape.kind, shape.size, shape.joint) == ("cylinder", (0.1, 0.5), 1)

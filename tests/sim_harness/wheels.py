@@ -1,5 +1,6 @@
 """A wheel about a vertical axis: no gravity, no contact, one joint; what friction and rotors do to it has a known answer."""
 
+from idyn.description import Description
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
@@ -17,7 +18,7 @@ WHEEL = f"""
 
 
 def wheel(armature: float = 0.0) -> Robot:
-    return Robot(WHEEL, base="fixed", armature=armature)
+    return Robot(Description(urdf=WHEEL, base="fixed", armature=armature))
 
 
 def wheel_world(viscous: float = 0.0, coulomb: float = 0.0, armature: float = 0.0) -> EngineWorld:

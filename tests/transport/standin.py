@@ -10,9 +10,11 @@ from controllers.command import Command, Inputs, Mode
 from controllers.config import urdf_path
 from controllers.contact_source import touched
 from idyn.contacts import contacts_from_geometry
-from idyn.robot import ContactPoint, Limits, Robot
+from idyn.description import ContactPoint, Description
+from idyn.robot import Robot
 from idyn.status import Status
 from idyn.terrain import Flat
+from idyn.tree import Limits
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
 from transport.protocol.messages.hello import Base, Client, Hello, Model
 from transport.protocol.messages.state import StateMessage
@@ -24,7 +26,7 @@ URDF = "example-robot-data:solo_description/robots/solo12.urdf"
 
 def solo(text: str | None = None) -> Robot:
     text = text or urdf_path(URDF, Path("/")).read_text(encoding="utf-8")
-    return Robot(text, contact_points=[ContactPoint(frame=foot, radius=0.016) for foot in FEET])
+    return Robot(Description(urdf=text, contact=tuple(ContactPoint(frame=foot, radius=0.016) for foot in FEET)))
 
 
 def standing(robot: Robot) -> Array:
@@ -62,14 +64,14 @@ class SpringDamper:
         self.integral = np.zeros(self.robot.na)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"urdf": self.robot.urdf, "settings": {"law": self.law, "feedback": {"kp": self.kp}}}
+        return {"urdf": self.robot.description.urdf, "settings": {"law": self.law, "feedback": {"kp": self.kp}}}
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         if self.fail:
             raise RuntimeError("a wire came loose")
         self.steps += 1
         self.last, self.seen, self.felt = inputs, state, contacts
-        angles, v = state.q[7:], state.v[self.robot.a]
+        angles, v = state.q[7:], state.v[self.robot.tree.a]
         self.integral = self.integral + inputs.dt * angles
         tau_fb = -self.kp * angles - 0.1 * v - self.integral
         tau_ff = np.full(self.robot.na, 0.01)

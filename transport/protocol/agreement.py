@@ -34,10 +34,10 @@ class Agreement(Record, frozen=True):
 
 def check_contact_frame(robot: Robot, frame: str, field: str) -> None:
     """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a pair or a frame of the robot."""
-    if frame in robot.contact_keys + robot.pair_keys:
+    if frame in robot.contact_names:
         return
     try:
         robot.joint_of_frame(frame)
     except FrameNotFound as error:
-        hint = nearest(frame, robot.contact_keys) or f" ({error})"
+        hint = nearest(frame, robot.spheres.keys) or f" ({error})"
         raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"the robot has no frame '{frame}'{hint}") from None

@@ -76,7 +76,7 @@ def _friction(contact: Contact, agreement: Agreement, where: str) -> float:
     if agreement.mu is not None:
         return agreement.mu
     robot = agreement.robot
-    for keys, mu in ((robot.contact_keys, robot.contact_mu), (robot.pair_keys, robot.pair_mu)):
+    for keys, mu in ((robot.spheres.keys, robot.spheres.mu), (robot.boxes.pair_keys, robot.boxes.pair_mu)):
         if contact.frame in keys:
             return float(mu[keys.index(contact.frame)])
     raise ProtocolError(Code.BAD_SCHEMA, f"{where}.mu", f"missing, and the robot has none for '{contact.frame}'")

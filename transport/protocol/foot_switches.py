@@ -37,7 +37,7 @@ def read_switches(active: list[tuple[str, Contact]], agreement: Agreement) -> Fo
     robot = agreement.robot
     keys = [contact.frame for _, contact in active]
     for i, (where, contact) in enumerate(active):
-        if contact.frame not in robot.contact_keys + robot.pair_keys:
+        if contact.frame not in robot.contact_names:
             raise ProtocolError(
                 Code.CONTACT_UNKNOWN, f"{where}.p", f"missing, and '{contact.frame}' is no contact place of the robot"
             )

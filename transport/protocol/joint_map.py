@@ -61,12 +61,12 @@ class JointMap(Record, frozen=True):
 
 def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence[str], base: Base) -> JointMap:
     """The map of a client. Raises ProtocolError `joint_map` for unknown, missing and repeated names, another base."""
-    if base.type != robot.base:
-        raise ProtocolError(Code.JOINT_MAP, "base.type", f"expected '{robot.base}', got '{base.type}'")
+    if base.type != robot.description.base:
+        raise ProtocolError(Code.JOINT_MAP, "base.type", f"expected '{robot.description.base}', got '{base.type}'")
     slots = joint_slots(robot)
     _check_names("joint_names", joint_names, [slot.name for slot in slots])
     _check_names("actuated", actuated, robot.joint_names)
-    free = robot.base == "free_flyer"
+    free = robot.floating
     ordered = sorted(slots, key=lambda slot: joint_names.index(slot.name))
     q = _inverse([*range(BASE_Q if free else 0), *(i for slot in ordered for i in slot.q)])
     v = _inverse([*range(BASE_V if free else 0), *(i for slot in ordered for i in slot.v)])
@@ -84,11 +84,11 @@ def joint_slots(robot: Robot) -> list[JointSlots]:
     """Every moving joint except the floating base, in the robot's order."""
     slots = []
     neutral = robot.neutral()
-    for joint in ElementTree.fromstring(robot.urdf).findall("joint"):
+    for joint in ElementTree.fromstring(robot.description.urdf).findall("joint"):
         if joint.get("type") == "fixed":
             continue
         name = joint.get("name", "")
-        columns = np.flatnonzero(robot.dof_joint == robot.joint_of_frame(name))
+        columns = np.flatnonzero(robot.tree.dof_joint == robot.joint_of_frame(name))
         moved = np.zeros(robot.nq, dtype=np.bool_)
         for column in columns:
             step = np.zeros(robot.nv)

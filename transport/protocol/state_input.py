@@ -60,11 +60,11 @@ def implausible(tau_applied: Array | None, robot: Robot) -> str:
 
 
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
-    free_base = agreement.robot.base == "free_flyer"
+    free_base = agreement.robot.floating
     if free_base:
         _normalise(q, 3)
     q, v = agreement.joints.to_robot(q, v)
-    for start in agreement.robot.quaternions[1 if free_base else 0 :]:
+    for start in agreement.robot.tree.quaternions[1 if free_base else 0 :]:
         _normalise(q, start)
     return q, v
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from controllers.command import LimitedBy
 from idyn.compiled import compiled
-from idyn.robot import Limits
+from idyn.tree import Limits
 from idyn.types import Array, Record
 
 TORQUE, RATE, SPEED_TORQUE = int(LimitedBy.TORQUE), int(LimitedBy.RATE), int(LimitedBy.SPEED_TORQUE)

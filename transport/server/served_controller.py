@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from controllers.command import Command, Inputs
-from idyn.robot import Limits, Robot
+from idyn.robot import Robot
+from idyn.tree import Limits
 from idyn.types import Array, ContactSet, State
 from transport.server.sessions.handshake import Host
 from transport.server.settings import ServerSettings

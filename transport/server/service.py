@@ -215,7 +215,7 @@ class Service:
     def _gated(self, command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
         """The command with the torque that the last gate lets through, and all that one should be told with it."""
         robot, inputs = session.agreement.robot, accepted.inputs
-        angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.a]
+        angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.tree.a]
         before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
         tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
         unlogged = f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""

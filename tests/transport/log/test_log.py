@@ -82,7 +82,7 @@ def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:
         assert (entries[0].t_recv_ns, entries[2].t_recv_ns) == (1, MS)
         assert entries[2].answered
         assert not entries[0].answered
-        assert log.attachments["robot.urdf"].decode() == robot.urdf
+        assert log.attachments["robot.urdf"].decode() == robot.description.urdf
         assert log.metadata["run"] == {"seed": "7"}
         assert log.metadata["model"]["urdf_sha256"] == robot.urdf_sha256
         assert "numba" in log.metadata["versions"]

@@ -4,7 +4,8 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
-from idyn.robot import Limits, Robot
+from idyn.robot import Robot
+from idyn.tree import Limits
 from idyn.types import Record
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.errors import ProtocolError
@@ -77,7 +78,7 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
         model_name=robot.name,
         urdf_sha256=robot.urdf_sha256,
         joint_names=list(robot.joint_names),
-        contact_frames=list(robot.contact_keys + robot.pair_keys),
+        contact_frames=list(robot.contact_names),
         controller=host.controller,
     )
 

@@ -29,7 +29,7 @@ class Plausibility:
     """Judges one client's states; owns the last one that was believed."""
 
     def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
-        self._robot, self._free = robot, robot.base == "free_flyer"
+        self._robot, self._free = robot, robot.floating
         once = np.array([getattr(settings, name) for name, _ in NAMES])
         self._most = once, np.where(OF_SPEEDS, 2.0 * once, once)
         self.reset()
@@ -45,7 +45,7 @@ class Plausibility:
         most, self._doubts = self._most[self._doubts], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
-            jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, robot.q_index, robot.a, self._free, dt)
+            jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, robot.tree.q_index, robot.tree.a, self._free, dt)
             for k in np.flatnonzero(~(jumps <= most)):
                 joint = robot.joint_names[joints[k]] if robot.na else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"

@@ -231,12 +231,12 @@ class Session:
         """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
         robot = self.agreement.robot
         q, v = read_configuration(message.q, message.vel, self.agreement)
-        if robot.base == "free_flyer":
+        if robot.floating:
             tilt = float(np.arccos(np.clip(rotation(q[3:7])[2, 2], -1.0, 1.0)))
             if tilt > RESET_TILT:
                 raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}")
             _check_speed(v[:6], RESET_BASE_SPEED, "base")
-        _check_speed(v[robot.a], RESET_JOINT_SPEED, "joint")
+        _check_speed(v[robot.tree.a], RESET_JOINT_SPEED, "joint")
         self.phase = Phase.RUNNING
         self.fault = None
         self.stop.engaged = False

@@ -4,6 +4,7 @@ import pytest
 from rig import Rig
 from standin import hello, standing
 
+from idyn.description import Description
 from idyn.robot import Robot
 from transport.protocol.codec import encode
 from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
@@ -25,7 +26,7 @@ def test_the_welcome_tells_what_is_in_force(rig: Rig, robot: Robot) -> None:
     assert welcome.session > 0
     assert welcome.urdf_sha256 == robot.urdf_sha256
     assert welcome.joint_names == list(robot.joint_names)
-    assert welcome.contact_frames == list(robot.contact_keys)
+    assert welcome.contact_frames == list(robot.spheres.keys)
     assert (welcome.watchdog_ms, welcome.latch_ms) == (20.0, 100.0)
     assert welcome.limits.tau_max == robot.limits.tau_max.tobytes()
     assert welcome.controller == {"law": "springs", "feedback": {"kp": 3.0}}
@@ -138,7 +139,7 @@ iyz="0"/></inertial></link><joint name="wheel" type="continuous"><parent link="a
 
 
 def test_continuous_and_passive_joints_have_their_places() -> None:
-    robot = Robot(URDF, base="fixed", unactuated=["spring"])
+    robot = Robot(Description(urdf=URDF, base="fixed", unactuated=("spring",)))
     assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [
         ("wheel", (0, 1), (0,)),
         ("spring", (2,), (1,)),

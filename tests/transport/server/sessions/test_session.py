@@ -119,7 +119,7 @@ def test_the_torque_answers_its_state(rig: Rig, robot: Robot) -> None:
     assert not reply.dry_run
     assert (reply.status, reply.message) == ("ok", "")
     assert len(reply.limited_by) == robot.na
-    assert [contact.frame for contact in reply.contact_force] == list(robot.contact_keys)
+    assert [contact.frame for contact in reply.contact_force] == list(robot.spheres.keys)
     weight = sum(contact.fn for contact in reply.contact_force)
     assert weight == pytest.approx(robot.total_mass * 9.81)
     assert reply.solver is not None

@@ -116,7 +116,7 @@ def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists
         tau = struct.unpack("<12d", torque["tau"])
         assert tau == pytest.approx([0.01 - 3.0 * 0.2 - 0.001 * 0.2] * 12)
         assert torque["status"] == "ok"
-        assert {force["frame"] for force in torque["contact_force"]} == set(robot.contact_keys)
+        assert {force["frame"] for force in torque["contact_force"]} == set(robot.spheres.keys)
 
 
 # -- who is who --------------------------------------------------------------------------------------------------------

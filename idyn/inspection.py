@@ -1,13 +1,11 @@
 """What is wrong with a robot description, said before anything runs."""
 
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
 
-if TYPE_CHECKING:
-    from idyn.robot import Limits
+from idyn.tree import DUMMY_EFFORT, Limits
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,13 +16,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def inspect_urdf(urdf: str, limits: "Limits", joint_names: tuple[str, ...], dummy_effort: float) -> list[Finding]:
+def inspect_urdf(urdf: str, limits: Limits, joint_names: tuple[str, ...]) -> list[Finding]:
     """Inertias link by link (as written, before fixed joints merge them), masses, and the actuated joints' limits."""
     findings = [finding for link in ElementTree.fromstring(urdf).iter("link") for finding in _inspect_link(link)]
     for i, name in enumerate(joint_names):
         if not np.isfinite(limits.tau_max[i]):
             message = (
-                f"no usable effort limit (absent, 0, or a placeholder of {dummy_effort:g} or more): torques are not limited"
+                f"no usable effort limit (absent, 0, or a placeholder of {DUMMY_EFFORT:g} or more): torques are not limited"
             )
             findings.append(Finding(severity="note", where=name, message=message))
         if not np.isfinite(limits.v_max[i]):
