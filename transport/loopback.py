@@ -64,4 +64,4 @@ class Loopback:
         return self._conversation.session
 
     def _through(self, data: bytes) -> bytes:
-        return self._service.handle(self._identity, data, self._clock())
+        return self._service.handle(self._identity, data, self._clock()).reply

@@ -110,8 +110,8 @@ def replay(
                 continue
             recorded = decode(entry.reply)
             now.t_ns = recorded.t_send if isinstance(recorded, TorqueMessage) else entry.t_recv_ns
-            reply = service.handle(entry.identity, entry.request, entry.t_recv_ns)
-            tally.note(entry, recorded, reply)
+            answer = service.handle(entry.identity, entry.request, entry.t_recv_ns)
+            tally.note(entry, recorded, answer.reply)
             if progress is not None:
                 progress(tally.ticks)
         replayed_s = time.perf_counter() - begin

@@ -61,16 +61,15 @@ def serve(
 
     service = Service(controller, settings, shadow=shadow, recorder=recorder, workshop=Workshop(rebuild, beside=True))
 
-    def on_faults(faults: list[Fault]) -> None:
-        for fault in faults:
-            log.error("session %d: fault: %s", fault.session, fault.reason)
-            if settings.log_directory is not None:
-                arguments = fault, Path(settings.log_directory), controller, settings
-                threading.Thread(target=keep_fault, args=arguments, name="fault").start()
+    def on_fault(fault: Fault) -> None:
+        log.error("session %d: fault: %s", fault.session, fault.reason)
+        if settings.log_directory is not None:
+            arguments = fault, Path(settings.log_directory), controller, settings
+            threading.Thread(target=keep_fault, args=arguments, name="fault").start()
 
     try:
         anticipation = Anticipation(settings.anticipation)
-        router = Router(service, endpoint(settings), on_faults, anticipation, settings.curve)
+        router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
         with router, on_core(settings.core), steady():
             log.info("serving at %s", router.endpoint)
             if ready is not None:

@@ -135,10 +135,10 @@ def fuzz_in_process(count: int) -> None:
         for i in range(count):
             now = i * 1_000_000
             if i % 200 == 0:
-                session = fresh_session(lambda data: service.handle(b"a", data, now), controller.robot, session)  # noqa: B023
+                session = fresh_session(lambda data: service.handle(b"a", data, now).reply, controller.robot, session)  # noqa: B023
             data = fuzzed(rng.choice(messages(controller, session, i % 200 + 1)), rng)
             begin = time.thread_time()  # of this thread: what the machine does meanwhile is not the server's
-            reply = decode(service.handle(rng.choice((b"a", b"a", b"b")), data, now))
+            reply = decode(service.handle(rng.choice((b"a", b"a", b"b")), data, now).reply)
             assert time.thread_time() - begin < STALL_S, data
             assert not (isinstance(reply, ErrorMessage) and reply.code is Code.INTERNAL), (reply, data)
             if i == count // 10:
@@ -193,7 +193,7 @@ def _set(service: Service, own: dict[str, Any], rng: random.Random, count: int) 
         except (TypeError, ValueError, OverflowError):
             continue
         begin = time.thread_time()
-        reply = decode(service.handle(b"a", data, i))
+        reply = decode(service.handle(b"a", data, i).reply)
         assert time.thread_time() - begin < 20 * STALL_S, data
         assert not (isinstance(reply, ErrorMessage) and reply.code is Code.INTERNAL), (reply, data)
         assert not (isinstance(reply, ErrorMessage) and "MemoryError" in reply.message), (reply, data)

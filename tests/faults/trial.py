@@ -85,8 +85,8 @@ class Server:
         service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
         return Router(service, self.address, self._note, Anticipation(AnticipationSettings()), self.settings.curve)
 
-    def _note(self, faults: list[Fault]) -> None:
-        self.faults.extend(fault.reason for fault in faults)
+    def _note(self, fault: Fault) -> None:
+        self.faults.append(fault.reason)
 
     def _run(self, router: Router) -> None:
         with router:

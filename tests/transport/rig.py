@@ -7,6 +7,7 @@ from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.server.service import Service
+from transport.server.sessions.session import Fault
 from transport.server.settings import ServerSettings
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -27,9 +28,13 @@ class Rig:
             clock=lambda: self.now,
         )
         self.session = 0
+        self.faults: list[Fault] = []
 
     def raw(self, data: bytes, identity: bytes = b"a") -> Message:
-        return decode(self.service.handle(identity, data, self.now))
+        answer = self.service.handle(identity, data, self.now)
+        if answer.fault is not None:
+            self.faults.append(answer.fault)
+        return decode(answer.reply)
 
     def send(self, message: Message, identity: bytes = b"a") -> Message:
         return self.raw(encode(message), identity)

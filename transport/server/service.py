@@ -19,15 +19,16 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.requests import Config, ConfigSet, Stats, StatsGet
+from transport.protocol.messages.requests import Config, ConfigSet
 from transport.server.answer import Timing, torque_message
 from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import Built, Order, Workshop, changed
 from transport.server.served_controller import ServedController, build_host
-from transport.server.sessions.handshake import welcome
-from transport.server.sessions.reception import Ask, Begin, Cleared, Known, Reception, Reply, Tick
+from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report, Tick
+from transport.server.sessions.reception import Reception
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
+from transport.server.timings import Timings
 
 log = logging.getLogger(__name__)
 
@@ -44,17 +45,18 @@ class Seat:
         self.last_tau = None
 
 
-class Timings:
-    """How long the controller takes."""
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a message leads to.
 
-    def __init__(self) -> None:
-        self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
+    reply: the bytes to send back, empty when it takes longer and `Service.finished` will have them
+    about_state: the message was a state; answered: with a torque
+    fault: what a session was latched for by it, None: none was
+    """
 
-    def note(self, step_ns: int, deadline_met: bool) -> None:
-        self.steps += 1
-        self.total_ns += step_ns
-        self.max_ns = max(self.max_ns, step_ns)
-        self.deadline_misses += not deadline_met
+    reply: bytes
+    about_state: bool = False
+    answered: bool = False
+    fault: Fault | None = None
 
 
 class TickRecord(msgspec.Struct, frozen=True, gc=False):
@@ -98,17 +100,18 @@ class Service:
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
 
-    def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> bytes:
-        """The reply to one message of one client that arrived at `t_recv_ns` on the server's clock; empty when it takes longer
-        and `finished` will have it. Never raises: what goes wrong here latches the client's session and is told."""
+    def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> Answer:
+        """The answer to one message of one client that arrived at `t_recv_ns` on the server's clock. Never raises: what goes
+        wrong here latches the client's session and is told."""
+        arrival = Arrival(identity, data, t_recv_ns)
         try:
-            reply, about_state, answered = self._answer(identity, data, t_recv_ns)
+            answer = self._answer(arrival)
         except Exception as error:
             log.exception("a message could not be handled; its session is latched")
-            reply, about_state, answered = self._failed(identity, error, t_recv_ns), False, False
-        if reply:
-            self._record(Entry(identity, t_recv_ns, data, reply, about_state, answered))
-        return reply
+            answer = self._failed(arrival, error)
+        if answer.reply:
+            self._record(arrival, answer)
+        return answer
 
     def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
         """Identities and replies for what took longer than a moment."""
@@ -116,7 +119,7 @@ class Service:
         if built is None:
             return []
         order, reply = built.order, encode(self._put_in_place(built, now_ns))
-        self._record(Entry(order.identity, now_ns, order.request, reply, about_state=False, answered=False))
+        self._record(Arrival(order.identity, order.request, now_ns), Answer(reply))
         return [(order.identity, reply)]
 
     def rehearse(self) -> None:
@@ -130,44 +133,44 @@ class Service:
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
-        self._reception.overtaken(identity, data, t_recv_ns)
-        self._record(Entry(identity, t_recv_ns, data, b"", about_state=True, answered=False))
+        arrival = Arrival(identity, data, t_recv_ns)
+        self._reception.overtaken(arrival)
+        self._record(arrival, Answer(b"", about_state=True))
 
-    def take_faults(self) -> list[Fault]:
-        """Faults since the last call, to be written down."""
-        faults, self._reception.faults[:] = self._reception.faults.copy(), []
-        return faults
-
-    def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> tuple[bytes, bool, bool]:
-        """The reply, whether it is about a state, and whether it is a torque."""
-        outcome = self._reception.receive(identity, data, t_recv_ns)
+    def _answer(self, arrival: Arrival) -> Answer:
+        """Carry out what the reception says."""
+        outcome = self._reception.receive(arrival)
         if isinstance(outcome, Tick):
-            reply, answered = self._tick(outcome.session, outcome.accepted, data, t_recv_ns)
-            return reply, True, answered
+            return self._tick(outcome.session, outcome.accepted, arrival)
         if isinstance(outcome, Known):
-            return outcome.reply, True, True
-        if isinstance(outcome, Reply):
-            self._blame(outcome, t_recv_ns)
-            return encode(outcome.message), outcome.about_state, False
-        if isinstance(outcome, Ask) and isinstance(outcome.message, ConfigSet):
-            return self._order(outcome.session, outcome.message, identity, data, t_recv_ns), False, False
-        return encode(self._perform(outcome)), False, False
+            return Answer(outcome.reply, about_state=True, answered=True)
+        if isinstance(outcome, Refusal):
+            self._blame(outcome.message, arrival.now_ns)
+            return Answer(encode(outcome.message), outcome.about_state, fault=outcome.fault)
+        if isinstance(outcome, Afresh):
+            self._seats[outcome.session.agreement.dry_run].clear()
+            return Answer(encode(outcome.message))
+        if isinstance(outcome, Report):
+            return Answer(encode(self._timings.report(self._reception, outcome.session)))
+        if isinstance(outcome, Change):
+            return Answer(self._order(outcome.session, outcome.message, arrival))
+        return Answer(encode(outcome.message))
 
-    def _failed(self, identity: bytes, error: Exception, now_ns: int) -> bytes:
+    def _failed(self, arrival: Arrival, error: Exception) -> Answer:
         reason = f"the server failed ({type(error).__name__}: {error})"
-        session = self._reception.sessions.get(identity)
-        if session is not None:
-            session.latch(reason, now_ns)
-        return encode(self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, None))
+        session = self._reception.sessions.get(arrival.identity)
+        fault = None if session is None else session.latch(reason, arrival.now_ns)
+        return Answer(encode(self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, None)), fault=fault)
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, arrival: Arrival, answer: Answer) -> None:
         if self._recorder is not None:
-            self._recorder.put(entry)
+            self._recorder.put(
+                Entry(arrival.identity, arrival.now_ns, arrival.data, answer.reply, answer.about_state, answer.answered)
+            )
 
-    def _blame(self, reply: Reply, now_ns: int) -> None:
+    def _blame(self, error: ErrorMessage, now_ns: int) -> None:
         """A log line for a refusal, at most one a second of each kind."""
-        error = reply.message
-        if isinstance(error, ErrorMessage) and (silent := self._lines.admit(error.code, now_ns)) is not None:
+        if (silent := self._lines.admit(error.code, now_ns)) is not None:
             log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
 
     def _tell_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
@@ -178,10 +181,10 @@ class Service:
 
     # -- the tick -----------------------------------------------------------------------------------------------------
 
-    def _tick(self, session: Session, accepted: Accepted, data: bytes, t_recv_ns: int) -> tuple[bytes, bool]:
-        """The encoded answer to a state, and whether it is a torque."""
+    def _tick(self, session: Session, accepted: Accepted, arrival: Arrival) -> Answer:
+        """The answer to a state."""
         seat = self._seats[session.agreement.dry_run]
-        self._tell_pause(session, accepted.watchdog.pause_ms, t_recv_ns)
+        self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
         warm = seat.last_tau is not None
         begin = self._clock()
         try:
@@ -189,14 +192,14 @@ class Service:
             command = seat.controller.step(accepted.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
-            return encode(self._broken(session, accepted, f"the controller failed ({error})", t_recv_ns)), False
+            return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
         if not math.isfinite(sum(command.tau.tolist())):
-            return encode(self._broken(session, accepted, "the torque is not finite", t_recv_ns)), False
+            return self._broken(session, accepted, "the torque is not finite", arrival.now_ns)
         command = self._gated(command, accepted, session, seat)
         t_send = self._clock()
         seat.last_tau = command.tau
         timing = Timing(
-            t_recv=t_recv_ns,
+            t_recv=arrival.now_ns,
             t_send=t_send,
             step_ns=t_send - begin,
             deadline_ns=self._deadline_ns,
@@ -206,11 +209,12 @@ class Service:
         self._timings.note(timing.step_ns, message.deadline_met)
         reply = encode(message)
         if not session.agreement.dry_run:
-            self._last_tick = TickRecord(data, session, accepted, command, timing)
-        session.answered(message.seq, data, reply, t_send)
-        if command.mode is Mode.FAULT:  # this answer still damps; afterwards the robot's own failsafe does
-            session.latch(command.message, t_recv_ns)
-        return reply, True
+            self._last_tick = TickRecord(arrival.data, session, accepted, command, timing)
+        session.answered(message.seq, arrival.data, reply, t_send)
+        if command.mode is not Mode.FAULT:
+            return Answer(reply, about_state=True, answered=True)
+        fault = session.latch(command.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
+        return Answer(reply, about_state=True, answered=True, fault=fault)
 
     def _gated(self, command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
         """The command with the torque that the last gate lets through, and all that one should be told with it."""
@@ -222,51 +226,26 @@ class Service:
         message = "; ".join(filter(None, (command.message, accepted.note, unlogged)))
         return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
 
-    def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> FromServer:
+    def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> Answer:
         """Something failed on this side: latch the session and say so."""
-        session.latch(reason, now_ns)
-        return self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, accepted.message)
-
-    # -- everything else ----------------------------------------------------------------------------------------------
-
-    def _perform(self, outcome: Begin | Cleared | Ask) -> FromServer:
-        if isinstance(outcome, Begin):
-            self._seats[outcome.session.agreement.dry_run].clear()
-            return welcome(outcome.session.agreement, self._reception.host)
-        if isinstance(outcome, Cleared):
-            self._seats[outcome.session.agreement.dry_run].clear()
-            return outcome.message
-        if isinstance(outcome.message, StatsGet):
-            return self._stats(outcome.session)
-        return Config(settings=self._reception.host.controller)
-
-    def _stats(self, session: Session | None) -> Stats:
-        timings = self._timings
-        return Stats(
-            received=self._reception.received,
-            torques=timings.steps,
-            refused=dict(self._reception.refused),
-            deadline_misses=timings.deadline_misses,
-            step_us_mean=timings.total_ns * 1e-3 / max(1, timings.steps),
-            step_us_max=timings.max_ns * 1e-3,
-            comm=session.comm.report() if session else None,
-            fault=session.fault.reason if session and session.fault else None,
-        )
+        fault = session.latch(reason, now_ns)
+        error = self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, accepted.message)
+        return Answer(encode(error), about_state=True, fault=fault)
 
     # -- new settings -------------------------------------------------------------------------------------------------
 
-    def _order(self, session: Session | None, message: ConfigSet, identity: bytes, data: bytes, now_ns: int) -> bytes:
+    def _order(self, session: Session | None, message: ConfigSet, arrival: Arrival) -> bytes:
         """Have a controller with other settings built; the reply, empty when that takes longer."""
         try:
             if self._workshop is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
-            self._check_idle(now_ns)
+            self._check_idle(arrival.now_ns)
             snapshot = changed(self._seats[False].controller.snapshot(), message.settings, self._own)
-            self._workshop.begin(Order(identity, data, message, snapshot))
+            self._workshop.begin(Order(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
             return encode(self._reception.refuse(error, session, message))
         built = self._workshop.take()
-        return b"" if built is None else encode(self._put_in_place(built, now_ns))
+        return b"" if built is None else encode(self._put_in_place(built, arrival.now_ns))
 
     def _put_in_place(self, built: Built, now_ns: int) -> FromServer:
         """The new controller takes over, unless a client controls the old one by now."""

@@ -51,7 +51,7 @@ def run(path: Path, robot: Robot, *, recorder: Recorder | None = None) -> list[t
     pairs = []
 
     def send(data: bytes, t_ns: int, identity: bytes = b"a") -> bytes:
-        reply = service.handle(identity, data, t_ns)
+        reply = service.handle(identity, data, t_ns).reply
         pairs.append((data, reply))
         return reply
 
@@ -134,13 +134,13 @@ def test_pauses_are_replayed_as_they_were(tmp_path: Path, robot: Robot) -> None:
     now = [0]
     recorder = open_recorder(path, robot)
     service = Service(SpringDamper(robot), SETTINGS, clock=lambda: now[0], recorder=recorder)
-    welcome = decode(service.handle(b"a", encode(hello(robot)), 0))
+    welcome = decode(service.handle(b"a", encode(hello(robot)), 0).reply)
     assert isinstance(welcome, Welcome)
 
     def tick(seq: int, t_recv_ms: int, takes_ms: int = 0) -> None:
         now[0] = (t_recv_ms + takes_ms) * MS
         data = encode(state(robot, welcome.session, seq, t_send=None))
-        assert isinstance(decode(service.handle(b"a", data, t_recv_ms * MS)), TorqueMessage)
+        assert isinstance(decode(service.handle(b"a", data, t_recv_ms * MS).reply), TorqueMessage)
 
     tick(1, 1, takes_ms=207)
     tick(209, 209)
@@ -348,7 +348,7 @@ def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
     reply = rig.tick(200)
     assert isinstance(reply, ErrorMessage)
     assert reply.code is Code.LATCHED_FAULT
-    (fault,) = rig.service.take_faults()
+    (fault,) = rig.faults
     write_fault(fault, tmp_path, rig.controller, SETTINGS)
     (path,) = tmp_path.glob("fault-*.mcap")
     with LogReader(path) as log:
@@ -398,7 +398,7 @@ def test_a_fault_that_cannot_be_written_is_told_and_no_more(
     rig.greet()
     rig.tick(1)
     assert isinstance(rig.tick(200), ErrorMessage)
-    (fault,) = rig.service.take_faults()
+    (fault,) = rig.faults
     (tmp_path / "logs").write_text("no folder")
     keep_fault(fault, tmp_path / "logs", rig.controller, SETTINGS)
     assert "the fault's log cannot be written" in caplog.text

@@ -60,11 +60,11 @@ def test_settings_that_make_no_controller_change_nothing(terrain: dict[str, Any]
         controller, ServerSettings(controller="quadruped"), workshop=Workshop(controller_from_snapshot, beside=False)
     )
     change = ConfigSet(settings={"contact": {"terrain": {"kind": "heightmap"} | terrain}})
-    reply = decode(service.handle(b"a", encode(change), 0))
+    reply = decode(service.handle(b"a", encode(change), 0).reply)
     assert isinstance(reply, ErrorMessage)
     assert reply.code is Code.BAD_SCHEMA
     assert "contact.terrain" in reply.message
-    before = decode(service.handle(b"a", encode(ConfigSet(settings={})), 0))
+    before = decode(service.handle(b"a", encode(ConfigSet(settings={})), 0).reply)
     assert isinstance(before, Config)
     assert before.settings["contact"]["terrain"]["kind"] == "flat"
 
@@ -97,12 +97,12 @@ def finished(service: Service) -> tuple[bytes, Any]:
 
 def test_the_loop_goes_on_while_a_controller_is_built(robot: Robot) -> None:
     service = service_of(robot, build := Slow())
-    assert service.handle(b"a", encode(CHANGE), 0) == b""
+    assert service.handle(b"a", encode(CHANGE), 0).reply == b""
     assert not service.finished(0)
-    refused = decode(service.handle(b"b", encode(CHANGE), 0))
+    refused = decode(service.handle(b"b", encode(CHANGE), 0).reply)
     assert isinstance(refused, ErrorMessage)
     assert "being built" in refused.message
-    assert not isinstance(decode(service.handle(b"b", encode(StatsGet()), 0)), ErrorMessage)
+    assert not isinstance(decode(service.handle(b"b", encode(StatsGet()), 0).reply), ErrorMessage)
     build.go.set()
     identity, config = finished(service)
     assert identity == b"a"
@@ -111,13 +111,13 @@ def test_the_loop_goes_on_while_a_controller_is_built(robot: Robot) -> None:
 
 def test_who_took_control_meanwhile_keeps_the_old_controller(robot: Robot) -> None:
     service = service_of(robot, build := Slow())
-    assert service.handle(b"a", encode(CHANGE), 0) == b""
-    welcome = decode(service.handle(b"b", encode(hello(robot)), 0))
+    assert service.handle(b"a", encode(CHANGE), 0).reply == b""
+    welcome = decode(service.handle(b"b", encode(hello(robot)), 0).reply)
     assert isinstance(welcome, Welcome)
     build.go.set()
     _, refusal = finished(service)
     assert refusal.code is Code.NOT_CONTROLLING
-    kept = decode(service.handle(b"b", encode(ConfigGet()), 0))
+    kept = decode(service.handle(b"b", encode(ConfigGet()), 0).reply)
     assert isinstance(kept, Config)
     assert kept.settings["feedback"]["kp"] == 3.0
 
@@ -145,5 +145,5 @@ def test_whatever_goes_wrong_inside_latches_the_session_and_the_loop_goes_on(rig
     latched = rig.tick(3)
     assert isinstance(latched, ErrorMessage)
     assert latched.code is Code.LATCHED_FAULT
-    (fault,) = rig.service.take_faults()
+    (fault,) = rig.faults
     assert "ZeroDivisionError" in fault.reason

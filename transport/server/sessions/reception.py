@@ -4,16 +4,15 @@ One client controls; it keeps that right until it stops or has been silent for `
 """
 
 from collections import Counter
-
-import msgspec
+from collections.abc import Callable
 
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages import FromServer, Message
-from transport.protocol.messages.base import ClientMessage
+from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
+    Config,
     ConfigGet,
     ConfigSet,
     Heartbeat,
@@ -26,52 +25,10 @@ from transport.protocol.messages.requests import (
 )
 from transport.protocol.messages.state import StateMessage
 from transport.server.sessions.emergency_stop import EmergencyStop, asked
-from transport.server.sessions.handshake import Host, agree
-from transport.server.sessions.session import Accepted, Fault, Session
+from transport.server.sessions.handshake import Host, agree, welcome
+from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Outcome, Refusal, Reply, Report, Tick
+from transport.server.sessions.session import Latched, Session
 from transport.server.sessions.state_table import TABLE, Action, Phase
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """Send this. about_state: in answer to a state."""
-
-    message: FromServer
-    about_state: bool = False
-
-
-class Known(msgspec.Struct, frozen=True):
-    """Send this again: it answered the same state before."""
-
-    reply: bytes
-
-
-class Begin(msgspec.Struct, frozen=True):
-    """A session begins: reset its controller and welcome it."""
-
-    session: Session
-
-
-class Cleared(msgspec.Struct, frozen=True):
-    """A fault was cleared: reset the session's controller and send this."""
-
-    session: Session
-    message: ResetAck
-
-
-class Tick(msgspec.Struct, frozen=True):
-    """Step the session's controller with this and answer."""
-
-    session: Session
-    accepted: Accepted
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """Answer a question that does not concern the control."""
-
-    session: Session | None
-    message: StatsGet | ConfigGet | ConfigSet
-
-
-Outcome = Reply | Known | Begin | Cleared | Tick | Ask
 
 
 class Reception:
@@ -80,47 +37,60 @@ class Reception:
     def __init__(self, host: Host, *, shadows: int) -> None:
         self.host = host
         self.sessions: dict[bytes, Session] = {}
-        self.faults: list[Fault] = []
         self.received = 0
         self.refused: Counter[str] = Counter()
         self._shadows = shadows
         self._stop = EmergencyStop()  # of the robot, whoever controls it
         self._release_ns = round(host.settings.release_ms * 1e6)
+        self._handlers: dict[Action, Callable[..., Outcome]] = {
+            Action.GREET: self._greet,
+            Action.TICK: self._tick,
+            Action.RESET: self._reset,
+            Action.STOP: self._end,
+            Action.ECHO: self._echo,
+            Action.REPORT: self._report,
+            Action.TELL_SETTINGS: self._tell_settings,
+            Action.CHANGE_SETTINGS: self._change_settings,
+            Action.REFUSE_ABSENT: self._refuse_absent,
+            Action.REFUSE_LATCHED: self._refuse_latched,
+        }
 
-    def receive(self, identity: bytes, data: bytes, now_ns: int) -> Outcome:
-        """What a message leads to. Malformed and refused ones lead to a `Reply` with the blame."""
+    def receive(self, arrival: Arrival) -> Outcome:
+        """What a message leads to. Malformed and refused ones lead to a `Refusal` with the blame."""
         self.received += 1
         message = None
-        session = self.sessions.get(identity)
+        session = self.sessions.get(arrival.identity)
         try:
             try:
-                message = decode(data)
+                message = decode(arrival.data)
             finally:  # before anything else is looked at, and of what cannot be read, too
-                stops = self._stops(session, message, data)
-            if not isinstance(message, ClientMessage):
+                stops = self._stops(session, message, arrival.data)
+            action = TABLE[Phase.ABSENT if session is None else session.phase].get(type(message))
+            if action is None:
                 kind = message.__struct_config__.tag
                 raise ProtocolError(Code.BAD_SCHEMA, "t", f"a client does not send '{kind}'")
-            return self._dispatch(identity, session, message, data, now_ns)
+            return self._handlers[action](session, message, arrival)
         except ProtocolError as error:
             refusal = self.refuse(error, session, message)
             if stops:
                 refusal.message += "; its emergency stop is engaged"
-            return Reply(refusal, about_state=isinstance(message, StateMessage))
+            fault = error.fault if isinstance(error, Latched) else None
+            return Refusal(refusal, about_state=isinstance(message, StateMessage), fault=fault)
 
-    def overtaken(self, identity: bytes, data: bytes, now_ns: int) -> None:
+    def overtaken(self, arrival: Arrival) -> None:
         """A state that came together with a newer one."""
-        session = self.sessions.get(identity)
+        session = self.sessions.get(arrival.identity)
         if session is None:
             return
-        session.heard_ns = now_ns
+        session.heard_ns = arrival.now_ns
         try:
-            message = decode(data)
+            message = decode(arrival.data)
         except ProtocolError:
-            self._stops(session, None, data)
+            self._stops(session, None, arrival.data)
             return
-        self._stops(session, message, data)
+        self._stops(session, message, arrival.data)
         if isinstance(message, StateMessage) and message.session == session.id:
-            session.overtaken(message.t_robot, now_ns)
+            session.overtaken(message.t_robot, arrival.now_ns)
 
     def _stops(self, session: Session | None, message: Message | None, data: bytes) -> bool:
         """Engage an emergency stop when the message asks for one; whether it does. Over a new connection, before any hello,
@@ -147,47 +117,13 @@ class Reception:
         """Who controlled the robot before it got another controller must say hello to that one."""
         self.sessions = {key: session for key, session in self.sessions.items() if session.agreement.dry_run}
 
-    def _dispatch(self, identity: bytes, session: Session | None, message: ClientMessage, data: bytes, now_ns: int) -> Outcome:
-        action = TABLE[Phase.ABSENT if session is None else session.phase][type(message)]
-        if action is Action.REFUSE_ABSENT:
-            raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
-        if session is not None and isinstance(message, StateMessage | Heartbeat | Reset):
-            return self._serve(session, message, action, data, now_ns)
-        if isinstance(message, Hello):
-            return self._greet(identity, message, data, now_ns)
-        if isinstance(message, Stop):
-            return self._end(session, message)
-        assert isinstance(message, StatsGet | ConfigGet | ConfigSet)  # nothing else is in the table
-        return Ask(session, message)
+    # -- what each action of the state table does -------------------------------------------------------------------------
 
-    def _serve(
-        self, session: Session, message: StateMessage | Heartbeat | Reset, action: Action, data: bytes, now_ns: int
-    ) -> Outcome:
-        """A message inside a session."""
-        if message.session != session.id:
-            raise ProtocolError(
-                Code.NOT_CONTROLLING, "session", f"expected {session.id}, got {message.session}; send hello first"
-            )
-        if not isinstance(message, Heartbeat):  # a heart alone holds no control
-            session.heard_ns = now_ns
-        if isinstance(message, StateMessage):
-            if action is Action.REFUSE_LATCHED:
-                raise session.refusal()
-            if (known := session.known_answer(message, data)) is not None:
-                return Known(known)
-            return Tick(session, session.accept(message, now_ns))
-        if isinstance(message, Reset):
-            session.reset(message)
-            return Cleared(session, ResetAck(session=session.id))
-        latched = session.phase is Phase.LATCHED
-        ack = HeartbeatAck(session=session.id, t_send=message.t_send, t_recv=now_ns, mode="latched" if latched else "ok")
-        return Reply(ack)
-
-    def _greet(self, identity: bytes, hello: Hello, data: bytes, now_ns: int) -> Begin:
-        agreement = agree(hello, self.host, data, now_ns)
-        others = [(key, other) for key, other in self.sessions.items() if key != identity]
+    def _greet(self, session: Session | None, hello: Hello, arrival: Arrival) -> Afresh:
+        agreement = agree(hello, self.host, arrival.data, arrival.now_ns)
+        others = [(key, other) for key, other in self.sessions.items() if key != arrival.identity]
         rivals = [key for key, other in others if other.agreement.dry_run == agreement.dry_run]
-        busy = [key for key in rivals if self._alive(self.sessions[key], now_ns)]
+        busy = [key for key in rivals if self._alive(self.sessions[key], arrival.now_ns)]
         if agreement.dry_run and len(busy) >= self._shadows:
             raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", f"the server has room for {self._shadows} shadows")
         if not agreement.dry_run and busy:
@@ -195,15 +131,55 @@ class Reception:
         for key in rivals:
             del self.sessions[key]
         stop = EmergencyStop() if agreement.dry_run else self._stop
-        session = Session(agreement, self.host.settings, now_ns, self.faults, stop)
-        self.sessions[identity] = session
-        return Begin(session)
+        begun = self.sessions[arrival.identity] = Session(agreement, self.host.settings, arrival.now_ns, stop)
+        return Afresh(begun, welcome(agreement, self.host))
 
-    def _end(self, session: Session | None, message: Stop) -> Reply:
+    def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Known | Tick:
+        session.hear(state.session, arrival.now_ns)
+        known = session.known_answer(state, arrival.data)
+        return Tick(session, session.accept(state, arrival.now_ns)) if known is None else Known(known)
+
+    def _refuse_latched(self, session: Session, state: StateMessage, arrival: Arrival) -> Outcome:
+        session.hear(state.session, arrival.now_ns)
+        assert session.fault is not None  # by `Session.latch`
+        raise ProtocolError(Code.LATCHED_FAULT, None, session.fault.refusal)
+
+    def _refuse_absent(self, session: Session | None, message: object, arrival: Arrival) -> Outcome:
+        raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
+
+    def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Afresh:
+        session.hear(reset.session, arrival.now_ns)
+        session.reset(reset)
+        return Afresh(session, ResetAck(session=session.id))
+
+    def _echo(self, session: Session, heartbeat: Heartbeat, arrival: Arrival) -> Reply:
+        """A heart alone holds no control."""
+        session.check_number(heartbeat.session)
+        return Reply(
+            HeartbeatAck(
+                session=session.id,
+                t_send=heartbeat.t_send,
+                t_recv=arrival.now_ns,
+                mode="ok" if session.fault is None else "latched",
+            )
+        )
+
+    def _end(self, session: Session | None, stop: Stop, arrival: Arrival) -> Reply:
         """Stopping needs no valid session number: it must work when nothing else does."""
         if session is not None:
             session.phase = Phase.ENDED
-        return Reply(StopAck(session=message.session))
+        return Reply(StopAck(session=stop.session))
+
+    def _report(self, session: Session | None, request: StatsGet, arrival: Arrival) -> Report:
+        return Report(session)
+
+    def _tell_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
+        return Reply(Config(settings=self.host.controller))
+
+    def _change_settings(self, session: Session | None, request: ConfigSet, arrival: Arrival) -> Change:
+        return Change(session, request)
+
+    # -- who is there -----------------------------------------------------------------------------------------------------
 
     def _alive(self, session: Session, now_ns: int) -> bool:
         return session.phase is not Phase.ENDED and now_ns - session.heard_ns < self._release_ns

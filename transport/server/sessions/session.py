@@ -75,21 +75,31 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     t_ns: int
     exchanges: list[Exchange]
 
+    @property
+    def refusal(self) -> str:
+        """What states are told from then on."""
+        return f"latched ({self.reason}); send reset when the robot is at rest"
+
+
+class Latched(ProtocolError):
+    """The refusal of the state that latches a session. fault: for what"""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(Code.LATCHED_FAULT, None, fault.refusal)
+        self.fault = fault
+
 
 class Session:
     """One client after its hello."""
 
-    def __init__(
-        self, agreement: Agreement, settings: ServerSettings, now_ns: int, faults: list[Fault], stop: EmergencyStop
-    ) -> None:
-        """faults: every fault is appended here; stop: the robot's, which outlives this session"""
+    def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop) -> None:
+        """stop: the robot's, which outlives this session"""
         self.agreement = agreement
         self.id = agreement.id
         self.comm = CommStats()
         self.phase = Phase.RUNNING
         self.fault: Fault | None = None
         self.heard_ns = now_ns
-        self._faults = faults
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
@@ -109,6 +119,15 @@ class Session:
         self._doubted = False
         self._silence = Silence(robot_clock=self.agreement.robot_clock)
 
+    def hear(self, number: int, now_ns: int) -> None:
+        """A message that holds control has come. Raises ProtocolError for another session's number."""
+        self.check_number(number)
+        self.heard_ns = now_ns
+
+    def check_number(self, number: int) -> None:
+        if number != self.id:
+            raise ProtocolError(Code.NOT_CONTROLLING, "session", f"expected {self.id}, got {number}; send hello first")
+
     # -- states -------------------------------------------------------------------------------------------------------
 
     def known_answer(self, message: StateMessage, data: bytes) -> bytes | None:
@@ -123,7 +142,7 @@ class Session:
 
     def accept(self, message: StateMessage, now_ns: int) -> Accepted:
         """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence or a second state
-        that cannot be latches, and what the clocks tell."""
+        that cannot be latches (`Latched`), and what the clocks tell."""
         self._check_order(message)
         level, age = self._watch(message, now_ns)
         q, v, tau_applied, contacts, sensed, reference = self.read(message)
@@ -145,15 +164,14 @@ class Session:
         return Accepted(message=message, state=state, contacts=contacts, inputs=inputs, watchdog=level, note=note)
 
     def _believed(self, state: State, t_robot: int, now_ns: int) -> tuple[State, str]:
-        """The state, or the one before in its place and why. Raises `latched_fault` for the second such state in a row."""
+        """The state, or the one before in its place and why. Raises Latched for the second such state in a row."""
         jump = self._plausibility.judge(state, t_robot)
         doubted, self._doubted = self._doubted, bool(jump)
         if not jump:
             return state, ""
         last = self._plausibility.last
         if doubted or last is None:
-            self.latch(f"states that cannot follow one another: {jump}", now_ns)
-            raise self.refusal()
+            raise Latched(self.latch(f"states that cannot follow one another: {jump}", now_ns))
         return last, jump
 
     def read(
@@ -187,13 +205,12 @@ class Session:
             raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
 
     def _watch(self, message: StateMessage, now_ns: int) -> tuple[Watchdog, int]:
-        """The watchdog's level at this state, and the state's age [ns]. Raises `latched_fault` and `stale_state`."""
+        """The watchdog's level at this state, and the state's age [ns]. Raises Latched, and `stale_state`."""
         silence = self._silence.until(message.t_robot, now_ns)
         pause = self._silence.pause(message.t_robot, now_ns)
         level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
-            self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns)
-            raise self.refusal()
+            raise Latched(self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns))
         age = 0 if self.agreement.robot_clock else self._clocks.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
             self._silence.heard(message.t_robot, now_ns)  # old, but no silence
@@ -214,18 +231,12 @@ class Session:
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
-    def latch(self, reason: str, now_ns: int) -> None:
-        """Refuse states until `reset`; remember why, and what went before."""
+    def latch(self, reason: str, now_ns: int) -> Fault:
+        """Refuse states until `reset`; remember why, and what went before, and tell it once."""
         exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
         self.phase = Phase.LATCHED
         self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
-        self._faults.append(self.fault)
-
-    def refusal(self) -> ProtocolError:
-        """What a latched session answers to a state."""
-        assert self.fault is not None  # by `latch`
-        message = f"latched ({self.fault.reason}); send reset when the robot is at rest"
-        return ProtocolError(Code.LATCHED_FAULT, None, message)
+        return self.fault
 
     def reset(self, message: Reset) -> None:
         """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""

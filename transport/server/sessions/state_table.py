@@ -1,6 +1,6 @@
-"""Which message is served when: the state table of a client."""
+"""Which message is served when: the state table of a client. What a message leads to is looked up here and nowhere else."""
 
-from enum import Enum, StrEnum, auto
+from enum import StrEnum, auto
 
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop
@@ -16,8 +16,8 @@ class Phase(StrEnum):
     ENDED = "ended"  # said stop
 
 
-class Action(Enum):
-    """What a message leads to."""
+class Action(StrEnum):
+    """What a message leads to; `Reception` has a method for each."""
 
     GREET = auto()
     TICK = auto()
@@ -25,7 +25,8 @@ class Action(Enum):
     STOP = auto()
     ECHO = auto()
     REPORT = auto()
-    CONFIGURE = auto()
+    TELL_SETTINGS = auto()
+    CHANGE_SETTINGS = auto()
     REFUSE_ABSENT = auto()
     REFUSE_LATCHED = auto()
 
@@ -38,8 +39,8 @@ TABLE: dict[Phase, dict[type, Action]] = {
         Heartbeat: heartbeat,
         Stop: Action.STOP,
         StatsGet: Action.REPORT,
-        ConfigGet: Action.CONFIGURE,
-        ConfigSet: Action.CONFIGURE,
+        ConfigGet: Action.TELL_SETTINGS,
+        ConfigSet: Action.CHANGE_SETTINGS,
     }
     for phase, state, reset, heartbeat in (
         (Phase.ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT),
@@ -48,4 +49,4 @@ TABLE: dict[Phase, dict[type, Action]] = {
         (Phase.ENDED, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT),
     )
 }
-"""State table: what each message leads to in each phase."""
+"""State table: what each message leads to in each phase. A message that is not in it is none that clients send."""

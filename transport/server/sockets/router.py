@@ -59,7 +59,7 @@ class Router:
         self,
         service: Service,
         address: str,
-        on_faults: Callable[[list[Fault]], None],
+        on_fault: Callable[[Fault], None],
         anticipation: Anticipation,
         curve: CurveSettings | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class Router:
         self._doorkeeper = None if curve is None else Doorkeeper(curve)
         context = zmq.Context.instance() if self._doorkeeper is None else self._doorkeeper.context
         self._service = service
-        self._on_faults = on_faults
+        self._on_fault = on_fault
         self._anticipation = anticipation
         self._lines = RateLimit()
         _draw_identities_anew()
@@ -125,17 +125,22 @@ class Router:
                 for identity, data, t_recv_ns in overtaken:
                     self._service.overtaken(identity, data, t_recv_ns)
                 for identity, data, t_recv_ns in batch:
-                    if not identity.startswith(OURS):
-                        self._send(identity, STRANGER)
-                    elif reply := self._service.handle(identity, data, t_recv_ns):
-                        self._send(identity, reply)
+                    self._answer(identity, data, t_recv_ns)
             now_ns = monotonic_ns()
             for identity, reply in self._service.finished(now_ns):
                 self._send(identity, reply)
             if self._connections is not None:
                 self._connections.look(now_ns, self._waiting)
-            if faults := self._service.take_faults():
-                self._on_faults(faults)
+
+    def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
+        if not identity.startswith(OURS):
+            self._send(identity, STRANGER)
+            return
+        answer = self._service.handle(identity, data, t_recv_ns)
+        if answer.reply:
+            self._send(identity, answer.reply)
+        if answer.fault is not None:
+            self._on_fault(answer.fault)
 
     def _rest(self) -> None:
         """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives."""

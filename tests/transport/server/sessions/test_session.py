@@ -11,12 +11,11 @@ from standin import MS, SpringDamper, from_snapshot, hello, standing, state
 
 from idyn.robot import Robot
 from transport.protocol.codec import encode
-from transport.protocol.messages import FromClient, Message
+from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Client, Welcome
 from transport.protocol.messages.requests import (
     Config,
-    ConfigGet,
     ConfigSet,
     Heartbeat,
     HeartbeatAck,
@@ -33,7 +32,6 @@ from transport.robot.conversation import Kind
 from transport.server.reconfigure import Workshop
 from transport.server.service import Service
 from transport.server.sessions.session import DT_FACTORS, RING
-from transport.server.sessions.state_table import TABLE, Phase
 from transport.server.settings import ServerSettings
 
 NAN, INF = float("nan"), float("inf")
@@ -53,51 +51,7 @@ def at_rest(rig: Rig) -> Reset:
     return Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes())
 
 
-# -- the state table --------------------------------------------------------------------------------------------------
-
-
-def test_the_table_is_total() -> None:
-    assert set(TABLE) == set(Phase)
-    for phase in Phase:
-        assert set(TABLE[phase]) == set(FromClient.__args__)
-
-
-ABSENT, LATCHED = "not_controlling", "latched_fault"
-ANSWERS = {
-    Phase.ABSENT: ("welcome", ABSENT, ABSENT, ABSENT, "stop_ack", "stats", "config"),
-    Phase.RUNNING: ("welcome", "torque", "reset_ack", "heartbeat_ack", "stop_ack", "stats", "config"),
-    Phase.LATCHED: ("welcome", LATCHED, "reset_ack", "heartbeat_ack", "stop_ack", "stats", "config"),
-    Phase.ENDED: ("welcome", ABSENT, ABSENT, ABSENT, "stop_ack", "stats", "config"),
-}
-
-
-@pytest.mark.parametrize("phase", Phase)
-@pytest.mark.parametrize("kind", range(7), ids=["hello", "state", "reset", "heartbeat", "stop", "stats", "config"])
-def test_every_message_in_every_phase(rig: Rig, robot: Robot, phase: Phase, kind: int) -> None:
-    if phase is not Phase.ABSENT:
-        rig.greet()
-        torque(rig.tick(1))
-    if phase is Phase.LATCHED:
-        rig.now += 150 * MS
-        error(rig.send(rig.state(2, t_robot=151 * MS)))
-    if phase is Phase.ENDED:
-        rig.send(Stop(session=rig.session))
-    message = (
-        hello(robot),
-        rig.state(3),
-        at_rest(rig),
-        Heartbeat(session=rig.session),
-        Stop(session=rig.session),
-        StatsGet(),
-        ConfigGet(),
-    )[kind]
-    reply = rig.send(message)
-    got = reply.code.value if isinstance(reply, ErrorMessage) else reply.__struct_config__.tag
-    assert got == ANSWERS[phase][kind]
-
-
-def test_a_server_message_is_refused(rig: Rig) -> None:
-    assert error(rig.send(StopAck(session=1))).field == "t"
+# -- who is asking ----------------------------------------------------------------------------------------------------
 
 
 def test_another_session_number_is_refused(rig: Rig) -> None:
@@ -319,8 +273,8 @@ def test_another_major_version_is_refused(rig: Rig) -> None:
 def test_a_duplicate_gets_the_same_bytes_and_no_second_step(rig: Rig) -> None:
     rig.greet()
     data = encode(rig.state(1))
-    first = rig.service.handle(b"a", data, MS)
-    assert rig.service.handle(b"a", data, 2 * MS) == first
+    first = rig.service.handle(b"a", data, MS).reply
+    assert rig.service.handle(b"a", data, 2 * MS).reply == first
     assert rig.controller.steps == 1
     assert torque(rig.tick(2)).comm.dup == 1
 
@@ -397,9 +351,8 @@ def test_a_long_silence_latches_until_reset(rig: Rig, robot: Robot) -> None:
         reply = error(rig.tick(seq))
         assert (reply.code, reply.recoverable) == (Code.LATCHED_FAULT, False)
         assert "no state for 101 ms" in reply.message
-    (fault,) = rig.service.take_faults()
+    (fault,) = rig.faults
     assert [exchange.seq for exchange in fault.exchanges] == [1, 2, 3]
-    assert rig.service.take_faults() == []
     assert isinstance(rig.send(at_rest(rig)), ResetAck)
     torque(rig.tick(106))
     assert rig.controller.last is not None
@@ -591,7 +544,7 @@ def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robo
     reply = error(rig.tick(3))
     assert reply.code is Code.LATCHED_FAULT
     assert "the base flies" in reply.message
-    (fault,) = rig.service.take_faults()
+    (fault,) = rig.faults
     assert [exchange.seq for exchange in fault.exchanges] == [1, 2]
 
 

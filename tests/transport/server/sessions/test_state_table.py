@@ -1,0 +1,108 @@
+"""The state table: what it says is what happens, in every cell."""
+
+import numpy as np
+import pytest
+from rig import Rig
+from standin import MS, hello, standing
+
+from transport.protocol.messages import FromClient
+from transport.protocol.messages.error import Code, ErrorMessage
+from transport.protocol.messages.hello import Hello
+from transport.protocol.messages.requests import ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, StopAck
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.server.sessions.state_table import TABLE, Action, Phase
+
+KINDS = FromClient.__args__
+CELLS = [(phase, kind) for phase in Phase for kind in KINDS]
+each_cell = pytest.mark.parametrize(
+    ("phase", "kind"), CELLS, ids=[f"{phase}-{kind.__struct_config__.tag}" for phase, kind in CELLS]
+)
+
+ABSENT, LATCHED, FIXED = "not_controlling", "latched_fault", "bad_schema"  # the rig's settings are fixed
+ALWAYS = {Hello: "welcome", Stop: "stop_ack", StatsGet: "stats", ConfigGet: "config", ConfigSet: FIXED}
+WITHOUT = ALWAYS | {StateMessage: ABSENT, Reset: ABSENT, Heartbeat: ABSENT}
+WITHIN = ALWAYS | {StateMessage: "torque", Reset: "reset_ack", Heartbeat: "heartbeat_ack"}
+ANSWERS = {
+    Phase.ABSENT: WITHOUT,
+    Phase.RUNNING: WITHIN,
+    Phase.LATCHED: WITHIN | {StateMessage: LATCHED},
+    Phase.ENDED: WITHOUT,
+}
+
+
+def bring(rig: Rig, phase: Phase) -> None:
+    """The rig's client into a phase."""
+    if phase is not Phase.ABSENT:
+        rig.greet()
+        assert isinstance(rig.tick(1), TorqueMessage)
+    if phase is Phase.LATCHED:
+        rig.controller.fail = True
+        assert isinstance(rig.tick(2), ErrorMessage)
+        rig.controller.fail = False
+    if phase is Phase.ENDED:
+        assert isinstance(rig.send(Stop(session=rig.session)), StopAck)
+
+
+def answer(rig: Rig, kind: type) -> str:
+    """The type of what a message in order is answered with, or the code of its refusal."""
+    rig.now = 3 * MS
+    messages = {
+        Hello: lambda: hello(rig.robot),
+        StateMessage: lambda: rig.state(3),
+        Reset: lambda: Reset(session=rig.session, q=standing(rig.robot).tobytes(), vel=np.zeros(rig.robot.nv).tobytes()),
+        Heartbeat: lambda: Heartbeat(session=rig.session),
+        Stop: lambda: Stop(session=rig.session),
+        StatsGet: StatsGet,
+        ConfigGet: ConfigGet,
+        ConfigSet: lambda: ConfigSet(settings={}),
+    }
+    reply = rig.send(messages[kind]())
+    return reply.code.value if isinstance(reply, ErrorMessage) else str(reply.__struct_config__.tag)
+
+
+def test_the_table_is_total_and_uses_every_action() -> None:
+    assert set(TABLE) == set(Phase)
+    for phase in Phase:
+        assert set(TABLE[phase]) == set(KINDS)
+    assert {action for row in TABLE.values() for action in row.values()} == set(Action)
+
+
+@each_cell
+def test_every_message_in_every_phase(rig: Rig, phase: Phase, kind: type) -> None:
+    bring(rig, phase)
+    assert answer(rig, kind) == ANSWERS[phase][kind]
+
+
+@each_cell
+def test_the_action_of_a_cell_is_what_is_done(rig: Rig, monkeypatch: pytest.MonkeyPatch, phase: Phase, kind: type) -> None:
+    """Once, and nothing besides."""
+    bring(rig, phase)
+    done: list[Action] = []
+    handlers = rig.service._reception._handlers
+    for action, handler in list(handlers.items()):
+        monkeypatch.setitem(handlers, action, lambda *given, action=action, do=handler: (done.append(action), do(*given))[1])
+    answer(rig, kind)
+    assert done == [TABLE[phase][kind]]
+
+
+@each_cell
+def test_with_another_action_in_its_cell_a_message_leads_elsewhere(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, phase: Phase, kind: type
+) -> None:
+    bring(rig, phase)
+    other = Action.TELL_SETTINGS if ANSWERS[phase][kind] == ABSENT else Action.REFUSE_ABSENT
+    monkeypatch.setitem(TABLE[phase], kind, other)
+    assert answer(rig, kind) == ("config" if other is Action.TELL_SETTINGS else ABSENT)
+
+
+def test_a_latched_session_is_served_when_the_table_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(rig, Phase.LATCHED)
+    monkeypatch.setitem(TABLE[Phase.LATCHED], StateMessage, Action.TICK)
+    assert answer(rig, StateMessage) == "torque"
+
+
+def test_a_message_that_is_in_no_cell_is_refused(rig: Rig) -> None:
+    reply = rig.send(StopAck(session=1))
+    assert isinstance(reply, ErrorMessage)
+    assert (reply.code, reply.field) == (Code.BAD_SCHEMA, "t")

@@ -1,0 +1,31 @@
+"""How long the controller takes, and what a client is told of it."""
+
+from transport.protocol.messages.requests import Stats
+from transport.server.sessions.reception import Reception
+from transport.server.sessions.session import Session
+
+
+class Timings:
+    """Of all ticks since the service began."""
+
+    def __init__(self) -> None:
+        self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
+
+    def note(self, step_ns: int, deadline_met: bool) -> None:
+        self.steps += 1
+        self.total_ns += step_ns
+        self.max_ns = max(self.max_ns, step_ns)
+        self.deadline_misses += not deadline_met
+
+    def report(self, reception: Reception, session: Session | None) -> Stats:
+        """With the counters of the reception and of the asking client's session."""
+        return Stats(
+            received=reception.received,
+            torques=self.steps,
+            refused=dict(reception.refused),
+            deadline_misses=self.deadline_misses,
+            step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
+            step_us_max=self.max_ns * 1e-3,
+            comm=session.comm.report() if session else None,
+            fault=session.fault.reason if session and session.fault else None,
+        )
