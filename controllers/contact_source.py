@@ -10,7 +10,7 @@ from controllers.command import Schedule
 from controllers.config import NonNegative, Settings
 from controllers.terrain import TerrainSettings
 from idyn.errors import ConfigError
-from idyn.types import Array, ContactSet
+from idyn.types import ContactSet
 
 
 class ContactSettings(Settings, frozen=True):
@@ -60,7 +60,7 @@ class ContactSource:
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Those of the contacts that the prediction may be told of."""
         if schedule is None or self._settings.source in ("geometry", "sensed"):
-            return rows(contacts, np.flatnonzero(contacts.gaps <= self._settings.margin))
+            return contacts.take(contacts.gaps <= self._settings.margin)
         return self._planned(contacts, schedule) if self._settings.source == "planner" else self._fused(contacts, schedule)
 
     def missing(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class ContactSource:
 
     def _planned(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
         stance = dict(zip(self._places, schedule.stance.tolist(), strict=True))
-        picked = rows(contacts, np.array([i for i, key in enumerate(contacts.keys) if stance.get(key, True)], dtype=np.int64))
+        picked = contacts.take(np.array([stance.get(key, True) for key in contacts.keys], dtype=np.bool_))
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
 
     def _fused(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
@@ -79,34 +79,15 @@ class ContactSource:
         may = schedule.stance | (schedule.time_to_switch <= s.early)
         allowed = dict(zip(self._places, may.tolist(), strict=True))
         near = [
-            i
-            for i, (key, gap) in enumerate(zip(contacts.keys, contacts.gaps.tolist(), strict=True))
-            if allowed.get(key, True) and gap <= (s.release if key in self._held else s.margin)
+            allowed.get(key, True) and gap <= (s.release if key in self._held else s.margin)
+            for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True)
         ]
-        picked = rows(contacts, np.array(near, dtype=np.int64))
+        picked = contacts.take(np.array(near, dtype=np.bool_))
         self._held = frozenset(picked.keys)
         return picked
 
 
 def touched(contacts: ContactSet, keys: Sequence[str]) -> ContactSet:
     """The contacts called `keys`, in that order, as touching: with a gap of 0."""
-    picked = _reordered(contacts, np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
+    picked = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
     return msgspec.structs.replace(picked, gaps=np.zeros(len(keys)))
-
-
-def rows(contacts: ContactSet, rows: Array) -> ContactSet:
-    """Some of the contacts, in the order they have."""
-    return contacts if len(rows) == len(contacts) else _reordered(contacts, rows)
-
-
-def _reordered(contacts: ContactSet, rows: Array) -> ContactSet:
-    return ContactSet(
-        bodies=contacts.bodies[rows],
-        others=contacts.others[rows],
-        points=contacts.points[rows],
-        normals=contacts.normals[rows],
-        tangents=contacts.tangents[rows],
-        mu=contacts.mu[rows],
-        gaps=contacts.gaps[rows],
-        keys=tuple(contacts.keys[i] for i in rows.tolist()),
-    )

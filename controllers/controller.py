@@ -8,7 +8,7 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference
 from controllers.config import Settings
-from controllers.contact_source import ContactSettings, ContactSource, rows, touched
+from controllers.contact_source import ContactSettings, ContactSource, touched
 from controllers.drive import DriveSettings, drive_gains
 from controllers.feedback import FeedbackSettings, JointFeedback
 from controllers.foresight import Foresight
@@ -221,7 +221,7 @@ class Controller:
         contacts = self._source.pick(contacts, reference.schedule)
         if self.settings.contact.source == "fused":
             touches, demand = self._landing.anticipate(state, contacts, demand)
-            contacts = rows(contacts, np.flatnonzero(touches))
+            contacts = contacts.take(touches)
         return law, contacts, demand
 
     def _stabilised(self, state: State, contacts: ContactSet, reference: Reference) -> Array | float:

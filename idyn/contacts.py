@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.errors import InputError
+from idyn.errors import FrameNotFound, InputError
 from idyn.robot import Robot
 from idyn.shapes import pair_contacts
 from idyn.terrain import Terrain
@@ -23,47 +23,53 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
     """
     rotations, origins = robot.place(q)
     centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
-    ground = _on_terrain(robot, centres, terrain, margin, mu)
-    return _and_pairs(ground, robot, rotations, origins, centres, margin, mu) if robot.boxes.pair_keys else ground
+    ground = _on_terrain(robot, centres, terrain, mu)
+    near = ground.take(ground.gaps <= margin)
+    if not robot.boxes.pair_keys:
+        return near
+    pairs = _of_pairs(robot, rotations, origins, centres, mu)
+    return near.join(pairs.take(pairs.gaps <= margin))
 
 
-def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, margin: float, mu: Array | None) -> ContactSet:
+def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+    """All spheres and the terrain."""
+    spheres = robot.spheres
     distances, normals = terrain.query(centres)
-    points, tangents, gaps, near, all_near = _sphere_contacts(centres, distances, normals, robot.spheres.radii, margin)
+    points, tangents, gaps = _sphere_contacts(centres, distances, normals, spheres.radii)
     if mu is None:
-        mu = robot.spheres.mu if terrain.friction is None else terrain.friction.at(points)
-    if all_near:
-        return _contact_set(robot.spheres.joints, points, normals, mu[: len(points)], gaps, robot.spheres.keys, tangents)
-    keys = tuple(key for key, kept in zip(robot.spheres.keys, near, strict=True) if kept)
-    joints = robot.spheres.joints[near]
-    return _contact_set(joints, points[near], normals[near], mu[: len(points)][near], gaps[near], keys, tangents[near])
-
-
-def _and_pairs(
-    ground: ContactSet, robot: Robot, rotations: Array, origins: Array, centres: Array, margin: float, mu: Array | None
-) -> ContactSet:
-    """The contacts of the terrain, and after them those between a sphere and a box of another body."""
-    joints = robot.boxes.joints
-    box_centres = sphere_centres(rotations, origins, joints, robot.boxes.offsets)
-    points, normals, gaps = pair_contacts(
-        robot.boxes.pairs,
-        centres,
-        robot.spheres.radii,
-        rotations[joints] @ robot.boxes.rotations,
-        box_centres,
-        robot.boxes.halves,
-    )
-    near = np.flatnonzero(gaps <= margin)
-    pairs, mu = robot.boxes.pairs[near], robot.boxes.pair_mu if mu is None else mu[len(centres) :]
+        mu = spheres.mu if terrain.friction is None else terrain.friction.at(points)
     return ContactSet(
-        bodies=np.concatenate([ground.bodies, robot.spheres.joints[pairs[:, 0]]]),
-        others=np.concatenate([ground.others, joints[pairs[:, 1]]]),
-        points=np.concatenate([ground.points, points[near]]),
-        normals=np.concatenate([ground.normals, normals[near]]),
-        tangents=np.concatenate([ground.tangents, first_tangents(normals[near])]),
-        mu=np.concatenate([ground.mu, mu[near]]),
-        gaps=np.concatenate([ground.gaps, gaps[near]]),
-        keys=ground.keys + tuple(robot.boxes.pair_keys[i] for i in near),
+        bodies=spheres.joints,
+        others=np.zeros(len(points), dtype=np.int64),
+        points=points,
+        normals=normals,
+        tangents=tangents,
+        mu=mu[: len(points)],
+        gaps=gaps,
+        keys=spheres.keys,
+    )
+
+
+def _of_pairs(robot: Robot, rotations: Array, origins: Array, centres: Array, mu: Array | None) -> ContactSet:
+    """All spheres and the boxes of other bodies."""
+    spheres, boxes = robot.spheres, robot.boxes
+    points, normals, gaps = pair_contacts(
+        boxes.pairs,
+        centres,
+        spheres.radii,
+        rotations[boxes.joints] @ boxes.rotations,
+        sphere_centres(rotations, origins, boxes.joints, boxes.offsets),
+        boxes.halves,
+    )
+    return ContactSet(
+        bodies=spheres.joints[boxes.pairs[:, 0]],
+        others=boxes.joints[boxes.pairs[:, 1]],
+        points=points,
+        normals=normals,
+        tangents=first_tangents(normals),
+        mu=boxes.pair_mu if mu is None else mu[len(centres) :],
+        gaps=gaps,
+        keys=boxes.pair_keys,
     )
 
 
@@ -92,7 +98,16 @@ def contacts_from_points(
         raise InputError("contacts.frame", f"'{repeated}' appears twice")
     joints = np.array([_joints_of(robot, i, key) for i, key in enumerate(keys)], dtype=np.int64).reshape(-1, 2)
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
-    return _contact_set(joints[:, 0], points, unit, mu, gaps, tuple(keys), tangents, joints[:, 1])
+    return ContactSet(
+        bodies=joints[:, 0],
+        others=joints[:, 1],
+        points=points,
+        normals=unit,
+        tangents=first_tangents(unit) if tangents is None else tangents,
+        mu=mu,
+        gaps=gaps,
+        keys=tuple(keys),
+    )
 
 
 def _check_contact(i: int, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
@@ -120,42 +135,20 @@ def _joints_of(robot: Robot, i: int, key: str) -> tuple[int, int]:
         return int(robot.spheres.joints[place]), int(robot.boxes.joints[box])
     try:
         return robot.joint_of_frame(key), 0
-    except Exception as error:
+    except FrameNotFound as error:
         raise InputError(f"contacts[{i}].frame", str(error)) from error
 
 
-def _contact_set(
-    bodies: Array,
-    points: Array,
-    normals: Array,
-    mu: Array,
-    gaps: Array,
-    keys: tuple[str, ...],
-    tangents: Array | None = None,
-    others: Array | None = None,
-) -> ContactSet:
-    if tangents is None:
-        tangents = first_tangents(normals)
-    if others is None:
-        others = np.zeros(len(keys), dtype=np.int64)
-    return ContactSet(
-        bodies=bodies, others=others, points=points, normals=normals, tangents=tangents, mu=mu, gaps=gaps, keys=keys
-    )
-
-
 @compiled
-def _sphere_contacts(centres, distances, normals, radii, margin):
-    """Nearest points of spheres to a surface, tangents there, gaps, which of them are within the margin, and whether all."""
+def _sphere_contacts(centres: Array, distances: Array, normals: Array, radii: Array) -> tuple[Array, Array, Array]:
+    """Nearest points of spheres to a surface (n, 3), first tangents there (n, 3), gaps [m] (n)."""
     n = len(radii)
-    points, gaps, near = np.empty((n, 3)), np.empty(n), np.empty(n, dtype=np.bool_)
-    all_near = True
+    points, gaps = np.empty((n, 3)), np.empty(n)
     for i in range(n):
         gaps[i] = distances[i] - radii[i]
-        near[i] = gaps[i] <= margin
-        all_near = all_near and near[i]
         for c in range(3):
             points[i, c] = centres[i, c] - radii[i] * normals[i, c]
-    return points, first_tangents(normals), gaps, near, all_near
+    return points, first_tangents(normals), gaps
 
 
 @compiled

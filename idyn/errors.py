@@ -28,11 +28,11 @@ class FrameNotFound(ModelError):
 
 
 class InputError(IdynError):
-    """A datum from outside is malformed. `field` names it; nothing was applied."""
+    """A datum from outside is malformed. `field` names it, `message` says what was expected; nothing was applied."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
-        self.field = field
+        self.field, self.message = field, message
 
 
 LONGEST_NAME = 100

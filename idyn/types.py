@@ -55,6 +55,36 @@ class ContactSet(Record, frozen=True):
     def __len__(self) -> int:
         return len(self.keys)
 
+    def take(self, rows: Array) -> "ContactSet":
+        """Some of the contacts: those for which a mask (n) holds, or those with the given indices, in their order."""
+        if rows.dtype == np.bool_:
+            if np.count_nonzero(rows) == len(rows):
+                return self
+            rows = np.flatnonzero(rows)
+        return ContactSet(
+            bodies=self.bodies[rows],
+            others=self.others[rows],
+            points=self.points[rows],
+            normals=self.normals[rows],
+            tangents=self.tangents[rows],
+            mu=self.mu[rows],
+            gaps=self.gaps[rows],
+            keys=tuple(self.keys[i] for i in rows.tolist()),
+        )
+
+    def join(self, other: "ContactSet") -> "ContactSet":
+        """These contacts, and after them the other ones."""
+        return ContactSet(
+            bodies=np.concatenate([self.bodies, other.bodies]),
+            others=np.concatenate([self.others, other.others]),
+            points=np.concatenate([self.points, other.points]),
+            normals=np.concatenate([self.normals, other.normals]),
+            tangents=np.concatenate([self.tangents, other.tangents]),
+            mu=np.concatenate([self.mu, other.mu]),
+            gaps=np.concatenate([self.gaps, other.gaps]),
+            keys=self.keys + other.keys,
+        )
+
 
 class DynamicsTerms(Record, frozen=True):
     """M, h and the joint axes at one state: views of the robot's scratch, valid until its next `terms` call.

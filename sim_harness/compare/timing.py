@@ -161,16 +161,8 @@ def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
     ring = PATCH * np.column_stack([np.cos(angle), np.sin(angle), np.zeros(n)])
     points = one.points[foot] + (ring if n > feet else 0.0)
     points[:, 2] = 0.0
-    return ContactSet(
-        bodies=one.bodies[foot],
-        others=one.others[foot],
-        points=points,
-        normals=one.normals[foot],
-        tangents=one.tangents[foot],
-        mu=one.mu[foot],
-        gaps=np.zeros(n),
-        keys=tuple(f"{one.keys[f]}.{t}" for f, t in zip(foot, turn, strict=True)),
-    )
+    keys = tuple(f"{one.keys[f]}.{t}" for f, t in zip(foot, turn, strict=True))
+    return msgspec.structs.replace(one.take(foot), points=points, gaps=np.zeros(n), keys=keys)
 
 
 def rocking(robot: Robot, k: int) -> Array:

@@ -14,7 +14,6 @@ from math import ceil
 
 import numpy as np
 
-from controllers.contact_source import rows
 from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.status import Status
@@ -104,8 +103,8 @@ class MujocoWorld:
             missed = max(missed, h * self._missed())
             self._move(*self.coordinates.from_mujoco(data.qpos, data.qvel))
         self.t += dt
-        felt = np.flatnonzero((before.gaps <= self.margin) | impulses.any(axis=1))
-        contacts = rows(before, felt)
+        felt = (before.gaps <= self.margin) | impulses.any(axis=1)
+        contacts = before.take(felt)
         return StepResult(
             contacts=contacts,
             impulse=impulses[felt],
@@ -165,4 +164,4 @@ class MujocoWorld:
         if not self._finite:
             return  # nowhere has no contacts: the last ones stay
         self._everywhere = contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu)
-        self.contacts = rows(self._everywhere, np.flatnonzero(self._everywhere.gaps <= self.margin))
+        self.contacts = self._everywhere.take(self._everywhere.gaps <= self.margin)

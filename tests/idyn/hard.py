@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
-from scenes import Scene, feet, many_points, subset
+from scenes import Scene, feet, many_points
 
 from controllers.robots import load_robot
 from idyn.robot import Robot
@@ -22,7 +22,7 @@ def wild_scene(seed: int, robots: tuple[Robot, ...] | None = None) -> Scene:
     robot = (robots or walkers())[seed % len(ROBOTS)]
     q = robot.integrate(stance(ROBOTS[seed % len(ROBOTS)]), np.r_[np.zeros(3), tilt(rng), rng.uniform(-0.3, 0.3, robot.na)])
     n = int(rng.integers(1, 6))
-    contacts = subset(feet(robot, q), rng.permutation(4)[: min(n, 4)])
+    contacts = feet(robot, q).take(rng.permutation(4)[: min(n, 4)])
     scene = Scene(
         robot=robot,
         state=State(q=q, v=0.5 * rng.normal(size=robot.nv)),
@@ -79,7 +79,7 @@ def _with(scene: Scene, **changes: object) -> Scene:
 
 def _coincident(scene: Scene, rng: np.random.Generator) -> Scene:
     copies = np.sort(rng.integers(0, len(scene.contacts), 2 * len(scene.contacts)))
-    return msgspec.structs.replace(scene, contacts=_renamed(subset(scene.contacts, copies)))
+    return msgspec.structs.replace(scene, contacts=_renamed(scene.contacts.take(copies)))
 
 
 def _in_a_line(scene: Scene, rng: np.random.Generator) -> Scene:
@@ -97,7 +97,7 @@ def _on_one_foot(scene: Scene, rng: np.random.Generator) -> Scene:
 
 
 def _opposing(scene: Scene, rng: np.random.Generator) -> Scene:
-    twice = subset(scene.contacts, np.repeat(np.arange(len(scene.contacts)), 2))
+    twice = scene.contacts.take(np.repeat(np.arange(len(scene.contacts)), 2))
     sign = np.tile([1.0, -1.0], len(scene.contacts))[:, None]
     return msgspec.structs.replace(
         scene, contacts=_renamed(msgspec.structs.replace(twice, normals=sign * twice.normals, gaps=np.abs(twice.gaps)))

@@ -50,16 +50,10 @@ def feet(robot: Robot, q: Array, **changes: object) -> ContactSet:
     return msgspec.structs.replace(contacts, **{"gaps": np.zeros(len(contacts)), **changes})
 
 
-def subset(contacts: ContactSet, chosen: Array) -> ContactSet:
-    """Some of the contacts, in the given order."""
-    fields = {f: getattr(contacts, f)[chosen] for f in ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")}
-    return ContactSet(**fields, keys=tuple(contacts.keys[i] for i in chosen))
-
-
 def standing_scene(name: str, mu: float = 0.6, n: int = 4) -> Scene:
     """At rest in the stance, asked to stay."""
     robot, q = walker(name)
-    contacts = subset(feet(robot, q, mu=np.full(4, mu)), np.arange(n))
+    contacts = feet(robot, q, mu=np.full(4, mu)).take(np.arange(n))
     return Scene(robot=robot, state=State(q=q, v=np.zeros(robot.nv)), contacts=contacts, q_ddot=np.zeros(robot.na))
 
 
@@ -75,7 +69,7 @@ def random_scene(name: str, seed: int, *, touching: float = 0.5, mu: float | Non
     contacts = feet(robot, q, mu=np.full(4, rng.choice([0.1, 0.6, 1.5]) if mu is None else mu), gaps=gaps)
     chosen = rng.permutation(4)[:n]
     demand = 30 * rng.normal(size=robot.na)
-    return Scene(robot=robot, state=State(q=q, v=v), contacts=subset(contacts, chosen), q_ddot=demand)
+    return Scene(robot=robot, state=State(q=q, v=v), contacts=contacts.take(chosen), q_ddot=demand)
 
 
 def many_points(scene: Scene, per_foot: int) -> Scene:
@@ -85,7 +79,7 @@ def many_points(scene: Scene, per_foot: int) -> Scene:
     copies = np.repeat(np.arange(len(c)), per_foot)
     t = np.cross(c.normals, c.tangents)
     ring = np.tile(np.column_stack([np.cos(angles), np.sin(angles)]), (len(c), 1)) * 0.01
-    split = subset(c, copies)
+    split = c.take(copies)
     points = split.points + ring[:, :1] * c.tangents[copies] + ring[:, 1:] * t[copies]
     keys = tuple(f"{key}.{i % per_foot}" for i, key in enumerate(split.keys))
     return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(split, points=points, keys=keys))

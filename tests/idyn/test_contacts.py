@@ -121,3 +121,20 @@ def test_a_link_and_a_joint_of_one_name_are_one_place():
 def test_every_error_is_of_one_family():
     assert issubclass(InputError, IdynError)
     assert issubclass(FrameNotFound, IdynError)
+
+
+def test_contacts_are_taken_and_joined_row_by_row():
+    robot, q = walker("quadruped")
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf, mu=np.array([0.1, 0.2, 0.3, 0.4]))
+    assert contacts.take(np.ones(4, dtype=bool)) is contacts
+    odd, even = contacts.take(np.array([False, True, False, True])), contacts.take(np.array([2, 0]))
+    assert odd.keys == (contacts.keys[1], contacts.keys[3])
+    both = even.join(odd)
+    assert len(both) == 4
+    for field in contacts.__struct_fields__:
+        expected = [getattr(contacts, field)[i] for i in (2, 0, 1, 3)]
+        np.testing.assert_array_equal(getattr(both, field), expected)
+    none = contacts.take(np.zeros(4, dtype=bool))
+    assert len(none) == 0
+    assert none.points.shape == (0, 3)
+    assert none.join(contacts).keys == contacts.keys

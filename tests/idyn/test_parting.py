@@ -6,7 +6,7 @@ import pytest
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
 from hard import torn_scene
 from oracles import full
-from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, subset, walker
+from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, walker
 
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
@@ -38,7 +38,7 @@ def test_a_foot_that_parts_is_let_go(name, law, error):
     """To the letter it would be held sideways, with whatever that takes at the others. Begun anew or at the last basis, the
     answer is that of the robot without this foot."""
     (scene, f), law = lifting(name), make_law(law)
-    alone = solve(scene, law, contacts=subset(scene.contacts, np.arange(LIFTS)))
+    alone = solve(scene, law, contacts=scene.contacts.take(np.arange(LIFTS)))
     answers = (solve(scene, law), solve(scene, law, guess=alone.guess))
     assert answers[1].rung == "warm"
     for answer in answers:
@@ -71,7 +71,7 @@ def test_feet_almost_on_one_plane_do_not_hold_against_one_another(name, law):
     law, found, expected = make_law(law), 0, 0
     for seed in range(40):
         scene, foot = uneven(name, seed)
-        alone = solve(scene, law, contacts=subset(scene.contacts, np.delete(np.arange(4), foot)))
+        alone = solve(scene, law, contacts=scene.contacts.take(np.delete(np.arange(4), foot)))
         f = full(scene.robot, scene.state, scene.contacts)
         if alone.law != law.name or (f.J @ alone.v_plus)[3 * foot + 2] < 1e-8:
             continue

@@ -1,5 +1,6 @@
 """MuJoCo's world against closed forms and against Pinocchio's equation of motion: flight, weight, joints, repeatability."""
 
+import msgspec
 import mujoco
 import numpy as np
 import pytest
@@ -95,9 +96,7 @@ def test_the_reported_forces_move_the_robot(name, ground):
         acceleration = np.linalg.solve(T, (world.data.qvel - before) / DT - turning(world, q, v))
         c = result.contacts
         middle = np.array(c.points - 0.5 * c.gaps[:, None] * c.normals)
-        J = contact_jacobian(
-            axes, robot.tree.support, type(c)(**{f: getattr(c, f) for f in c.__struct_fields__} | {"points": middle})
-        )
+        J = contact_jacobian(axes, robot.tree.support, msgspec.structs.replace(c, points=middle))
         missed = M @ acceleration + h - J.T @ result.force[:, [1, 2, 0]].ravel()
         missed[robot.tree.a] -= tau
         np.testing.assert_allclose(missed, 0, atol=1e-8 + 2 * result.dynamics / DT)  # what MuJoCo's solver left

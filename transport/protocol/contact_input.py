@@ -98,7 +98,6 @@ def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None
 
 def _as_sent(error: InputError, places: list[str]) -> ProtocolError:
     """The error of the active contacts, its index turned into that of the list as it was sent."""
-    message = str(error).removeprefix(f"{error.field}: ")
     indexed = re.fullmatch(r"contacts\[(\d+)\](.*)", error.field)
     field = places[int(indexed[1])] + indexed[2] if indexed else error.field
-    return ProtocolError(Code.BAD_SCHEMA, field, message)
+    return ProtocolError(Code.BAD_SCHEMA, field, error.message)
