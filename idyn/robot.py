@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from idyn.inspection import Finding, inspect_urdf
 from idyn.places import place_boxes, place_spheres
 from idyn.tree import read_bodies, read_limits, read_tree, rotors
 from idyn.types import Array, DynamicsTerms
+from idyn.urdf import with_counted_turns
 
 
 class Robot:
@@ -58,7 +60,6 @@ class Robot:
         self.boxes = place_boxes(frames, description.box, self.spheres)
         self.contact_names = self.spheres.keys + self.boxes.pair_keys
         self.scratch: dict[int, object] = {}
-        self._plain_angles = bool((self.tree.q_index >= 0).all())
         self._open_data()
 
     @classmethod
@@ -123,14 +124,14 @@ class Robot:
         return np.array(pin.difference(self._model, q0, q1))
 
     def joint_angles(self, q: Array) -> Array:
-        """Positions of the actuated joints [rad or m] (na); a continuous joint gives its angle in (−π, π]."""
-        return q[self.tree.q_index] if self._plain_angles else self.difference(self.neutral(), q)[self.tree.a]
+        """Positions of the actuated joints [rad or m] (na); that of a continuous joint counts its turns."""
+        return q[self.tree.q_index]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:
         """q with the actuated joints moved to `angles` (na)."""
-        step = np.zeros(self.nv)
-        step[self.tree.a] = angles - self.joint_angles(q)
-        return self.integrate(q, step)
+        moved = q.copy()
+        moved[self.tree.q_index] = angles
+        return moved
 
     def compute_all_terms(self, q: Array, v: Array) -> None:
         """`pin.computeAllTerms`: the yardstick in which this project measures speed."""
@@ -157,8 +158,8 @@ def _build(description: Description, source: str) -> pin.Model:
         raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
     root = (pin.JointModelFreeFlyer(),) if base == "free_flyer" else ()
     try:
-        model = pin.buildModelFromXML(description.urdf, *root)
-    except (ValueError, RuntimeError) as error:
+        model = pin.buildModelFromXML(with_counted_turns(description.urdf), *root)
+    except (ElementTree.ParseError, ValueError, RuntimeError) as error:
         raise ModelError(f"{source}: not a URDF that Pinocchio can read ({error})") from error
     if model.nv == 0:
         raise ModelError(f"{source}: the model has no moving joint")

@@ -20,7 +20,7 @@ class Tree(Record, frozen=True):
     dof_joint: the joint that each velocity belongs to (nv)
     support: whether a joint (row) is moved by a velocity (column) (njoints, nv)
     a, u: the actuated and the unactuated velocities (na), (nu)
-    q_index: where in q the actuated ones' joints have their positions (na); −1 for a continuous joint, which has cos and sin
+    q_index: where in q the actuated ones' joints have their positions (na)
     quaternions: where in q those of the floating base and of free bodies begin (xyzw)
     """
 
@@ -76,7 +76,7 @@ def read_tree(model: Any, unactuated: tuple[str, ...]) -> tuple[Tree, tuple[str,
         support=np.array([[j in above for j in dof_joint.tolist()] for above in supports], dtype=np.bool_),
         a=a,
         u=np.setdiff1d(np.arange(model.nv), a),
-        q_index=np.array([joints[i].idx_q if joints[i].nq == 1 else -1 for i in driven], dtype=np.int64),
+        q_index=np.array([joints[i].idx_q for i in driven], dtype=np.int64),
         quaternions=np.array([joints[i].idx_q + 3 for i in moving if joints[i].nq == 7], dtype=np.int64),
     )
     return tree, tuple(names[i] for i in driven)
@@ -92,7 +92,7 @@ def read_limits(model: Any, tree: Tree, names: tuple[str, ...], tau_max: Mapping
     effort = np.where((effort <= 0) | (effort >= DUMMY_EFFORT), np.inf, effort)
     speed = np.array(model.upperVelocityLimit)[tree.a]
     q_min, q_max = np.array(model.lowerPositionLimit)[tree.q_index], np.array(model.upperPositionLimit)[tree.q_index]
-    free = (tree.q_index < 0) | ~(q_min < q_max)
+    free = ~(q_min < q_max)
     return Limits(
         tau_max=np.array([tau_max.get(name, own) for name, own in zip(names, effort.tolist(), strict=True)], dtype=np.float64),
         v_max=np.where(speed <= 0, np.inf, speed),

@@ -22,7 +22,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
 class State(Record, frozen=True):
     """What the robot measured at one instant.
 
-    q: configuration, free flyer as position then quaternion xyzw (nq)
+    q: configuration, free flyer as position then quaternion xyzw (nq). As Pinocchio has it, but for continuous joints: theirs
+        is one angle that counts its turns, not cos and sin
     v: velocity, free flyer linear then angular in the body frame [m/s, rad/s] (nv)
     """
 

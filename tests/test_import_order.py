@@ -20,6 +20,7 @@ LEAVES = (
     "idyn.terrain",
     "idyn.heightmap",
     "idyn.shapes",
+    "idyn.urdf",
     "idyn.description",
 )
 LAYERS = (

@@ -2,7 +2,7 @@
 
 A free joint of ours is position and quaternion xyzw relative to where the joint is placed, its velocity linear and angular in
 the body's frame; MuJoCo's are relative to the world, with a quaternion wxyz, and the linear velocity is in the world frame.
-Every other joint is one angle or length in MuJoCo; ours is (cos, sin) when it is continuous.
+Every other joint is one angle or length in both.
 """
 
 import numpy as np

@@ -62,10 +62,9 @@ def _jumps(q: Array, v: Array, q0: Array, v0: Array, q_index: Array, a: Array, f
         change = abs(speed - speed0)
         if not change <= jumps[1]:
             jumps[1], joints[1] = change, k
-        if q_index[k] >= 0:
-            further = abs(q[q_index[k]] - q0[q_index[k]]) - max(abs(speed), abs(speed0)) * dt
-            if further > jumps[0]:
-                jumps[0], joints[0] = further, k
+        further = abs(q[q_index[k]] - q0[q_index[k]]) - max(abs(speed), abs(speed0)) * dt
+        if further > jumps[0]:
+            jumps[0], joints[0] = further, k
     if free:
         jumps[2] = math.sqrt(np.sum((q[:3] - q0[:3]) ** 2)) - max(_length(v[:3]), _length(v0[:3])) * dt
         half = min(abs(np.sum(q[3:7] * q0[3:7])), 1.0)
