@@ -81,22 +81,28 @@ def contacts_from_points(
     mu: Array,
     gaps: Array,
     tangents: Array | None = None,
+    fields: Sequence[str] | None = None,
 ) -> ContactSet:
     """Contacts of named contact places (`robot.spheres.keys`) or frames with the environment, and of pairs
     (`robot.boxes.pair_keys`), given in the world frame.
 
+    fields: what errors call each contact, None: `contacts[i]`
+
     Shapes as in `ContactSet`. Raises InputError naming `contacts[i].field` for anything malformed.
     """
     n = len(keys)
+    if fields is None:
+        fields = [f"contacts[{i}]" for i in range(n)]
     for field, value, shape in (("p", points, (n, 3)), ("n", normals, (n, 3)), ("mu", mu, (n,)), ("dist", gaps, (n,))):
         if value.shape != shape:
             raise InputError(f"contacts.{field}", f"expected shape {shape}, got {value.shape}")
-    for i in range(n):
-        _check_contact(i, points[i], normals[i], mu[i], gaps[i], None if tangents is None else tangents[i])
+    for i, name in enumerate(fields):
+        _check_contact(name, points[i], normals[i], mu[i], gaps[i], None if tangents is None else tangents[i])
     if len(set(keys)) != n:
         repeated = next(key for key in keys if list(keys).count(key) > 1)
         raise InputError("contacts.frame", f"'{repeated}' appears twice")
-    joints = np.array([_joints_of(robot, i, key) for i, key in enumerate(keys)], dtype=np.int64).reshape(-1, 2)
+    found = [_joints_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
+    joints = np.array(found, dtype=np.int64).reshape(-1, 2)
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
     return ContactSet(
         bodies=joints[:, 0],
@@ -110,23 +116,23 @@ def contacts_from_points(
     )
 
 
-def _check_contact(i: int, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
+def _check_contact(name: str, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
     if not np.isfinite(point).all():
-        raise InputError(f"contacts[{i}].p", "expected finite coordinates")
+        raise InputError(f"{name}.p", "expected finite coordinates")
     if not np.isfinite(gap):
-        raise InputError(f"contacts[{i}].dist", f"expected a finite gap, got {gap}")
+        raise InputError(f"{name}.dist", f"expected a finite gap, got {gap}")
     if not mu >= 0:
-        raise InputError(f"contacts[{i}].mu", f"expected ≥ 0, got {mu}")
+        raise InputError(f"{name}.mu", f"expected ≥ 0, got {mu}")
     length = float(np.linalg.norm(normal))
     if not abs(length - 1) <= UNIT_TOLERANCE:
-        raise InputError(f"contacts[{i}].n", f"expected a unit vector, got length {length:.6g}")
+        raise InputError(f"{name}.n", f"expected a unit vector, got length {length:.6g}")
     if tangent is None:
         return
     if not abs(float(np.linalg.norm(tangent)) - 1) <= UNIT_TOLERANCE or not abs(float(tangent @ normal)) <= UNIT_TOLERANCE:
-        raise InputError(f"contacts[{i}].t1", "expected a unit vector at right angles to the normal")
+        raise InputError(f"{name}.t1", "expected a unit vector at right angles to the normal")
 
 
-def _joints_of(robot: Robot, i: int, key: str) -> tuple[int, int]:
+def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
     """Joints of the first and the second body of the contact called `key`."""
     if key in robot.spheres.keys:
         return int(robot.spheres.joints[robot.spheres.keys.index(key)]), 0
@@ -136,7 +142,7 @@ def _joints_of(robot: Robot, i: int, key: str) -> tuple[int, int]:
     try:
         return robot.joint_of_frame(key), 0
     except FrameNotFound as error:
-        raise InputError(f"contacts[{i}].frame", str(error)) from error
+        raise InputError(f"{name}.frame", str(error)) from error
 
 
 @compiled

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgpack
+import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
@@ -137,3 +139,18 @@ def state(robot: Robot, session: int, seq: int, **changes: Any) -> StateMessage:
         "tau_applied": np.zeros(robot.na).tobytes(),
     }
     return StateMessage(**(fields | changes))
+
+
+def in_full(message: object) -> bytes:
+    """A message with every field written, as by a client that leaves out no defaults."""
+    return msgpack.packb(_fields(message))
+
+
+def _fields(value: object) -> object:
+    if isinstance(value, list):
+        return [_fields(part) for part in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    tag = value.__struct_config__.tag
+    fields = {name: _fields(getattr(value, name)) for name in value.__struct_fields__}
+    return fields if tag is None else {"t": tag} | fields

@@ -1,7 +1,6 @@
 """The contact list of a state message into a `ContactSet`, or into which feet touch."""
 
 import math
-import re
 
 import numpy as np
 
@@ -34,11 +33,11 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet |
     points, normals = table[:, 0].copy(), table[:, 1].copy()
     mu = np.array([_friction(contact, agreement, where) for where, contact in active])
     gaps = np.array([contact.dist for _, contact in active])
-    keys = [contact.frame for _, contact in active]
+    keys, fields = [contact.frame for _, contact in active], [where for where, _ in active]
     try:
-        return contacts_from_points(agreement.robot, keys, points, normals, mu, gaps, _tangents(active, normals))
+        return contacts_from_points(agreement.robot, keys, points, normals, mu, gaps, _tangents(active, normals), fields)
     except InputError as error:
-        raise _as_sent(error, [where for where, _ in active]) from None
+        raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from None
 
 
 def read_sensed(contacts: list[Contact]) -> Array | None:
@@ -94,10 +93,3 @@ def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None
             if contact.t1 is None or np.abs(np.cross(normals[i], tangents[i]) - second).max() > RIGHT_HANDED_TOLERANCE:
                 raise ProtocolError(Code.BAD_SCHEMA, f"{where}.t2", "expected n × t1")
     return tangents if rows else None
-
-
-def _as_sent(error: InputError, places: list[str]) -> ProtocolError:
-    """The error of the active contacts, its index turned into that of the list as it was sent."""
-    indexed = re.fullmatch(r"contacts\[(\d+)\](.*)", error.field)
-    field = places[int(indexed[1])] + indexed[2] if indexed else error.field
-    return ProtocolError(Code.BAD_SCHEMA, field, error.message)

@@ -7,7 +7,7 @@ import numpy as np
 from controllers.command import Reference
 from idyn.robot import Robot
 from idyn.types import Array
-from transport.protocol.agreement import Agreement
+from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import vector, vectors
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import state as wire
@@ -26,7 +26,7 @@ def read_state(message: StateMessage, agreement: Agreement) -> tuple[Array, Arra
     """q (nq), v (nv) and tau_applied (na) in the robot's order; base velocity in body axes."""
     robot = agreement.robot
     nq, nv = robot.nq, robot.nv
-    _check_recorded(message, nv, robot.na)
+    _check_recorded(message, agreement)
     if message.tau_applied is None:
         return *read_configuration(message.q, message.vel, agreement), None
     joined = vectors((message.q, nq, "q"), (message.vel, nv, "vel"), (message.tau_applied, robot.na, "tau_applied"))
@@ -79,8 +79,9 @@ def _normalise(q: Array, start: int) -> None:
     quaternion /= length
 
 
-def _check_recorded(message: StateMessage, nv: int, na: int) -> None:
+def _check_recorded(message: StateMessage, agreement: Agreement) -> None:
     """What is only recorded or counted must be well-formed, too."""
+    nv, na = agreement.robot.nv, agreement.robot.na
     if message.rtt_us is not None and not math.isfinite(message.rtt_us):
         raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")
     if message.tau_meas is not None:
@@ -92,6 +93,7 @@ def _check_recorded(message: StateMessage, nv: int, na: int) -> None:
     if message.volt is not None and not math.isfinite(message.volt):
         raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
     for i, stance in enumerate(message.schedule or ()):
+        check_contact_frame(agreement.robot, stance.frame, f"schedule[{i}].frame")
         if not math.isfinite(stance.time_to_switch):
             field = f"schedule[{i}].time_to_switch"
             raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {stance.time_to_switch}")

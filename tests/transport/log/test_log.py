@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgpack
+import msgspec
 import numpy as np
 import pytest
 from mcap.reader import make_reader
 from rig import Rig
-from standin import MS, SpringDamper, from_snapshot, hello, standing, state
+from standin import MS, SpringDamper, from_snapshot, hello, in_full, standing, state
 
 from idyn.robot import Robot
 from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadata
@@ -22,8 +23,10 @@ from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import WAITING_MAX, Recorder
 from transport.protocol.codec import decode, encode
+from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
+from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
 from transport.server.fault_log import keep_fault, write_fault
@@ -43,7 +46,9 @@ def open_recorder(path: Path, robot: Robot) -> Recorder:
     return Recorder(path, *head(controller))
 
 
-def run(path: Path, robot: Robot, *, recorder: Recorder | None = None) -> list[tuple[bytes, bytes]]:
+def run(
+    path: Path, robot: Robot, *, recorder: Recorder | None = None, write: Callable[[Message], bytes] = encode
+) -> list[tuple[bytes, bytes]]:
     """A session with bad and repeated messages in it; all (request, reply) pairs."""
     recorder = recorder or open_recorder(path, robot)
     service = Service(SpringDamper(robot), SETTINGS, recorder=recorder)
@@ -56,18 +61,38 @@ def run(path: Path, robot: Robot, *, recorder: Recorder | None = None) -> list[t
         return reply
 
     send(b"rubbish", 1, b"other")
-    welcome = decode(send(encode(hello(robot)), 2))
+    welcome = decode(send(write(hello(robot)), 2))
     assert isinstance(welcome, Welcome)
     for seq in range(1, TICKS + 1):
         q = standing(robot)
         q[7:] += 0.01 * rng.normal(size=robot.na)
-        data = encode(state(robot, welcome.session, seq, q=q.tobytes()))
+        data = write(state(robot, welcome.session, seq, q=q.tobytes()))
         send(data, seq * MS)
         if seq % 50 == 0:
             send(data, seq * MS + 1)  # a duplicate
             send(encode(state(robot, welcome.session, seq + 1, q=b"")), seq * MS + 2)
     recorder.close()
     return pairs
+
+
+def test_what_is_left_out_of_messages_means_its_default(tmp_path: Path, robot: Robot) -> None:
+    """A log whose client wrote every field and one whose client left out defaults: the same messages, the same torques, both
+    replayed to the bit."""
+    paths = tmp_path / "short.mcap", tmp_path / "full.mcap"
+    torques = 0
+    for short, full in zip(run(paths[0], robot)[1:], run(paths[1], robot, write=in_full)[1:], strict=True):
+        request, in_short, in_long = decode(full[0]), decode(short[0]), decode(full[1])
+        if isinstance(request, StateMessage):
+            assert isinstance(in_short, StateMessage)
+            request = msgspec.structs.replace(request, session=in_short.session)  # made of the hello's bytes
+        assert request == in_short
+        if isinstance(in_long, TorqueMessage):
+            reply = decode(short[1])
+            assert isinstance(reply, TorqueMessage)
+            assert (reply.tau, reply.tau_ff, reply.limited_by) == (in_long.tau, in_long.tau_ff, in_long.limited_by)
+            torques += 1
+    assert torques > TICKS
+    assert all(replay(path, build=from_snapshot).exact for path in paths)
 
 
 def test_a_log_holds_every_byte_in_order(tmp_path: Path, robot: Robot) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rig import Rig
-from standin import hello, solo, state
+from standin import hello, in_full, solo, state
 
 from transport.protocol.codec import decode, encode, limits, message_type, vector, vectors
 from transport.protocol.errors import ProtocolError
@@ -42,6 +42,22 @@ def test_every_type_has_its_own_tag_and_the_schema_version() -> None:
     tags = [kind.__struct_config__.tag for kind in Message.__args__]
     assert len(set(tags)) == len(tags)
     assert msgpack.unpackb(encode(Stop()))["v"] == SCHEMA
+
+
+def test_what_has_its_default_is_left_out() -> None:
+    minimal = StateMessage(q=b"", vel=b"", t_robot=0, contacts=[Contact(frame="FL_FOOT")])
+    fields = {"t": "state", "v": SCHEMA, "q": b"", "vel": b"", "t_robot": 0, "contacts": [{"frame": "FL_FOOT"}]}
+    assert msgpack.unpackb(encode(minimal)) == fields
+    assert decode(encode(minimal)) == decode(in_full(minimal)) == minimal
+
+
+def test_a_server_that_lacks_a_field_reads_who_makes_no_use_of_it() -> None:
+    fields = [(name, object) for name in ("v", "session", "seq", "t_robot", "q", "vel")]
+    older = msgspec.defstruct("Older", fields, tag_field="t", tag="state", forbid_unknown_fields=True)
+    message = StateMessage(session=1, seq=1, t_robot=0, q=b"", vel=b"")
+    assert msgspec.msgpack.decode(encode(message), type=older).seq == 1
+    with pytest.raises(msgspec.ValidationError, match="unknown field"):
+        msgspec.msgpack.decode(in_full(message), type=older)
 
 
 def test_lists_and_bin_are_the_same_vector() -> None:

@@ -24,14 +24,15 @@ Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 """[ns], with room for sums in 64 bits."""
 
 
-class Part(msgspec.Struct, kw_only=True, gc=False, forbid_unknown_fields=True):
+class Part(msgspec.Struct, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """A map inside a client's message."""
 
 
-class ClientMessage(msgspec.Struct, kw_only=True, gc=False, tag_field="t", forbid_unknown_fields=True):
-    """What a client sends. Unknown keys are refused, so that a misspelt field is never silently without effect."""
+class ClientMessage(msgspec.Struct, kw_only=True, gc=False, tag_field="t", forbid_unknown_fields=True, omit_defaults=True):
+    """What a client sends. Unknown keys are refused, so that a misspelt field is never silently without effect; what has its
+    default is left out, so that a server which does not know the field yet understands all who make no use of it."""
 
-    v: str = SCHEMA
+    v: str = msgspec.field(default_factory=lambda: SCHEMA)  # always written, unlike a plain default
 
 
 class ServerPart(msgspec.Struct, kw_only=True, gc=False):

@@ -43,7 +43,7 @@ class ExternalForce(Part):
 class Stance(Part):
     """What a gait planner intends with one contact frame."""
 
-    frame: str
+    frame: str  # as in `contacts`
     stance: bool  # standing now
     time_to_switch: float  # [s]
 

@@ -173,9 +173,14 @@ BAD_STATES = [
     (lambda r: {"rtt_us": NAN}, Code.NON_FINITE, "rtt_us"),
     (lambda r: {"volt": INF}, Code.NON_FINITE, "volt"),
     (
-        lambda r: {"schedule": [Stance(frame="LF_FOOT", stance=True, time_to_switch=NAN)]},
+        lambda r: {"schedule": [Stance(frame="FL_FOOT", stance=True, time_to_switch=NAN)]},
         Code.NON_FINITE,
         "schedule[0].time_to_switch",
+    ),
+    (
+        lambda r: {"schedule": [Stance(frame=frame, stance=True, time_to_switch=0.1) for frame in ("FL_FOOT", "LF_FOOT")]},
+        Code.CONTACT_UNKNOWN,
+        "schedule[1].frame",
     ),
     (lambda r: {"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
     (lambda r: {"q": quaternion(r, 1.01)}, Code.QUATERNION_NOT_UNIT, "q[3:7]"),
