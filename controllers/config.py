@@ -2,13 +2,14 @@
 
 import importlib.resources
 import tomllib
-from enum import Enum
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
 
+from controllers.tables import KIND, written_out
 from idyn.description import ContactPoint
 from idyn.errors import ConfigError, nearest
 from idyn.shapes import Box
@@ -24,6 +25,10 @@ ROBOT_DATA = "example-robot-data:"
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of everything that is read from TOML: unknown keys are errors."""
+
+
+class Kind(Settings, frozen=True, tag_field=KIND):
+    """Base of settings that choose code: one of a family of tables, see `controllers.tables`."""
 
 
 class RobotSettings(Settings, frozen=True):
@@ -74,37 +79,17 @@ def load(kind: str, name_or_path: str, settings: type[T]) -> T:
     return parse(data, settings, f"{kind}.{path.stem}")
 
 
-def parse(data: dict[str, Any], settings: type[T], where: str) -> T:
-    """Validate a parsed TOML table. `where` heads the path in errors."""
+@overload
+def parse(data: Any, settings: type[T], where: str) -> T: ...
+@overload
+def parse(data: Any, settings: UnionType, where: str) -> Any: ...
+def parse(data: Any, settings: Any, where: str) -> Any:
+    """Validate a parsed TOML table, or a word that stands for one. `where` heads the path in errors."""
     try:
-        return msgspec.convert(data, settings)
+        return msgspec.convert(written_out(data, settings, where), settings)
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
-        at = at.rstrip("`")
-        raise ConfigError(where + at, message + _suggestion(message, settings, at)) from error
-
-
-def _suggestion(message: str, settings: Any, at: str) -> str:
-    """For a key that is unknown the nearest of the table it stands in, for a word that is none the words there are; `at` is the
-    path of the table or of the word, as in `.contact[0]`."""
-    kinds = [settings]
-    for part in at.split(".")[1:]:
-        name = part.partition("[")[0]
-        tables = [table for kind in kinds for table in _parts(kind, msgspec.Struct)]
-        kinds = [field.type for table in tables for field in msgspec.structs.fields(table) if field.name == name]
-    if "unknown field" in message:
-        tables = [table for kind in kinds for table in _parts(kind, msgspec.Struct)]
-        return nearest(message.split("`")[1], {name for table in tables for name in table.__struct_fields__})
-    if "Invalid enum value" in message:
-        return f", expected one of {', '.join(word for kind in kinds for words in _parts(kind, Enum) for word in words)}"
-    return ""
-
-
-def _parts(kind: Any, base: type) -> list[Any]:
-    """The structs, or the enums, that a type is made of, without those in their fields."""
-    if isinstance(kind, type) and issubclass(kind, base):
-        return [kind]
-    return [each for part in getattr(kind, "__args__", ()) for each in _parts(part, base)]
+        raise ConfigError(where + at.rstrip("`"), message) from error
 
 
 def urdf_path(urdf: str, base: Path) -> Path:

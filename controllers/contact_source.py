@@ -1,67 +1,41 @@
 """Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 import numpy as np
 
 from controllers.command import Schedule
-from controllers.config import NonNegative, Settings
-from controllers.terrain import TerrainSettings
+from controllers.config import Kind, NonNegative, Settings
+from controllers.landing import Landing
+from controllers.terrain import AnyTerrain, FlatSettings
 from idyn.errors import ConfigError
-from idyn.types import ContactSet
-
-
-class ContactSettings(Settings, frozen=True):
-    """Which contacts there are and how far gaps are trusted.
-
-    source: 'geometry': spheres of the robot against the ground, or what the state brings instead; 'sensed': only what the
-        state brings; 'planner': exactly the feet that are planned to stand, taken to touch whatever their gap;
-        'fused': measured contacts of feet that may stand: from `early` before the planned touchdown to the planned lift-off
-    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
-        replace these
-    mu: friction coefficient of every contact instead of the robot's and the terrain's own
-    margin: contacts nearer than this take part [m]
-    release: 'fused' keeps a contact until it is farther than this [m]
-    early: before its planned touchdown [s]
-    """
-
-    source: Literal["geometry", "sensed", "planner", "fused"] = "geometry"
-    ground: float = 0.0
-    terrain: TerrainSettings = TerrainSettings()
-    mu: NonNegative | None = None
-    margin: NonNegative = 0.002
-    release: NonNegative = 0.004
-    early: NonNegative = 0.03
+from idyn.ground import Ground
+from idyn.robot import Robot
+from idyn.types import Array, ContactSet, State
 
 
 class ContactSource:
-    """Picks the contacts of a tick; owns which were there in the last one, for the hysteresis."""
+    """Contacts nearer than the margin, whatever is planned."""
 
-    def __init__(self, settings: ContactSettings, places: tuple[str, ...]) -> None:
-        """places: names of the robot's contact places (n), in the order of schedules. Raises ConfigError."""
-        if settings.source == "fused" and not settings.margin <= settings.release:
-            raise ConfigError("contact.release", f"expected at least the margin {settings.margin}, got {settings.release}")
-        self._settings = settings
-        self._places = places
-        self.reset()
+    def __init__(self, robot: Robot, margin: float, reach: float) -> None:
+        """margin: contacts nearer than this take part [m]; reach: up to which gap `pick` wants to know of them [m]"""
+        self._places, self._margin, self.reach = robot.spheres.keys, margin, reach
 
     def reset(self) -> None:
         """Nothing was in contact."""
-        self._held: frozenset[str] = frozenset()
-
-    @property
-    def reach(self) -> float:
-        """Up to which gap `pick` wants to know of contacts [m]."""
-        s = self._settings
-        return {"sensed": -np.inf, "planner": np.inf, "fused": max(s.margin, s.release)}.get(s.source, s.margin)
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Those of the contacts that the prediction may be told of."""
-        if schedule is None or self._settings.source in ("geometry", "sensed"):
-            return contacts.take(contacts.gaps <= self._settings.margin)
-        return self._planned(contacts, schedule) if self._settings.source == "planner" else self._fused(contacts, schedule)
+        return contacts.take(contacts.gaps <= self._margin)
+
+    def land(self, state: State, contacts: ContactSet, demand: Array) -> tuple[ContactSet, Array]:
+        """Those of the picked contacts that there will be within the period, and the demand that goes with it [rad/s²] (na)."""
+        return contacts, demand
+
+    def believed(self, ground: Ground, contacts: ContactSet) -> Ground:
+        """The ground under these contacts."""
+        return ground
 
     def missing(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[str, ...]:
         """The places that are planned to stand but are not among the contacts."""
@@ -69,22 +43,120 @@ class ContactSource:
             return ()
         return tuple(p for p, stands in zip(self._places, schedule.stance, strict=True) if stands and p not in contacts.keys)
 
-    def _planned(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
+
+class Planned(ContactSource):
+    """The feet that are planned to stand, taken to touch whatever their gap; without a plan, near ones."""
+
+    def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
+        if schedule is None:
+            return super().pick(contacts, schedule)
         stance = dict(zip(self._places, schedule.stance.tolist(), strict=True))
         picked = contacts.take(np.array([stance.get(key, True) for key in contacts.keys], dtype=np.bool_))
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
 
-    def _fused(self, contacts: ContactSet, schedule: Schedule) -> ContactSet:
+
+class Fused(ContactSource):
+    """Near feet that may stand, and those that come down arrive at rest. Owns which were there in the last tick, for the
+    hysteresis, and which have landed."""
+
+    def __init__(self, settings: "FusedSettings", robot: Robot, margin: float, landing: Landing) -> None:
+        super().__init__(robot, margin, max(margin, settings.release))
+        self._settings, self._landing = settings, landing
+        self.reset()
+
+    def reset(self) -> None:
+        self._held: frozenset[str] = frozenset()
+        self._landing.reset()
+
+    def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
+        if schedule is None:
+            return super().pick(contacts, schedule)
         s = self._settings
         may = schedule.stance | (schedule.time_to_switch <= s.early)
         allowed = dict(zip(self._places, may.tolist(), strict=True))
         near = [
-            allowed.get(key, True) and gap <= (s.release if key in self._held else s.margin)
+            allowed.get(key, True) and gap <= (s.release if key in self._held else self._margin)
             for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True)
         ]
         picked = contacts.take(np.array(near, dtype=np.bool_))
         self._held = frozenset(picked.keys)
         return picked
+
+    def land(self, state: State, contacts: ContactSet, demand: Array) -> tuple[ContactSet, Array]:
+        touches, demand = self._landing.anticipate(state, contacts, demand)
+        return contacts.take(touches), demand
+
+    def believed(self, ground: Ground, contacts: ContactSet) -> Ground:
+        """All of them touch, those that are about to arrive as well."""
+        if not len(contacts) or contacts.gaps.max() <= ground.touching:
+            return ground
+        return msgspec.structs.replace(ground, touching=contacts.gaps.max())
+
+
+class SourceSettings(Kind, frozen=True):
+    """Base of the ways to know what touches."""
+
+    def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
+        """The source of a controller with ticks of that period [s] on that ground. Raises ConfigError."""
+        raise NotImplementedError
+
+
+class GeometrySettings(SourceSettings, frozen=True, tag="geometry"):
+    """Spheres of the robot against the ground, or what the state brings instead."""
+
+    def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
+        return ContactSource(robot, margin, reach=margin)
+
+
+class ReportedSettings(SourceSettings, frozen=True, tag="sensed"):
+    """Only what the state brings."""
+
+    def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
+        return ContactSource(robot, margin, reach=-np.inf)
+
+
+class PlannedSettings(SourceSettings, frozen=True, tag="planner"):
+    """Exactly the feet that are planned to stand, taken to touch whatever their gap."""
+
+    def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
+        return Planned(robot, margin, reach=np.inf)
+
+
+class FusedSettings(SourceSettings, frozen=True, tag="fused"):
+    """Measured contacts of feet that may stand, which is until the planned lift-off.
+
+    release: a contact is kept until it is farther than this [m]
+    early: so long before its planned touchdown a foot may stand [s]
+    """
+
+    release: NonNegative = 0.004
+    early: NonNegative = 0.03
+
+    def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
+        if not margin <= self.release:
+            raise ConfigError("contact.source.release", f"expected at least the margin {margin}, got {self.release}")
+        return Fused(self, robot, margin, Landing(robot, ground, period))
+
+
+AnySource = GeometrySettings | ReportedSettings | PlannedSettings | FusedSettings
+"""`contact.source` of a controller."""
+
+
+class ContactSettings(Settings, frozen=True):
+    """Which contacts there are and how far gaps are trusted.
+
+    source: how it is known what touches
+    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
+        replace these
+    mu: friction coefficient of every contact instead of the robot's and the terrain's own
+    margin: contacts nearer than this take part [m]
+    """
+
+    source: AnySource = GeometrySettings()
+    ground: float = 0.0
+    terrain: AnyTerrain = FlatSettings()
+    mu: NonNegative | None = None
+    margin: NonNegative = 0.002
 
 
 def touched(contacts: ContactSet, keys: Sequence[str]) -> ContactSet:

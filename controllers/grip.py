@@ -5,100 +5,91 @@ included, and with finite friction so does an object that falls. Fingers that ar
 """
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 import numpy as np
 
 from controllers.command import Reference
-from controllers.config import NonNegative, Settings
+from controllers.config import Kind, NonNegative
 from idyn.errors import ConfigError, nearest
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet
 
 
-class GripSettings(Settings, frozen=True):
-    """Joints that grip instead of following the trajectory, none by default.
-
-    kind: 'spring': they press with τ = kp (target − θ) − kd θ̇; the prediction knows τ, and takes their motion for what comes of
-        it. 'speed', the paper's way: their motion is prescribed, their positions are free
-    joints: their names
-    targets: of the springs, one for each joint [rad]; 'speed' has no use for them
-    kp [N·m/rad], kd [N·m·s/rad]: of the springs; kd dt must stay below a joint's lightest inertia, or it shakes
-    squeeze: speed of a joint whose body touches something [rad/s]; 0 holds still. Through a rigid object it is a demand that
-        cannot be met: `consistency` decides what becomes of it
-    close: speed of one whose body touches nothing [rad/s]
-    touching: a contact up to this gap is one [m]
-    """
-
-    kind: Literal["spring", "speed"] = "spring"
-    joints: tuple[str, ...] = ()
-    targets: tuple[float, ...] = ()
-    kp: NonNegative = 20.0
-    kd: NonNegative = 0.03
-    squeeze: float = 0.0
-    close: float = 1.0
-    touching: NonNegative = 1e-4
-
-
 class Grip:
-    """What gripping joints are to do, tick by tick.
+    """What gripping joints are to do, tick by tick; here: none grips.
 
-    pressing: names of the joints with a spring; the motion of all others is prescribed
+    joints: names of those that grip
+    pressing: of these, those that press with a known torque; the motion of all others is prescribed
     """
 
-    def __init__(self, settings: GripSettings, robot: Robot) -> None:
-        """Raises ConfigError for joints that the robot does not have, and for springs without a target each."""
-        for name in settings.joints:
-            if name not in robot.joint_names:
-                raise ConfigError("grip.joints", f"no actuated joint named '{name}'{nearest(name, robot.joint_names)}")
-        spring = settings.kind == "spring"
-        if spring and len(settings.targets) != len(settings.joints):
-            raise ConfigError(
-                "grip.targets", f"expected {len(settings.joints)}, one for each joint, got {len(settings.targets)}"
-            )
-        joints = np.array([robot.joint_names.index(name) for name in settings.joints], dtype=np.int64)
-        self._settings = settings
-        self._springs, self._joints = (joints, joints[:0]) if spring else (joints[:0], joints)
-        self._targets = np.array(settings.targets if spring else ())
-        self._moves = robot.tree.support[:, robot.tree.a[self._joints]]
-        self._driven = np.setdiff1d(np.arange(robot.na), self._springs)
-        self._a, self._nv = robot.tree.a, robot.nv
+    pressing: tuple[str, ...] = ()
+
+    def __init__(self, robot: Robot, joints: tuple[str, ...] = ()) -> None:
+        self.joints = joints
         self._no_torque = np.zeros(robot.na)
-        self.pressing = settings.joints if spring else ()
+        self._no_torque.flags.writeable = False
 
     def torque(self, angles: Array, speeds: Array) -> Array:
-        """Torques of the springs, 0 at the other joints [N·m] (na), at angles [rad] and speeds [rad/s] (na)."""
-        if not self.pressing:
-            return self._no_torque
+        """Torques of the joints that press, 0 at the others [N·m] (na), at angles [rad] and speeds [rad/s] (na)."""
+        return self._no_torque
+
+    def applied(self, torque: Array) -> Array | None:
+        """Those torques (na) as a generalised force (nv), None where no joint presses."""
+        return None
+
+    def prescribed(self, values: Array) -> Array:
+        """Of values for all actuated joints (na) those for joints whose motion is prescribed."""
+        return values
+
+    def filled(self, values: Array) -> Array:
+        """The inverse of `prescribed`: 0 at the joints that press (na)."""
+        return values
+
+    def reference(self, reference: Reference, contacts: ContactSet, angles: Array) -> Reference:
+        """`reference` with the part of joints that grip at a speed replaced. angles: of the actuated joints [rad] (na)."""
+        return reference
+
+
+class SpringGrip(Grip):
+    """Joints press with τ = kp (target − θ) − kd θ̇. The prediction knows τ, and takes their motion for what comes of it."""
+
+    def __init__(self, settings: "SpringGripSettings", robot: Robot) -> None:
+        super().__init__(robot, settings.joints)
+        self.pressing = settings.joints
+        self._settings, self._springs = settings, _indices(settings.joints, robot)
+        self._targets = np.array(settings.targets)
+        self._driven = np.setdiff1d(np.arange(robot.na), self._springs)
+        self._a, self._nv = robot.tree.a, robot.nv
+
+    def torque(self, angles: Array, speeds: Array) -> Array:
         s, k, tau = self._settings, self._springs, self._no_torque.copy()
         tau[k] = s.kp * (self._targets - angles[k]) - s.kd * speeds[k]
         return tau
 
     def applied(self, torque: Array) -> Array | None:
-        """The springs' torques (na) as a generalised force (nv), None without springs."""
-        if not self.pressing:
-            return None
         force = np.zeros(self._nv)
         force[self._a] = torque
         return force
 
     def prescribed(self, values: Array) -> Array:
-        """Of values for all actuated joints (na) those for joints whose motion is prescribed."""
-        return values[self._driven] if self.pressing else values
+        return values[self._driven]
 
     def filled(self, values: Array) -> Array:
-        """The inverse of `prescribed`: 0 at the springs (na)."""
-        if not self.pressing:
-            return values
         full = np.zeros(len(self._a))
         full[self._driven] = values
         return full
 
+
+class SpeedGrip(Grip):
+    """The motion of joints is prescribed, the paper's way; their positions are free."""
+
+    def __init__(self, settings: "SpeedGripSettings", robot: Robot) -> None:
+        super().__init__(robot, settings.joints)
+        self._settings, self._joints = settings, _indices(settings.joints, robot)
+        self._moves = robot.tree.support[:, robot.tree.a[self._joints]]
+
     def reference(self, reference: Reference, contacts: ContactSet, angles: Array) -> Reference:
-        """`reference` with the part of joints that grip at a speed replaced. angles: of the actuated joints [rad] (na)."""
-        if not len(self._joints):
-            return reference
         held = contacts.gaps <= self._settings.touching
         moved = self._moves[contacts.bodies] != self._moves[contacts.others]
         touching = (moved & held[:, None]).any(axis=0)
@@ -107,6 +98,61 @@ class Grip:
         v[self._joints] = np.where(touching, self._settings.squeeze, self._settings.close)
         a[self._joints] = 0.0
         return msgspec.structs.replace(reference, q=q, v=v, a=a)
+
+
+class GripSettings(Kind, frozen=True):
+    """Base of how joints grip instead of following the trajectory.
+
+    joints: their names
+    """
+
+    joints: tuple[str, ...]
+
+    def build(self, robot: Robot) -> Grip:
+        """Raises ConfigError for joints that the robot does not have."""
+        raise NotImplementedError
+
+
+class SpringGripSettings(GripSettings, frozen=True, tag="spring"):
+    """targets: of the springs, one for each joint [rad]
+    kp [N·m/rad], kd [N·m·s/rad]: of the springs; kd dt must stay below a joint's lightest inertia, or it shakes
+    """
+
+    targets: tuple[float, ...]
+    kp: NonNegative = 20.0
+    kd: NonNegative = 0.03
+
+    def build(self, robot: Robot) -> Grip:
+        if len(self.targets) != len(self.joints):
+            raise ConfigError("grip.targets", f"expected {len(self.joints)}, one for each joint, got {len(self.targets)}")
+        return SpringGrip(self, robot)
+
+
+class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
+    """squeeze: speed of a joint whose body touches something [rad/s]; 0 holds still. Through a rigid object it is a demand that
+        cannot be met: `consistency` decides what becomes of it
+    close: speed of one whose body touches nothing [rad/s]
+    touching: a contact up to this gap is one [m]
+    """
+
+    squeeze: float = 0.0
+    close: float = 1.0
+    touching: NonNegative = 1e-4
+
+    def build(self, robot: Robot) -> Grip:
+        return SpeedGrip(self, robot)
+
+
+AnyGrip = SpringGripSettings | SpeedGripSettings
+"""`[grip]` of a controller."""
+
+
+def _indices(joints: Iterable[str], robot: Robot) -> Array:
+    """Where these joints are among the actuated ones. Raises ConfigError for one that is not."""
+    for name in joints:
+        if name not in robot.joint_names:
+            raise ConfigError("grip.joints", f"no actuated joint named '{name}'{nearest(name, robot.joint_names)}")
+    return np.array([robot.joint_names.index(name) for name in joints], dtype=np.int64)
 
 
 def released(robot: Robot, joints: Iterable[str]) -> Robot:

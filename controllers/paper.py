@@ -20,7 +20,7 @@ from idyn.errors import ConfigError, nearest
 
 _PAPER = {"selection": "off", "bounded": False}
 _QP = {"selection": "torque", "bounded": False}
-_SENSED = {"law": "sensed", "consistency": "off", "selection": "off"}
+_SENSED = {"consistency": "off", "selection": "off"}
 _OURS = {"selection": "torque", "bounded": False, "warm_start": True}
 
 
@@ -42,14 +42,14 @@ CONTROLLERS = {
     "id-lcp-mu": PaperController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
     "id-lcp-inf": PaperController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
     "pid": PaperController("PID", {"law": "pid", "torque_feedback": {"kp": 20.0, "kd": 0.1}}),  # the authors' gains
-    "id-t-1": PaperController("ID(t−1)", {**_SENSED, "sensing_delay": 1}),
-    "id-t-2": PaperController("ID(t−2)", {**_SENSED, "sensing_delay": 2}),
+    "id-t-1": PaperController("ID(t−1)", {**_SENSED, "law": {"kind": "sensed", "delay": 1}}),
+    "id-t-2": PaperController("ID(t−2)", {**_SENSED, "law": {"kind": "sensed", "delay": 2}}),
     "contact-free": PaperController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),
     "lcp-mu-selected": PaperController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}, ours=True),
     "lcp-inf-selected": PaperController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}, ours=True),
     "lcp-inf-yielding": PaperController(
         "LCP,∞ on yielding ground (ours)",
-        {"law": "no-slip", **_PAPER, "warm_start": True, "ground": {"kind": "yielding"}},
+        {"law": "no-slip", **_PAPER, "warm_start": True, "ground": "yielding"},
         ours=True,
     ),
     "mindiff": PaperController("MINDIFF, n ≤ 2", {"law": "enumeration", **_PAPER, "warm_start": True}),

@@ -1,11 +1,12 @@
 """The ground by its settings, and a robot's stance on it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Self
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from controllers.config import NonNegative, Settings
+from controllers.config import Kind, NonNegative, Settings
 from controllers.kinematics import angles_for_places, contact_places
 from idyn.errors import ConfigError
 from idyn.heightmap import Heightmap, hills
@@ -37,24 +38,73 @@ class FrictionSettings(Settings, frozen=True):
     seed: int = 0
 
 
-class TerrainSettings(Settings, frozen=True):
-    """The ground, the same for the simulated world and for a controller that finds its contacts from geometry.
+class TerrainSettings(Kind, frozen=True):
+    """Base of the ground, the same for the simulated world and for a controller that finds its contacts from geometry.
 
-    kind: 'flat'; 'slope' and 'stairs' go up along x; 'heightmap' is hilly
-    angle: of the slope [rad]
-    start, depth, rise, steps: of stairs: x of the first riser, size of a step [m], their number
-    hills, bump, variance, spread, side, resolution: how many Gaussian hills, highest above lowest point [m], variance of a
-        hill [m²] ± its relative spread, side of the square and distance of its grid's lines [m]; the paper's by default
-    seed: which hills
     friction: absent: the robot's contact places have their own
     """
 
-    kind: Literal["flat", "slope", "stairs", "heightmap"] = "flat"
+    friction: FrictionSettings | None = None
+
+    def reseeded(self, seed: int) -> Self:
+        """These settings with `seed` added to their seeds."""
+        if self.friction is None:
+            return self
+        return replace(self, friction=replace(self.friction, seed=self.friction.seed + seed))
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        """The terrain. Raises ConfigError, headed by `where`, for values that make none.
+
+        ground: height of flat ground, of a slope at the origin, of the foot of stairs, of a heightmap's lowest point [m]
+        """
+        raise NotImplementedError
+
+    def _friction(self, where: str) -> FrictionMap | None:
+        f = self.friction
+        if f is None:
+            return None
+        if not f.low <= f.high < np.inf:
+            raise ConfigError(f"{where}.friction", f"expected low ≤ high < inf, got {f.low} and {f.high}")
+        return FrictionMap(f.low, f.high, f.patch, _seed(f.seed, f"{where}.friction"))
+
+
+class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
+    """The horizontal plane."""
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return Flat(ground, self._friction(where))
+
+
+class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
+    """angle: up along x [rad]"""
+
     angle: Annotated[float, msgspec.Meta(gt=-1.2, lt=1.2)] = 0.1
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return Slope(self.angle, ground, self._friction(where))
+
+
+class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
+    """Up along x. start: x of the first riser; depth, rise: size of a step [m]; steps: their number"""
+
     start: float = 0.3
     depth: Positive = 0.2
     rise: Positive = 0.02
     steps: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 5
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        return Stairs(self.start, self.depth, self.rise, self.steps, ground, self._friction(where))
+
+
+class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
+    """Hilly ground, the paper's by default.
+
+    hills, bump, variance, spread: how many Gaussian hills, highest above lowest point [m], variance of a hill [m²] ± its
+        relative spread
+    side, resolution: of the square and distance of its grid's lines [m]
+    seed: which hills
+    """
+
     hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000
     bump: Annotated[float, msgspec.Meta(gt=0, le=100.0)] = 0.03
     variance: Positive = 0.005
@@ -62,49 +112,37 @@ class TerrainSettings(Settings, frozen=True):
     side: Annotated[float, msgspec.Meta(gt=0, le=1000.0)] = 3.0
     resolution: Positive = 0.02
     seed: int = 0
-    friction: FrictionSettings | None = None
+
+    def reseeded(self, seed: int) -> Self:
+        return replace(super().reseeded(seed), seed=self.seed + seed)
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        friction = self._friction(where)
+        self._check_grid(where)
+        with np.errstate(all="ignore"):  # what comes of it is looked at
+            heights = hills(
+                side=self.side, resolution=self.resolution, count=self.hills, height=self.bump, variance=self.variance,
+                spread=self.spread, seed=_seed(self.seed, where),
+            )  # fmt: skip
+        if not np.isfinite(heights).all():
+            says = f"hills of bump {self.bump:g} m and variance {self.variance:g} m² make no finite ground"
+            raise ConfigError(where, says)
+        return Heightmap(ground + heights, self.resolution, friction)
+
+    def _check_grid(self, where: str) -> None:
+        """Raises ConfigError for a grid that is too coarse to be one, or takes too much memory or time."""
+        side, resolution = self.side, self.resolution
+        if not resolution <= side / 4:
+            raise ConfigError(f"{where}.resolution", f"expected at most a quarter of the side, got {resolution}")
+        if side / resolution > MOST_LINES:
+            raise ConfigError(f"{where}.resolution", f"expected ≥ {side / MOST_LINES:.2g} m for this side, got {resolution}")
+        if side / resolution * self.hills > MOST_WORK:
+            most = int(MOST_WORK * resolution / side)
+            raise ConfigError(f"{where}.hills", f"expected at most {most} on a grid so fine, got {self.hills}")
 
 
-def reseeded(settings: TerrainSettings, seed: int) -> TerrainSettings:
-    """The settings with `seed` added to the seeds of hills and friction."""
-    friction = settings.friction
-    if friction is not None:
-        friction = msgspec.structs.replace(friction, seed=friction.seed + seed)
-    return msgspec.structs.replace(settings, seed=settings.seed + seed, friction=friction)
-
-
-def make_terrain(settings: TerrainSettings, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
-    """The terrain of the settings. Raises ConfigError, headed by `where`, for values that make none.
-
-    ground: height of flat ground, of a slope at the origin, of the foot of stairs, of a heightmap's lowest point [m]
-    """
-    s = settings
-    friction = None
-    if s.friction is not None:
-        if not s.friction.low <= s.friction.high < np.inf:
-            raise ConfigError(f"{where}.friction", f"expected low ≤ high < inf, got {s.friction.low} and {s.friction.high}")
-        friction = FrictionMap(s.friction.low, s.friction.high, s.friction.patch, _seed(s.friction.seed, f"{where}.friction"))
-    if s.kind == "flat":
-        return Flat(ground, friction)
-    if s.kind == "slope":
-        return Slope(s.angle, ground, friction)
-    if s.kind == "stairs":
-        return Stairs(s.start, s.depth, s.rise, s.steps, ground, friction)
-    if not s.resolution <= s.side / 4:
-        raise ConfigError(f"{where}.resolution", f"expected at most a quarter of the side, got {s.resolution}")
-    if s.side / s.resolution > MOST_LINES:
-        raise ConfigError(f"{where}.resolution", f"expected ≥ {s.side / MOST_LINES:.2g} m for this side, got {s.resolution}")
-    if s.side / s.resolution * s.hills > MOST_WORK:
-        most = int(MOST_WORK * s.resolution / s.side)
-        raise ConfigError(f"{where}.hills", f"expected at most {most} on a grid so fine, got {s.hills}")
-    with np.errstate(all="ignore"):  # what comes of it is looked at
-        heights = hills(
-            side=s.side, resolution=s.resolution, count=s.hills, height=s.bump, variance=s.variance, spread=s.spread,
-            seed=_seed(s.seed, where),
-        )  # fmt: skip
-    if not np.isfinite(heights).all():
-        raise ConfigError(where, f"hills of bump {s.bump:g} m and variance {s.variance:g} m² make no finite ground")
-    return Heightmap(ground + heights, s.resolution, friction)
+AnyTerrain = FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
+"""`[contact.terrain]` of a controller, `[robot.ground.terrain]` of an experiment."""
 
 
 def _seed(seed: int, where: str) -> int:

@@ -1,16 +1,18 @@
 """Reference trajectories of the joints: hold, sway, squat, sinusoid, and the planner's gaits."""
 
-from typing import Literal, Protocol
+from typing import Annotated, ClassVar, Protocol
 
+import msgspec
 import numpy as np
 from scipy.interpolate import CubicSpline
 
 from controllers.command import Reference
-from controllers.config import Settings
+from controllers.config import Kind
 from controllers.kinematics import angles_for_base_shift
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
+from controllers.tables import kind_of
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
@@ -18,25 +20,7 @@ from idyn.types import Array, ContactSet, State
 KNOTS = 41
 """Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
 
-
-class TrajectorySettings(Settings, frozen=True):
-    """What the joints are to do.
-
-    kind: 'hold' the stance; 'sway' the base sideways, or 'squat', by joint motion over feet that stay; 'sinusoid' of all
-        joints; 'gait': walk
-    start: the stance is held so long first [s]
-    amplitude: of the base [m], of a sinusoid from end to end [rad]; frequency [Hz]; ramp: time in which the motion grows from
-        nothing [s]
-    gait, path: of 'gait', the steps and where to go
-    """
-
-    kind: Literal["hold", "sway", "squat", "sinusoid", "gait"] = "hold"
-    start: float = 0.0
-    amplitude: float = 0.01
-    frequency: float = 1.0
-    ramp: float = 0.5
-    gait: GaitSettings = GaitSettings()
-    path: PathSettings = PathSettings()
+Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Trajectory(Protocol):
@@ -71,7 +55,7 @@ class BaseStroke:
     θ̇ = θ' ṡ and θ̈ = θ'' ṡ² + θ' s̈ are exact derivatives of what is asked. r(t) is the quintic smooth step over the ramp.
     """
 
-    def __init__(self, robot: Robot, stance: Array, direction: Array, settings: TrajectorySettings) -> None:
+    def __init__(self, robot: Robot, stance: Array, direction: Array, settings: "StrokeSettings") -> None:
         stroke = np.linspace(-settings.amplitude, settings.amplitude, KNOTS)
         angles = [angles_for_base_shift(robot, stance, s * direction, "reference.amplitude") for s in stroke]
         self._angles = CubicSpline(stroke, np.array(angles))
@@ -100,7 +84,7 @@ class BaseStroke:
 class Sinusoid:
     """All joints to and fro together, `amplitude` down from the stance: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
 
-    def __init__(self, angles: Array, settings: TrajectorySettings) -> None:
+    def __init__(self, angles: Array, settings: "OscillationSettings") -> None:
         self._angles = angles
         self._along = -0.5 * settings.amplitude * np.ones(len(angles))
         self._omega = 2 * np.pi * settings.frequency
@@ -131,21 +115,98 @@ def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
     )
 
 
-def make_trajectory(settings: TrajectorySettings, robot: Robot, stance: Array, period: float) -> Trajectory:
-    """The trajectory from a stance (nq), for ticks of `period` [s]. Raises ConfigError for values that make no motion."""
-    if not 0 <= settings.start < np.inf:
-        raise ConfigError("reference.start", f"expected a finite number ≥ 0, got {settings.start}")
-    for field in ("amplitude", "frequency", "ramp"):
-        value = getattr(settings, field)
-        if not value > 0:
-            raise ConfigError(f"reference.{field}", f"expected > 0, got {value}")
-    if settings.kind == "hold":
+class TrajectorySettings(Kind, frozen=True):
+    """Base of what the joints are to do. walks: feet leave the ground"""
+
+    walks: ClassVar[bool] = False
+
+    @property
+    def corners(self) -> tuple[tuple[float, float], ...]:
+        """The way that the base is to go in the plane, from corner to corner [m] (n, 2); without any: to stay."""
+        return ()
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        """The trajectory, from a stance (nq), of ticks of that period [s]. Raises ConfigError for what makes no motion."""
+        raise NotImplementedError
+
+
+class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
+    """The stance."""
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         return Hold(robot.joint_angles(stance))
-    if settings.kind == "sinusoid":
-        return Sinusoid(robot.joint_angles(stance), settings)
-    if not robot.floating:
-        raise ConfigError("reference.kind", f"'{settings.kind}' moves a floating base; this robot's base is fixed")
-    if settings.kind == "gait":
-        return Locomotion(robot, stance, settings.start, settings.gait, settings.path, period)
-    direction = np.array([0.0, 1.0, 0.0]) if settings.kind == "sway" else np.array([0.0, 0.0, 1.0])
-    return BaseStroke(robot, stance, direction, settings)
+
+
+class MotionSettings(TrajectorySettings, frozen=True):
+    """start: the stance is held so long first [s]"""
+
+    start: float = 0.0
+
+    def _check(self, robot: Robot, floating: bool) -> None:
+        """Raises ConfigError for a start that never comes, or a robot without the floating base that is to be moved."""
+        if not 0 <= self.start < np.inf:
+            raise ConfigError("reference.start", f"expected a finite number ≥ 0, got {self.start}")
+        if floating and not robot.floating:
+            raise ConfigError("reference.kind", f"'{kind_of(self)}' moves a floating base; this robot's base is fixed")
+
+
+class OscillationSettings(MotionSettings, frozen=True):
+    """amplitude: of the base [m], of a sinusoid from end to end [rad]
+    frequency: [Hz]
+    ramp: time in which the motion grows from nothing [s]
+    """
+
+    amplitude: Positive = 0.01
+    frequency: Positive = 1.0
+    ramp: Positive = 0.5
+
+
+class StrokeSettings(OscillationSettings, frozen=True):
+    """The base to and fro along a line, by joint motion over feet that stay."""
+
+    direction: ClassVar[tuple[float, float, float]]
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=True)
+        return BaseStroke(robot, stance, np.array(self.direction), self)
+
+
+class SwaySettings(StrokeSettings, frozen=True, tag="sway"):
+    """Sideways."""
+
+    direction: ClassVar[tuple[float, float, float]] = (0.0, 1.0, 0.0)
+
+
+class SquatSettings(StrokeSettings, frozen=True, tag="squat"):
+    """Up and down."""
+
+    direction: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 1.0)
+
+
+class SinusoidSettings(OscillationSettings, frozen=True, tag="sinusoid"):
+    """All joints, together."""
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=False)
+        return Sinusoid(robot.joint_angles(stance), self)
+
+
+class WalkSettings(MotionSettings, frozen=True, tag="gait"):
+    """gait: the steps; path: where to go"""
+
+    gait: GaitSettings = GaitSettings()
+    path: PathSettings = PathSettings()
+    walks: ClassVar[bool] = True
+
+    @property
+    def corners(self) -> tuple[tuple[float, float], ...]:
+        waypoints = self.path.waypoints
+        return waypoints + waypoints[:1] if self.path.repeat else waypoints
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=True)
+        return Locomotion(robot, stance, self.start, self.gait, self.path, period)
+
+
+AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings
+"""`[reference]` of a controller."""

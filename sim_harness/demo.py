@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from controllers.tables import kind_of, named
 from idyn.errors import ConfigError
 from sim_harness import plots
 from sim_harness.experiment import Progress, Run, Watch, run_in_process, run_served
@@ -57,7 +58,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run everything and write summary.json, the pictures and report.html into `folder`, each law's data into folders there."""
-    runs = [run_served(plan, law, folder / law, progress, watch) for law in plan.settings.laws]
+    runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
     demo = Demo(runs=runs, chatter=run_chatter(progress))
     write_report(plan, demo, folder)
     return demo
@@ -90,10 +91,10 @@ def write_report(plan: Plan, demo: Demo, folder: Path) -> None:
     pushes = plan.settings.push
     reference = plan.controller.reference
     walk = {
-        "path": (plots.path(demo.runs, reference.path.waypoints), "The base from above, and its waypoints."),
+        "path": (plots.path(demo.runs, reference.corners), "The base from above, and its waypoints."),
         "footfalls": (plots.footfalls(demo.runs), "Feet that carry, predicted and simulated, in the last second and a half."),
     }
-    pictures = (walk if reference.kind == "gait" else {}) | {
+    pictures = (walk if reference.walks else {}) | {
         "motion": (plots.motion(demo.runs, pushes), "All laws follow the same plan. Shaded: a push."),
         "forces": (plots.forces(demo.runs, pushes), "The server predicts the contact forces before the robot feels them."),
         "torques": (plots.torques(demo.runs, pushes), "All joints."),
@@ -112,7 +113,7 @@ def _report(plan: Plan, demo: Demo, folder: Path, pictures: dict[str, tuple[byte
     first = demo.summaries[0]
     report = Report(
         f"idyn: {plan.controller.robot} under {len(demo.runs)} contact laws",
-        f"{settings.duration:g} s each on the '{settings.engine}' engine at {1 / plan.controller.period:g} Hz; "
+        f"{settings.duration:g} s each on the '{kind_of(settings.engine)}' engine at {1 / plan.controller.period:g} Hz; "
         f"the robot weighs {first.weight:.2f} N.",
     )
     report.heading("Result")
@@ -135,7 +136,7 @@ def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
     """The robot itself, or what it takes to see it."""
     report.heading("The robot")
     try:
-        page = page_of(plan.controller.robot, [read_scene(folder / law) for law in plan.settings.laws])
+        page = page_of(plan.controller.robot, [read_scene(folder / named(law)) for law in plan.settings.laws])
     except ConfigError as error:
         report.paragraph(f"Not shown: {error}. Then: idyn view {folder}")
     else:

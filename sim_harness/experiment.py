@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from controllers.build import build_controller
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
-from controllers.terrain import make_terrain
+from controllers.settings import ControllerSettings
+from controllers.tables import Choice, kind_of, named
 from idyn.robot import Robot
 from sim_harness.fall import Posture
 from sim_harness.metrics import Summary, summarise
@@ -59,10 +59,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")
 
 
-def run_served(plan: Plan, law: str, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
+def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
     """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "log.mcap"
+    log, label = folder / "log.mcap", named(law)
     robot, _ = load_robot(plan.controller.robot)
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
         settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
@@ -71,8 +71,8 @@ def run_served(plan: Plan, law: str, folder: Path, progress: Progress, watch: Wa
             _client(plan, server.endpoint, robot) as client,
         ):
             client.hello()
-            trace = _drive(plan, client, law, progress, paced=plan.settings.paced, watch=watch)
-    summary = _summary(plan, trace, law)
+            trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
+    summary = _summary(plan, trace, label)
     (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
     run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
     run.save(folder)
@@ -155,7 +155,7 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
         trace,
         robot,
         label=label,
-        engine=plan.settings.engine,
+        engine=str(kind_of(plan.settings.engine)),
         ticks=plan.ticks,
         dt=plan.controller.period,
         **(aims(plan.controller) | {"terrain": terrain_of(plan)}),
@@ -164,10 +164,9 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
 
 def aims(controller: ControllerSettings) -> dict[str, Any]:
     """What `summarise` has to know of a controller: its ground, the path it was to follow, the joints that grip instead."""
-    reference, contact = controller.reference, controller.contact
-    corners = reference.path.waypoints if reference.kind == "gait" else ()
+    contact, grip = controller.contact, controller.grip
     return {
-        "terrain": make_terrain(contact.terrain, contact.ground),
-        "path": corners + corners[:1] if reference.path.repeat else corners,
-        "gripping": controller.grip.joints,
+        "terrain": contact.terrain.build(contact.ground),
+        "path": controller.reference.corners,
+        "gripping": () if grip is None else grip.joints,
     }

@@ -1,21 +1,21 @@
 """What an experiment is to be: its settings, read and checked with all that they name."""
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
-from controllers.build import check_law
+from controllers.build import changed
 from controllers.config import NonNegative, Settings, load, parse
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
+from controllers.settings import ControllerSettings
+from controllers.tables import Choice, Table, kind_of
 from idyn.errors import ConfigError
+from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.foot_sensors import Report
 from sim_harness.imperfections.check import check_imperfections
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.perturbation import PerturbationSettings
 from sim_harness.pushes import PushSettings, push_of
-from sim_harness.worlds import load_engine
+from sim_harness.worlds import AnyEngine, check_engine
 from transport.robot.failsafe import FailsafeSettings
 from transport.server.settings import ServerSettings
 
@@ -24,9 +24,9 @@ class ExperimentSettings(Settings, frozen=True):
     """`configs/experiments/*.toml`.
 
     server: name or path of the server's configuration
-    laws: run once with each
+    laws: run once with each, put into the controller's own
     controller: values that replace those of the server's controller, table by table
-    engine, engine_settings: one of `sim_harness.worlds.NAMES` and its own settings
+    engine: of its world
     duration: of one run [s]
     paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible, until a fall
     patience: paced, the world stands still for so long while a reply is late [s]: a slow machine then shows a slow walk. 0: it
@@ -41,11 +41,10 @@ class ExperimentSettings(Settings, frozen=True):
     """
 
     server: str
-    laws: tuple[str, ...]
+    laws: tuple[Choice, ...]
     duration: float
-    controller: dict[str, Any] = msgspec.field(default_factory=dict)
-    engine: str = "lcp"
-    engine_settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    controller: Table = msgspec.field(default_factory=dict)
+    engine: AnyEngine = PolygonLcp()
     paced: bool = True
     patience: NonNegative = 0.0
     failsafe: FailsafeSettings = FailsafeSettings()
@@ -75,8 +74,8 @@ def load_plan(name_or_path: str, duration: float | None = None, engine: str | No
     engine: instead of the experiment's, with its own defaults: an engine's settings mean nothing to another
     """
     settings = load("experiments", name_or_path, ExperimentSettings)
-    if engine is not None and engine != settings.engine:
-        settings = msgspec.structs.replace(settings, engine=engine, engine_settings={})
+    if engine is not None and engine != kind_of(settings.engine):
+        settings = msgspec.structs.replace(settings, engine=parse(engine, AnyEngine, "engine"))
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
     return build_plan(settings)
@@ -88,15 +87,15 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         raise ConfigError("experiment.duration", f"expected a finite number > 0, got {settings.duration}")
     if not settings.laws:
         raise ConfigError("experiment.laws", "expected at least one law")
-    for law in settings.laws:
-        check_law(law)
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
     if settings.mu is not None:
         believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
         controller = msgspec.structs.replace(controller, contact=believed)
-    load_engine(settings.engine, settings.engine_settings)
+    check_engine(settings.engine)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
+    for law in settings.laws:
+        with_controller(plan, {"law": law}, "experiment.laws")
     robot, _ = load_robot(plan.controller.robot)
     check_imperfections(settings.robot, robot, plan.controller.period)
     for i, push in enumerate(settings.push):
@@ -107,19 +106,6 @@ def build_plan(settings: ExperimentSettings) -> Plan:
     return plan
 
 
-def with_controller(plan: Plan, changes: dict[str, Any], where: str = "experiment.controller") -> Plan:
+def with_controller(plan: Plan, changes: Table, where: str = "experiment.controller") -> Plan:
     """The plan with some of its controller's settings replaced, table by table. Raises ConfigError."""
-    values = merged(msgspec.to_builtins(plan.controller), changes, where)
-    return msgspec.structs.replace(plan, controller=parse(values, ControllerSettings, where))
-
-
-def merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
-    """`base` with `changes` put in, key by key. Raises ConfigError for a key that is not there."""
-    result = dict(base)
-    for key, value in changes.items():
-        if key not in base:
-            raise ConfigError(f"{where}.{key}", "no such setting")
-        inner = base[key]
-        both = isinstance(inner, dict) and isinstance(value, dict)
-        result[key] = merged(inner, value, f"{where}.{key}") if both else value
-    return result
+    return msgspec.structs.replace(plan, controller=changed(plan.controller, changes, where))

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from controllers.robots import load_robot
-from controllers.terrain import make_terrain, reseeded, resting
+from controllers.terrain import resting
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
@@ -19,7 +19,7 @@ from sim_harness.pushes import push_of
 from sim_harness.robot_side import Exchanger, RobotSide
 from sim_harness.trace import TraceWriter
 from sim_harness.world import Push
-from sim_harness.worlds import build_world, load_engine
+from sim_harness.worlds import build_world
 
 
 def simulated_robot(
@@ -35,9 +35,8 @@ def simulated_robot(
     believed, stance = load_robot(plan.controller.robot)
     robot, terrain = world_robot(believed, settings.robot), terrain_of(plan)
     stance = resting(robot, stance, terrain)
-    engine = load_engine(settings.engine, settings.engine_settings)
     friction = joint_friction(robot, settings.robot)
-    world = build_world(engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
+    world = build_world(settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
     now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, believed)]
     world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
     world.reset(*perturbed(robot, stance, settings.perturbation, seed))
@@ -61,9 +60,9 @@ def pushes_of(plan: Plan, believed: Robot) -> list[Push]:
 def on_other_ground(plan: Plan, seed: int) -> Plan:
     """The plan with `seed` added to the seeds of its terrains."""
     replace, contact, ground = msgspec.structs.replace, plan.controller.contact, plan.settings.robot.ground
-    controller = replace(plan.controller, contact=replace(contact, terrain=reseeded(contact.terrain, seed)))
+    controller = replace(plan.controller, contact=replace(contact, terrain=contact.terrain.reseeded(seed)))
     if ground.terrain is not None:
-        ground = replace(ground, terrain=reseeded(ground.terrain, seed))
+        ground = replace(ground, terrain=ground.terrain.reseeded(seed))
     settings = replace(plan.settings, robot=replace(plan.settings.robot, ground=ground))
     return replace(plan, settings=settings, controller=controller)
 
@@ -71,7 +70,7 @@ def on_other_ground(plan: Plan, seed: int) -> Plan:
 def terrain_of(plan: Plan) -> Terrain:
     """The world's ground."""
     contact, other = plan.controller.contact, plan.settings.robot.ground.terrain
-    return make_terrain(contact.terrain if other is None else other, contact.ground)
+    return (contact.terrain if other is None else other).build(contact.ground)
 
 
 def _friction(plan: Plan, robot: Robot) -> Array | None:

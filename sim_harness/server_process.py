@@ -5,7 +5,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 
-from controllers.controller import ControllerSettings
+from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
 from transport.serve import serve
 from transport.server.settings import ServerSettings

@@ -1,37 +1,39 @@
-"""The worlds by the name of their engine: ours, which share one world, and MuJoCo, which is one of its own."""
+"""The worlds by their engines: ours, which share one world, and MuJoCo, which is one of its own.
 
-from collections.abc import Mapping
-from typing import Any
+A new engine is one file in `sim_harness.engines` and one member of `OwnEngine`.
+"""
 
-from controllers.config import parse
-from idyn.errors import ConfigError, nearest
+from typing import get_args
+
+from controllers.tables import kind_of
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
 from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import Engine
-from sim_harness.engines.registry import ENGINES, build_engine
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.penalty import Penalty
 from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world import World
 
-MUJOCO = "mujoco"
-NAMES = (*ENGINES, MUJOCO)
+OwnEngine = PolygonLcp | Penalty | Dissipation
+AnyEngine = OwnEngine | MujocoSettings
+"""`[engine]` of an experiment."""
+
+ENGINES: dict[str, type[Engine]] = {str(kind_of(each)): each for each in get_args(OwnEngine)}
+NAMES = tuple(str(kind_of(each)) for each in get_args(AnyEngine))
 
 
-def load_engine(name: str, settings: Mapping[str, Any], where: str = "engine") -> Engine | MujocoSettings:
-    """What an experiment names, checked. Raises ConfigError with the path of the fault, or for a package that is missing."""
-    if name not in NAMES:
-        raise ConfigError(where, f"no engine named '{name}'{nearest(name, NAMES)}")
-    if name != MUJOCO:
-        return build_engine(name, settings, where)
-    import sim_harness.mujoco.door  # noqa: F401, PLC0415 - refuses where MuJoCo is missing
-
-    return parse(dict(settings), MujocoSettings, f"{where}.{name}")
+def check_engine(engine: AnyEngine) -> None:
+    """Raises ConfigError for a package that is missing."""
+    if isinstance(engine, MujocoSettings):
+        import sim_harness.mujoco.door  # noqa: F401, PLC0415 - refuses where MuJoCo is missing
 
 
 def build_world(
-    engine: Engine | MujocoSettings,
+    engine: AnyEngine,
     robot: Robot,
     terrain: Terrain,
     q: Array,

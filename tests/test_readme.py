@@ -13,8 +13,8 @@ import pytest
 from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.config import RobotSettings, load, parse
-from controllers.controller import ControllerSettings
 from controllers.paper import CONTROLLERS
+from controllers.settings import ControllerSettings
 from idyn.__main__ import build_parser, main
 from idyn.types import State
 from sim_harness.compare.settings import load_comparison, plan_of

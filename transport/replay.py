@@ -11,6 +11,7 @@ import numpy as np
 
 from controllers.build import controller_from_snapshot
 from controllers.controller import Controller
+from controllers.tables import merged
 from idyn.types import Array
 from transport.log.part import Entry, LogError
 from transport.log.provenance import CONTROLLER, SERVER
@@ -145,8 +146,8 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
         raise LogError(f"{reader.path}: carries no {error}, which a replay needs") from error
     except ValueError as error:
         raise LogError(f"{reader.path}: its configuration cannot be read ({error})") from error
-    changes = {"law": law, "selection": selection}
-    snapshot["settings"] |= {name: value for name, value in changes.items() if value is not None}
+    changes = {name: value for name, value in (("law", law), ("selection", selection)) if value is not None}
+    snapshot["settings"] = merged(snapshot["settings"], changes)
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
     if isinstance(controller, Controller):

@@ -8,8 +8,10 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from controllers.build import build_controller, controller_from_snapshot, load_controller, override
-from controllers.controller import Controller, ControllerSettings
+from controllers.build import build_controller, changed, controller_from_snapshot
+from controllers.config import load
+from controllers.controller import Controller
+from controllers.settings import ControllerSettings
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.realtime import on_core, steady
@@ -45,9 +47,8 @@ def serve(
     stop = stop or threading.Event()
     _stop_on_signals(stop)
     if controller_settings is None:
-        controller = load_controller(settings.controller, law=settings.law, selection=settings.selection)
-    else:
-        controller = build_controller(override(controller_settings, settings.law, settings.selection))
+        controller_settings = load("controllers", settings.controller, ControllerSettings)
+    controller = build_controller(changed(controller_settings, settings.changes, "server"))
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     for each in (controller, shadow):
         if each is not None:
@@ -55,9 +56,9 @@ def serve(
     recorder = _open_recorder(controller, settings, log_path, seed)
 
     def rebuild(snapshot: dict[str, Any]) -> Controller:
-        changed = controller_from_snapshot(snapshot)
-        warm_up(changed, settings)
-        return changed
+        other = controller_from_snapshot(snapshot)
+        warm_up(other, settings)
+        return other
 
     service = Service(controller, settings, shadow=shadow, recorder=recorder, workshop=Workshop(rebuild, beside=True))
 

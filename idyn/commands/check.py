@@ -9,8 +9,8 @@ import msgspec
 
 from controllers.build import build_controller
 from controllers.config import find, load
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
+from controllers.settings import ControllerSettings
 from idyn.commands.output import add_json, progress_bar
 from idyn.errors import ConfigError
 from idyn.robot import Robot

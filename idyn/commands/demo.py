@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from controllers.tables import named
 from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
 from sim_harness.demo import CHATTER_SECONDS, run_demo
 from sim_harness.metrics import table, text_table
@@ -36,5 +37,5 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     print(f"torque chatter, see the report: {demo.chatter[0].summary.torque_rate:.3g} N·m/s as in the paper, ", end="")
     print(f"{demo.chatter[-1].summary.torque_rate:.3g} with selection")
     print(f"report: {folder / 'report.html'}")
-    print(f"replay: idyn replay {folder / plan.settings.laws[0] / 'log.mcap'}")
+    print(f"replay: idyn replay {folder / named(plan.settings.laws[0]) / 'log.mcap'}")
     return msgspec.to_builtins(demo.summaries), demo.upright

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from tqdm import tqdm
 
-from controllers.controller import ControllerSettings
+from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from sim_harness.experiment import Progress, Watch
 from sim_harness.view.live import LiveView

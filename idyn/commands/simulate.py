@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from controllers.tables import named
 from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
 from idyn.errors import ConfigError
 from sim_harness.experiment import run_connected, run_in_process
@@ -30,19 +31,20 @@ def add_to(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds, options.engine)
-    laws = ["server"] if options.connect else list(plan.settings.laws)
+    labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     if (options.secret is None) != (options.server_key is None):
         raise ConfigError("--secret", "goes together with --server-key")
     keys = client_keys(options.secret, options.server_key) if options.secret else None
     folder = new_folder(options.out) if options.out else None
-    with live_view(options.view, plan.controller) as watch, progress_bar(len(laws) * plan.ticks) as progress:
+    with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
         if options.connect:
-            runs = [run_connected(plan, options.connect, laws[0], progress, watch, keys)]
+            runs = [run_connected(plan, options.connect, labels[0], progress, watch, keys)]
         else:
-            runs = [run_in_process(with_controller(plan, {"law": law}), law, progress, watch=watch) for law in laws]
+            plans = [with_controller(plan, {"law": law}) for law in plan.settings.laws]
+            runs = [run_in_process(each, label, progress, watch=watch) for each, label in zip(plans, labels, strict=True)]
     if folder:
-        for law, run in zip(laws, runs, strict=True):
-            run.save(folder / law)
+        for label, run in zip(labels, runs, strict=True):
+            run.save(folder / label)
     summaries = [run.summary for run in runs]
     print(text_table(table(summaries)))
     if folder:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.errors import ConfigError
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import LawSolution
 from idyn.reduction import Reduced
@@ -31,14 +30,12 @@ EDGES = 4
 
 
 class Enumeration(Coulomb):
-    """Settings as of `Coulomb`. Its warm start are the last impulses themselves, S, T, N of each contact [N·s] (n, 3)."""
+    """Of `EDGES` edges. Its warm start are the last impulses themselves, S, T, N of each contact [N·s] (n, 3)."""
 
     name = "enumeration"
 
-    def __init__(self, edges: int = 4) -> None:
-        if edges != EDGES:
-            raise ConfigError("law.edges", f"expected {EDGES} for the enumeration, whose bases are 2^((k + 2) n), got {edges}")
-        super().__init__(edges)
+    def __init__(self) -> None:
+        super().__init__(EDGES)
         self.basis_width = 3
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:

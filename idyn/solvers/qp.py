@@ -46,7 +46,7 @@ def backends() -> tuple[str, ...]:
 def check_backend(name: str) -> None:
     """Raises ConfigError for a back end that is not installed."""
     if name not in backends():
-        raise ConfigError("qp_backend", f"'{name}' is not installed; available: {', '.join(backends())}")
+        raise ConfigError("law.backend", f"'{name}' is not installed; available: {', '.join(backends())}")
 
 
 def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = None, backend: str = "daqp") -> QpSolution:

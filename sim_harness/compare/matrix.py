@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from controllers.config import Settings
+from controllers.tables import Choice
 from idyn.errors import ConfigError
 from sim_harness.compare.changes import Changes
 from sim_harness.compare.known import check_known
@@ -80,13 +81,15 @@ class CellCheckSettings(Settings, frozen=True):
 
 class MatrixSettings(Settings, frozen=True):
     """variants, robots, worlds, cases: name → changes to the comparison's experiment; what comes later in this list goes over
-    what comes before, and `changes` of a part below all of them. laws are replaced last."""
+    what comes before, and `changes` of a part below all of them.
+    laws: name → what is put into the law, at the end; a name without an entry is a kind of law"""
 
     robots: dict[str, Changes]
     worlds: dict[str, Changes]
     cases: dict[str, CaseSettings]
     part: tuple[PartSettings, ...]
     variants: dict[str, Changes]
+    laws: dict[str, Choice] = msgspec.field(default_factory=dict)
     check: tuple[CellCheckSettings, ...] = ()
 
 

@@ -179,7 +179,8 @@ def plan_of_cell(comparison: ComparisonSettings, cell: Cell, seconds: float | No
     """What is run in a cell of the matrix, `seconds` long instead of the experiment's duration. Raises ConfigError."""
     matrix = [] if comparison.matrix is None else layers(comparison.matrix, cell)
     plan = plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
-    return with_controller(plan, {"law": cell.law}, f"matrix.part.{cell.part}.laws")
+    law = {} if comparison.matrix is None else comparison.matrix.laws
+    return with_controller(plan, {"law": law.get(cell.law, cell.law)}, f"matrix.part.{cell.part}.laws")
 
 
 def plans(comparison: ComparisonSettings) -> Iterator[Plan]:

@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 
 from controllers.config import parse
-from controllers.ground import GroundSettings, make_ground
+from controllers.ground import AnyGround
 from controllers.paper import CONTROLLERS
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.inverse_dynamics import predict
-from idyn.laws import make_law
+from idyn.laws.settings import AnyLaw
 from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.terrain import Flat
@@ -117,12 +117,12 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
     No more than `LONGEST` are spent on it, but at least `FEWEST` predictions.
     """
     changes = CONTROLLERS[controller].changes
-    law = make_law(changes["law"])
+    law = parse(changes["law"], AnyLaw, "law").build()
     options = Options(
         selection=Selection(changes["selection"]),
         consistency=Consistency.OFF,  # held joints ask for nothing that cannot be
         warm_start=changes.get("warm_start", True),
-        ground=make_ground(parse(changes.get("ground", {"kind": "rigid"}), GroundSettings, "ground")),
+        ground=parse(changes.get("ground", "rigid"), AnyGround, "ground").build(),
     )
     contacts, demand = points_at_feet(robot, stance, n), np.zeros(robot.na)
     guess: Guess | None = None

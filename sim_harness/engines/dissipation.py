@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from controllers.config import Kind
 from idyn.compiled import compiled
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
@@ -32,7 +33,7 @@ SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
 """Shares of the mean diagonal of D that are added to it, one after the other, until a step is solved."""
 
 
-class Dissipation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Dissipation(Kind, frozen=True, tag="dissipation"):
     """Settings of the engine.
 
     edges: corners of the friction polygon, ≥ 3; 4 is the paper's pyramid

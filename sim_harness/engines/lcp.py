@@ -19,6 +19,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from controllers.config import Kind
 from idyn.compiled import compiled
 from idyn.solvers.lemke import lemke
 from idyn.status import Status
@@ -37,7 +38,7 @@ ROUNDS = 8
 """Solutions of one step at the most, while contacts of unlimited friction come and go."""
 
 
-class PolygonLcp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PolygonLcp(Kind, frozen=True, tag="lcp"):
     """Settings of the engine.
 
     edges: corners of the friction polygon, ≥ 3; 4 is the paper's pyramid

@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
+from controllers.config import Kind
 from idyn.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.status import Status
@@ -39,7 +40,7 @@ TOLERANCE = 1e-5
 """Share of the largest impulse by which a step that counts as solved may disagree with the law."""
 
 
-class Penalty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Penalty(Kind, frozen=True, tag="penalty"):
     """Settings of the engine.
 
     kp: stiffness [N/m], > 0; the default lets the paper's robot sink in by 1 mm on its four feet

@@ -1,6 +1,5 @@
 """Whether a robot can have the imperfections it is given, told before anything runs."""
 
-from controllers.terrain import make_terrain
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from sim_harness.imperfections.bodies import joint_friction, world_robot
@@ -20,4 +19,4 @@ def check_imperfections(settings: ImperfectionSettings, robot: Robot, dt: float,
         if loss.every > 0.0 and (loss.rate > 0.0 or loss.length > 0.5 * loss.every):
             raise ConfigError(f"{where}.link.{way}.every", "expected no rate beside it, and twice the length at least")
     if settings.ground.terrain is not None:
-        make_terrain(settings.ground.terrain, where=f"{where}.ground.terrain")
+        settings.ground.terrain.build(where=f"{where}.ground.terrain")

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from controllers.config import NonNegative, Settings
-from controllers.terrain import TerrainSettings
+from controllers.terrain import AnyTerrain
 
 Ticks = Annotated[int, msgspec.Meta(ge=0)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -130,7 +130,7 @@ class GroundSettings(Settings, frozen=True):
     """
 
     mu: NonNegative | None = None
-    terrain: TerrainSettings | None = None
+    terrain: AnyTerrain | None = None
 
 
 class ImperfectionSettings(Settings, frozen=True):

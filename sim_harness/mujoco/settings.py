@@ -4,15 +4,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from controllers.config import Kind
+
 GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
 """Time constants of named grounds [s]: MuJoCo's default, a laboratory's floor, the stiffest that 1 ms steps allow."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
-NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class MujocoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`engine = "mujoco"`: `[engine_settings]`.
+class MujocoSettings(Kind, frozen=True, tag="mujoco"):
+    """`[engine]` of the kind `mujoco`.
 
     ground: how much all contacts yield, a row of `GROUNDS`: critically damped, with that time constant
     solref: of all contacts instead: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)

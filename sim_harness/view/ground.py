@@ -3,7 +3,7 @@
 import numpy as np
 
 from controllers.contact_source import ContactSettings
-from controllers.terrain import make_terrain
+from controllers.terrain import SlopeSettings, StairsSettings
 from idyn.heightmap import Heightmap
 from idyn.types import Array, Record
 
@@ -27,24 +27,23 @@ def ground_of(contact: ContactSettings, path: Array) -> Ground:
     low = np.floor((path[:, :2].min(axis=0) - AROUND) / LINES)
     high = np.ceil((path[:, :2].max(axis=0) + AROUND) / LINES)
     x, y = (np.arange(low[i], high[i] + 1) * LINES for i in range(2))
-    if contact.terrain.kind == "stairs":
-        return _stairs(contact, x, y)
+    if isinstance(contact.terrain, StairsSettings):
+        return _stairs(contact.terrain, contact.ground, x, y)
     return Ground(x=x, y=y, z=_heights(contact, x, y))
 
 
 def _heights(contact: ContactSettings, x: Array, y: Array) -> Array:
-    terrain = make_terrain(contact.terrain, contact.ground)
+    terrain = contact.terrain.build(contact.ground)
     if isinstance(terrain, Heightmap):
         xs, ys = np.meshgrid(x, y, indexing="ij")
         points = np.stack([xs.ravel(), ys.ravel(), np.zeros(xs.size)], axis=1)
         return terrain.height(points).reshape(xs.shape)
-    slope = np.tan(contact.terrain.angle) if contact.terrain.kind == "slope" else 0.0
+    slope = np.tan(contact.terrain.angle) if isinstance(contact.terrain, SlopeSettings) else 0.0
     return np.repeat((contact.ground + slope * x)[:, None], len(y), axis=1)
 
 
-def _stairs(contact: ContactSettings, x: Array, y: Array) -> Ground:
+def _stairs(s: StairsSettings, ground: float, x: Array, y: Array) -> Ground:
     """Between the lines at which `x` lies, each riser adds two: its foot and its head."""
-    s = contact.terrain
     risers = s.start + s.depth * np.arange(s.steps)
     inside = risers[(risers > x[0]) & (risers < x[-1])]
     plain = x[np.abs(x[:, None] - risers).min(axis=1) > 1e-9]
@@ -53,5 +52,5 @@ def _stairs(contact: ContactSettings, x: Array, y: Array) -> Ground:
     lines = np.concatenate([plain, inside, inside])
     levels = np.concatenate([steps, climbed, climbed + 1])
     order = np.lexsort((levels, lines))
-    heights = contact.ground + s.rise * levels[order]
+    heights = ground + s.rise * levels[order]
     return Ground(x=lines[order], y=y, z=np.repeat(heights[:, None], len(y), axis=1))

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from controllers.build import build_controller, controller_from_snapshot
-from controllers.controller import Controller, ControllerSettings
+from controllers.controller import Controller
+from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
 from sim_harness.trace import Row, TraceWriter
 from sim_harness.view.film import frame_of, shown

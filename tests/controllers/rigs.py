@@ -1,11 +1,10 @@
 """Controllers as the tests want them: a shipped robot, any settings, no file."""
 
-import msgspec
 import numpy as np
 
-from controllers.build import build_controller
-from controllers.config import load, parse
-from controllers.controller import Controller, ControllerSettings
+from controllers.build import load_controller
+from controllers.controller import Controller
+from controllers.tables import merged
 from idyn.types import Array, State
 
 RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
@@ -14,11 +13,11 @@ RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp
 
 def controller(name: str = "solo12", **changes: object) -> Controller:
     """The shipped controller with some settings replaced, as if its file said so; `table__field` reaches into a table."""
-    data = msgspec.to_builtins(load("controllers", name, ControllerSettings))
+    data: dict[str, object] = {}
     for key, value in changes.items():
         table, _, field = key.rpartition("__")
-        (data[table] if table else data)[field] = value
-    return build_controller(parse(data, ControllerSettings, "test"))
+        data = merged(data, {table: {field: value}} if table else {field: value})
+    return load_controller(name, data)
 
 
 def at_rest(c: Controller) -> State:

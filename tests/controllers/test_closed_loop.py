@@ -9,7 +9,7 @@ from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.penalty import Penalty
-from sim_harness.engines.registry import build_engine
+from sim_harness.worlds import ENGINES
 
 DT = 0.001
 FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}
@@ -18,7 +18,7 @@ EXACT = RIGID | FREE_OF_LIMITS
 
 def world_of(name, engine="lcp", **settings):
     robot, stance = load_robot(name)
-    return EngineWorld(robot, Flat(), build_engine(engine, settings), stance)
+    return EngineWorld(robot, Flat(), ENGINES[engine](**settings), stance)
 
 
 class Loop:

@@ -6,7 +6,8 @@ import pytest
 from rigs import at_rest, controller
 
 from controllers.command import Inputs, Schedule
-from controllers.contact_source import ContactSettings, ContactSource
+from controllers.config import parse
+from controllers.contact_source import AnySource
 from controllers.landing import RESTS, Landing
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
@@ -32,7 +33,8 @@ def measured(robot, stance, gaps):
 
 
 def source(kind, robot, **settings):
-    return ContactSource(ContactSettings(source=kind, **settings), robot.spheres.keys)
+    margin = settings.pop("margin", 0.002)
+    return parse({"kind": kind, **settings}, AnySource, "source").build(robot, margin, Ground(), DT)
 
 
 def schedule(stance, wait=FAR):

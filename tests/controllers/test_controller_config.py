@@ -1,17 +1,20 @@
 """Configurations: what is shipped loads, and whatever is wrong is refused with the path of the fault."""
 
+import json
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from controllers.build import build_controller, load_controller, override
+from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.config import RobotSettings, find, load, parse, urdf_path
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
+from controllers.settings import ControllerSettings
+from controllers.tables import kind_of, merged
 from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError
 from idyn.laws import LAWS
+from idyn.laws.settings import CoulombSettings, NoSlipSettings
 from idyn.types import Selection
 
 SHIPPED = ("quadruped", "solo12", "a1", "go2")
@@ -49,25 +52,29 @@ def build(tmp_path, text):
 
 
 def test_a_configuration_by_path(tmp_path):
-    assert build(tmp_path, controller_text(law='"no-slip"')).law.name == "no-slip"
+    assert build(tmp_path, controller_text(law='"no-slip"')).settings.law == NoSlipSettings()
 
 
 @pytest.mark.parametrize(
     ("changes", "where", "says"),
     [
-        ({"lwa": '"coulomb"'}, "controllers.mine", "lwa.*law"),
-        ({"feedback__kpp": "1.0"}, "controllers.mine.feedback", "kpp.*kp"),
+        ({"lwa": '"coulomb"'}, "controllers.mine.lwa", "no such setting.*law"),
+        ({"feedback__kpp": "1.0"}, "controllers.mine.feedback.kpp", "no such setting.*kp"),
         ({"feedback__kp": '"stiff"'}, "controllers.mine.feedback.kp", "float.*str"),
         ({"feedback__kp": "-1.0"}, "controllers.mine.feedback.kp", ">= 0"),
         ({"contact__margin": "nan"}, "controllers.mine.contact.margin", ">= 0"),
         ({"period": "inf"}, "period", "finite"),
-        ({"reference__start": "inf"}, "reference.start", "finite"),
-        ({"contact__source": '"fused"\nrelease = 0.001'}, "contact.release", "margin"),
+        ({"reference__kind": '"sway"\nstart = inf'}, "reference.start", "finite"),
+        ({"contact__source": '{ kind = "fused", release = 0.001 }'}, "contact.source.release", "margin"),
         ({"reference__kind": '"gait"\ngait.period = inf'}, "reference.gait.period", "finite"),
         ({"reference__kind": '"gait"\ngait.touchdown = [0.0, 0.5, 0.5, 0.0]'}, "reference.gait.touchdown", "table"),
         ({"reference__kind": '"gait"\npath.velocity = [nan, 0.0, 0.0]'}, "reference.path.velocity", "finite"),
         ({"stabilisation__kv": "[0.0, 0.0, inf, 0.0, 0.0, 0.0]"}, "stabilisation.kv", "finite"),
-        ({"law": '"enumeration"', "edges": "6"}, "law.edges", "4"),
+        (
+            {"law": '{ kind = "enumeration", edges = 6 }'},
+            "law.edges",
+            "no such setting of 'enumeration'; it is one of coulomb, convex",
+        ),
         ({"feedback__kd": "-0.1"}, "controllers.mine.feedback.kd", ">= 0"),
         ({"feedback__ki": "-5.0"}, "controllers.mine.feedback.ki", ">= 0"),
         ({"feedback__integral_limit": "-1.0"}, "controllers.mine.feedback.integral_limit", ">= 0"),
@@ -82,13 +89,17 @@ def test_a_configuration_by_path(tmp_path):
         ({"consistency": '"sometimes"'}, "controllers.mine.consistency", "sometimes"),
         ({"reference__kind": '"dance"'}, "controllers.mine.reference.kind", "dance"),
         ({"law": '"columb"'}, "law", "columb.*coulomb"),
-        ({"edges": "5"}, "law.edges", "even"),
-        ({"qp_backend": '"gurobi"'}, "qp_backend", "gurobi.*daqp"),
+        ({"law__edges": "5"}, "law.edges", "even"),
+        ({"law": '{ kind = "cone", backend = "gurobi" }'}, "law.backend", "gurobi.*daqp"),
+        ({"law": '{ kind = "columb", edges = 8 }'}, "law.kind", "columb.*coulomb"),
+        ({"law": '{ kind = "sensed", delay = 0 }'}, "law.delay", ">= 1"),
+        ({"ground": '{ kind = "rigid", memory = 0.01 }'}, "ground.memory", "it is one of yielding"),
+        ({"contact__release": "0.01"}, "contact.release", "no such setting"),
         ({"period": "0.0"}, "period", "> 0"),
         ({"period": "nan"}, "period", "> 0"),
-        ({"reference__amplitude": "-0.01"}, "reference.amplitude", "> 0"),
-        ({"reference__frequency": "0.0"}, "reference.frequency", "> 0"),
-        ({"reference__ramp": "nan"}, "reference.ramp", "> 0"),
+        ({"reference__kind": '"sway"\namplitude = -0.01'}, "reference.amplitude", "> 0"),
+        ({"reference__kind": '"squat"\nfrequency = 0.0'}, "reference.frequency", "> 0"),
+        ({"reference__kind": '"sinusoid"\nramp = nan'}, "reference.ramp", "> 0"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_path(tmp_path, changes, where, says):
@@ -153,7 +164,7 @@ QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
         ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", mu = -0.5 }}]', InputError, r"contact\.LF_FOOT\.mu: .*-0\.5"),
         ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", mu = nan }}]', InputError, r"contact\.LF_FOOT\.mu"),
         ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", radius = -1 }}]', InputError, r"contact\.LF_FOOT\.radius"),
-        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", raduis = 1 }}]', ConfigError, r"contact\[0\]: .*raduis.*radius"),
+        ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", raduis = 1 }}]', ConfigError, r"contact\[0\]\.raduis: .*radius"),
         ('urdf = "{urdf}"\ncontact = [{{ frame = "LF_FOOT", offset = [1, 2] }}]', ConfigError, r"contact\[0\]\.offset"),
         ('urdf = "{toml}"', IdynError, "not a URDF"),
     ],
@@ -182,25 +193,50 @@ def test_a_robot_collection_that_is_not_installed_says_how_to_get_it(monkeypatch
         urdf_path("example-robot-data:x.urdf", Path())
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_settings_can_be_overridden(law):
+@pytest.mark.parametrize("law", [*LAWS, "pid"])
+def test_settings_can_be_changed(law):
     settings = load("controllers", "quadruped", ControllerSettings)
-    changed = override(settings, law, "impulse-change", "sway")
-    assert (changed.law, changed.selection, changed.reference.kind) == (law, Selection.IMPULSE_CHANGE, "sway")
-    assert override(settings, None, None) == settings
-    assert build_controller(changed).law.name == law
+    other = changed(settings, {"law": law, "selection": "impulse-change", "reference": "sway"})
+    assert (kind_of(other.law), other.selection, kind_of(other.reference)) == (law, Selection.IMPULSE_CHANGE, "sway")
+    assert changed(settings, {}) == settings
+    assert build_controller(other).settings == other
 
 
-def test_overrides_that_do_not_exist_are_refused():
+def test_a_change_of_kind_begins_anew_and_one_within_it_does_not():
+    settings = changed(load("controllers", "quadruped", ControllerSettings), {"law": {"kind": "coulomb", "edges": 8}})
+    assert changed(settings, {"law": {"max_pivots": 9}}).law == CoulombSettings(edges=8, max_pivots=9)
+    assert changed(settings, {"law": "coulomb"}).law == CoulombSettings(edges=8)
+    assert changed(settings, {"law": "no-slip"}).law == NoSlipSettings()
+    with pytest.raises(ConfigError, match=r"law\.edges: no such setting of 'no-slip'; it is one of coulomb"):
+        changed(settings, {"law": {"kind": "no-slip", "edges": 8}})
+
+
+def test_changes_are_put_in_table_by_table():
+    base = {"law": {"kind": "coulomb", "edges": 8}, "feedback": {"kp": 1.0, "kd": 2.0}, "mu": None}
+    assert merged(base, {"feedback": {"kd": 3.0}, "mu": 0.5}) == base | {"feedback": {"kp": 1.0, "kd": 3.0}, "mu": 0.5}
+    assert merged({"law": "coulomb"}, {"law": {"edges": 6}}) == {"law": {"kind": "coulomb", "edges": 6}}
+    assert base["feedback"] == {"kp": 1.0, "kd": 2.0}
+
+
+def test_changes_that_do_not_exist_are_refused():
     settings = load("controllers", "quadruped", ControllerSettings)
-    for arguments, where in (
-        (("columb", None), "law"),
-        ((None, "torqe"), "selection"),
-        ((None, None, "dance"), "reference"),
+    for changes, where in (
+        ({"law": "columb"}, "controller.law"),
+        ({"selection": "torqe"}, "controller.selection"),
+        ({"reference": "dance"}, "controller.reference"),
     ):
         with pytest.raises(ConfigError) as caught:
-            build_controller(override(settings, *arguments))
-        assert caught.value.path.startswith(where)
+            changed(settings, changes)
+        assert caught.value.path == where
+
+
+@pytest.mark.parametrize("law", [{"kind": "coulomb", "edges": 8, "circumscribed": True}, {"kind": "sensed", "delay": 2}, "pid"])
+def test_a_snapshot_makes_the_same_controller(law):
+    changes = {"law": law, "contact": {"source": {"kind": "fused", "early": 0.02}, "terrain": {"kind": "slope", "angle": 0.1}}}
+    controller = load_controller("quadruped", changes)
+    again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
+    assert again.settings == controller.settings
+    assert again.snapshot() == controller.snapshot()
 
 
 def test_robot_settings_have_no_hidden_defaults():

@@ -7,7 +7,7 @@ from rigs import at_rest, controller, nudged
 
 from controllers.command import Inputs, Mode, Reference
 from controllers.paper import CONTROLLERS, paper_controller
-from controllers.sensing import SensedForces
+from controllers.sensed_forces import SensedForces
 from idyn.errors import ConfigError
 
 FIRST, TICK = Inputs(dt=0.0), Inputs(dt=0.001)
@@ -109,5 +109,5 @@ def test_sensed_forces_go_with_their_contacts():
 
 
 def test_a_wrong_delay_is_refused():
-    with pytest.raises(ConfigError, match="sensing_delay"):
-        controller("quadruped", sensing_delay=0)
+    with pytest.raises(ConfigError, match=r"law\.delay"):
+        controller("quadruped", law={"kind": "sensed", "delay": 0})

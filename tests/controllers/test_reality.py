@@ -13,11 +13,11 @@ from idyn.status import Status
 from idyn.terrain import Flat
 from idyn.types import State
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.imperfections.bodies import world_robot
 from sim_harness.imperfections.sensors import Sensors
 from sim_harness.imperfections.settings import BodySettings, ImperfectionSettings, Sensing, Spread
 from sim_harness.world import Push
+from sim_harness.worlds import ENGINES
 
 DT, TAU, G = 0.001, 0.1, 9.81
 NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
@@ -165,7 +165,7 @@ class Loop:
         self.c = controller(name, safety__torque_rate=np.inf, **settings)
         believed, stance = load_robot(name)
         robot = world_robot(believed, ImperfectionSettings(trunk=trunk or BodySettings()))
-        self.world = EngineWorld(robot, Flat(), build_engine("lcp", {}), stance)
+        self.world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance)
         self.sensors = Sensors(Sensing(noise=noise or Spread()), robot, 0)
         self.share, self.sensing = share, sensing
         self.weight = believed.total_mass * G

@@ -7,9 +7,9 @@ import pytest
 
 from controllers.build import build_controller, controller_from_snapshot
 from controllers.config import parse
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
-from controllers.terrain import TerrainSettings, make_terrain, resting
+from controllers.settings import ControllerSettings
+from controllers.terrain import AnyTerrain, resting
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
 from sim_harness.experiment import run_in_process
@@ -24,7 +24,7 @@ GROUNDS = {
 
 
 def ground(name, height=0.0):
-    return make_terrain(parse(GROUNDS[name], TerrainSettings, "test"), height)
+    return parse(GROUNDS[name], AnyTerrain, "test").build(height)
 
 
 @pytest.mark.parametrize("robot_name", ["quadruped", "solo12", "go2"])
@@ -88,22 +88,23 @@ def test_one_friction_for_all():
     [
         ({"kind": "heightmap", "resolution": 2.0}, "contact.terrain.resolution"),
         ({"kind": "heightmap", "seed": -1}, "contact.terrain.seed"),
-        ({"friction": {"low": 2.0}}, "contact.terrain.friction"),
-        ({"friction": {"high": float("inf")}}, "contact.terrain.friction"),
-        ({"friction": {"seed": -3}}, "contact.terrain.friction.seed"),
+        ({"kind": "flat", "friction": {"low": 2.0}}, "contact.terrain.friction"),
+        ({"kind": "slope", "friction": {"high": float("inf")}}, "contact.terrain.friction"),
+        ({"kind": "stairs", "friction": {"seed": -3}}, "contact.terrain.friction.seed"),
         ({"kind": "hills"}, "contact.terrain.kind"),
         ({"kind": "stairs", "rise": 0}, "contact.terrain.rise"),
-        ({"bumps": 1}, "contact.terrain"),
+        ({"kind": "flat", "bump": 1}, "contact.terrain.bump"),
+        ({"friction": {}}, "contact.terrain.kind"),
     ],
 )
 def test_impossible_grounds_are_refused_by_field(table, field):
     with pytest.raises(ConfigError) as caught:
-        make_terrain(parse(table, TerrainSettings, "contact.terrain"))
+        parse(table, AnyTerrain, "contact.terrain").build()
     assert str(caught.value).startswith(field + ":")
 
 
 def test_legs_that_do_not_reach_are_an_error():
     robot, stance = load_robot("quadruped")
-    steep = make_terrain(parse({"kind": "slope", "angle": 1.1}, TerrainSettings, "test"))
+    steep = parse({"kind": "slope", "angle": 1.1}, AnyTerrain, "test").build()
     with pytest.raises(ConfigError, match=r"contact\.terrain: the legs"):
         resting(robot, stance, steep)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from rigs import controller
 
-from controllers.config import load
-from controllers.controller import ControllerSettings
+from controllers.config import parse
 from controllers.kinematics import angles_for_base_shift, contact_places
 from controllers.robots import load_robot
-from controllers.trajectory import TrajectorySettings, make_trajectory
+from controllers.trajectory import AnyTrajectory
 from idyn.contacts import contacts_from_geometry
 from idyn.description import Description
 from idyn.errors import ConfigError
@@ -33,9 +32,13 @@ class Timed:
         return self.motion.at(t, self.state, self.contacts)
 
 
+def motion(kind, **settings):
+    return parse({"kind": kind, **settings}, AnyTrajectory, "reference")
+
+
 def trajectory(name, kind, **settings):
     robot, stance = load_robot(name)
-    return robot, stance, Timed(make_trajectory(TrajectorySettings(kind=kind, **settings), robot, stance, 0.001), robot, stance)
+    return robot, stance, Timed(motion(kind, **settings).build(robot, stance, 0.001), robot, stance)
 
 
 @pytest.mark.parametrize(("name", "kind"), MOTIONS)
@@ -106,11 +109,10 @@ def test_an_arm_cannot_sway():
     robot, _ = load_robot("solo12")
     arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
     with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' moves a floating base"):
-        make_trajectory(TrajectorySettings(kind="sway"), arm, arm.neutral(), 0.001)
+        motion("sway").build(arm, arm.neutral(), 0.001)
 
 
 def test_the_start_is_a_setting():
-    settings = load("controllers", "solo12", ControllerSettings)
-    assert settings.reference.start >= 0
+    assert controller("solo12", reference__kind="sway").settings.reference.start >= 0
     late = controller("solo12", reference__kind="sway", reference__start=1.0)
     assert late.settings.reference.start == 1.0

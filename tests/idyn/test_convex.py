@@ -44,7 +44,7 @@ def program(scene, edges=4, mu=None):
 @pytest.mark.parametrize("name", WALKERS)
 def test_convex_has_the_least_kinetic_energy(name, variant, edges):
     """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
-    law = make_law("convex", edges)
+    law = make_law("convex", edges=edges)
     for scene in scenes(name, variant, 40 if variant == "few feet" else 12):
         answer = solve(scene, law)
         assert (answer.law, answer.status.name) == ("convex", "SOLVED")
@@ -138,7 +138,7 @@ def test_more_edges_dissipate_more():
 @pytest.mark.parametrize("name", WALKERS)
 def test_the_cone_law_is_cone_complementarity(name, variant, edges):
     """Where friction has no bounds there may be no answer in which what parts carries nothing."""
-    law, count, without = make_law("cone", edges), 40 if variant == "few feet" else 12, 0
+    law, count, without = make_law("cone", edges=edges), 40 if variant == "few feet" else 12, 0
     for scene in scenes(name, variant, count):
         answer = solve(scene, law)
         if variant == "all kinds" and answer.status.name == "OTHER_LAW":
@@ -196,7 +196,7 @@ def test_laws_are_found_by_name():
         assert make_law(name).name == name
     with pytest.raises(ConfigError, match=r"law: no law named 'columb'.*coulomb"):
         make_law("columb")
-    with pytest.raises(ConfigError, match=r"qp_backend: 'gurobi' is not installed.*daqp"):
+    with pytest.raises(ConfigError, match=r"law\.backend: 'gurobi' is not installed.*daqp"):
         make_law("convex", backend="gurobi")
     with pytest.raises(ConfigError, match=r"law\.edges"):
         make_law("convex", edges=5)

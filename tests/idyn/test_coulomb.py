@@ -41,7 +41,7 @@ def scenes(name, variant, count):
 def solve(scene, edges=4, options=PLAIN, **changes):
     scene = msgspec.structs.replace(scene, **changes)
     return predict(
-        scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("coulomb", edges), dt=DT, options=options
+        scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("coulomb", edges=edges), dt=DT, options=options
     )
 
 
@@ -189,4 +189,4 @@ def test_units_of_mass_and_time_do_not_matter():
 @pytest.mark.parametrize("edges", [3, 5, 2, 0, -4])
 def test_odd_polygons_are_refused(edges):
     with pytest.raises(ConfigError, match=r"law\.edges"):
-        make_law("coulomb", edges)
+        make_law("coulomb", edges=edges)

@@ -22,9 +22,9 @@ CONTACT_LAWS = [law for law in LAWS if make_law(law).conditions not in CLAIM_NOT
 OPTIONS = Options(ground=LITERAL)
 
 
-def solve(scene, law, options=OPTIONS, edges=4, **changes):
+def solve(scene, law, options=OPTIONS, *, settings=None, **changes):
     scene = msgspec.structs.replace(scene, **changes)
-    law = make_law(law, edges)
+    law = make_law(law, **(settings or {}))
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options)
 
 
@@ -131,7 +131,7 @@ SLED = """
 """A body on four feet, joined to them by a motor along x; both centres of mass are in one plane, just above the ground."""
 
 
-def sled_scene(demand, mu, law, edges=4):
+def sled_scene(demand, mu, law, **settings):
     """Body and feet relative to one another: the shoe, on the ground, is asked to accelerate by `demand` against the body."""
     robot = Robot(Description(urdf=SLED, contact=(ContactPoint(frame="shoe"),)))
     corners = np.array([[x, y, 0.0] for x in (-0.5, 0.5) for y in (-0.4, 0.4)])
@@ -142,7 +142,7 @@ def sled_scene(demand, mu, law, edges=4):
     }
     contacts = msgspec.structs.replace(one, **fields, points=corners, keys=tuple("abcd"))
     state = State(q=q, v=np.zeros(robot.nv))
-    return predict(robot, state, contacts, np.array([demand]), law=make_law(law, edges), dt=DT, options=OPTIONS)
+    return predict(robot, state, contacts, np.array([demand]), law=make_law(law, **settings), dt=DT, options=OPTIONS)
 
 
 @pytest.mark.parametrize("edges", [4, 8])
@@ -153,7 +153,7 @@ def test_slip_onset_of_the_accelerating_block(edges, mu):
     M, m, g = 30.0, 2.0, 9.81
     onset = mu * (M + m) * g / M
     for a in (0.5 * onset, 0.999 * onset, 1.001 * onset, 2 * onset):
-        answer = sled_scene(a, mu, "coulomb", edges)
+        answer = sled_scene(a, mu, "coulomb", edges=edges)
         assert answer.status.ok
         np.testing.assert_allclose(answer.normal_force.sum(), (M + m) * g, rtol=1e-9)
         friction, body = answer.force[:, 0].sum(), answer.v_plus[0] / DT
@@ -195,7 +195,7 @@ def test_sliding_friction_depends_on_direction_as_the_polygon_says(law):
             contacts = turned(scene.contacts, angle)
             v = np.zeros(18)
             v[0] = 0.5  # sliding along x for certain
-            answer = solve(scene, law, edges=edges, contacts=contacts, state=State(q=scene.state.q, v=v))
+            answer = solve(scene, law, settings={"edges": edges}, contacts=contacts, state=State(q=scene.state.q, v=v))
             friction = -(answer.force[:, 0]).sum()
             assert friction == pytest.approx(0.5 * share * answer.normal_force.sum(), rel=1e-6)
 

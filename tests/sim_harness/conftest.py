@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 from controllers.robots import load_robot
+from controllers.tables import named
 from idyn.description import ContactPoint, Description
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from sim_harness.compare import executors
 from sim_harness.demo import Demo, write_report
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import run_in_process
 from sim_harness.jacobian import contact_jacobian
 from sim_harness.plan import load_plan, with_controller
+from sim_harness.worlds import ENGINES
 
 COMPARISON = """
 title = "two laws"
@@ -48,12 +49,12 @@ def block_world(engine, mu=0.5, **settings):
     robot = Robot(Description(urdf=BLOCK, contact=points))
     q = robot.neutral()
     q[2] = 0.05
-    return EngineWorld(robot, Flat(), build_engine(engine, settings), q)
+    return EngineWorld(robot, Flat(), ENGINES[engine](**settings), q)
 
 
 def robot_world(engine="lcp", name="quadruped", **settings):
     robot, q = load_robot(name)
-    return EngineWorld(robot, Flat(), build_engine(engine, settings), q)
+    return EngineWorld(robot, Flat(), ENGINES[engine](**settings), q)
 
 
 def holding_torque(world):
@@ -82,7 +83,7 @@ class Stand:
 def demo_report(folder, seconds):
     """The demo's report of runs in lock-step, which no machine is too slow for; its path."""
     plan = load_plan("demo", seconds)
-    runs = [run_in_process(with_controller(plan, {"law": law}), law, lambda *_: None) for law in plan.settings.laws]
+    runs = [run_in_process(with_controller(plan, {"law": law}), named(law), lambda *_: None) for law in plan.settings.laws]
     for run in runs:
         run.save(folder / run.summary.label)
     write_report(plan, Demo(runs=runs, chatter=runs), folder)

@@ -1,18 +1,15 @@
 """Torque chatter of the Coulomb law on an indeterminate stance: selection removes it and leaves the motion alone."""
 
-import msgspec
 import numpy as np
 import pytest
 
-from controllers.build import build_controller
+from controllers.build import load_controller
 from controllers.command import Inputs
-from controllers.config import load
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from idyn.types import Consistency, Selection, State
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
+from sim_harness.worlds import ENGINES
 
 DT = 1e-3
 TICKS = 2000
@@ -20,18 +17,11 @@ TICKS = 2000
 
 def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tuple[np.ndarray, np.ndarray]:
     """Torques (n, na) and configurations (n, nq) of a stroke over four feet that stay, by the law to the letter."""
-    settings = load("controllers", "paper-stand", ControllerSettings)
     changes = {"law": "coulomb", "consistency": Consistency.STICK, "selection": selection, "warm_start": warm_start}
-    settings = msgspec.structs.replace(
-        settings,
-        robot=name,
-        reference=msgspec.structs.replace(settings.reference, kind=kind),
-        safety=msgspec.structs.replace(settings.safety, torque_rate=1e9),
-        **changes,
-    )
-    controller = build_controller(settings)
+    changes |= {"robot": name, "reference": kind, "safety": {"torque_rate": 1e9}}
+    controller = load_controller("paper-stand", changes)
     robot, stance = load_robot(name)
-    world = EngineWorld(robot, Flat(), build_engine("lcp"), stance)
+    world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance)
     tau, q = np.empty((TICKS, robot.na)), np.empty((TICKS, robot.nq))
     for k in range(TICKS):
         state = State(q=world.q, v=world.v)

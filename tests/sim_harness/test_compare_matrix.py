@@ -9,12 +9,14 @@ from test_compare_claims import SUMMARY
 
 from idyn.__main__ import main
 from idyn.errors import ConfigError
+from idyn.laws.settings import ConeSettings, CoulombSettings
 from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix import Cell, CellCheckSettings, cells
 from sim_harness.compare.matrix_table import Panel, decide_cells, upright_table
 from sim_harness.compare.results import Runs
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import load_comparison, plan_of_cell
+from sim_harness.engines.penalty import Penalty
 from sim_harness.experiment import TRACE
 from sim_harness.imperfections.settings import ImperfectionSettings
 
@@ -32,7 +34,9 @@ quadruped = { server = "quadruped" }
 solo12 = { server = "quadruped", controller = { robot = "solo12" } }
 [matrix.worlds]
 lcp = {}
-penalty = { engine = "penalty", engine_settings = { kp = 2e4 } }
+penalty = { engine = { kind = "penalty", kp = 2e4 } }
+[matrix.laws]
+cone = { kind = "cone", edges = 8 }
 [matrix.cases.plain]
 [matrix.cases.drives]
 changes.robot.trunk.mass_factor = 1.1
@@ -89,11 +93,15 @@ def test_changes_of_all_axes_reach_the_plan(matrix):
     comparison = load_comparison(matrix)
     plan = plan_of_cell(comparison, Cell("stand", "soft", "solo12", "penalty", "coulomb", "drives"))
     settings, controller = plan.settings, plan.controller
-    assert (settings.engine, settings.engine_settings, settings.duration) == ("penalty", {"kp": 2e4}, 0.03)
+    assert (settings.engine, settings.duration) == (Penalty(kp=2e4), 0.03)
     assert (settings.robot.trunk.mass_factor, settings.robot.drive.armature) == (1.1, 0.001)
-    assert (controller.robot, controller.feedback.kp, controller.law) == ("solo12", 400.0, "coulomb")
+    assert (controller.robot, controller.feedback.kp, controller.law) == ("solo12", 400.0, CoulombSettings())
     other = plan_of_cell(comparison, Cell("laws", "shipped", "quadruped", "lcp", "cone", "plain"), seconds=0.5)
-    assert (other.settings.duration, other.settings.robot, other.controller.law) == (0.5, ImperfectionSettings(), "cone")
+    assert (other.settings.duration, other.settings.robot, other.controller.law) == (
+        0.5,
+        ImperfectionSettings(),
+        ConeSettings(edges=8),
+    )
     assert (other.controller.robot, other.controller.feedback.kp) == ("quadruped", 900.0)
 
 

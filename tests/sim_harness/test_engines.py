@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from quantecon.optimize.lcp_lemke import lcp_lemke
 
+from controllers.config import parse
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
@@ -13,8 +14,8 @@ from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp, polygon_lcp
 from sim_harness.engines.penalty import Penalty
-from sim_harness.engines.registry import ENGINES, build_engine
 from sim_harness.jacobian import contact_jacobian, generalised_force
+from sim_harness.worlds import ENGINES, AnyEngine
 
 DT = 1e-3
 
@@ -242,10 +243,12 @@ def test_contact_jacobian_is_the_derivative_of_the_foot_centres():
 
 
 def test_engines_by_name():
-    assert build_engine("lcp", {"edges": 6}) == PolygonLcp(edges=6)
-    with pytest.raises(ConfigError, match=r"sim\.engine: no engine named 'lpc'.*lcp"):
-        build_engine("lpc", where="sim.engine")
-    with pytest.raises(ConfigError, match=r"engine\.lcp\.edges"):
-        build_engine("lcp", {"edges": 2})
-    with pytest.raises(ConfigError, match="slip_speed"):
-        build_engine("penalty", {"slipspeed": 1e-4})
+    assert parse({"kind": "lcp", "edges": 6}, AnyEngine, "engine") == PolygonLcp(edges=6)
+    for wrong, named in (
+        ("lpc", r"sim\.engine: no kind named 'lpc'.*lcp"),
+        ({"kind": "lcp", "edges": 2}, r"sim\.engine\.edges"),
+        ({"kind": "penalty", "slipspeed": 1e-4}, r"sim\.engine\.slipspeed: .*slip_speed"),
+        ({"kind": "penalty", "edges": 4}, r"sim\.engine\.edges: no such setting of 'penalty'; it is one of lcp, dissipation"),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            parse(wrong, AnyEngine, "sim.engine")

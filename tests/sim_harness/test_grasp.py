@@ -1,23 +1,21 @@
 """The arm and its box: what fingers do to the box, and what each way of gripping makes of a sinusoid  [ZD §8.4.1]."""
 
-import msgspec
 import numpy as np
 import pytest
 
-from controllers.build import build_controller
+from controllers.build import build_controller, changed
 from controllers.command import Inputs, Mode
 from controllers.config import parse
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
-from controllers.trajectory import make_trajectory
+from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.terrain import Flat
 from idyn.types import State
 from sim_harness import experiment
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import run_in_process
 from sim_harness.plan import load_plan, with_controller
+from sim_harness.worlds import ENGINES
 from transport.loopback import Loopback
 
 DT = 1e-3
@@ -28,7 +26,7 @@ FINGERS = ["F_00", "F_01", "F_10", "F_11"]
 
 def world(mu=100.0, engine="lcp"):
     robot, q = load_robot("arm")
-    return EngineWorld(robot, Flat(-0.2), build_engine(engine), q, mu=np.full(len(robot.contact_names), mu))
+    return EngineWorld(robot, Flat(-0.2), ENGINES[engine](), q, mu=np.full(len(robot.contact_names), mu))
 
 
 def carry(law, mu, seconds, **changes):
@@ -44,7 +42,7 @@ def pid_error(mu, seconds):
     """Mean error of the arm joints under torques kp e + kd ė alone, the authors' gains [rad]."""
     w = world(mu)
     robot = w.robot
-    reference = make_trajectory(load_plan("grasp").controller.reference, robot, w.q, DT)
+    reference = load_plan("grasp").controller.reference.build(robot, w.q, DT)
     kd = np.r_[np.full(7, 0.1), np.full(4, 0.03)]
     errors = []
     for _ in range(round(seconds / DT)):
@@ -180,8 +178,8 @@ def test_without_the_consistency_step_nothing_is_certified():
 def test_fingers_at_rest_do_not_say_how_hard_they_press(law, falls):
     """With their motion prescribed a falling box is a certified answer of the Coulomb law; without slip it is none."""
     settings = load_plan("grasp").controller
-    paper = msgspec.structs.replace(settings.grip, kind="speed")
-    controller = build_controller(msgspec.structs.replace(settings, law=law, grip=paper))
+    paper = {"kind": "speed", "joints": settings.grip.joints}
+    controller = build_controller(changed(settings, {"law": law, "grip": paper}))
     state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
     prediction = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0)).prediction
     assert prediction.law == law
@@ -194,7 +192,7 @@ def test_a_spring_says_it():
     """The same grasp with a known torque in the fingers: each law holds the box up, with the normal force of the spring."""
     settings = load_plan("grasp").controller
     for law in ("coulomb", "no-slip"):
-        controller = build_controller(msgspec.structs.replace(settings, law=law))
+        controller = build_controller(changed(settings, {"law": law}))
         state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
         command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))
         assert abs(command.prediction.v_plus[2]) / DT < 0.05
@@ -214,7 +212,7 @@ def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):
             return replies[-1]
 
     monkeypatch.setattr(experiment, "Loopback", Listening)
-    changes = {"law": "no-slip", "consistency": "project", "grip": {"kind": "speed", "squeeze": 0.1}}
+    changes = {"law": "no-slip", "consistency": "project", "grip": {"kind": "speed", "joints": FINGERS, "squeeze": 0.1}}
     experiment.run_in_process(with_controller(load_plan("grasp", 0.02), changes), "no-slip", lambda *_: None)
     assert max(reply.solver.demand_change for reply in replies) > 1e-3
 
@@ -222,8 +220,10 @@ def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):
 def test_grips_that_cannot_be_are_refused():
     base = {"robot": "arm"}
     for grip, named in (
-        ({"joints": ["F_0"], "targets": [0.0]}, r"grip\.joints: no actuated joint named 'F_0'"),
-        ({"joints": FINGERS, "targets": [0.0]}, r"grip\.targets: expected 4"),
+        ({"kind": "spring", "joints": ["F_0"], "targets": [0.0]}, r"grip\.joints: no actuated joint named 'F_0'"),
+        ({"kind": "spring", "joints": FINGERS, "targets": [0.0]}, r"grip\.targets: expected 4"),
+        ({"joints": FINGERS, "targets": [0.0]}, r"grip\.kind: expected one of spring, speed"),
+        ({"kind": "speed", "joints": FINGERS, "kp": 1.0}, r"grip\.kp: no such setting of 'speed'; it is one of spring"),
     ):
         with pytest.raises(ConfigError, match=named):
             build_controller(parse({**base, "grip": grip}, ControllerSettings, "test"))

@@ -7,10 +7,10 @@ from wheels import INERTIA, wheel_world
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.joint_friction import CREEP, JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.worlds import ENGINES
 
 DT = 1e-3
 
@@ -79,7 +79,7 @@ def test_friction_alone_keeps_a_robot_standing(engine):
         if engine == "mujoco":
             world = MujocoWorld(robot, Flat(), MujocoSettings(), q, friction=friction)
         else:
-            world = EngineWorld(robot, Flat(), build_engine(engine), q, friction=friction)
+            world = EngineWorld(robot, Flat(), ENGINES[engine](), q, friction=friction)
         for _ in range(150):
             assert world.step(np.zeros(12), DT).status.ok
         sunk[coulomb] = q[2] - world.q[2]

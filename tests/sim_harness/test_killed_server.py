@@ -9,11 +9,11 @@ from controllers.config import load
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.hardware import Hardware
 from sim_harness.imperfections.settings import ImperfectionSettings
 from sim_harness.robot_side import RobotSide
 from sim_harness.server_process import ServerProcess
+from sim_harness.worlds import ENGINES
 from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
@@ -47,7 +47,7 @@ def test_the_robot_stops_in_its_posture_and_the_log_survives(tmp_path):
     log = tmp_path / "log.mcap"
     settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
     robot, stance = load_robot("quadruped")
-    world = EngineWorld(robot, Flat(), build_engine("lcp"), stance)
+    world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance)
     with (
         ServerProcess(settings, log_path=log) as server,
         Killing(server, log, hello_for(robot, DT, kind="sim")) as client,

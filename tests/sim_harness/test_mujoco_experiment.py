@@ -6,24 +6,26 @@ import sys
 import numpy as np
 import pytest
 
+from controllers.config import parse
 from controllers.robots import load_robot
 from idyn.__main__ import main
 from idyn.errors import ConfigError
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.experiment import run_in_process
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.plan import load_plan
-from sim_harness.worlds import NAMES, build_world, load_engine
+from sim_harness.worlds import NAMES, AnyEngine, build_world
 
 EXPERIMENT = """
 server = "quadruped"
 laws = ["coulomb"]
 duration = 0.05
 paced = false
-engine = "mujoco"
-[engine_settings]
+[engine]
+kind = "mujoco"
 ground = "stiff"
 """
 
@@ -37,31 +39,31 @@ def written(folder, text):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_engine_makes_its_world(name):
     robot, q = load_robot("quadruped")
-    world = build_world(load_engine(name, {}), robot, Flat(), q)
+    world = build_world(parse(name, AnyEngine, "engine"), robot, Flat(), q)
     assert isinstance(world, MujocoWorld if name == "mujoco" else EngineWorld)
     assert world.step(np.zeros(robot.na), 1e-3).status.ok
     assert world.t == 1e-3
 
 
 def test_an_engine_that_there_is_not():
-    with pytest.raises(ConfigError, match=r"engine: no engine named 'mujoko' \(nearest: mujoco"):
-        load_engine("mujoko", {})
+    with pytest.raises(ConfigError, match=r"engine: no kind named 'mujoko' \(nearest: mujoco"):
+        parse("mujoko", AnyEngine, "engine")
 
 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"grund": "firm"}, r"engine.mujoco: .*unknown field `grund` \(nearest: ground"),
-        ({"ground": "soft"}, "engine.mujoco.ground"),
-        ({"timestep": 0.0}, "engine.mujoco.timestep"),
-        ({"solref": (0.001, 1.0)}, "engine.mujoco: solref: expected a time constant of two timesteps at least, got 0.001 s"),
-        ({"solref": (-100.0, 1.0)}, "engine.mujoco: solref: expected two numbers > 0, or"),
+        ({"grund": "firm"}, r"engine.grund: no such setting of 'mujoco' \(nearest: ground"),
+        ({"ground": "soft"}, "engine.ground"),
+        ({"timestep": 0.0}, "engine.timestep"),
+        ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of two timesteps at least, got 0.001 s"),
+        ({"solref": (-100.0, 1.0)}, "engine: solref: expected two numbers > 0, or"),
         ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of two timesteps"),
     ],
 )
 def test_wrong_settings_are_named(settings, named):
     with pytest.raises(ConfigError, match=named):
-        load_engine("mujoco", settings)
+        parse({"kind": "mujoco"} | settings, AnyEngine, "engine")
 
 
 def test_the_grounds_by_name():
@@ -82,9 +84,9 @@ def test_an_experiment_in_mujoco(tmp_path):
 
 def test_another_engine_has_its_own_settings(tmp_path):
     plan = load_plan(written(tmp_path, EXPERIMENT), engine="lcp")
-    assert (plan.settings.engine, plan.settings.engine_settings) == ("lcp", {})
+    assert plan.settings.engine == PolygonLcp()
     plan = load_plan(written(tmp_path, EXPERIMENT), engine="mujoco")
-    assert plan.settings.engine_settings == {"ground": "stiff"}
+    assert plan.settings.engine == MujocoSettings(ground="stiff")
 
 
 def test_the_option(tmp_path):

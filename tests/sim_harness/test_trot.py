@@ -11,10 +11,10 @@ from controllers.kinematics import contact_places
 from controllers.robots import load_robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.experiment import run_in_process
 from sim_harness.fall import base_tilt
 from sim_harness.plan import ExperimentSettings, build_plan, load_plan, with_controller
+from sim_harness.worlds import ENGINES
 
 DT = 1e-3
 LOW, HIGH = 0.1, 100.0
@@ -37,7 +37,7 @@ def trot(experiment, law, seconds, mu=None, **reference):
 def trot_to_the_letter(robot, seconds):
     """Of any robot with its own gait and gains, in the rigid world."""
     settings = load("experiments", f"trot-{robot}", ExperimentSettings)
-    settings = msgspec.structs.replace(settings, duration=seconds, engine="lcp", contacts="geometry")
+    settings = msgspec.structs.replace(settings, duration=seconds, engine=ENGINES["lcp"](), contacts="geometry")
     return run_in_process(with_controller(build_plan(settings), TO_THE_LETTER), "coulomb", lambda label, ticks: None)
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_misses_ticks_lets_nobody_fall(law):
     plan = with_controller(load_plan("trot"), {"law": law, "contact": {"mu": 0.8}})
     controller = build_controller(plan.controller)
     robot, stance = load_robot("quadruped")
-    world = EngineWorld(robot, Flat(), build_engine("lcp"), stance, mu=np.full(4, 0.8))
+    world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance, mu=np.full(4, 0.8))
     rng, ticks, last = np.random.default_rng(0), 2000, -1
     missing = np.concatenate([start + np.arange(5) for start in rng.integers(500, ticks, 15)])
     for tick in sorted(set(range(ticks)) - set(missing.tolist())):

@@ -6,7 +6,7 @@ import pytest
 
 from controllers.contact_source import ContactSettings
 from controllers.robots import load_robot
-from controllers.terrain import TerrainSettings, make_terrain
+from controllers.terrain import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
 from idyn.errors import InputError
 from sim_harness.experiment import run_in_process
 from sim_harness.plan import load_plan
@@ -25,7 +25,7 @@ def trot():
     plan = load_plan("trot-heightmap", 0.4)
     run = run_in_process(plan, "coulomb", quiet)
     contact = plan.controller.contact
-    return load_robot(plan.controller.robot)[0], make_terrain(contact.terrain, contact.ground), run.trace
+    return load_robot(plan.controller.robot)[0], contact.terrain.build(contact.ground), run.trace
 
 
 def test_the_worlds_forces_move_the_robot_as_it_moved(trot):
@@ -87,11 +87,11 @@ def test_a_world_that_bursts_is_shown_until_then(trot):
 @pytest.mark.parametrize(
     "terrain",
     [
-        TerrainSettings(),
-        TerrainSettings(kind="slope", angle=-0.3),
-        TerrainSettings(kind="stairs", start=0.1, depth=0.13, rise=0.04, steps=4),
-        TerrainSettings(kind="stairs", start=-5.0, steps=40, depth=0.25),
-        TerrainSettings(kind="heightmap", seed=3, hills=50, bump=0.1),
+        FlatSettings(),
+        SlopeSettings(angle=-0.3),
+        StairsSettings(start=0.1, depth=0.13, rise=0.04, steps=4),
+        StairsSettings(start=-5.0, steps=40, depth=0.25),
+        HeightmapSettings(seed=3, hills=50, bump=0.1),
     ],
     ids=["flat", "slope", "stairs", "stairs-on-lines", "heightmap"],
 )
@@ -104,9 +104,9 @@ def test_the_ground_is_where_the_feet_meet_it(terrain):
     assert ground.z.shape == (len(ground.x), len(ground.y))
     assert (np.diff(ground.x) >= 0).all()
     x, y = np.meshgrid(ground.x, ground.y, indexing="ij")
-    distances, _ = make_terrain(terrain, 0.07).query(np.stack([x, y, ground.z], axis=-1).reshape(-1, 3))
+    distances, _ = terrain.build(0.07).query(np.stack([x, y, ground.z], axis=-1).reshape(-1, 3))
     np.testing.assert_allclose(distances, 0.0, atol=1e-9)
-    if terrain.kind == "stairs":
+    if isinstance(terrain, StairsSettings):
         risers = np.flatnonzero(np.diff(ground.x) == 0)
         expected = terrain.start + terrain.depth * np.arange(terrain.steps)
         np.testing.assert_allclose(ground.x[risers], expected[(expected > ground.x[0]) & (expected < ground.x[-1])])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from controllers.config import load
-from controllers.controller import ControllerSettings
 from controllers.robots import load_robot
+from controllers.settings import ControllerSettings
 from idyn.__main__ import main
 from idyn.errors import ConfigError
 from sim_harness.compare.logs import traces_of

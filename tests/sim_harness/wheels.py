@@ -4,8 +4,8 @@ from idyn.description import Description
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
 from sim_harness.joint_friction import JointFriction
+from sim_harness.worlds import ENGINES
 
 INERTIA = 0.02
 WHEEL = f"""
@@ -24,4 +24,4 @@ def wheel(armature: float = 0.0) -> Robot:
 def wheel_world(viscous: float = 0.0, coulomb: float = 0.0, armature: float = 0.0) -> EngineWorld:
     robot = wheel(armature)
     friction = JointFriction.of(robot, {"axle": viscous}, {"axle": coulomb})
-    return EngineWorld(robot, Flat(), build_engine("lcp"), robot.neutral(), friction=friction)
+    return EngineWorld(robot, Flat(), ENGINES["lcp"](), robot.neutral(), friction=friction)

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from idyn.errors import IdynError, nearest
+from controllers.tables import merged
+from idyn.errors import IdynError
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import ConfigSet
@@ -24,23 +25,11 @@ AT_LEAST = ("damping", "first_command_guard")
 
 
 def changed(snapshot: dict[str, Any], changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot with `changes` in its settings. Raises ProtocolError for what is not there, and for safety settings looser
-    than those of `own`, the settings the server began with."""
-    settings = _merged(snapshot["settings"], changes, "settings")
+    """The snapshot with `changes` in its settings. Raises ProtocolError for safety settings looser than those of `own`, the
+    settings the server began with; whether all are settings shows when the controller is built."""
+    settings = merged(snapshot["settings"], changes)
     _check_safety(settings.get("safety", {}), own.get("safety", {}))
     return snapshot | {"settings": settings}
-
-
-def _merged(settings: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
-    """`settings` with `changes` put in, key by key. Raises ProtocolError for a key that is not there."""
-    merged = dict(settings)
-    for key, value in changes.items():
-        if key not in settings:
-            raise ProtocolError(Code.BAD_SCHEMA, f"{where}.{key}", f"no such setting{nearest(key, settings)}")
-        inner = settings[key]
-        both = isinstance(inner, dict) and isinstance(value, dict)
-        merged[key] = _merged(inner, value, f"{where}.{key}") if both else value
-    return merged
 
 
 def _check_safety(wanted: Any, own: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from controllers.config import Settings
+from controllers.tables import Choice, Table
 from idyn.errors import ConfigError
 
 Role = Literal["control", "watch", "configure"]
@@ -67,7 +68,7 @@ class ServerSettings(Settings, frozen=True):
     """What `idyn serve` needs to know.
 
     controller: name of a file in `configs/controllers`, or a path to one
-    law, selection: replace the controller's own
+    law, selection: put into the controller's own
     endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
     insecure: allow a tcp address that other machines can reach without `curve`; anybody there may then command the robot
     curve: keys of server and clients; None: whoever can connect may do everything
@@ -83,7 +84,7 @@ class ServerSettings(Settings, frozen=True):
     """
 
     controller: str
-    law: str | None = None
+    law: Choice | None = None
     selection: str | None = None
     endpoint: str | None = None
     insecure: bool = False
@@ -99,6 +100,11 @@ class ServerSettings(Settings, frozen=True):
     log_directory: str | None = None
     log_part_mb: float = 500.0
     log_part_s: float = 3600.0
+
+    @property
+    def changes(self) -> Table:
+        """What is put into the controller's settings."""
+        return {name: value for name in ("law", "selection") if (value := getattr(self, name)) is not None}
 
     def __post_init__(self) -> None:
         for name, value in (

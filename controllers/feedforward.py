@@ -1,0 +1,193 @@
+"""The model's part of the torque: a demand in, a prediction out, once per tick, as each kind of law goes about it."""
+
+import msgspec
+import numpy as np
+
+from controllers.command import Mode, Schedule
+from controllers.contact_source import ContactSource
+from controllers.grip import Grip, released
+from controllers.sensed_forces import SensedForces
+from controllers.settings import ControllerSettings, PidSettings
+from controllers.spread import Spread
+from idyn.dynamics import Dynamics, kept
+from idyn.errors import ConfigError, InputError
+from idyn.inverse_dynamics import predict
+from idyn.laws.law import Law
+from idyn.laws.sensed import Sensed
+from idyn.laws.settings import SensedSettings
+from idyn.problem import Options
+from idyn.robot import Robot
+from idyn.types import Array, ContactSet, Guess, Prediction, Record, State
+
+
+class Want(Record, frozen=True):
+    """What a tick asks of the model.
+
+    angles: where the joints are to be [rad] (na); demand: their acceleration [rad/s²] (na); schedule: which feet are to stand
+    grip: torque of the joints that grip [N·m] (na)
+    """
+
+    angles: Array
+    demand: Array
+    schedule: Schedule | None
+    grip: Array
+
+
+class Forecast(Record, frozen=True):
+    """What the model says to it.
+
+    tau: torque of the motors [N·m] (na); None: there is none, and `message` says why
+    contacts: those that took part; prediction: behind the torque, None without a model
+    mode: OK, or DEGRADED with the reason in `message`
+    """
+
+    tau: Array | None
+    contacts: ContactSet
+    prediction: Prediction | None = None
+    mode: Mode = Mode.OK
+    message: str = ""
+
+
+class FeedForward:
+    """Here: without a model. There is no torque, and contacts are told to whom they may concern."""
+
+    def __init__(self, robot: Robot, source: ContactSource) -> None:
+        self._source, self._no_torque = source, np.zeros(robot.na)
+        self._no_torque.flags.writeable = False
+
+    def reset(self) -> None:
+        """Forget all ticks before."""
+
+    def measure(self, contacts: ContactSet, force: Array | None) -> None:
+        """Note what was sensed since the last tick: the force on the robot, in the world, of each contact [N] (n, 3)."""
+
+    def forecast(self, state: State, contacts: ContactSet, want: Want) -> Forecast:
+        """The torque for what is wanted in `state`, with these contacts at hand."""
+        return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, want.schedule))
+
+    def dynamics(self, contacts: ContactSet) -> Dynamics | None:
+        """M, h, J that the last forecast, with these contacts, was made with; None: of another robot than ours, or none."""
+        return None
+
+    def rehearse(self) -> None:
+        """Do the last forecast's work once more and forget it."""
+
+
+class Predictive(FeedForward):
+    """Inverse dynamics with the contact forces that a law predicts. Owns what one tick leaves to the next."""
+
+    def __init__(self, settings: ControllerSettings, law: Law, robot: Robot, source: ContactSource, grip: Grip) -> None:
+        super().__init__(robot, source)
+        self._law, self._grip, self._robot = law, grip, robot
+        self._model = released(robot, grip.pressing)
+        self._options = Options(
+            selection=settings.selection,
+            consistency=settings.consistency,
+            bounded=settings.bounded,
+            warm_start=settings.warm_start,
+            ground=settings.ground.build(),
+        )
+        self._horizon = settings.ground.horizon or settings.period
+        self._spread = Spread(settings.spread, robot, settings.selection)
+        self.reset()
+
+    def reset(self) -> None:
+        self._guess: Guess | None = None
+        self._last: tuple[State, ContactSet, Want, Law, Guess | None] | None = None
+
+    def forecast(self, state: State, contacts: ContactSet, want: Want) -> Forecast:
+        """Never raises on data: without an answer `message` says why."""
+        law, contacts, want = self._law_of_tick(state, contacts, want)
+        try:
+            prediction = self._predict(state, contacts, want, law, self._guess)
+        except InputError as error:  # a demand beyond all numbers, a contact that is none
+            self._guess = None
+            return Forecast(tau=None, contacts=contacts, message=str(error))
+        self._last = state, contacts, want, law, prediction.guess
+        if not prediction.status.certified and not np.isfinite(prediction.tau).all():
+            self._guess = None
+            return Forecast(tau=None, contacts=contacts, message=prediction.status.sentence)
+        self._guess = prediction.guess
+        message = _doubt(prediction, law)
+        return Forecast(
+            tau=self._grip.filled(prediction.tau),
+            contacts=contacts,
+            prediction=prediction,
+            mode=Mode.DEGRADED if message else Mode.OK,
+            message=message,
+        )
+
+    def dynamics(self, contacts: ContactSet) -> Dynamics | None:
+        return kept(self._robot, len(contacts)) if self._model is self._robot else None
+
+    def rehearse(self) -> None:
+        if self._last is not None:
+            self._predict(*self._last)
+
+    def _law_of_tick(self, state: State, contacts: ContactSet, want: Want) -> tuple[Law, ContactSet, Want]:
+        """The law, the contacts that take part, and what they leave of the demand."""
+        contacts, demand = self._source.land(state, self._source.pick(contacts, want.schedule), want.demand)
+        return self._law, contacts, want if demand is want.demand else msgspec.structs.replace(want, demand=demand)
+
+    def _predict(self, state: State, contacts: ContactSet, want: Want, law: Law, guess: Guess | None) -> Prediction:
+        options, ground = self._options, self._source.believed(self._options.ground, contacts)
+        if ground is not options.ground:
+            options = msgspec.structs.replace(options, ground=ground)
+        return predict(
+            self._model,
+            state,
+            contacts,
+            self._grip.prescribed(want.demand),
+            law=law,
+            dt=self._horizon,
+            options=options,
+            guess=guess,
+            applied=self._grip.applied(want.grip),
+            preferred=self._spread.preferred(state, contacts, want.angles) if self._spread.active else None,
+        )
+
+
+class Sensing(Predictive):
+    """Inverse dynamics with contact forces that were measured. Who senses forces takes all contacts, planned or not."""
+
+    def __init__(
+        self, settings: ControllerSettings, law: SensedSettings, robot: Robot, source: ContactSource, grip: Grip
+    ) -> None:
+        self._forces, self._period = SensedForces(law.delay), settings.period
+        super().__init__(settings, law.build(), robot, source, grip)
+
+    def reset(self) -> None:
+        super().reset()
+        self._forces.reset()
+
+    def measure(self, contacts: ContactSet, force: Array | None) -> None:
+        self._forces.measure(contacts, force)
+
+    def _law_of_tick(self, state: State, contacts: ContactSet, want: Want) -> tuple[Law, ContactSet, Want]:
+        return Sensed(self._forces.impulses(contacts, self._period)), contacts, want
+
+
+def make_feedforward(settings: ControllerSettings, robot: Robot, source: ContactSource, grip: Grip) -> FeedForward:
+    """The way of the kind of law that the settings name. Raises ConfigError."""
+    law = settings.law
+    if isinstance(law, PidSettings):
+        if not settings.torque_feedback.kp > 0:
+            got = f"{settings.torque_feedback.kp:g}"
+            raise ConfigError("torque_feedback.kp", f"expected > 0 for the law 'pid', which has nothing else, got {got}")
+        return FeedForward(robot, source)
+    if isinstance(law, SensedSettings):
+        return Sensing(settings, law, robot, source, grip)
+    return Predictive(settings, law.build(), robot, source, grip)
+
+
+def _doubt(prediction: Prediction, law: Law) -> str:
+    """Why the torque is not the law's own certified answer within all limits, '' when it is."""
+    if not prediction.status.certified:
+        return f"{prediction.rung}: {prediction.status.sentence}"
+    if not prediction.status.ok:
+        return f"the {prediction.law} law answered for {law.name}"
+    if prediction.torque_excess > 0.0:
+        return f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
+    if prediction.force_excess > 0.0:
+        return f"a contact is to carry {prediction.force_excess:.3g} N more than the force limit"
+    return ""

@@ -1,0 +1,122 @@
+"""What each law can be given. A kind of law is one struct here, told from the others by `kind`, and one row of `AnyLaw`."""
+
+from typing import Annotated, Any, ClassVar, get_args
+
+import msgspec
+
+from idyn.laws.contact_free import ContactFree
+from idyn.laws.convex import Convex
+from idyn.laws.coulomb import Coulomb
+from idyn.laws.enumeration import Enumeration
+from idyn.laws.law import Law
+from idyn.laws.no_slip import NoSlip
+from idyn.laws.sensed import Sensed
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Base of the settings of a law."""
+
+    def build(self) -> Law:
+        """The law with these settings. Raises ConfigError for values that make none."""
+        raise NotImplementedError
+
+
+class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
+    """max_pivots: allowance of one attempt"""
+
+    max_pivots: Count = 1000
+
+    def build(self) -> Law:
+        return NoSlip(self.max_pivots)
+
+
+class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
+    """edges: of the friction polygon, even, ≥ 4
+    circumscribed: the polygon encloses the friction circle, it is not inside
+    max_pivots: allowance of one attempt
+    """
+
+    edges: int = 4
+    circumscribed: bool = False
+    max_pivots: Count = 5000
+
+    def build(self) -> Law:
+        return Coulomb(self.edges, self.circumscribed, self.max_pivots)
+
+
+class ConvexSettings(LawSettings, frozen=True, tag="convex"):
+    """edges, circumscribed: as of `coulomb`; backend: that solves the quadratic program, of those that are installed"""
+
+    edges: int = 4
+    circumscribed: bool = False
+    backend: str = "daqp"
+
+    variant: ClassVar[dict[str, Any]] = {}
+    """What else `Convex` is given, by kind."""
+
+    def build(self) -> Law:
+        return Convex(edges=self.edges, circumscribed=self.circumscribed, backend=self.backend, **self.variant)
+
+
+class ConvexOneStageSettings(ConvexSettings, frozen=True, tag="convex-one-stage"):
+    variant: ClassVar[dict[str, Any]] = {"one_stage": True}
+
+
+class ConvexInfiniteSettings(ConvexSettings, frozen=True, tag="convex-infinite"):
+    variant: ClassVar[dict[str, Any]] = {"infinite_friction": True}
+
+
+class ConeSettings(ConvexSettings, frozen=True, tag="cone"):
+    variant: ClassVar[dict[str, Any]] = {"energy": "contact"}
+
+
+class ConeOneStageSettings(ConvexSettings, frozen=True, tag="cone-one-stage"):
+    variant: ClassVar[dict[str, Any]] = {"energy": "contact", "one_stage": True}
+
+
+class ConeInfiniteSettings(ConvexSettings, frozen=True, tag="cone-infinite"):
+    variant: ClassVar[dict[str, Any]] = {"energy": "contact", "infinite_friction": True}
+
+
+class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
+    """None."""
+
+    def build(self) -> Law:
+        return ContactFree()
+
+
+class SensedSettings(LawSettings, frozen=True, tag="sensed"):
+    """delay: how many measurements old the forces are: whoever measures keeps them for so long and hands them in"""
+
+    delay: Count = 1
+
+    def build(self) -> Law:
+        """The law before anything was measured."""
+        return Sensed()
+
+
+class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
+    """None: its polygon has four edges."""
+
+    def build(self) -> Law:
+        return Enumeration()
+
+
+AnyLaw = (
+    NoSlipSettings
+    | CoulombSettings
+    | ConvexSettings
+    | ConvexOneStageSettings
+    | ConvexInfiniteSettings
+    | ConeSettings
+    | ConeOneStageSettings
+    | ConeInfiniteSettings
+    | ContactFreeSettings
+    | SensedSettings
+    | EnumerationSettings
+)
+
+LAWS: dict[str, type[LawSettings]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyLaw)}
+"""Kind → what it can be given."""
