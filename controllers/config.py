@@ -61,12 +61,18 @@ def find(kind: str, name_or_path: str) -> Path:
         if not path.is_file():
             raise ConfigError(name_or_path, "no such file")
         return path
-    folder = Path(str(importlib.resources.files("configs"))) / kind
-    path = folder / f"{name_or_path}.toml"
-    if not path.is_file():
-        names = [p.stem for p in folder.glob("*.toml")]
-        raise ConfigError(f"{kind}.{name_or_path}", f"no such configuration{nearest(name_or_path, names)}")
-    return path
+    if name_or_path not in names(kind):
+        raise ConfigError(f"{kind}.{name_or_path}", f"no such configuration{nearest(name_or_path, names(kind))}")
+    return _folder(kind) / f"{name_or_path}.toml"
+
+
+def names(kind: str) -> list[str]:
+    """Of the shipped configurations of a kind."""
+    return [path.stem for path in _folder(kind).glob("*.toml")]
+
+
+def _folder(kind: str) -> Path:
+    return Path(str(importlib.resources.files("configs"))) / kind
 
 
 def load(kind: str, name_or_path: str, settings: type[T]) -> T:

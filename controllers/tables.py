@@ -37,15 +37,21 @@ def named(choice: Choice) -> str:
     return "-".join([str(choice.get(KIND, "")), *(f"{key}-{value}" for key, value in choice.items() if key != KIND)])
 
 
-def merged(base: Table, changes: Table) -> Table:
-    """`base` with `changes` put in, table by table. A table of another kind takes the place of the one that was there."""
+def merged(base: Table, changes: Table, where: str | None = None) -> Table:
+    """`base` with `changes` put in, table by table. A table of another kind takes the place of the one that was there.
+
+    where: given, `base` has all keys there are: one that is not there raises a ConfigError headed by it
+    """
     result = dict(base)
     for key, value in changes.items():
-        result[key] = _put_in(base.get(key), value)
+        inside = None if where is None else f"{where}.{key}"
+        if inside is not None and key not in base:
+            raise ConfigError(inside, f"no such setting{nearest(key, base)}")
+        result[key] = _put_in(base.get(key), value, inside)
     return result
 
 
-def _put_in(base: Any, value: Any) -> Any:
+def _put_in(base: Any, value: Any, where: str | None) -> Any:
     if isinstance(base, dict) and KIND in base and isinstance(value, str):
         value = {KIND: value}
     elif isinstance(base, str) and isinstance(value, dict):
@@ -53,7 +59,7 @@ def _put_in(base: Any, value: Any) -> Any:
     if not isinstance(base, dict) or not isinstance(value, dict):
         return value
     other = KIND in base and value.get(KIND, base[KIND]) != base[KIND]
-    return value if other else merged(base, value)
+    return value if other else merged(base, value, where)
 
 
 def written_out(data: Any, wanted: Any, where: str, usual: str | None = None) -> Any:

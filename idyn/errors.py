@@ -13,7 +13,7 @@ class ConfigError(IdynError):
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
-        self.path = path
+        self.path, self.message = path, message
 
 
 class ModelError(IdynError):

@@ -5,6 +5,7 @@ import re
 import textwrap
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -13,13 +14,23 @@ import pytest
 from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.config import RobotSettings, load, parse
+from controllers.contact_source import AnySource
+from controllers.grip import AnyGrip
+from controllers.ground import AnyGround
 from controllers.paper import CONTROLLERS
-from controllers.settings import ControllerSettings
+from controllers.settings import AnyControlLaw, ControllerSettings
+from controllers.tables import kind_of
+from controllers.terrain import AnyTerrain
+from controllers.trajectory import AnyTrajectory
 from idyn.__main__ import build_parser, main
 from idyn.types import State
 from sim_harness.compare.settings import load_comparison, plan_of
 from sim_harness.server_process import ServerProcess
+from sim_harness.worlds import AnyEngine
 from transport.server.settings import ServerSettings
+
+BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "hold")
+"""Kinds without settings of their own; the others of a family that share theirs stand before the one that has them."""
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -73,11 +84,49 @@ def test_a_robot_of_ones_own_walks_in_mujoco(tmp_path, monkeypatch):
 
 
 def test_the_scene_example_is_a_valid_controller():
-    settings = parse({"robot": "quadruped", **tomllib.loads(blocks("toml")[5])}, ControllerSettings, "README")
+    settings = parse(
+        {"robot": "quadruped", **tomllib.loads(next(block for block in blocks("toml") if "[contact.terrain]" in block))},
+        ControllerSettings,
+        "README",
+    )
     controller = build_controller(settings)
     contacts = controller.contacts(controller.stance)
     assert len(contacts) == 4
     assert (contacts.mu == 0.1).all()
+
+
+FAMILIES = {
+    "law": AnyControlLaw,
+    "contact.source": AnySource,
+    "contact.terrain": AnyTerrain,
+    "ground": AnyGround,
+    "reference": AnyTrajectory,
+    "grip": AnyGrip,
+    "engine": AnyEngine,
+}
+
+
+def test_the_table_of_kinds_has_them_all_with_all_their_settings():
+    rows = README[README.index("<!-- kinds -->") : README.index("<!-- /kinds -->")].splitlines()[3:]
+    assert len(rows) == len(FAMILIES)
+    for row, family in zip(rows, FAMILIES.values(), strict=True):
+        first, kinds = row.strip("| ").split(" | ")
+        assert FAMILIES[re.findall(r"`([a-z.]+)`", first)[0]] is family
+        kinds, _, shared = kinds.partition("; all: ")
+        found, waiting = {}, []
+        for kind, settings in re.findall(r"`([a-z-]+)`(?: \(([^)]*)\))?", kinds):
+            waiting.append(kind)
+            if settings or kind in BARE:
+                found |= {key: {*filter(None, settings.split(", ")), *filter(None, shared.split(", "))} for key in waiting}
+                waiting = []
+        assert not waiting
+        assert found == {kind_of(each): set(each.__struct_fields__) for each in get_args(family)}
+
+
+def test_the_kinds_example_is_a_valid_configuration():
+    text = next(block for block in blocks("toml") if "[contact.source]" in block)
+    settings = parse({"robot": "quadruped"} | tomllib.loads(text), ControllerSettings, "README")
+    assert (settings.law.edges, settings.contact.source.early, kind_of(settings.reference)) == (8, 0.02, "hold")
 
 
 def test_the_comparison_example_can_be_run(tmp_path):

@@ -8,8 +8,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from controllers.build import build_controller, changed, controller_from_snapshot
-from controllers.config import load
+from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
 from transport.log.provenance import attachments, metadata
@@ -47,8 +46,9 @@ def serve(
     stop = stop or threading.Event()
     _stop_on_signals(stop)
     if controller_settings is None:
-        controller_settings = load("controllers", settings.controller, ControllerSettings)
-    controller = build_controller(changed(controller_settings, settings.changes, "server"))
+        controller = load_controller(settings.controller, settings.changes)
+    else:
+        controller = build_controller(changed(controller_settings, settings.changes))
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     for each in (controller, shadow):
         if each is not None:

@@ -8,18 +8,24 @@ from typing import Any
 import msgspec
 
 from controllers.build import build_controller
-from controllers.config import find, load
+from controllers.config import RobotSettings, Settings, load, names
 from controllers.robots import load_robot
 from controllers.settings import ControllerSettings
 from idyn.commands.output import add_json, progress_bar
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from sim_harness.compare.ambiguity import ambiguities, explained
-from sim_harness.compare.settings import is_comparison, load_comparison, plans
-from sim_harness.plan import load_plan
+from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
+from sim_harness.plan import ExperimentSettings, load_plan
 from transport.server.settings import ServerSettings, endpoint
 
-KINDS = ("robots", "controllers", "server", "experiments")
+FILES: dict[str, tuple[type[Settings], ...]] = {
+    "robots": (RobotSettings,),
+    "controllers": (ControllerSettings,),
+    "server": (ServerSettings,),
+    "experiments": (ExperimentSettings, ComparisonSettings),
+}
+"""Folder of `configs` → what its files may be."""
 
 
 def add_to(subparsers: Any) -> None:
@@ -60,28 +66,21 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _robots(what: str) -> list[Robot]:
-    """Load whatever configuration `what` names, of each kind that has one of that name; the robots in them."""
+    """Load whatever configuration `what` names, of each folder that has one of that name; the robots in them."""
+    folders = [_folder(what)] if what.endswith(".toml") else [folder for folder in FILES if what in names(folder)]
+    if not folders:
+        raise ConfigError(what, f"no configuration of that name among {', '.join(FILES)}")
     robots = []
-    for kind in KINDS:
-        try:
-            find(kind, what)
-        except ConfigError:
-            continue
-        try:
-            robots.append(_load(kind, what))
-        except ConfigError as error:
-            if not what.endswith(".toml") or kind == KINDS[-1]:
-                raise
-            last = error  # a path may be a file of another kind
-            if "unknown field" not in str(last) and "missing required field" not in str(last):
-                raise
-            continue
-        print(f"{kind}.{what}: valid")
-        if what.endswith(".toml"):
-            break
-    if not robots:
-        raise ConfigError(what, f"no configuration of that name among {', '.join(KINDS)}")
+    for folder in folders:
+        robots.append(_load(folder, what))
+        print(f"{folder}.{what}: valid")
     return robots
+
+
+def _folder(path: str) -> str:
+    """Where a file of that kind would be: it has the most keys of it."""
+    keys = set(load("file", path, dict))
+    return max(FILES, key=lambda folder: max(len(keys & set(each.__struct_fields__)) for each in FILES[folder]))
 
 
 def _load(kind: str, what: str) -> Robot:

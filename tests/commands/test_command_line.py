@@ -46,8 +46,8 @@ def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ('robot = "quadruped"\nlaw = "colomb"', "no law named 'colomb' (nearest: coulomb, cone)"),
-        ('robot = "quadruped"\nlow = "coulomb"', "unknown field `low` (nearest: law)"),
+        ('robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
+        ('robot = "quadruped"\nlow = "coulomb"', "low: no such setting (nearest: law)"),
         ('robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
         ('robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped)"),
         ('robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),

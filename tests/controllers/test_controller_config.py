@@ -221,9 +221,9 @@ def test_changes_are_put_in_table_by_table():
 def test_changes_that_do_not_exist_are_refused():
     settings = load("controllers", "quadruped", ControllerSettings)
     for changes, where in (
-        ({"law": "columb"}, "controller.law"),
+        ({"law": "columb"}, "controller.law.kind"),
         ({"selection": "torqe"}, "controller.selection"),
-        ({"reference": "dance"}, "controller.reference"),
+        ({"reference": "dance"}, "controller.reference.kind"),
     ):
         with pytest.raises(ConfigError) as caught:
             changed(settings, changes)

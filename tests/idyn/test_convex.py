@@ -91,7 +91,7 @@ def test_one_stage_gives_the_least_impulses_in_a_stance(name):
 def test_back_ends_give_one_velocity(backend):
     """Where a back end is not accurate enough the ladder's next one answers; the velocity is the same."""
     assert backend in backends()
-    law, reference = make_law("convex", 4, backend), make_law("convex")
+    law, reference = make_law("convex", backend=backend), make_law("convex")
     for seed in range(15):
         scene = random_scene("quadruped", seed)
         options = Options(selection=Selection.TORQUE, ground=LITERAL)

@@ -88,7 +88,7 @@ def test_standing_weighs_what_the_robot_weighs(make_world, make_stand):
 def test_the_cone_law_is_its_inverse(kind):
     """Both are cone complementarity: impulses and velocities of the one solve the other, as Coulomb's law and `lcp` do."""
     plan = load_plan("stand", 1.5)
-    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine="dissipation"))
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine=Dissipation()))
     changes = {"law": "cone", "reference": {"kind": kind, "start": 0.2, "ramp": 0.3}}
     summary = run_in_process(with_controller(plan, changes), "cone", lambda *_: None).summary
     assert summary.upright
@@ -99,7 +99,7 @@ def test_the_cone_law_is_its_inverse(kind):
 def test_the_convex_law_forecasts_its_own_model():
     """Swaying on four feet: the sum of the normal forces within 1.5 %; the law prescribes joints, the engine torques."""
     plan = load_plan("stand", 1.5)
-    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine="dissipation"))
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine=Dissipation()))
     changes = {"law": "convex", "reference": {"kind": "sway", "start": 0.2, "ramp": 0.3}}
     summary = run_in_process(with_controller(plan, changes), "convex", lambda *_: None).summary
     assert summary.upright

@@ -75,7 +75,7 @@ def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Co
     client = Loopback(service, hello_for(controller.robot, 1e-3), clock=lambda: 0)
     reply = client.ask(ConfigSet(settings={"law": "convex"}))
     assert isinstance(reply, Config), reply
-    assert reply.settings["law"] == "convex"
+    assert reply.settings["law"]["kind"] == "convex"
     assert client.ask(ConfigGet()) == reply
     refused = client.ask(ConfigSet(settings={"law": "konvex"}))
     assert isinstance(refused, ErrorMessage)

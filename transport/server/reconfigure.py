@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from controllers.tables import merged
-from idyn.errors import IdynError
+from idyn.errors import ConfigError, IdynError
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import ConfigSet
@@ -25,9 +25,12 @@ AT_LEAST = ("damping", "first_command_guard")
 
 
 def changed(snapshot: dict[str, Any], changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot with `changes` in its settings. Raises ProtocolError for safety settings looser than those of `own`, the
-    settings the server began with; whether all are settings shows when the controller is built."""
-    settings = merged(snapshot["settings"], changes)
+    """The snapshot with `changes` in its settings. Raises ProtocolError for what is not there, and for safety settings looser
+    than those of `own`, the settings the server began with."""
+    try:
+        settings = merged(snapshot["settings"], changes, "settings")
+    except ConfigError as error:
+        raise ProtocolError(Code.BAD_SCHEMA, error.path, error.message) from error
     _check_safety(settings.get("safety", {}), own.get("safety", {}))
     return snapshot | {"settings": settings}
 
