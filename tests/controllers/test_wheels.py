@@ -5,13 +5,14 @@ import pytest
 
 from controllers.command import Inputs, Mode, Reference
 from controllers.config import parse
-from controllers.controller import Controller, ControllerSettings
+from controllers.controller import Controller
+from controllers.settings import ControllerSettings
 from idyn.description import Description
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import State
 from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.registry import build_engine
+from sim_harness.worlds import ENGINES
 
 DT, INERTIA, KP, KD = 1e-3, 0.02, 400.0, 40.0
 WHEEL = f"""
@@ -48,7 +49,7 @@ def test_the_torque_is_of_the_counted_angle(controller, wanted, speed):
 
 @pytest.mark.parametrize("turns", [3, -5])
 def test_a_wheel_goes_round_as_often_as_it_is_told(controller, turns):
-    world = EngineWorld(controller.robot, Flat(), build_engine("lcp"), controller.robot.neutral())
+    world = EngineWorld(controller.robot, Flat(), ENGINES["lcp"](), controller.robot.neutral())
     goal, fastest = 2 * np.pi * turns, 0.0
     for k in range(2000):
         state = world.state

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from controllers.config import parse
-from controllers.controller import Controller, ControllerSettings
+from controllers.controller import Controller
+from controllers.settings import ControllerSettings
 from idyn.description import Description
 from idyn.robot import Robot
 from transport.loopback import Loopback
