@@ -65,7 +65,7 @@ def serve(
     def on_fault(fault: Fault) -> None:
         log.error("session %d: fault: %s", fault.session, fault.reason)
         if settings.log_directory is not None:
-            arguments = fault, Path(settings.log_directory), controller, settings
+            arguments = fault, Path(settings.log_directory), service.controller, settings
             threading.Thread(target=keep_fault, args=arguments, name="fault").start()
 
     try:

@@ -1,14 +1,16 @@
-"""Cores: the loop alone on one, everything else of the process on the others, and back again."""
+"""Settings of the process, and back again; cores: the loop alone on one, everything else on the others."""
 
+import gc
 import os
+import sys
 import threading
 
 import pytest
 
 from idyn.errors import ConfigError
-from transport.realtime import off_core, on_core, spare_core
+from transport.realtime import SWITCH_INTERVAL, off_core, on_core, spare_core, steady
 
-pytestmark = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
+two_cores = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
 
 
 @pytest.fixture
@@ -28,6 +30,7 @@ def bystander():
     thread.join()
 
 
+@two_cores
 def test_the_loop_has_its_core_to_itself(bystander):
     core, before = spare_core(), os.sched_getaffinity(0)
     with on_core(core):
@@ -36,6 +39,7 @@ def test_the_loop_has_its_core_to_itself(bystander):
     assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
 
 
+@two_cores
 def test_a_robot_keeps_off_the_servers_core(bystander):
     core, before = spare_core(), os.sched_getaffinity(0)
     with off_core(core):
@@ -43,14 +47,24 @@ def test_a_robot_keeps_off_the_servers_core(bystander):
     assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
 
 
+@two_cores
 def test_no_core_no_change():
     before = os.sched_getaffinity(0)
     with on_core(None), off_core(None):
         assert os.sched_getaffinity(0) == before
 
 
+@two_cores
 def test_a_core_that_is_not_there_is_refused():
     before = os.sched_getaffinity(0)
     with pytest.raises(ConfigError, match=r"server\.core"), on_core(max(before) + 1):
         pass
     assert os.sched_getaffinity(0) == before
+
+
+def test_steady_leaves_everything_as_it_was() -> None:
+    before = (sys.getswitchinterval(), gc.isenabled())
+    with steady():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
+        assert not gc.isenabled()
+    assert (sys.getswitchinterval(), gc.isenabled()) == before

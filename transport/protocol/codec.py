@@ -79,11 +79,17 @@ def _refusal(data: bytes, error: Exception) -> ProtocolError:
     if isinstance(envelope.t, str) and envelope.t not in _TYPES:
         unknown = f"unknown message type '{envelope.t}'{nearest(envelope.t, _TYPES)}"
         return ProtocolError(Code.BAD_SCHEMA, "t", unknown, seq)
+    return ProtocolError(Code.BAD_SCHEMA, *_blame(error), seq)
+
+
+def _blame(error: Exception) -> tuple[str | None, str]:
+    """The field that does not fit, and why, for the reader of the refusal: the decoder tells both in one text only, and
+    nothing is decided by it."""
     message, _, place = str(error).partition(" - at `$")
     field = place.rstrip("`").lstrip(".")
     if named := re.search(r"field `(\w+)`", message):
         field = f"{field}.{named[1]}".lstrip(".")
-    return ProtocolError(Code.BAD_SCHEMA, field or None, message[:1].lower() + message[1:], seq)
+    return field or None, message[:1].lower() + message[1:]
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------

@@ -100,6 +100,11 @@ class Service:
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
 
+    @property
+    def controller(self) -> ServedController:
+        """The one that controls now: `config_set` puts another in its place."""
+        return self._seats[False].controller
+
     def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> Answer:
         """The answer to one message of one client that arrived at `t_recv_ns` on the server's clock. Never raises: what goes
         wrong here latches the client's session and is told."""
@@ -128,7 +133,7 @@ class Service:
         if tick is not None:
             decode(tick.data)
             tick.session.read(tick.accepted.message)
-            self._seats[False].controller.rehearse()
+            self.controller.rehearse()
             encode(torque_message(tick.session, tick.accepted, tick.command, tick.timing, warm=True))
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
@@ -240,7 +245,7 @@ class Service:
             if self._workshop is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
             self._check_idle(arrival.now_ns)
-            snapshot = changed(self._seats[False].controller.snapshot(), message.settings, self._own)
+            snapshot = changed(self.controller.snapshot(), message.settings, self._own)
             self._workshop.begin(Order(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
             return encode(self._reception.refuse(error, session, message))

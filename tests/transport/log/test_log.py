@@ -24,12 +24,10 @@ from transport.log.reader import LogReader
 from transport.log.recorder import WAITING_MAX, Recorder
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
-from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
-from transport.server.fault_log import keep_fault, write_fault
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
@@ -365,22 +363,6 @@ def test_no_bit_of_the_head_changes_unnoticed(tmp_path: Path, robot: Robot) -> N
             LogReader(path)
 
 
-def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
-    rig = Rig(robot)
-    rig.greet()
-    for seq in (1, 2, 3):
-        assert isinstance(rig.tick(seq), TorqueMessage)
-    reply = rig.tick(200)
-    assert isinstance(reply, ErrorMessage)
-    assert reply.code is Code.LATCHED_FAULT
-    (fault,) = rig.faults
-    write_fault(fault, tmp_path, rig.controller, SETTINGS)
-    (path,) = tmp_path.glob("fault-*.mcap")
-    with LogReader(path) as log:
-        assert len(list(log.exchanges())) == 3
-        assert "no state for 197 ms" in log.metadata["fault"]["reason"]
-
-
 CHILD = """
 import sys, time
 from pathlib import Path
@@ -413,17 +395,3 @@ def test_a_killed_process_loses_at_most_the_last_chunk(tmp_path: Path, robot: Ro
     lost = pairs[len(entries) :]
     assert sum(len(request) + len(reply) for request, reply in lost) < 2 * CHUNK_BYTES
     assert replay(path, build=from_snapshot).exact
-
-
-def test_a_fault_that_cannot_be_written_is_told_and_no_more(
-    tmp_path: Path, robot: Robot, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The folder is a file, as a full disk is no disk: nothing is raised into the server's loop."""
-    rig = Rig(robot)
-    rig.greet()
-    rig.tick(1)
-    assert isinstance(rig.tick(200), ErrorMessage)
-    (fault,) = rig.faults
-    (tmp_path / "logs").write_text("no folder")
-    keep_fault(fault, tmp_path / "logs", rig.controller, SETTINGS)
-    assert "the fault's log cannot be written" in caplog.text

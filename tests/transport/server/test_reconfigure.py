@@ -107,6 +107,7 @@ def test_the_loop_goes_on_while_a_controller_is_built(robot: Robot) -> None:
     identity, config = finished(service)
     assert identity == b"a"
     assert config.settings["feedback"]["kp"] == 5.0
+    assert service.controller.snapshot()["settings"] == config.settings  # as the head of a fault's log tells it
 
 
 def test_who_took_control_meanwhile_keeps_the_old_controller(robot: Robot) -> None:

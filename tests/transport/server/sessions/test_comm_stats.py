@@ -1,10 +1,3 @@
-import gc
-import sys
-
-import pytest
-
-from transport.realtime import SWITCH_INTERVAL, steady
-from transport.server.rate_limit import PERIOD_NS, RateLimit
 from transport.server.sessions.comm_stats import RTT_WINDOW, WINDOW, CommStats
 
 
@@ -28,21 +21,3 @@ def test_percentiles_of_the_round_trips() -> None:
         comm.accepted(1, 0, 0, float(i))
     report = comm.report()
     assert (report.rtt_p50_us, report.rtt_p99_us) == (64.0, 126.0)
-
-
-def test_a_kind_of_line_is_written_once_a_period() -> None:
-    lines = RateLimit()
-    assert lines.admit("x", 0) == 0
-    assert lines.admit("x", 1) is None
-    assert lines.admit("x", PERIOD_NS - 1) is None
-    assert lines.admit("y", 1) == 0
-    assert lines.admit("x", PERIOD_NS) == 2
-    assert lines.admit("x", 2 * PERIOD_NS) == 0
-
-
-def test_steady_leaves_everything_as_it_was() -> None:
-    before = (sys.getswitchinterval(), gc.isenabled())
-    with steady():
-        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
-        assert not gc.isenabled()
-    assert (sys.getswitchinterval(), gc.isenabled()) == before

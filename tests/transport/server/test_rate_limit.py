@@ -1,0 +1,11 @@
+from transport.server.rate_limit import PERIOD_NS, RateLimit
+
+
+def test_a_kind_of_line_is_written_once_a_period() -> None:
+    lines = RateLimit()
+    assert lines.admit("x", 0) == 0
+    assert lines.admit("x", 1) is None
+    assert lines.admit("x", PERIOD_NS - 1) is None
+    assert lines.admit("y", 1) == 0
+    assert lines.admit("x", PERIOD_NS) == 2
+    assert lines.admit("x", 2 * PERIOD_NS) == 0
