@@ -36,7 +36,8 @@ class RobotSettings(Settings, frozen=True):
 
     urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
     base: 'free_flyer' or 'fixed'
-    unactuated: joints without a motor, besides a floating base
+    actuated: planar and floating joints with a motor for each of their degrees of freedom; unactuated: others without one.
+        Names: see `idyn.description.Description`
     contact: places that may touch the ground, and boxes of other bodies
     box: what else may be touched
     tau_max: effort limits that replace the URDF's [N·m]
@@ -46,6 +47,7 @@ class RobotSettings(Settings, frozen=True):
 
     urdf: str
     base: str = "free_flyer"
+    actuated: tuple[str, ...] = ()
     unactuated: tuple[str, ...] = ()
     contact: tuple[ContactPoint, ...] = ()
     box: tuple[Box, ...] = ()

@@ -2,13 +2,14 @@
 
 q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
 
-The same errors with gains on torque are the whole of PID control.
+q_ref − q is the way on the manifold (`Robot.joint_error`). The same errors with gains on torque are the whole of PID control.
 """
 
 import numpy as np
 
 from controllers.command import Reference
 from controllers.config import NonNegative, Settings
+from idyn.robot import Robot
 from idyn.types import Array
 
 
@@ -31,9 +32,10 @@ class FeedbackSettings(Settings, frozen=True):
 class JointFeedback:
     """PID on joint positions; owns the integral."""
 
-    def __init__(self, settings: FeedbackSettings, na: int) -> None:
+    def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
-        self._integral = np.zeros(na)
+        self._error = robot.joint_error
+        self._integral = np.zeros(robot.na)
 
     @property
     def active(self) -> bool:
@@ -51,7 +53,7 @@ class JointFeedback:
     def correction(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
         """The part of it that comes from errors (na)."""
         s = self._settings
-        error = reference.q - angles
+        error = self._error(angles, reference.q)
         correction = s.kp * error + s.kd * (reference.v - speeds)
         if s.ki > 0.0:
             self._integral += s.ki * dt * error

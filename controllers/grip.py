@@ -148,11 +148,14 @@ AnyGrip = SpringGripSettings | SpeedGripSettings
 
 
 def _indices(joints: Iterable[str], robot: Robot) -> Array:
-    """Where these joints are among the actuated ones. Raises ConfigError for one that is not."""
+    """Where these joints are among the actuated ones. Raises ConfigError for one that is not, or that has several axes."""
     for name in joints:
         if name not in robot.joint_names:
             raise ConfigError("grip.joints", f"no actuated joint named '{name}'{nearest(name, robot.joint_names)}")
-    return np.array([robot.joint_names.index(name) for name in joints], dtype=np.int64)
+    found = np.array([robot.joint_names.index(name) for name in joints], dtype=np.int64)
+    for name in np.array(robot.joint_names)[found][robot.tree.q_index[found] < 0]:
+        raise ConfigError("grip.joints", f"expected joints of one axis, got '{name}'")
+    return found
 
 
 def released(robot: Robot, joints: Iterable[str]) -> Robot:

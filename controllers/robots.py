@@ -18,6 +18,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         base=settings.base,
         contact=settings.contact,
         box=settings.box,
+        actuated=settings.actuated,
         unactuated=settings.unactuated,
         tau_max=settings.tau_max,
         armature=settings.armature,

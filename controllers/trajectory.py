@@ -143,11 +143,13 @@ class MotionSettings(TrajectorySettings, frozen=True):
     start: float = 0.0
 
     def _check(self, robot: Robot, floating: bool) -> None:
-        """Raises ConfigError for a start that never comes, or a robot without the floating base that is to be moved."""
+        """Raises ConfigError for a start that never comes, or a robot that cannot be moved so."""
         if not 0 <= self.start < np.inf:
             raise ConfigError("reference.start", f"expected a finite number ≥ 0, got {self.start}")
         if floating and not robot.floating:
             raise ConfigError("reference.kind", f"'{kind_of(self)}' moves a floating base; this robot's base is fixed")
+        for name in np.array(robot.joint_names)[robot.tree.q_index < 0]:
+            raise ConfigError("reference.kind", f"'{kind_of(self)}' moves joints of one axis; this robot has '{name}'")
 
 
 class OscillationSettings(MotionSettings, frozen=True):

@@ -29,16 +29,22 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     base: how the root link is held: by a floating base, or not at all
     contact: places that may touch the ground, and boxes of other bodies
     box: what else may be touched
-    unactuated: joints without a motor, besides a floating base and floating joints (free bodies that the robot touches)
-    tau_max: effort limits that replace the URDF's, by joint [N·m]
+    actuated: joints of several degrees of freedom (URDF: planar, floating) that have a motor for each of them; all others of
+        that kind have none: a floating base, free bodies that the robot touches
+    unactuated: joints of one axis, or single degrees of freedom, without a motor
+    tau_max: effort limits that replace the URDF's [N·m]
     armature: the inertia of a motor's rotor as its joint feels it, rotor inertia times gear ratio squared [kg·m²], of every
-        actuated joint or by joint; it adds to the diagonal of M and to nothing else
+        actuated degree of freedom or by name; it adds to the diagonal of M and to nothing else
+
+    A degree of freedom is named like its joint; of a joint with several `joint.0`, `joint.1`, …, in the order of Pinocchio's
+    velocities, along the axes of the body that moves: planar x, y [m], turn [rad]; floating x, y, z [m], three turns [rad].
     """
 
     urdf: str
     base: Literal["free_flyer", "fixed"] = "free_flyer"
     contact: tuple[ContactPoint, ...] = ()
     box: tuple[Box, ...] = ()
+    actuated: tuple[str, ...] = ()
     unactuated: tuple[str, ...] = ()
     tau_max: dict[str, float] = {}
     armature: float | dict[str, float] = 0.0

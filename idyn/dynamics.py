@@ -108,7 +108,7 @@ def evaluate(
     d.ground, d.dt = ground, dt
     terms, c = robot.terms(state.q, state.v), contacts
     h = terms.h if applied is None else terms.h - applied
-    sound = _move(d.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt), state.q, robot.tree.quaternions)
+    sound = _move(d.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt), state.q, robot.tree.unit_spans)
     if not (sound and _place(d.fields, c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps)):
         check(robot, state, contacts, applied)
         raise AssertionError("a check that found nothing")
@@ -165,11 +165,11 @@ def _demand(d, asked, met, L, v_free):
 
 
 @compiled
-def _move(d, v, M, h, axes, numbers, q, quaternions):
+def _move(d, v, M, h, axes, numbers, q, unit_spans):
     """Copies the state; whether it is sound."""
     d.v[:], d.M[:], d.h[:], d.axes[:], d.numbers[:] = v, M, h, axes, numbers
     d.last[:] = 0.0
-    return finite(q) and finite(v) and upright(q, quaternions)
+    return finite(q) and finite(v) and upright(q, unit_spans)
 
 
 @compiled

@@ -44,10 +44,10 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
     _check_shapes((("contacts.bodies", contacts.bodies, (n,)), ("contacts.others", contacts.others, (n,))), _INT64)
     for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
         _check_finite(field, values)
-    for start in robot.tree.quaternions.tolist():
-        if not upright(q, np.array([start])):
-            length = float(np.linalg.norm(q[start : start + 4]))
-            raise InputError(f"q[{start}:{start + 4}]", f"expected a unit quaternion, got length {length:.6g}")
+    for start, end in robot.tree.unit_spans.tolist():
+        if not upright(q, np.array([[start, end]])):
+            kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
+            raise InputError(f"q[{start}:{end}]", f"expected a unit {kind}, got length {length:.6g}")
     flaw, row = interpreted(contact_flaw)(contacts, len(robot.tree.parents))
     if flaw:
         name, message = OF_CONTACTS[flaw]
@@ -101,11 +101,11 @@ def finite(values: Array) -> bool:
 
 
 @compiled
-def upright(q: Array, quaternions: Array) -> bool:
-    """Whether the quaternions of q, which begin at these places, have unit length."""
-    for start in quaternions:
+def upright(q: Array, unit_spans: Array) -> bool:
+    """Whether the parts of q that begin and end at these places (·, 2) have unit length."""
+    for k in range(len(unit_spans)):
         square = 0.0
-        for i in range(start, start + 4):
+        for i in range(unit_spans[k, 0], unit_spans[k, 1]):
             square += q[i] * q[i]
         if not abs(square - 1.0) <= 2.0 * UNIT:
             return False

@@ -18,7 +18,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def inspect_urdf(urdf: str, limits: Limits, joint_names: tuple[str, ...]) -> list[Finding]:
     """Inertias link by link (as written, before fixed joints merge them), masses, and the actuated joints' limits."""
-    findings = [finding for link in ElementTree.fromstring(urdf).iter("link") for finding in _inspect_link(link)]
+    robot = ElementTree.fromstring(urdf)
+    findings = [finding for link in robot.iter("link") for finding in _inspect_link(link)]
+    findings += [finding for joint in robot.findall("joint") for finding in _inspect_joint(joint)]
     for i, name in enumerate(joint_names):
         if not np.isfinite(limits.tau_max[i]):
             message = (
@@ -28,6 +30,15 @@ def inspect_urdf(urdf: str, limits: Limits, joint_names: tuple[str, ...]) -> lis
         if not np.isfinite(limits.v_max[i]):
             findings.append(Finding(severity="note", where=name, message="no velocity limit"))
     return findings
+
+
+def _inspect_joint(joint: ElementTree.Element) -> list[Finding]:
+    axis = joint.find("axis")
+    along = [1.0, 0.0, 0.0] if axis is None else [float(x) for x in axis.get("xyz", "1 0 0").split()]
+    if joint.get("type") != "planar" or along == [0.0, 0.0, 1.0]:
+        return []
+    message = "a planar joint moves in the xy plane of its frame, whatever its axis: write 0 0 1, and turn its origin"
+    return [Finding(severity="error", where=joint.get("name", "?"), message=message)]
 
 
 def _inspect_link(link: ElementTree.Element) -> list[Finding]:

@@ -13,7 +13,7 @@ from idyn.description import Description
 from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.inspection import Finding, inspect_urdf
 from idyn.places import place_boxes, place_spheres
-from idyn.tree import read_bodies, read_limits, read_tree, rotors
+from idyn.tree import positions, read_bodies, read_limits, read_tree, rotors
 from idyn.types import Array, DynamicsTerms
 from idyn.urdf import with_counted_turns
 
@@ -21,10 +21,10 @@ from idyn.urdf import with_counted_turns
 class Robot:
     """A URDF model with its actuated and unactuated parts, contact places and limits.
 
-    description: what it was built from; armature by joint
+    description: what it was built from; armature by name
     name, urdf_sha256: of the model, of the URDF's text
     nq, nv, na, nu: sizes of q and v, and how many of the velocities are actuated and unactuated (na + nu = nv)
-    joint_names: the actuated joints, in model order (na)
+    joint_names: the actuated joints, or degrees of freedom of joints with several, in model order (na)
     tree, bodies, limits: see `idyn.tree`; spheres, boxes: see `idyn.places`
     total_mass [kg], weight [N]
     floating: whether its base floats
@@ -43,14 +43,15 @@ class Robot:
         self.name: str = model.name
         self.urdf_sha256 = hashlib.sha256(description.urdf.encode()).hexdigest()
         self.floating = description.base == "free_flyer"
-        self.tree, self.joint_names = read_tree(model, description.unactuated)
+        self.tree = read_tree(model, description)
+        self.joint_names = tuple(self.tree.dof_names[k] for k in self.tree.a.tolist())
         self.nq: int = model.nq
         self.nv: int = model.nv
         self.na, self.nu = len(self.tree.a), len(self.tree.u)
-        self.limits = read_limits(model, self.tree, self.joint_names, description.tau_max)
-        armature = rotors(model, description, self.joint_names)
+        self.limits = read_limits(model, self.tree, description.tau_max)
+        armature = rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
-        model.armature = np.array([armature.get(model.names[joint], 0.0) for joint in self.tree.dof_joint.tolist()])
+        model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])
         self.bodies = read_bodies(model)
         self.total_mass = float(pin.computeTotalMass(model))
         self.weight = self.total_mass * float(np.linalg.norm(self.bodies.gravity))
@@ -60,6 +61,9 @@ class Robot:
         self.boxes = place_boxes(frames, description.box, self.spheres)
         self.contact_names = self.spheres.keys + self.boxes.pair_keys
         self.scratch: dict[int, object] = {}
+        self._neutral = np.array(pin.neutral(model))
+        self._one_axis_each = bool((self.tree.q_index >= 0).all())
+        self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
         self._open_data()
 
     @classmethod
@@ -113,7 +117,7 @@ class Robot:
         return self._rotations, self._translations
 
     def neutral(self) -> Array:
-        return np.array(pin.neutral(self._model))
+        return self._neutral.copy()
 
     def integrate(self, q: Array, step: Array) -> Array:
         """q ⊕ step: the configuration reached from q by the tangent vector step = v·dt (nv)."""
@@ -124,14 +128,28 @@ class Robot:
         return np.array(pin.difference(self._model, q0, q1))
 
     def joint_angles(self, q: Array) -> Array:
-        """Positions of the actuated joints [rad or m] (na); that of a continuous joint counts its turns."""
-        return q[self.tree.q_index]
+        """Positions of the actuated joints [rad or m] (na). That of a continuous joint counts its turns; those of a joint with
+        several degrees of freedom are the tangent vector that leads there from where it is neutral."""
+        return q[self.tree.q_index] if self._one_axis_each else self.difference(self._neutral, q)[self.tree.a]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:
         """q with the actuated joints moved to `angles` (na)."""
         moved = q.copy()
-        moved[self.tree.q_index] = angles
+        if self._one_axis_each:
+            moved[self.tree.q_index] = angles
+            return moved
+        step = self.difference(self._neutral, q)
+        step[self.tree.a] = angles
+        moved[self._actuated_q] = self.integrate(self._neutral, step)[self._actuated_q]
         return moved
+
+    def joint_error(self, angles: Array, wanted: Array) -> Array:
+        """What is lacking from the actuated joints' positions to others: their difference, but for joints with several degrees
+        of freedom the shortest way there, along the axes of their velocities [rad or m] (na)."""
+        if self._one_axis_each:
+            return wanted - angles
+        there, here = (self.with_joint_angles(self._neutral, each) for each in (wanted, angles))
+        return self.difference(here, there)[self.tree.a]
 
     def compute_all_terms(self, q: Array, v: Array) -> None:
         """`pin.computeAllTerms`: the yardstick in which this project measures speed."""

@@ -95,7 +95,6 @@ def summarise(
     """
     base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
     stands = Posture(robot, terrain, trace.q[0]).upright(trace.q)
-    angles = np.array([robot.joint_angles(q) for q in trace.q])
     following = np.array([name not in gripping for name in robot.joint_names])
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
@@ -112,7 +111,7 @@ def summarise(
         tilt=float(base_tilt(base).max()),
         drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
         distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
-        tracking=_mean(np.abs(angles - trace.q_ref)[:, following]),
+        tracking=_mean(np.abs(tracking_errors(trace, robot))[:, following]),
         speed_tracking=_mean(np.abs(trace.v[:, robot.tree.a] - trace.v_ref)[:, following]),
         torque=float(np.abs(trace.tau).mean()),
         torque_rate=_mean(rate),
@@ -179,6 +178,12 @@ def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
     share = np.clip(((com[:, None] - begin) * along).sum(axis=2) / lengths2, 0.0, 1.0)
     nearest = begin + share[..., None] * along
     return float(np.linalg.norm(com[:, None] - nearest, axis=2).min(axis=1).mean())
+
+
+def tracking_errors(trace: Trace, robot: Robot) -> Array:
+    """How far the joints were from their references [rad] (ticks, na)."""
+    rows = zip(trace.q, trace.q_ref, strict=True)
+    return np.array([robot.joint_error(robot.joint_angles(q), wanted) for q, wanted in rows]).reshape(-1, robot.na)
 
 
 def normal_forces(trace: Trace) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from idyn.robot import Robot
 from idyn.types import Array
-from sim_harness.metrics import STRIDE, normal_forces
+from sim_harness.metrics import STRIDE, normal_forces, tracking_errors
 from sim_harness.plots import png, rows
 from sim_harness.trace import Trace
 
@@ -22,8 +22,7 @@ def tracking(traces: Traces, robot: Robot, scene: str) -> bytes:
     """Mean |θ − θ_des| of all joints over time  [ZD Fig. 14]."""
     figure, (axis,) = rows(1)
     for name, trace in traces.items():
-        angles = np.array([robot.joint_angles(q) for q in trace.q])
-        axis.semilogy(trace.t, _smooth(trace, np.abs(angles - trace.q_ref).mean(axis=1)), label=name)
+        axis.semilogy(trace.t, _smooth(trace, np.abs(tracking_errors(trace, robot)).mean(axis=1)), label=name)
     axis.set_ylabel("mean |θ − θ_des| [rad]")
     return _finish(figure, scene)
 

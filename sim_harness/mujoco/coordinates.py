@@ -57,7 +57,7 @@ class Coordinates:
                 rotation=np.array(rotations[robot.tree.dof_joint[d]]),
                 origin=np.array(origins[robot.tree.dof_joint[d]]),
             )
-            for d, quaternion in zip(starts, robot.tree.quaternions, strict=True)
+            for d, quaternion in zip(starts, robot.tree.unit_spans[:, 0].tolist(), strict=True)
         ]
 
     def to_mujoco(self, q: Array, v: Array) -> tuple[Array, Array]:

@@ -76,14 +76,14 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
             explicitinertial=True,
         )
         columns = np.flatnonzero(robot.tree.dof_joint == i)
-        if len(columns) == 6 and parent == 0:
+        if len(columns) == 6 and parent == 0 and not np.isin(columns, robot.tree.a).any():
             body.add_freejoint()
         elif len(columns) == 1:
             _add_axis(body, rotations[i].T, axes[columns[0]], content.armature[columns[0]])
         else:
             raise ConfigError(
                 "engine",
-                "'mujoco' has revolute, continuous and prismatic joints, and floating ones on the environment; "
+                "'mujoco' has revolute, continuous and prismatic joints, and floating ones without motors on the environment; "
                 f"of {robot.name}, joint {i} is something else",
             )
 

@@ -1,5 +1,7 @@
 """Joint feedback: the formula, the integral with its limit, and forgetting."""
 
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,20 +9,26 @@ import pytest
 from controllers.command import Reference
 from controllers.feedback import FeedbackSettings, JointFeedback
 
+
+def hinges(na):
+    """A robot as far as feedback knows it: na joints of one axis."""
+    return SimpleNamespace(na=na, joint_error=lambda angles, wanted: wanted - angles)
+
+
 RNG = np.random.default_rng(0)
 REFERENCE = Reference(q=RNG.normal(size=3), v=RNG.normal(size=3), a=RNG.normal(size=3))
 ANGLES, SPEEDS = RNG.normal(size=3), RNG.normal(size=3)
 
 
 def test_proportional_and_derivative():
-    feedback = JointFeedback(FeedbackSettings(kp=100.0, kd=7.0), 3)
+    feedback = JointFeedback(FeedbackSettings(kp=100.0, kd=7.0), hinges(3))
     expected = REFERENCE.a + 100 * (REFERENCE.q - ANGLES) + 7 * (REFERENCE.v - SPEEDS)
     for dt in (0.0, 0.001, 1.0):  # without an integral the period does not matter
         np.testing.assert_allclose(feedback.acceleration(REFERENCE, ANGLES, SPEEDS, dt), expected, rtol=1e-14)
 
 
 def test_the_integral_grows_with_time_and_error_and_not_with_the_first_tick():
-    feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=50.0, integral_limit=np.inf), 3)
+    feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=50.0, integral_limit=np.inf), hinges(3))
     error = REFERENCE.q - ANGLES
     np.testing.assert_allclose(feedback.acceleration(REFERENCE, ANGLES, SPEEDS, 0.0), REFERENCE.a)
     total = 0.0
@@ -32,7 +40,7 @@ def test_the_integral_grows_with_time_and_error_and_not_with_the_first_tick():
 
 def test_the_integral_stops_at_its_limit_and_comes_back_at_once():
     """Anti-windup: however long the error lasted, the other sign shows from the next tick on."""
-    feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), 1)
+    feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))
     still = Reference(q=np.ones(1), v=np.zeros(1), a=np.zeros(1))
     for _ in range(1000):
         demand = feedback.acceleration(still, np.zeros(1), np.zeros(1), 0.01)
@@ -42,7 +50,7 @@ def test_the_integral_stops_at_its_limit_and_comes_back_at_once():
 
 
 def test_reset_forgets_the_integral():
-    feedback = JointFeedback(FeedbackSettings(ki=10.0), 3)
+    feedback = JointFeedback(FeedbackSettings(ki=10.0), hinges(3))
     first = feedback.acceleration(REFERENCE, ANGLES, SPEEDS, 0.01)
     assert np.abs(feedback.acceleration(REFERENCE, ANGLES, SPEEDS, 0.01) - first).max() > 1e-3
     feedback.reset()
@@ -52,7 +60,7 @@ def test_reset_forgets_the_integral():
 def test_the_reference_is_left_as_it_was():
     before = msgspec.structs.asdict(REFERENCE)
     copies = {key: value.copy() for key, value in before.items() if isinstance(value, np.ndarray)}
-    feedback = JointFeedback(FeedbackSettings(ki=10.0), 3)
+    feedback = JointFeedback(FeedbackSettings(ki=10.0), hinges(3))
     feedback.acceleration(REFERENCE, ANGLES, SPEEDS, 0.01)
     for key, value in copies.items():
         np.testing.assert_array_equal(getattr(REFERENCE, key), value)

@@ -87,7 +87,7 @@ def test_released_joints_keep_their_rotors():
 
 def test_what_is_no_rotor_is_named():
     robot, _ = load_robot("quadruped")
-    with pytest.raises(InputError, match=r"armature: no joint of one axis named 'LF_X1' \(nearest: LF_X_1"):
+    with pytest.raises(InputError, match=r"armature: no degree of freedom named 'LF_X1' \(nearest: LF_X_1"):
         robot.variant(armature={"LF_X1": 0.01})
     with pytest.raises(InputError, match=r"armature.LF_X_1: expected a finite number ≥ 0, got inf"):
         robot.variant(armature={"LF_X_1": np.inf})

@@ -62,21 +62,21 @@ def implausible(tau_applied: Array | None, robot: Robot) -> str:
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
     free_base = agreement.robot.floating
     if free_base:
-        _normalise(q, 3)
+        _normalise(q, 3, 7)
     q, v = agreement.joints.to_robot(q, v)
-    for start in agreement.robot.tree.quaternions[1 if free_base else 0 :]:
-        _normalise(q, start)
+    for start, end in agreement.robot.tree.unit_spans[1 if free_base else 0 :].tolist():
+        _normalise(q, start, end)
     return q, v
 
 
-def _normalise(q: Array, start: int) -> None:
-    """Make the quaternion that begins at `start` a unit one, in place. Raises ProtocolError `quaternion_not_unit`."""
-    quaternion = q[start : start + 4]
-    x, y, z, w = quaternion.tolist()
-    length = math.sqrt(x * x + y * y + z * z + w * w)
+def _normalise(q: Array, start: int, end: int) -> None:
+    """Make a quaternion, or a (cos, sin), a unit one, in place. Raises ProtocolError `quaternion_not_unit`."""
+    part = q[start:end]
+    length = math.sqrt(sum(x * x for x in part.tolist()))
     if not abs(length - 1.0) <= QUATERNION_TOLERANCE:
-        raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{start + 4}]", f"expected length 1 (xyzw), got {length:.6g}")
-    quaternion /= length
+        order = "xyzw" if end - start == 4 else "cos, sin"
+        raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
+    part /= length
 
 
 def _check_recorded(message: StateMessage, agreement: Agreement) -> None:

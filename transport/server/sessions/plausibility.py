@@ -45,7 +45,8 @@ class Plausibility:
         most, self._doubts = self._most[self._doubts], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
-            jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, robot.tree.q_index, robot.tree.a, self._free, dt)
+            moved = robot.joint_error(robot.joint_angles(self.last.q), robot.joint_angles(state.q))
+            jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, moved, robot.tree.a, self._free, dt)
             for k in np.flatnonzero(~(jumps <= most)):
                 joint = robot.joint_names[joints[k]] if robot.na else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
@@ -54,15 +55,15 @@ class Plausibility:
 
 
 @compiled
-def _jumps(q: Array, v: Array, q0: Array, v0: Array, q_index: Array, a: Array, free: bool, dt: float) -> tuple[Array, Array]:
-    """The largest changes in the order of `NAMES`, and the joints that made the first two."""
+def _jumps(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, free: bool, dt: float) -> tuple[Array, Array]:
+    """The largest changes in the order of `NAMES`, and the joints that made the first two. moved: the joints' way [rad] (na)"""
     jumps, joints = np.zeros(6), np.zeros(6, dtype=np.int64)
     for k in range(len(a)):
         speed, speed0 = v[a[k]], v0[a[k]]
         change = abs(speed - speed0)
         if not change <= jumps[1]:
             jumps[1], joints[1] = change, k
-        further = abs(q[q_index[k]] - q0[q_index[k]]) - max(abs(speed), abs(speed0)) * dt
+        further = abs(moved[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
             jumps[0], joints[0] = further, k
     if free:
