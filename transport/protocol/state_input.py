@@ -1,6 +1,7 @@
 """The vectors of a state message, checked and brought into the robot's own order."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,14 +50,17 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
     return Reference(q=q, v=v, a=a)
 
 
-def implausible(tau_applied: Array | None, robot: Robot) -> str:
-    """Why no motor can have had these torques [N·m] (na), '' when they can."""
-    if tau_applied is None:
+def largest_applied(robot: Robot) -> Array:
+    """The largest torques that motors are believed to have had [N·m] (na)."""
+    return np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
+
+
+def implausible(tau_applied: Array | None, largest: Array, names: Sequence[str]) -> str:
+    """Why the motors of these names cannot have had these torques [N·m] (na), '' when they can."""
+    if tau_applied is None or (np.abs(tau_applied) <= largest).all():
         return ""
-    most = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
-    for k in np.flatnonzero(np.abs(tau_applied) > most):
-        return f"tau_applied ignored: {tau_applied[k]:g} N·m at {robot.joint_names[k]}, expected at most {most[k]:g}"
-    return ""
+    k = int((np.abs(tau_applied) > largest).argmax())
+    return f"tau_applied ignored: {tau_applied[k]:g} N·m at {names[k]}, expected at most {largest[k]:g}"
 
 
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:

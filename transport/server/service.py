@@ -20,7 +20,6 @@ from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet
-from transport.server.answer import Timing, torque_message
 from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import Built, Order, Workshop, changed
 from transport.server.served_controller import ServedController, build_host
@@ -29,6 +28,7 @@ from transport.server.sessions.reception import Reception
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
+from transport.server.torque_reply import Timing, torque_message
 
 log = logging.getLogger(__name__)
 

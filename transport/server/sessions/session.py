@@ -18,7 +18,7 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import implausible, read_configuration, read_reference, read_state
+from transport.protocol.state_input import implausible, largest_applied, read_configuration, read_reference, read_state
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import CommStats, watchdog
@@ -106,6 +106,7 @@ class Session:
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
         self.stop = stop
+        self._largest_applied = largest_applied(agreement.robot)
         self._plausibility = Plausibility(settings.plausibility, agreement.robot)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
@@ -153,7 +154,7 @@ class Session:
         self._seq, self._t_robot = message.seq, message.t_robot
         self._silence.accepted(message.t_robot, now_ns)
         delay = self._delay.accepted(message.t_robot, message.t_applied)
-        note = implausible(tau_applied, self.agreement.robot)
+        note = implausible(tau_applied, self._largest_applied, self.agreement.robot.joint_names)
         if note:
             tau_applied = None
         if jump:
