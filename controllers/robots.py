@@ -3,7 +3,7 @@
 import numpy as np
 
 from controllers.config import RobotSettings, find, load, urdf_path
-from idyn.contacts import sphere_centres
+from controllers.kinematics import contact_places
 from idyn.errors import ConfigError, nearest
 from idyn.robot import Robot
 from idyn.types import Array
@@ -35,7 +35,5 @@ def standing(robot: Robot, angles: dict[str, float]) -> Array:
         target[robot.joint_names.index(name)] = angle
     q = robot.with_joint_angles(robot.neutral(), target)
     if robot.floating and robot.spheres.keys:
-        rotations, origins = robot.place(q)
-        centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
-        q[2] -= float((centres[:, 2] - robot.spheres.radii).min())
+        q[2] -= float((contact_places(robot, q)[:, 2] - robot.spheres.radii).min())
     return q

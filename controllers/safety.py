@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 
+from controllers.attitude import tilt
 from controllers.command import LimitedBy
 from controllers.config import NonNegative, Settings
 from idyn.compiled import compiled
@@ -59,12 +60,12 @@ class Safety:
     def fault(self, state: State) -> str:
         """Why this state is beyond what may be controlled, '' when it is not."""
         s = self._settings
-        joint, tilt, spin = _motion(state.q, state.v, self._robot.tree.a, self._free)
+        joint, tilted, spin = _motion(state.q, state.v, self._robot.tree.a, self._free)
         speed = abs(state.v[self._robot.tree.a[joint]]) if joint >= 0 else 0.0
         if speed > s.max_joint_speed:
             return f"joint {self._robot.joint_names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
-        if tilt > s.max_tilt:
-            return f"base tilted by {tilt:.2f} rad, limit {s.max_tilt:g}"
+        if tilted > s.max_tilt:
+            return f"base tilted by {tilted:.2f} rad, limit {s.max_tilt:g}"
         if spin > s.max_base_speed:
             return f"base turns at {spin:.1f} rad/s, limit {s.max_base_speed:g}"
         return ""
@@ -111,9 +112,7 @@ def _motion(q: Array, v: Array, a: Array, free: bool) -> tuple[int, float, float
             joint = k
     if not free:
         return joint, 0.0, 0.0
-    upright = 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4])
-    tilt = np.arccos(min(max(upright, -1.0), 1.0))
-    return joint, tilt, np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
+    return joint, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
 
 
 @compiled

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from controllers import attitude
 from controllers.config import Settings
 from controllers.kinematics import contact_places
 from idyn.dynamics import evaluate, kept
@@ -71,8 +72,7 @@ class Stabilisation:
 
     def _error(self, state: State, contacts: ContactSet) -> Array:
         """Height and tilt that are missing, in the base's frame (6)."""
-        i, j, k, w = state.q[3:7].tolist()
-        up = np.array([2 * (i * k - j * w), 2 * (j * k + i * w), 1 - 2 * (i * i + j * j)])
+        up = attitude.up(state.q[3:7])
         lacking = self._height - (state.q[2] - contacts.points[:, 2].mean())
         angle = math.atan2(math.hypot(up[0], up[1]), up[2])
         size = angle / max(math.hypot(up[0], up[1]), 1e-12)

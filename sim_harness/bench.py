@@ -15,10 +15,10 @@ import numpy as np
 import zmq
 
 from controllers.config import load
-from controllers.kinematics import angles_for_base_shift, contact_jacobian
+from controllers.kinematics import angles_for_base_shift, contact_jacobian, contact_places
 from controllers.robots import load_robot
 from idyn.consistency import project
-from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.contacts import contacts_from_points
 from idyn.dynamics import evaluate
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
@@ -107,8 +107,7 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
 
 def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
     """The first n contact places, touching."""
-    rotations, origins = robot.place(q)
-    points = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)[:n]
+    points = contact_places(robot, q)[:n].copy()
     points[:, 2] -= robot.spheres.radii[:n]
     normals = np.tile([0.0, 0.0, 1.0], (n, 1))
     return contacts_from_points(robot, robot.spheres.keys[:n], points, normals, robot.spheres.mu[:n], np.zeros(n))

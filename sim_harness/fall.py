@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from controllers.attitude import tilt
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
@@ -35,7 +36,7 @@ class Posture:
 
 def base_tilt(q: Array) -> Array:
     """Angle of a floating base from upright [rad], for configurations (n, nq)."""
-    return np.arccos(np.clip(1 - 2 * (q[:, 3] ** 2 + q[:, 4] ** 2), -1.0, 1.0))
+    return np.array([tilt(each) for each in q[:, 3:7]])
 
 
 def above_ground(points: Array, terrain: Terrain) -> Array:

@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 
+from controllers import attitude
 from controllers.command import Reference, Schedule
 from controllers.planners.cubics import Cubics
 from controllers.planners.gait import Gait, GaitSettings
@@ -106,10 +107,9 @@ class Locomotion:
 
     def _steer(self, t: float, state: State) -> None:
         """Towards the commanded velocity as fast as the path's acceleration allows."""
-        x, y, _, i, j, k, w = state.q[:7].tolist()
-        yaw = math.atan2(2 * (w * k + i * j), 1 - 2 * (j * j + k * k))
+        x, y = state.q[:2].tolist()
         limit = self._path.acceleration
-        wanted = (self._path.command(t, x, y, yaw) - self._u) / self._period
+        wanted = (self._path.command(t, x, y, attitude.yaw(state.q[3:7])) - self._u) / self._period
         self._du = np.minimum(np.maximum(wanted, -limit), limit)  # np.clip takes five times as long
 
     # -- the feet ----------------------------------------------------------------------------------------------------
@@ -203,8 +203,7 @@ class Locomotion:
 
     def _ground(self, t: float, state: State, touches: Array) -> tuple[Array, Array]:
         """Height in the base frame of the ground below each foot, as the feet that touch tell it, and its rate [m, m/s] (n)."""
-        i, j, k, w = state.q[3:7].tolist()
-        up = np.array([2 * (i * k - j * w), 2 * (j * k + i * w), 1 - 2 * (i * i + j * j)])  # world z in the base frame
+        up = attitude.up(state.q[3:7])
         feet = self._legs.feet(self._robot.joint_angles(state.q))
         known = touches if touches.any() else ~self._swinging
         below = (feet @ up)[known].mean()  # of the base's origin, along world z

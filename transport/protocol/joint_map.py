@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 
+from controllers.attitude import rotation
 from idyn.errors import nearest
 from idyn.robot import Robot
 from idyn.types import Array, Record
@@ -96,18 +97,6 @@ def joint_slots(robot: Robot) -> list[JointSlots]:
             moved |= robot.integrate(neutral, step) != neutral
         slots.append(JointSlots(name, tuple(np.flatnonzero(moved).tolist()), tuple(columns.tolist())))
     return sorted(slots, key=lambda slot: slot.v)
-
-
-def rotation(quaternion: Array) -> Array:
-    """Rotation matrix of a unit quaternion xyzw (3, 3)."""
-    x, y, z, w = quaternion.tolist()
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def _check_names(field: str, theirs: Sequence[str], mine: Sequence[str]) -> None:

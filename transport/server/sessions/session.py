@@ -7,13 +7,13 @@ the time it took, and its emergency stop.
 import msgspec
 import numpy as np
 
+from controllers.attitude import tilt
 from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet, State
 from transport.protocol.agreement import Agreement
 from transport.protocol.contact_input import read_contacts, read_sensed
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
-from transport.protocol.joint_map import rotation
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
@@ -244,9 +244,9 @@ class Session:
         robot = self.agreement.robot
         q, v = read_configuration(message.q, message.vel, self.agreement)
         if robot.floating:
-            tilt = float(np.arccos(np.clip(rotation(q[3:7])[2, 2], -1.0, 1.0)))
-            if tilt > RESET_TILT:
-                raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilt:.2f}")
+            tilted = tilt(q[3:7])
+            if tilted > RESET_TILT:
+                raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilted:.2f}")
             _check_speed(v[:6], RESET_BASE_SPEED, "base")
         _check_speed(v[robot.tree.a], RESET_JOINT_SPEED, "joint")
         self.phase = Phase.RUNNING
