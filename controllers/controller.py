@@ -8,10 +8,10 @@ import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference
 from controllers.contact_source import touched
+from controllers.delay_compensation import DelayCompensation
 from controllers.drive import drive_gains
 from controllers.feedback import JointFeedback
 from controllers.feedforward import Forecast, Want, make_feedforward
-from controllers.foresight import Foresight
 from controllers.grip import Grip
 from controllers.reality import Reality
 from controllers.safety import Safety
@@ -39,7 +39,7 @@ class Controller:
         self._grip = settings.grip.build(robot) if settings.grip else Grip(robot)
         self._feedforward = make_feedforward(settings, robot, self._source, self._grip)
         self._trajectory = settings.reference.build(robot, stance, period)
-        self._foresight = Foresight(robot, period)
+        self._delay_compensation = DelayCompensation(robot, period)
         self._reality = Reality(settings.reality, robot, period)
         self._feedback = JointFeedback(settings.feedback, robot)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
@@ -55,7 +55,7 @@ class Controller:
             self._source,
             self._feedforward,
             self._trajectory,
-            self._foresight,
+            self._delay_compensation,
             self._reality,
             self._feedback,
             self._torque_feedback,
@@ -83,7 +83,7 @@ class Controller:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
         reality = self._reality.measure(state, inputs)
         self._feedforward.measure(contacts, inputs.sensed_force)
-        state = self._foresight.ahead(state, inputs.delay)
+        state = self._delay_compensation.ahead(state, inputs.delay)
         angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.tree.a]
         reference = self._grip.reference(self._reference(state, contacts, inputs), contacts, angles)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
@@ -135,7 +135,7 @@ class Controller:
         """Remember what was predicted; beyond: what the motors are told beyond it [N·m] (na)."""
         prediction, contacts = forecast.prediction, forecast.contacts
         if prediction is not None:
-            self._foresight.note((prediction.v_plus - state.v) / prediction.dt)
+            self._delay_compensation.note((prediction.v_plus - state.v) / prediction.dt)
             self._reality.expect(state, contacts, prediction, beyond, self._feedforward.dynamics(contacts))
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:

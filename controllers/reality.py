@@ -28,7 +28,7 @@ import numpy as np
 
 from controllers.command import Disagreement, Inputs
 from controllers.config import NonNegative, Settings
-from controllers.foresight import LONGEST
+from controllers.delay_compensation import LONGEST
 from controllers.reaction import reaction
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics, evaluate

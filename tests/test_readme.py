@@ -17,13 +17,13 @@ from controllers.config import RobotSettings, load, parse
 from controllers.contact_source import AnySource
 from controllers.grip import AnyGrip
 from controllers.ground import AnyGround
-from controllers.paper import CONTROLLERS
 from controllers.settings import AnyControlLaw, ControllerSettings
 from controllers.tables import kind_of
 from controllers.terrain import AnyTerrain
 from controllers.trajectory import AnyTrajectory
 from idyn.__main__ import build_parser, main
 from idyn.types import State
+from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.settings import load_comparison, plan_of
 from sim_harness.server_process import ServerProcess
 from sim_harness.worlds import AnyEngine

@@ -79,7 +79,7 @@ class Locomotion:
         self._end, self._lifted = np.zeros(n), np.zeros((n, 2))
         self._along, self._height = Cubics(self._feet_at_first[:, :2]), Cubics(self._hips[:, 2:])
         for i in range(n):
-            self._along.aim(i, 0.0, self._start, self._hips[i, :2], ZERO2)
+            self._along.aim(i, 0.0, self._start, self._hips[i, :2], np.zeros(2))
         self._angles = self._stance
         self._path.reset()
 
@@ -155,14 +155,14 @@ class Locomotion:
         self._swinging[i], self._seeking[i] = True, False
         self._end[i], self._lifted[i] = t + swing, self._along.at(t)[0][i]
         top = self._hips[i, 2:] + self._settings.step_height
-        self._height.aim(i, t, t + 0.5 * swing, top, ZERO)
+        self._height.aim(i, t, t + 0.5 * swing, top, np.zeros(1))
 
     def _land(self, i: int, t: float) -> None:
         """Stay on the ground that was met, and level the base."""
         self._swinging[i] = self._seeking[i] = False
         self._along.stop(i, t)
         self._height.stop(i, t)
-        self._height.aim(i, t, t + self._settings.settle, self._hips[i, 2:], ZERO)
+        self._height.aim(i, t, t + self._settings.settle, self._hips[i, 2:], np.zeros(1))
 
     def _touching(self, contacts: ContactSet) -> Array:
         near = {key for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True) if gap <= self._settings.touching}
@@ -181,7 +181,7 @@ class Locomotion:
             left = self._end[i] - t
             share = left / gait.swing_time
             if self._swinging[i] and share >= 1.0 - s.redirect:
-                self._along.aim(i, t, self._end[i], self._foothold(i, left), ZERO2)
+                self._along.aim(i, t, self._end[i], self._foothold(i, left), np.zeros(2))
             falls = share >= LANDING and left <= 0.5 * gait.swing_time + self._period  # no tick is lost on top
             if not self._seeking[i] and not falls:
                 continue
@@ -216,9 +216,6 @@ class Locomotion:
     def _feet(self, t: float) -> tuple[Array, Array, Array]:
         """Places, velocities and accelerations of the feet in the base frame (n, 3)."""
         return _seen_from_base(self._along.at(t), self._height.at(t), self._pose, self._u, self._du)
-
-
-ZERO, ZERO2 = np.zeros(1), np.zeros(2)
 
 
 def _around(feet: Array, centre: Array) -> Array:

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from controllers.paper import CONTROLLERS
 from controllers.robots import load_robot
 from idyn.robot import Robot
 from sim_harness.compare.checks import decide, verdict
+from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.figures import FIGURES
 from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.matrix import MatrixSettings, cells

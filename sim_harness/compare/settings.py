@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 
 from controllers.config import Settings, load
-from controllers.paper import CONTROLLERS
 from idyn.errors import ConfigError
 from sim_harness.compare.changes import Changes, plan_with
+from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.known import check_known
 from sim_harness.compare.matrix import Cell, Count, MatrixSettings, cells, check_matrix, layers
 from sim_harness.compare.quantities import QUANTITIES
@@ -87,7 +87,7 @@ class ComparisonSettings(Settings, frozen=True):
     """A table or a figure.
 
     experiment: name or path of one that is run in every scene; changes: to its settings, in every scene
-    controllers: rows of `controllers.paper.CONTROLLERS`
+    controllers: rows of `sim_harness.compare.controllers.CONTROLLERS`
     quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, the columns of the table
     paper: scene → controller → the paper's values of the first quantities, or 'fell'
     paper_verdicts: scene → controller → what the paper's Appendix A says

@@ -16,7 +16,6 @@ import numpy as np
 
 from controllers.config import parse
 from controllers.ground import AnyGround
-from controllers.paper import CONTROLLERS
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.inverse_dynamics import predict
@@ -25,6 +24,7 @@ from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
+from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import RESULT, code_digest, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings

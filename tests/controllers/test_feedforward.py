@@ -1,42 +1,20 @@
-"""The paper's controllers by name: each can be built, PID and sensed forces do what their definition says."""
+"""What each kind of law makes of a tick: PID and sensed forces do what their definition says  [ZD §7.3]."""
 
 import msgspec
 import numpy as np
 import pytest
 from rigs import at_rest, controller, nudged
 
-from controllers.command import Inputs, Mode, Reference
-from controllers.paper import CONTROLLERS, paper_controller
+from controllers.command import Inputs, Reference
 from controllers.sensed_forces import SensedForces
 from idyn.errors import ConfigError
+from sim_harness.compare.controllers import CONTROLLERS
 
 FIRST, TICK = Inputs(dt=0.0), Inputs(dt=0.001)
 
 
 def paper(name, base="paper-stand", **changes):
-    return controller(base, **paper_controller(name).changes, **changes)
-
-
-@pytest.mark.parametrize("name", CONTROLLERS)
-def test_each_answers(name):
-    c = paper(name)
-    command = c.step(at_rest(c), c.contacts(c.stance), FIRST)
-    assert np.isfinite(command.tau).all()
-    assert command.mode is (Mode.DEGRADED if name == "mindiff" else Mode.OK)  # four feet are too many for it
-
-
-def test_an_unknown_one_is_named():
-    with pytest.raises(ConfigError, match="id-lcp-mu"):
-        paper_controller("id-lcp-my")
-
-
-def test_the_controllers_of_the_paper_choose_as_in_the_paper():
-    changes = {name: row.changes for name, row in CONTROLLERS.items()}
-    for name in ("id-lcp-mu", "id-lcp-inf", "id-qp-mu-one-stage"):
-        assert changes[name]["selection"] == "off"
-    for name in ("id-qp-mu", "id-qp-inf"):
-        assert changes[name]["selection"] == "torque"
-    assert not changes["id-lcp-mu"]["warm_start"]
+    return controller(base, **CONTROLLERS[name].changes, **changes)
 
 
 def test_pid_is_proportional_derivative_and_integral():

@@ -1,47 +1,47 @@
-"""Foresight: a state carried over a known delay."""
+"""Delay compensation: a state carried over a known delay."""
 
 import numpy as np
 import pytest
 from rigs import at_rest, controller, nudged
 
 from controllers.command import Inputs
-from controllers.foresight import LONGEST, Foresight
+from controllers.delay_compensation import LONGEST, DelayCompensation
 
 DT = 0.001
 
 
 def test_without_delay_or_predictions_the_state_is_the_measured_one():
     c = controller("solo12")
-    foresight, state = Foresight(c.robot, DT), at_rest(c)
-    assert foresight.ahead(state, 0.005) is state
-    foresight.note(np.ones(c.robot.nv))
-    assert foresight.ahead(state, 0.0) is state
-    foresight.reset()
-    assert foresight.ahead(state, 0.005) is state
+    compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
+    assert compensation.ahead(state, 0.005) is state
+    compensation.note(np.ones(c.robot.nv))
+    assert compensation.ahead(state, 0.0) is state
+    compensation.reset()
+    assert compensation.ahead(state, 0.005) is state
 
 
 def test_predictions_under_way_are_what_the_robot_does_meanwhile():
     """Those of the last ticks, oldest first, integrated as the world integrates."""
     c, rng = controller("solo12"), np.random.default_rng(0)
-    foresight, state = Foresight(c.robot, DT), nudged(c, rng)
+    compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
     accelerations = rng.normal(size=(7, c.robot.nv))
     for a in accelerations:
-        foresight.note(a)
+        compensation.note(a)
     q, v = state.q, state.v
     for a in accelerations[-3:]:
         v = v + DT * a
         q = c.robot.integrate(q, DT * v)
-    ahead = foresight.ahead(state, 3 * DT)
+    ahead = compensation.ahead(state, 3 * DT)
     np.testing.assert_array_equal(ahead.v, v)
     np.testing.assert_array_equal(ahead.q, q)
 
 
 def test_it_does_not_look_further_than_predictions_are_kept():
     c = controller("solo12")
-    foresight, state = Foresight(c.robot, DT), at_rest(c)
+    compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     for _ in range(2 * LONGEST):
-        foresight.note(np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)])
-    assert foresight.ahead(state, 1.0).v[2] == pytest.approx(LONGEST * DT)
+        compensation.note(np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)])
+    assert compensation.ahead(state, 1.0).v[2] == pytest.approx(LONGEST * DT)
 
 
 def test_a_delayed_controller_plans_for_the_time_in_which_its_torque_acts():

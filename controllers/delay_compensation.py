@@ -16,7 +16,7 @@ LONGEST = 20
 """Ticks that are looked ahead at the most: beyond, predictions are worth less than the measurement."""
 
 
-class Foresight:
+class DelayCompensation:
     """Carries states on; owns the accelerations that were predicted last."""
 
     def __init__(self, robot: Robot, period: float) -> None:

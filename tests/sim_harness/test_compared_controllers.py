@@ -1,0 +1,27 @@
+"""The controllers that are compared: each can be built and answers, and those of the paper choose as it does."""
+
+import numpy as np
+import pytest
+
+from controllers.build import load_controller
+from controllers.command import Inputs, Mode
+from idyn.types import State
+from sim_harness.compare.controllers import CONTROLLERS
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_each_answers(name):
+    c = load_controller("paper-stand", CONTROLLERS[name].changes)
+    state = State(q=c.stance, v=np.zeros(c.robot.nv))
+    command = c.step(state, c.contacts(c.stance), Inputs(dt=0.0))
+    assert np.isfinite(command.tau).all()
+    assert command.mode is (Mode.DEGRADED if name == "mindiff" else Mode.OK)  # four feet are too many for it
+
+
+def test_the_controllers_of_the_paper_choose_as_in_the_paper():
+    changes = {name: row.changes for name, row in CONTROLLERS.items()}
+    for name in ("id-lcp-mu", "id-lcp-inf", "id-qp-mu-one-stage"):
+        assert changes[name]["selection"] == "off"
+    for name in ("id-qp-mu", "id-qp-inf"):
+        assert changes[name]["selection"] == "torque"
+    assert not changes["id-lcp-mu"]["warm_start"]
