@@ -11,7 +11,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.dynamics import evaluate, kept
-from idyn.ground import Ground, allowance, unpacked
+from idyn.ground import Ground, allowance
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, ContactSet, State
@@ -56,19 +56,18 @@ class Landing:
 def _land(d, stands, q_ddot):
     """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n)."""
     n, na, nv = len(d.gaps), len(d.a), len(d.v)
-    ground = unpacked(d.numbers)
     softened, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
     J, lacking, G = np.empty((3, na)), np.empty(3), np.empty((3, 3))
     for i in range(n):
         if stands[i]:
             continue
         for r in range(3):
-            lacking[r] = -allowance(d.gaps[i], ground.dt, ground) if r == 2 else 0.0
+            lacking[r] = -allowance(d, i) if r == 2 else 0.0
             for j in range(nv):
                 lacking[r] -= d.J[3 * i + r, j] * d.v[j]
             for k in range(na):
                 J[r, k] = d.J[3 * i + r, d.a[k]]
-                lacking[r] -= J[r, k] * ground.dt * q_ddot[k]
+                lacking[r] -= J[r, k] * d.dt * q_ddot[k]
         if lacking[2] < 0.0:
             continue
         arrives[i] = True
@@ -83,5 +82,5 @@ def _land(d, stands, q_ddot):
         forward(G, lacking)
         backward(G, lacking)
         for k in range(na):
-            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / ground.dt
+            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / d.dt
     return softened, arrives

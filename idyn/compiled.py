@@ -21,8 +21,11 @@ import numba
 from numba.experimental import structref
 
 VECTOR, MATRIX = numba.float64[::1], numba.float64[:, ::1]
-INDICES, MASK = numba.int64[::1], numba.boolean[:, ::1]
+INDICES, SPANS, MASK = numba.int64[::1], numba.int64[:, ::1], numba.boolean[:, ::1]
 """Types of fields: arrays that can be written to, their rows one after the other."""
+
+WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
+"""And single numbers."""
 
 new_record = structref.new
 """Inside compiled code: an empty record of a type."""
@@ -62,6 +65,19 @@ def interpreted(function: F) -> F:
     return python
 
 
+def several(kind: Any, count: int) -> Any:
+    """Type of a tuple of so many of a kind."""
+    return numba.types.UniTuple(kind, count)
+
+
+def only(function: Callable[..., Any], *types: Any) -> None:
+    """Compile for arguments of these types, and for no others: whoever hands in anything else gets a TypeError, not a minute
+    of compiling."""
+    if not numba.config.DISABLE_JIT and not function.signatures:  # type: ignore[attr-defined]
+        function.compile(types)  # type: ignore[attr-defined]
+        function.disable_compile()  # type: ignore[attr-defined]
+
+
 class ArrayRecord:
     """Arrays by name, the same memory for Python (attributes of this object) and for compiled code (fields of `.fields`).
 
@@ -96,4 +112,4 @@ class ArrayRecord:
         """Set arrays on both sides."""
         interpreted(fill)(self, *arrays)
         if self.fields is not self:
-            fill(self.fields, *arrays)
+            fill(self.fields, *(a.fields if isinstance(a, ArrayRecord) else a for a in arrays))

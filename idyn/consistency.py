@@ -13,9 +13,11 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
-from idyn.ground import allowance, unpacked
+from idyn.ground import allowance
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
+from idyn.solvers.linalg import backward, forward
+from idyn.solvers.pivoting import append_row
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 
@@ -23,9 +25,15 @@ EPSILON = 1e-4
 """ε, with m/s and rad/s taken alike. The base pays for consistency first, the joints only for what it cannot; at 1 the base's
 ballistic velocity counts as much as the demand, below 1e-8 rounding errors show in the joints."""
 
+MOST_PIVOTS = 1000
+
+PLAINLY = 1e7
+"""Rows are plainly independent when of each more than a thousandth of its length is new (this times the least that counts,
+squared): no rank need be chosen then, and two solutions with one factor are exact."""
+
 
 def project(
-    dynamics: Dynamics, q_ddot: Array, sticking: Array, touching: float, *, closed: bool = False, max_pivots: int = 1000
+    dynamics: Dynamics, q_ddot: Array, sticking: Array, touching: float, *, closed: bool = False
 ) -> tuple[Array, float, Status]:
     """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
     velocities, max norm [rad/s].
@@ -33,17 +41,17 @@ def project(
     sticking: contacts that must not slip are those where this is positive (n) and the gap at most `touching` [m]
     closed: nor may these part. Not SOLVED only when penetrations contradict one another.
     """
-    nearest, change, status = _project(dynamics.fields, q_ddot, sticking, touching, closed, max_pivots)
+    nearest, change, status = nearest_demand(dynamics.fields, q_ddot, sticking, touching, closed)
     return nearest, change, STATUSES[status]
 
 
 @compiled
-def _project(d, q_ddot, sticking, touching, closed, max_pivots):
+def nearest_demand(d, q_ddot, sticking, touching, closed):
+    """As `project`; the status as an integer."""
     n, nu, na, nv = len(d.gaps), len(d.u), len(d.a), len(d.v)
-    ground = unpacked(d.numbers)
-    dt, root, wanted = ground.dt, np.sqrt(EPSILON), np.empty(nv)
+    dt, root, wanted = d.dt, np.sqrt(EPSILON), np.empty(nv)
     for j in range(nv):
-        wanted[j] = (1.0 - ground.keep) * d.v[j]
+        wanted[j] = (1.0 - d.keep) * d.v[j]
     for k in range(na):
         wanted[d.a[k]] += dt * q_ddot[k]
     Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
@@ -51,22 +59,16 @@ def _project(d, q_ddot, sticking, touching, closed, max_pivots):
     for row in range(3 * n):
         i, r = row // 3, row % 3
         bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
-        b[row] = allowance(d.gaps[i], dt, ground) if r == 2 else 0.0
+        b[row] = allowance(d, i) if r == 2 else 0.0
         for j in range(nv):
             b[row] += d.J[row, j] * wanted[j]
         for k in range(na):
             Y[row, k] = d.J[row, d.a[k]]
         for k in range(nu):
             Y[row, na + k] = d.J[row, d.u[k]] / root
-    none = np.zeros(n, dtype=np.bool_)
-    p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, max_pivots)
-    if status != SOLVED:
-        p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, max_pivots)
-    if status != SOLVED and not bilateral.any():  # points that oppose one another spoil both
-        N = Y[2::3].copy()
-        z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), max_pivots, covering(n, True))
-        for i in range(n):
-            p[3 * i + 2] = max(z[i], 0.0)
+    p, status = np.zeros(3 * n), SOLVED
+    if not (bilateral.all() and all_vanish(Y, b, p)):
+        p, status = _held(Y, b, bilateral)
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):
@@ -76,3 +78,47 @@ def _project(d, q_ddot, sticking, touching, closed, max_pivots):
         nearest[k] += change / dt
         largest = max(largest, abs(change))
     return nearest, largest, status
+
+
+@compiled
+def all_vanish(Y, b, p):
+    """Fills p such that all rows of Y Yᵀ p + b vanish; whether they are plainly independent, so that this can be done."""
+    rows, columns = Y.shape
+    F, active, x = np.zeros((rows, rows)), np.empty(rows, dtype=np.int64), np.zeros(columns)
+    if rows > columns:
+        return False
+    for row in range(rows):
+        length2 = 0.0
+        for c in range(columns):
+            length2 += Y[row, c] * Y[row, c]
+        if not append_row(F, Y, active, row, row, PLAINLY * length2):
+            return False
+    step = np.empty(rows)
+    for _ in range(2):  # the second refines
+        for row in range(rows):
+            step[row] = -b[row]
+            for c in range(columns):
+                step[row] -= Y[row, c] * x[c]
+        forward(F, step)
+        backward(F, step)
+        for row in range(rows):
+            p[row] += step[row]
+            for c in range(columns):
+                x[c] += Y[row, c] * step[row]
+    return True
+
+
+@compiled
+def _held(Y, b, bilateral):
+    """Impulses of the no-slip law with the bilateral rows made to vanish, and the status."""
+    n = len(b) // 3
+    none = np.zeros(n, dtype=np.bool_)
+    p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, MOST_PIVOTS)
+    if status != SOLVED:
+        p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, MOST_PIVOTS)
+    if status != SOLVED and not bilateral.any():  # points that oppose one another spoil both
+        N = Y[2::3].copy()
+        z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), MOST_PIVOTS, covering(n, True))
+        for i in range(n):
+            p[3 * i + 2] = max(z[i], 0.0)
+    return p, status

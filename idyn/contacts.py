@@ -102,11 +102,11 @@ def contacts_from_points(
         repeated = next(key for key in keys if list(keys).count(key) > 1)
         raise InputError("contacts.frame", f"'{repeated}' appears twice")
     found = [_joints_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
-    joints = np.array(found, dtype=np.int64).reshape(-1, 2)
+    joints = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
     return ContactSet(
-        bodies=joints[:, 0],
-        others=joints[:, 1],
+        bodies=joints[0],
+        others=joints[1],
         points=points,
         normals=unit,
         tangents=first_tangents(unit) if tangents is None else tangents,

@@ -10,27 +10,36 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from idyn.compiled import INDICES, MASK, MATRIX, VECTOR, ArrayRecord, compiled, new_record
-from idyn.ground import Ground, ground_numbers, in_contact_rows, unpacked
-from idyn.inputs import check, contact_flaw, finite, upright, well_shaped
+from idyn.compiled import INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
+from idyn.ground import Ground, in_contact_rows
+from idyn.inputs import check, contact_flaw, finite, proper, upright
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
 
 MOST_KEPT = 32
 """Numbers of contacts for which a robot keeps a record."""
 
+Arrays = tuple[Array, ...]
+
+NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
+"""Without a force applied; without a last tick."""
+
 
 class Dynamics(ArrayRecord):
     """Arrays of one robot with n contacts; owned, so they stay true until the record is filled again.
 
-    The robot   parents (njoints), dof_joint (nv), support (njoints, nv), u (nu), a (na): see `Robot`; tau_max (na) [N·m]
-    The state   v (nv), M (nv, nv), h (nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h without what is `applied`
+    The robot   parents (njoints), dof_joint (nv), support (njoints, nv), u (nu), a (na), unit_spans: see `idyn.tree.Tree`; nq;
+        tau_max (na) [N·m]; own_M, own_h, own_axes: views of its scratch, which Pinocchio fills
+    The state   v (nv), M (nv, nv), h (nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h without what is applied
     Contacts    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
+    The ground  noise, recovery_speed: see `idyn.ground.Ground`; dt [s]; keep: share of a contact's velocity that may be left
+        after dt; rho: T_p/dt. For Python also `ground` itself and
+        its `independent`
+    steady: see `idyn.steady`, None before the first steady tick
     What follows
         J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
         asked: demanded joint accelerations [rad/s²] (na)
         last: p⁻, the impulses of the last tick in these rows, as far as the ground remembers them [N·s] (3n)
-        numbers: what the ground is believed to do, `idyn.ground.GroundNumbers` (5); ground, dt [s]: the same for Python
     Of a demand, filled by `idyn.reduction.reduce`
         met: that demand [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
         v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
@@ -39,11 +48,12 @@ class Dynamics(ArrayRecord):
 
     field_types: ClassVar[dict[str, Any]] = {
         **dict.fromkeys(("parents", "dof_joint", "u", "a", "bodies", "others"), INDICES),
-        **dict.fromkeys(
-            ("v", "h", "mu", "gaps", "last", "numbers", "v_free", "b", "energy", "tau_max", "asked", "met"), VECTOR
-        ),
-        **dict.fromkeys(("M", "axes", "points", "normals", "tangents", "J", "L", "Y"), MATRIX),
+        **dict.fromkeys(("v", "h", "own_h", "mu", "gaps", "last", "v_free", "b", "energy", "tau_max", "asked", "met"), VECTOR),
+        **dict.fromkeys(("M", "axes", "own_M", "own_axes", "points", "normals", "tangents", "J", "L", "Y"), MATRIX),
         "support": MASK,
+        "unit_spans": SPANS,
+        "nq": WHOLE,
+        **dict.fromkeys(("noise", "recovery_speed", "keep", "rho", "dt"), REAL),
     }
 
     M: Array
@@ -61,29 +71,38 @@ class Dynamics(ArrayRecord):
     tau_max: Array
     asked: Array
     met: Array
-    ground: Ground
+    ground: Ground | None = None
+    independent: float
+    steady: object = None
     dt: float
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Room for n contacts of a robot."""
-        nv, nu = robot.nv, robot.nu
+        tree, nv, nu, own = robot.tree, robot.nv, robot.nu, robot.terms(robot.neutral(), np.zeros(robot.nv))
+        only(fill, TYPE, *GIVEN, MATRIX)
         self.fields = self.begin(_blank)
-        self.put(
-            _robot,
-            robot.tree.parents,
-            robot.tree.dof_joint,
-            robot.tree.support,
-            robot.tree.u,
-            robot.tree.a,
-            robot.limits.tau_max,
-        )
-        self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)), np.empty(5))
+        self.put(_tree, tree.parents, tree.dof_joint, tree.support, tree.u, tree.a, tree.unit_spans, robot.nq)
+        self.put(_scratch, own.M.T, own.h, own.axes, robot.limits.tau_max)
+        self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)))
         self.put(_touch, np.empty(n, np.int64), np.empty(n, np.int64), *np.empty((3, n, 3)), *np.empty((2, n)))
         self.put(_room, np.empty((3 * n, nv)), np.zeros(3 * n), np.empty((3 * n, nu)), *np.empty((2, 3 * n)))
         self.put(_demand, np.zeros(robot.na), np.zeros(robot.na), np.empty((nu, nu)), np.empty(nv))
 
+    def believe(self, ground: Ground, dt: float) -> None:
+        """What the ground does within the next dt [s]."""
+        if self.ground is not ground or self.dt != dt:
+            self.put(_ground, ground.noise, ground.recovery_speed, ground.keeps(dt), ground.memory / dt, dt)
+            self.ground, self.independent = ground, ground.independent
+
 
 TYPE = Dynamics.TYPE
+GIVEN = (
+    several(VECTOR, 3),
+    several(INDICES, 2),
+    several(MATRIX, 3),
+    several(VECTOR, 2),
+)
+"""What `given` gives."""
 
 
 def evaluate(
@@ -94,33 +113,40 @@ def evaluate(
     dt: float,
     ground: Ground,
     applied: Array | None = None,
+    last: Array | None = None,
     into: Dynamics | None = None,
 ) -> Dynamics:
     """M, h, J and all that contacts have to do with them at one instant, for predictions over `dt` [s]. Raises InputError,
     naming the field, for a state or contacts that are malformed.
 
     applied: generalised force that acts besides gravity, contacts and torques [N, N·m] (nv)
-    into: a record of this robot and as many contacts, whose contents are lost; a new one without. It remembers no impulses.
+    last: the contacts' forces of the last tick, which the ground remembers, in the world [N] (n, 3); none: zero
+    into: a record of this robot and as many contacts, whose contents are lost; a new one without
     """
-    if applied is not None or not well_shaped(robot, state, contacts):
-        check(robot, state, contacts, applied)
     d = Dynamics(robot, len(contacts.keys)) if into is None else into
-    d.ground, d.dt = ground, dt
-    terms, c = robot.terms(state.q, state.v), contacts
-    h = terms.h if applied is None else terms.h - applied
-    sound = _move(d.fields, state.v, terms.M, h, terms.axes, ground_numbers(ground, dt), state.q, robot.tree.unit_spans)
-    if not (sound and _place(d.fields, c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps)):
+    d.believe(ground, dt)
+    if not _filled(d, robot, state, contacts, applied, last):
         check(robot, state, contacts, applied)
-        raise AssertionError("a check that found nothing")
+        state, contacts, applied = proper(state), proper(contacts), None if applied is None else applied.copy()
+        if not _filled(d, robot, state, contacts, applied, last):
+            raise AssertionError("a check that found nothing")
     return d
 
 
-@compiled
-def remember(d, force):
-    """Contact forces in the world [N] (n, 3) as the impulses of the last tick; none when they are no numbers."""
-    in_contact_rows(force, d.tangents, d.normals, unpacked(d.numbers).dt, d.last)
-    if not finite(d.last):
-        d.last[:] = 0.0
+def _filled(d: Dynamics, robot: Robot, state: State, contacts: ContactSet, applied: Array | None, last: Array | None) -> bool:
+    """Whether these data could be filled in; what is wrong with them otherwise is for others to say."""
+    try:
+        robot.terms(state.q, state.v)
+        return bool(fill(d.fields, *given(state, contacts, applied), NO_FORCES if last is None else last))
+    except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
+        return False
+
+
+def given(state: State, contacts: ContactSet, applied: Array | None) -> tuple[Arrays, Arrays, Arrays, Arrays]:
+    """State, force applied and contacts as `fill` takes them: arrays of one type together."""
+    c = contacts
+    motion = state.q, state.v, NOTHING if applied is None else applied
+    return motion, (c.bodies, c.others), (c.points, c.normals, c.tangents), (c.mu, c.gaps)
 
 
 def kept(robot: Robot, n: int) -> Dynamics:
@@ -140,13 +166,18 @@ def _blank():
 
 
 @compiled
-def _robot(d, parents, dof_joint, support, u, a, tau_max):
-    d.parents, d.dof_joint, d.support, d.u, d.a, d.tau_max = parents, dof_joint, support, u, a, tau_max
+def _tree(d, parents, dof_joint, support, u, a, unit_spans, nq):
+    d.parents, d.dof_joint, d.support, d.u, d.a, d.unit_spans, d.nq = parents, dof_joint, support, u, a, unit_spans, nq
 
 
 @compiled
-def _state(d, v, M, h, axes, numbers):
-    d.v, d.M, d.h, d.axes, d.numbers = v, M, h, axes, numbers
+def _scratch(d, own_M, own_h, own_axes, tau_max):
+    d.own_M, d.own_h, d.own_axes, d.tau_max = own_M, own_h, own_axes, tau_max
+
+
+@compiled
+def _state(d, v, M, h, axes):
+    d.v, d.M, d.h, d.axes = v, M, h, axes
 
 
 @compiled
@@ -165,40 +196,65 @@ def _demand(d, asked, met, L, v_free):
 
 
 @compiled
-def _move(d, v, M, h, axes, numbers, q, unit_spans):
-    """Copies the state; whether it is sound."""
-    d.v[:], d.M[:], d.h[:], d.axes[:], d.numbers[:] = v, M, h, axes, numbers
-    d.last[:] = 0.0
-    return finite(q) and finite(v) and upright(q, unit_spans)
+def _ground(d, noise, recovery_speed, keep, rho, dt):
+    d.noise, d.recovery_speed, d.keep, d.rho, d.dt = noise, recovery_speed, keep, rho, dt
 
 
 @compiled
-def _place(d, bodies, others, points, normals, tangents, mu, gaps):
-    """Copies the contacts and fills J; whether they are sound."""
-    d.bodies[:], d.others[:], d.points[:], d.normals[:], d.tangents[:] = bodies, others, points, normals, tangents
-    d.mu[:], d.gaps[:] = mu, gaps
+def fill(d, motion, bodies, frames, reals, last):
+    """Copies the state, what Pinocchio made of it, and the contacts; fills J and p⁻ from the last tick's forces [N] (n, 3),
+    which count for nothing when they are no numbers. Whether all else is sound.
+
+    motion: q, v, applied (nv) or NOTHING; bodies: bodies, others; frames: points, normals, tangents; reals: mu, gaps
+    last: (n, 3) or NO_FORCES
+    """
+    q, v, applied = motion
+    n, nv = len(d.mu), len(d.v)
+    shaped = (
+        len(q) == d.nq
+        and len(v) == nv
+        and (len(applied) == 0 or len(applied) == nv)
+        and (len(last) == 0 or last.shape == (n, 3))
+    )
+    for rows in bodies:
+        shaped = shaped and len(rows) == n
+    for vectors in frames:
+        shaped = shaped and vectors.shape == (n, 3)
+    for numbers in reals:
+        shaped = shaped and len(numbers) == n
+    if not (shaped and finite(q) and finite(v) and finite(applied) and upright(q, d.unit_spans)):
+        return False
+    d.v[:], d.M[:], d.axes[:], d.h[:] = v, d.own_M, d.own_axes, d.own_h
+    for j in range(len(applied)):
+        d.h[j] -= applied[j]
+    d.bodies[:], d.others[:] = bodies
+    d.points[:], d.normals[:], d.tangents[:] = frames
+    d.mu[:], d.gaps[:] = reals
     flaw, _ = contact_flaw(d, len(d.parents))
-    if flaw == 0:
-        _jacobian(d)
-    return flaw == 0
+    if flaw != 0:
+        return False
+    _jacobian(d)
+    in_contact_rows(last, d.tangents, d.normals, d.dt, d.last)
+    if len(last) == 0 or not finite(d.last):
+        d.last[:] = 0.0
+    return True
 
 
 @compiled
 def _jacobian(d):
-    """Direction e at point x moves with e · (v_O + ω × x) = [e, x × e] · (v_O, ω)."""
-    frame, screw = np.empty((3, 3)), np.empty(6)
+    """Rows s, t, n of the velocity v_O + ω × x that each degree of freedom gives to the contact point x."""
     for i in range(len(d.gaps)):
-        s, n, x = d.tangents[i], d.normals[i], d.points[i]
-        frame[0], frame[2] = s, n
-        frame[1, 0], frame[1, 1], frame[1, 2] = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
-        for r in range(3):
-            e = frame[r]
-            screw[:3] = e
-            screw[3], screw[4], screw[5] = x[1] * e[2] - x[2] * e[1], x[2] * e[0] - x[0] * e[2], x[0] * e[1] - x[1] * e[0]
-            for j in range(len(d.v)):
-                sign = int(d.support[d.bodies[i], j]) - int(d.support[d.others[i], j])
-                along = 0.0
-                if sign != 0:
-                    for c in range(6):
-                        along += screw[c] * d.axes[j, c]
-                d.J[3 * i + r, j] = sign * along
+        s, n, x, body, other = d.tangents[i], d.normals[i], d.points[i], d.bodies[i], d.others[i]
+        t0, t1, t2 = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
+        for j in range(len(d.v)):
+            sign = int(d.support[body, j]) - int(d.support[other, j])
+            if sign == 0:
+                d.J[3 * i, j] = d.J[3 * i + 1, j] = d.J[3 * i + 2, j] = 0.0
+                continue
+            e = d.axes[j]
+            v0 = sign * (e[0] + e[4] * x[2] - e[5] * x[1])
+            v1 = sign * (e[1] + e[5] * x[0] - e[3] * x[2])
+            v2 = sign * (e[2] + e[3] * x[1] - e[4] * x[0])
+            d.J[3 * i, j] = s[0] * v0 + s[1] * v1 + s[2] * v2
+            d.J[3 * i + 1, j] = t0 * v0 + t1 * v1 + t2 * v2
+            d.J[3 * i + 2, j] = n[0] * v0 + n[1] * v1 + n[2] * v2

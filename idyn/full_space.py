@@ -8,25 +8,24 @@ demand makes of it) it never looks at.
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.ground import unpacked
 
 
 @compiled
 def allowance_of(d, i):
     """φ/dt after the noise floor and the recovery limit [m/s]."""
-    ground = unpacked(d.numbers)
-    return 0.0 if abs(d.gaps[i]) <= ground.noise else max(d.gaps[i] / ground.dt, -ground.recovery_speed)
+    return 0.0 if abs(d.gaps[i]) <= d.noise else max(d.gaps[i] / d.dt, -d.recovery_speed)
 
 
 @compiled
 def asked_of(d, v_plus, impulse):
     """v̂, of which the law is asked (nv)."""
-    ground = unpacked(d.numbers)
-    v_hat = v_plus - ground.keep * d.v
-    if ground.rho > 0.0:
+    v_hat = v_plus.copy()
+    for j in range(len(v_hat)):
+        v_hat[j] -= d.keep * d.v[j]
+    if d.rho > 0.0:
         change = _response(d, impulse - in_world(d, d.last))
         for i in range(len(d.u)):
-            v_hat[d.u[i]] += ground.rho * change[i]
+            v_hat[d.u[i]] += d.rho * change[i]
     return v_hat
 
 
@@ -34,7 +33,7 @@ def asked_of(d, v_plus, impulse):
 def demand_error(d, change, v_plus):
     """How far joint velocities v⁺ are from the demand that is met, and that from the one asked for beyond the change that is
     reported [rad/s]; inf when it is no number."""
-    dt, worst, moved = unpacked(d.numbers).dt, 0.0, 0.0
+    dt, worst, moved = d.dt, 0.0, 0.0
     for k in range(len(d.a)):
         error = abs(v_plus[d.a[k]] - d.v[d.a[k]] - dt * d.met[k])
         worst = np.inf if np.isnan(error) else max(worst, error)
@@ -96,7 +95,7 @@ def _divide_by_inertia(d, x):
 @compiled
 def imbalance(d, v_plus, tau, impulse):
     """‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3); inf when it is no number."""
-    nv, dt = len(d.v), unpacked(d.numbers).dt
+    nv, dt = len(d.v), d.dt
     balance = np.empty(nv)
     for j in range(nv):
         balance[j] = dt * d.h[j]
@@ -105,11 +104,16 @@ def imbalance(d, v_plus, tau, impulse):
     for k in range(len(d.a)):
         balance[d.a[k]] -= dt * tau[k]
     for i in range(len(impulse)):
+        f = impulse[i]
+        moment = _cross(d.points[i], f)
         for j in range(nv):
-            sign = _sign(d, i, j)
+            sign, e = _sign(d, i, j), d.axes[j]
             if sign != 0:
-                x = _point_velocity(d.axes[j], d.points[i])
-                balance[j] -= sign * (x[0] * impulse[i, 0] + x[1] * impulse[i, 1] + x[2] * impulse[i, 2])
+                linear, angular = (
+                    e[0] * f[0] + e[1] * f[1] + e[2] * f[2],
+                    e[3] * moment[0] + e[4] * moment[1] + e[5] * moment[2],
+                )
+                balance[j] -= sign * (linear + angular)
     worst = 0.0
     for j in range(nv):
         worst = max(worst, abs(balance[j])) if balance[j] == balance[j] else np.inf
@@ -145,9 +149,10 @@ def contact_velocities(d, v):
             dof += 1
     out = np.empty((len(d.mu), 3))
     for i in range(len(out)):
-        x = _point_velocity(twists[d.bodies[i]] - twists[d.others[i]], d.points[i])
         s, n = d.tangents[i], d.normals[i]
         t = _cross(n, s)
+        one, other = _point_velocity(twists[d.bodies[i]], d.points[i]), _point_velocity(twists[d.others[i]], d.points[i])
+        x = one[0] - other[0], one[1] - other[1], one[2] - other[2]
         out[i, 0] = s[0] * x[0] + s[1] * x[1] + s[2] * x[2]
         out[i, 1] = t[0] * x[0] + t[1] * x[1] + t[2] * x[2]
         out[i, 2] = n[0] * x[0] + n[1] * x[1] + n[2] * x[2]

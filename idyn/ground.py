@@ -14,9 +14,6 @@ T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has
 was not there in the last tick begins with p⁻ = 0.
 """
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import numpy as np
 
 from idyn.compiled import compiled
@@ -44,39 +41,15 @@ class Ground(Record, frozen=True):
     memory: float = 0.0
     independent: float = 1e-3
 
-
-class GroundNumbers(NamedTuple):
-    """A `Ground` for one period, as the kernels know it.
-
-    keep: share 1 − H/T_r of the contact velocity that may be left after the period; rho: T_p/H; dt: H itself [s]
-    """
-
-    noise: float
-    recovery_speed: float
-    keep: float
-    rho: float
-    dt: float
-
-
-@lru_cache(maxsize=64)
-def ground_numbers(ground: Ground, dt: float) -> Array:
-    """`ground` for predictions over `dt` [s]: `GroundNumbers` as an array (5), which kernels take at a tenth of the cost."""
-    keep = max(0.0, 1.0 - dt / ground.relaxation) if ground.relaxation > 0.0 else 0.0
-    numbers = np.array([ground.noise, ground.recovery_speed, keep, ground.memory / dt, dt])
-    numbers.flags.writeable = False
-    return numbers
+    def keeps(self, dt: float) -> float:
+        """Share 1 − H/T_r of a contact's velocity that may be left after a period of dt [s]."""
+        return max(0.0, 1.0 - dt / self.relaxation) if self.relaxation > 0.0 else 0.0
 
 
 @compiled
-def unpacked(numbers: Array) -> GroundNumbers:
-    """What `ground_numbers` packed."""
-    return GroundNumbers(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4])
-
-
-@compiled
-def allowance(gap: float, dt: float, ground: GroundNumbers) -> float:
-    """φ/dt after the noise floor and the recovery limit [m/s]."""
-    return max(gap / dt, -ground.recovery_speed) if abs(gap) > ground.noise else 0.0
+def allowance(d, i):
+    """φ/dt of contact i of a `Dynamics` after the noise floor and the recovery limit [m/s]."""
+    return max(d.gaps[i] / d.dt, -d.recovery_speed) if abs(d.gaps[i]) > d.noise else 0.0
 
 
 def remembered(guess: Guess, keys: tuple[str, ...]) -> Array:
@@ -92,7 +65,7 @@ def remembered(guess: Guess, keys: tuple[str, ...]) -> Array:
 
 @compiled
 def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float, p: Array) -> None:
-    """Fills p (3n): world vectors (n, 3) times dt, along s, t = n × s and n of each contact."""
+    """Fills the first rows of p (3n): world vectors (n, 3) times dt, along s, t = n × s and n of each contact."""
     for i in range(len(force)):
         s, n, f = tangents[i], normals[i], force[i]
         p[3 * i] = dt * (s[0] * f[0] + s[1] * f[1] + s[2] * f[2])

@@ -1,13 +1,17 @@
-"""What comes in, checked once: shapes, finite numbers, unit lengths. Quick tests say whether; `check…` say what."""
+"""What comes in, checked once: shapes, finite numbers, unit lengths. `check…` say what is wrong with it."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from idyn.compiled import compiled, interpreted
 from idyn.errors import InputError
 from idyn.robot import Robot
-from idyn.types import Array, ContactSet, Guess, State
+from idyn.types import Array, ContactSet, Guess, Record, State
+
+R = TypeVar("R", bound=Record)
 
 UNIT = 1e-5
 """Quaternions, normals and tangents are of unit length, and at right angles, within this."""
@@ -83,21 +87,19 @@ def _check_finite(field: str, values: Array) -> None:
         raise InputError(f"{field}[{i}]", "expected a finite number")
 
 
-def well_shaped(robot: Robot, state: State, contacts: ContactSet) -> bool:
-    """Whether a state and its contacts are arrays of the shapes and types that compiled code takes for granted."""
-    n, q, v, c = len(contacts.keys), state.q, state.v, contacts
-    real, whole = (q, v, c.points, c.normals, c.tangents, c.mu, c.gaps), (c.bodies, c.others)
-    if not all(type(a) is np.ndarray and a.dtype == _FLOAT64 for a in real):
-        return False
-    if not all(type(a) is np.ndarray and a.dtype == _INT64 and a.shape == (n,) for a in whole):
-        return False
-    return tuple(a.shape for a in real) == ((robot.nq,), (robot.nv,), (n, 3), (n, 3), (n, 3), (n,), (n,))
+def proper(record: R) -> R:
+    """The same with arrays that compiled code takes: their own, rows one after the other."""
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    return msgspec.structs.replace(record, **{name: np.array(a) for name, a in fields.items() if isinstance(a, np.ndarray)})
 
 
 @compiled
 def finite(values: Array) -> bool:
     """Whether all of them (n) are numbers, and not infinite."""
-    return bool(np.isfinite(values).all())
+    sound = True
+    for value in values:
+        sound = sound and bool(np.isfinite(value))
+    return sound
 
 
 @compiled

@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 
-from idyn.dynamics import evaluate, kept, remember
-from idyn.ground import in_contact_rows, remembered
+from idyn.dynamics import evaluate, kept
+from idyn.ground import remembered
 from idyn.inputs import check_request
 from idyn.ladder import descend
 from idyn.laws.law import Law, LawSolution
@@ -15,6 +15,7 @@ from idyn.residuals import CERTIFIED
 from idyn.robot import Robot
 from idyn.selection.choose import Selected, select, select_thoroughly
 from idyn.status import Status
+from idyn.steady import steady
 from idyn.types import Array, ContactSet, Demand, Guess, Prediction, Selection, State
 
 DEFAULT = Options()
@@ -35,7 +36,8 @@ def predict(
 ) -> Prediction:
     """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
 
-    M, h, J once (`idyn.dynamics`); then `answer` for one demand after the other, in the ladder's order. Raises InputError,
+    In one go where all is as in the last tick (`idyn.steady`). Otherwise M, h, J once (`idyn.dynamics`); then `answer` for one
+    demand after the other, in the ladder's order. Raises InputError,
     naming the field, for data that are malformed: shapes, numbers that are not finite, vectors that are not of unit length. For
     all other data `Prediction.status` and `.rung` say what came of them. Pass `Prediction.guess` to the next call as its warm
     start.
@@ -44,27 +46,28 @@ def predict(
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
     n, ground = len(contacts.keys), options.ground
-    check_request(robot, n, q_ddot, dt, guess, preferred)
-    if guess is None and ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
-        ground = msgspec.structs.replace(ground, memory=0.0)
-        options = msgspec.structs.replace(options, ground=ground)
-    dynamics = evaluate(robot, state, contacts, dt=dt, ground=ground, applied=applied, into=kept(robot, n))
-    dynamics.asked[:] = q_ddot
-    if guess is not None:
-        remember(dynamics.fields, remembered(guess, contacts.keys))
-    wish = np.zeros(3 * n)
-    if preferred is not None:
-        in_contact_rows(preferred, contacts.tangents, contacts.normals, dt, wish)
+    dynamics = kept(robot, n)
     problem = Problem(
         robot=robot,
+        state=state,
         contacts=contacts,
         dynamics=dynamics,
         q_ddot=q_ddot,
         dt=dt,
         options=options,
         guess=guess,
-        preferred=wish,
+        applied=applied,
+        preferred=preferred,
     )
+    prediction = steady(problem, law)
+    if prediction is not None:
+        return prediction
+    check_request(robot, n, q_ddot, dt, guess, preferred)
+    if guess is None and ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
+        ground = msgspec.structs.replace(ground, memory=0.0)
+    last = None if guess is None else remembered(guess, contacts.keys)
+    evaluate(robot, state, contacts, dt=dt, ground=ground, applied=applied, last=last, into=dynamics)
+    dynamics.asked[:] = q_ddot
     return descend(problem, law, answer)
 
 

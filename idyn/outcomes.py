@@ -11,8 +11,9 @@ what is not found may exist all the same. Offline: a second of searching for a s
 
 import numpy as np
 
+from idyn.compiled import interpreted
 from idyn.dynamics import evaluate
-from idyn.ground import Ground, allowance, ground_numbers, unpacked
+from idyn.ground import Ground, allowance
 from idyn.laws.coulomb import assemble
 from idyn.laws.law import polygon
 from idyn.robot import Robot
@@ -47,8 +48,7 @@ def outcomes(
     L = np.linalg.cholesky(inertia)
     free = state.v + dt * np.linalg.solve(inertia, force)
     Y, b = np.linalg.solve(L, J.T).T, J @ free
-    ground = unpacked(ground_numbers(Ground(), dt))
-    b[2::3] += [allowance(gap, dt, ground) for gap in contacts.gaps]
+    b[2::3] += [interpreted(allowance)(dynamics, i) for i in range(len(contacts))]
     directions = polygon(edges)
     M, q, unit, _ = assemble(np.ascontiguousarray(Y), b, contacts.mu, directions, 0.0)
     found: list[Outcome] = []

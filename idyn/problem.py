@@ -3,7 +3,7 @@
 from idyn.dynamics import Dynamics
 from idyn.ground import Ground
 from idyn.robot import Robot
-from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection
+from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
 
 
 class Options(Record, frozen=True):
@@ -28,14 +28,16 @@ class Problem(Record, frozen=True):
 
     dynamics: of the robot and these contacts, for predictions over dt
     q_ddot: demanded joint accelerations [rad/s²] (na)
-    preferred: impulses that `Selection.FORCE` wants [N·s] (3n)
+    applied, preferred: see `idyn.inverse_dynamics.predict`
     """
 
     robot: Robot
+    state: State
     contacts: ContactSet
     dynamics: Dynamics
     q_ddot: Array
     dt: float
     options: Options
     guess: Guess | None
-    preferred: Array
+    applied: Array | None
+    preferred: Array | None

@@ -11,7 +11,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
-from idyn.ground import allowance, unpacked
+from idyn.ground import allowance
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, Record
 
@@ -38,23 +38,22 @@ class Reduced(Record, frozen=True):
 def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
     """The reduced problem for demanded joint accelerations [rad/s²] (na), in the record's own arrays: true until it is filled
     again, by this or by `idyn.dynamics.evaluate`."""
-    _reduce(dynamics.fields, q_ddot)
+    eliminate(dynamics.fields, q_ddot)
     d = dynamics
-    return Reduced(Y=d.Y, b=d.b, energy=d.energy, mu=d.mu, independent=d.ground.independent)
+    return Reduced(Y=d.Y, b=d.b, energy=d.energy, mu=d.mu, independent=d.independent)
 
 
 @compiled
-def _reduce(d, q_ddot):
-    """Fills met, L, v_free, Y, b and energy."""
+def eliminate(d, q_ddot):
+    """Fills met, L, v_free, Y, b and energy of the record."""
     d.met[:] = q_ddot
     nu, na, nv = len(d.u), len(d.a), len(d.v)
-    ground = unpacked(d.numbers)
-    dt = ground.dt
+    dt = d.dt
     inertial, free, hat = np.zeros(nu), np.empty(nu), np.empty(nv)  # hat: v̂ without contact impulses
     for k in range(na):
         a = d.a[k]
         d.v_free[a] = d.v[a] + dt * q_ddot[k]
-        hat[a] = d.v_free[a] - ground.keep * d.v[a]
+        hat[a] = d.v_free[a] - d.keep * d.v[a]
     for i in range(nu):
         u = d.u[i]
         for j in range(nu):
@@ -73,11 +72,11 @@ def _reduce(d, q_ddot):
     for i in range(nu):
         u = d.u[i]
         d.v_free[u] = d.v[u] - free[i]
-        hat[u] = d.v_free[u] - ground.keep * d.v[u]
+        hat[u] = d.v_free[u] - d.keep * d.v[u]
         inertial[i] += hat[u]
 
     for row in range(len(d.b)):
-        b, energy = allowance(d.gaps[row // 3], dt, ground) if row % 3 == 2 else 0.0, 0.0
+        b, energy = allowance(d, row // 3) if row % 3 == 2 else 0.0, 0.0
         for j in range(nv):
             b += d.J[row, j] * hat[j]
         for k in range(nu):
@@ -86,14 +85,14 @@ def _reduce(d, q_ddot):
             energy += J * inertial[k]
         d.b[row], d.energy[row] = b, energy
         forward(d.L, d.Y[row])
-    if ground.rho > 0.0:
-        _remember(d, ground.rho)
+    if d.rho > 0.0:
+        _remember(d)
 
 
 @compiled
-def _remember(d, rho):
+def _remember(d):
     """Adds the memory ρ D (p − p⁻) to û = D p + b."""
-    rows, nu = d.Y.shape
+    (rows, nu), rho = d.Y.shape, d.rho
     held = np.zeros(nu)
     for row in range(rows):
         for k in range(nu):
@@ -109,7 +108,7 @@ def _remember(d, rho):
 @compiled
 def recover(d, p, v_plus, tau):
     """Fills v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows."""
-    nu, nv, dt = len(d.u), len(d.v), unpacked(d.numbers).dt
+    nu, nv, dt = len(d.u), len(d.v), d.dt
     force, change = np.zeros(nv), np.empty(nu)  # Jᵀ p; M_uu⁻¹ J_uᵀ p
     for row in range(len(p)):
         if p[row] != 0.0:

@@ -10,7 +10,6 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.full_space import allowance_of, asked_of, contact_velocities, demand_error, energy_descent, imbalance, in_world
-from idyn.ground import unpacked
 from idyn.status import Conditions
 from idyn.types import Array
 
@@ -78,7 +77,7 @@ def certify(d, claim, change, p, v_plus, tau, residuals):
     descent = velocity
     if convex:
         momentum = v_hat if conditions == Conditions.CONVEX else np.zeros(len(v_hat))
-        descent = energy_descent(d, momentum, (1.0 + unpacked(d.numbers).rho) * y)
+        descent = energy_descent(d, momentum, (1.0 + d.rho) * y)
     for i in range(len(d.mu)):
         mu, w = d.mu[i], velocity[i, 2] + allowance_of(d, i)
         free = mu == np.inf or (claim.unlimited and mu > 0.0)

@@ -46,6 +46,7 @@ LAYERS = (
         "idyn.selection",
         "idyn.recovery",
         "idyn.ladder",
+        "idyn.steady",
         "idyn.inverse_dynamics",
         "idyn.outcomes",
     ),
@@ -188,6 +189,7 @@ def test_engines_do_not_know_the_laws_they_judge(name):
         "idyn.selection",
         "idyn.consistency",
         "idyn.ladder",
+        "idyn.steady",
         "idyn.residuals",
         "idyn.inverse_dynamics",
     ]

@@ -14,6 +14,7 @@ class ContactFree:
     """No contact impulses at all. Right in flight, wrong as soon as something is touched."""
 
     name = "contact-free"
+    warm_rung: str | None = "contact-free"
     conditions = Conditions.FREE
     unlimited_friction = False
     directions = polygon(4)

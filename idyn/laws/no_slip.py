@@ -54,6 +54,7 @@ class NoSlip:
     """Settings: max_pivots caps the pivoting of one attempt."""
 
     name = "no-slip"
+    warm_rung: str | None = "warm"
     conditions = Conditions.NO_SLIP
     unlimited_friction = True
     directions = polygon(4)

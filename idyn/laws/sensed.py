@@ -21,6 +21,7 @@ class Sensed:
     """
 
     name = "sensed"
+    warm_rung: str | None = None
     conditions = Conditions.GIVEN
     unlimited_friction = False
     directions = polygon(4)

@@ -15,12 +15,11 @@ Cons: the face is read off with a threshold (`FACE_ZERO`). Of forces that give t
 foot) small ones are taken.
 """
 
-from collections.abc import Iterator
-
+from idyn.compiled import compiled
 from idyn.laws.law import Face
 from idyn.problem import Problem
 from idyn.selection import few, many
-from idyn.selection.aim import OBJECTIVES, Aim
+from idyn.selection.aim import OBJECTIVES, Aim, target_of
 from idyn.types import Array, Record
 
 FEW = 18
@@ -38,42 +37,48 @@ def select(problem: Problem, face: Face, p: Array) -> Selected | None:
     """Choose inside `face`, starting from the law's own impulses p (3n). None when it takes `select_thoroughly`: there are many
     contacts, or torque limits would be exceeded.
     """
-    for aim in _aims(problem, face):
-        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(problem.dynamics.Y, face)
+    of_forces, target = OBJECTIVES[problem.options.selection].of_forces, target_of(problem)
+    chosen, found, null_dim = choose_among_few(problem.dynamics.fields, face, of_forces, target, p)
+    return Selected(p=chosen, null_dim=null_dim) if found else None
+
+
+@compiled
+def choose_among_few(d, face, of_forces, target, p):
+    """Impulses (3n), whether they were chosen, and the dimension of the choice.
+
+    A law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
+    taken first, unless they cost more torque than the law's own.
+    """
+    for inside in (True, False):
+        if inside and not reaches_inside(face):
+            continue
+        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(d.Y, face)
         if null_dim <= FEW:
-            chosen, found, null_dim = few.choose(problem.dynamics, _seen(face, aim), p, aim)
+            seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside)
+            chosen, found, null_dim = few.choose(d, seen, Aim(target, of_forces, inside), p)
             if found or null_dim == 0:
-                return Selected(p=chosen if found else p, null_dim=null_dim)
-    return None
+                return chosen, True, null_dim
+    return p, False, 0
 
 
 def select_thoroughly(problem: Problem, face: Face, p: Array) -> Selected | None:
     """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face
     allows it at a price that is not absurd; otherwise what is beyond them is made small. None when no choice is found.
     """
-    for aim in _aims(problem, face):
-        force = many.choose(problem.dynamics, _seen(face, aim), p, aim)
+    of_forces, target = OBJECTIVES[problem.options.selection].of_forces, target_of(problem)
+    for inside in (True, False) if reaches_inside(face) else (False,):
+        seen = face._replace(unlimited=face.unlimited and not inside)
+        force = many.choose(problem.dynamics, seen, p, Aim(target, of_forces, inside))
         if force is not None:
             null_dim = few.freedom(problem.dynamics.Y, face)
             return Selected(p=problem.dt * force, null_dim=null_dim)
     return None
 
 
-def _aims(problem: Problem, face: Face) -> Iterator[Aim]:
-    """A law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
-    taken first, unless they cost more torque than the law's own."""
-    of_forces, target_of = OBJECTIVES[problem.options.selection]
-    target = target_of(problem)
-    if face.unlimited and _holds_only_pressed(face):
-        yield Aim(target, of_forces, inside=True)
-    yield Aim(target, of_forces, inside=False)
-
-
-def _seen(face: Face, aim: Aim) -> Face:
-    """The face within the real friction cones, where those are the aim."""
-    return face._replace(unlimited=False) if aim.inside else face
-
-
-def _holds_only_pressed(face: Face) -> bool:
-    """Whether no contact that parts is held: those have impulses outside every cone."""
-    return bool((face.flags[:, 0] >= face.flags[:, 2]).all())
+@compiled
+def reaches_inside(face):
+    """Whether the law's friction is unlimited and no contact that parts is held: those have impulses outside every cone."""
+    held = True
+    for i in range(len(face.mu)):
+        held = held and (face.flags[i, 0] or not face.flags[i, 2])
+    return face.unlimited and held

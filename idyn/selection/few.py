@@ -9,12 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.dynamics import Dynamics
-from idyn.ground import unpacked
 from idyn.laws.convex import facets
-from idyn.laws.law import Face, is_free
+from idyn.laws.law import is_free
 from idyn.reduction import recover
-from idyn.selection.aim import Aim
 from idyn.solvers.linalg import RANK, backward, cholesky, forward, null_space, rank_of
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
@@ -54,13 +51,6 @@ class Program(NamedTuple):
     lever2: float
 
 
-def choose(dynamics: Dynamics, face: Face, p: Array, aim: Aim) -> tuple[Array, bool, int]:
-    """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
-    the choice."""
-    chosen: tuple[Array, bool, int] = _choose(dynamics.fields, face, aim, p)
-    return chosen
-
-
 @compiled
 def freedom(Y, face):
     """Dimension of the choice that a face leaves, without looking at its sides: columns of J_u on it, less their rank."""
@@ -69,20 +59,22 @@ def freedom(Y, face):
 
 
 @compiled
-def _choose(d, face, aim, p):
-    """As `choose`."""
-    v_plus, tau, dt = np.empty(len(d.v)), np.empty(len(d.a)), unpacked(d.numbers).dt
+def choose(d, face, aim, p):
+    """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
+    the choice."""
+    v_plus, tau, dt = np.empty(len(d.v)), np.empty(len(d.a)), d.dt
     recover(d, p, v_plus, tau)
     coordinates = _coordinates(face)
     local = null_space(_columns(d.Y, coordinates))
     dim = local.shape[1]
     if dim == 0:
         return p, True, 0
-    program = _program(d, face, coordinates, local, p)
+    force = p / dt
+    program = _program(d, face, coordinates, local, force)
     factor, y = np.zeros((dim, dim)), np.zeros(dim)
     weight = UNLIMITED if face.unlimited and not aim.of_forces else TIE_BREAK
     weight *= max(program.lever2, 1.0) if aim.of_forces else program.lever2
-    _objective(program, tau, p / dt, aim, weight, factor, y)
+    _objective(program, tau, force, aim, weight, factor, y)
     for j in range(dim):
         y[j] = -y[j]
     cholesky(factor)
@@ -172,23 +164,23 @@ def _columns(Y, coordinates):
 
 
 @compiled
-def _program(d, face, coordinates, local, p):
+def _program(d, face, coordinates, local, force):
     """All of the program but its objective, from a basis of the null space in the face's coordinates (m, dim)."""
     m, dim = local.shape
-    Z, B, lever2 = np.zeros((len(p), dim)), np.zeros((len(d.a), dim)), 0.0
+    Z, B, lever2 = np.zeros((len(force), dim)), np.zeros((len(d.a), dim)), 0.0
     for w in range(m):
         for c in range(3):
             if coordinates.axis[w, c] != 0.0:
                 for j in range(dim):
                     Z[3 * coordinates.contact[w] + c, j] += coordinates.axis[w, c] * local[w, j]
-    for row in range(len(p)):
+    for row in range(len(force)):
         for q in range(len(d.a)):
             J = d.J[row, d.a[q]]
             if J != 0.0:
                 lever2 = max(lever2, J * J)
                 for j in range(dim):
                     B[q, j] += J * Z[row, j]
-    rows, slack = _sides(face, coordinates, local, p / unpacked(d.numbers).dt)
+    rows, slack = _sides(face, coordinates, local, force)
     return Program(Z, B, rows, slack, lever2)
 
 
@@ -226,8 +218,7 @@ def _push_inside(y, L, rows, slack):
     the law's own impulses (y = 0) touch.
     """
     m, d = rows.shape
-    Y, distance, lengths2 = np.empty((m, d)), np.empty(m), np.zeros(m)
-    inside = True
+    distance, inside = np.empty(m), True
     for i in range(m):
         distance[i] = -slack[i]
         for j in range(d):
@@ -235,8 +226,8 @@ def _push_inside(y, L, rows, slack):
         inside = inside and distance[i] >= 0.0
     if inside:
         return True
+    Y, lengths2 = rows.copy(), np.zeros(m)
     for i in range(m):
-        Y[i] = rows[i]
         if np.sum(Y[i] * Y[i]) < RANK * RANK:
             Y[i] = 0.0  # rounding noise, which must not hold anything
         forward(L, Y[i])
@@ -261,12 +252,12 @@ def _objective(program, tau, force, aim, weight, H, g):
     of that weight added."""
     Z = program.Z
     dim = Z.shape[1]
-    K = Z if aim.of_forces else -program.B
-    error = (force if aim.of_forces else tau) - aim.target
+    K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
     g[:] = 0.0
     for i in range(K.shape[0]):
+        error = sign * (value[i] - aim.target[i])
         for j in range(dim):
-            g[j] += K[i, j] * error[i]
+            g[j] += K[i, j] * error
             for c in range(j + 1):
                 H[j, c] += K[i, j] * K[i, c]
     for j in range(dim):

@@ -16,7 +16,6 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
-from idyn.ground import unpacked
 from idyn.laws.law import Face, is_free
 from idyn.reduction import recover
 from idyn.selection.aim import Aim
@@ -138,7 +137,7 @@ def _worth(rows, rules, center):
 def _rows(d, face, p):
     """All that couples the contacts of a face, at the law's own impulses p (3n)."""
     nu, na, size = len(d.u), len(d.a), len(p)
-    v_plus, tau, dt = np.empty(len(d.v)), np.empty(na), unpacked(d.numbers).dt
+    v_plus, tau, dt = np.empty(len(d.v)), np.empty(na), d.dt
     recover(d, p, v_plus, tau)
     E, K, largest, lever = np.empty((nu, size)), np.empty((na, size)), 0.0, 0.0
     for row in range(size):

@@ -107,7 +107,8 @@ def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
     for i in range(n):
         for j in range(n):
             rest[i] -= A[i, j] * x[j]
-    return x + lu_solve(LU, order, rest), True
+    x += lu_solve(LU, order, rest)
+    return x, True
 
 
 @compiled

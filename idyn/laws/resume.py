@@ -1,0 +1,41 @@
+"""Laws whose first rung begins at the last basis, in compiled code: those rungs, by the law's conditions.
+
+A law that is not here has only its `attempts`; nothing but speed depends on it.
+"""
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.laws.convex_basis import solve_basis
+from idyn.laws.coulomb import solve_coulomb
+from idyn.laws.law import Face, unlimited_somewhere
+from idyn.laws.no_slip import PRINCIPAL, solve_no_slip
+from idyn.laws.rays import Program
+from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
+
+MOST_PIVOTS = 1000
+"""Of the no-slip law: as its own rung has them."""
+
+
+@compiled
+def resume(d, law, basis):
+    """law: anything with the `conditions`, `directions`, `unlimited` and `independent` of a law; basis: its last one (n, ·).
+
+    Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; the basis becomes the one to begin at next
+    time.
+    """
+    conditions, multipliers = law.conditions, np.empty(0)
+    if conditions == Conditions.NO_SLIP:
+        p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, law.independent, MOST_PIVOTS)
+        basis[:] = after
+    elif conditions == Conditions.COULOMB and not unlimited_somewhere(d.mu, False)[0]:
+        p, flags, status, pivots, _ = solve_coulomb(d.Y, d.b, d.mu, law.directions, basis, True, 0.0, 0)
+    elif conditions in (Conditions.CONVEX, Conditions.CONE):
+        gradient = d.energy if conditions == Conditions.CONVEX else d.b
+        program = Program(d.Y, d.b, gradient, d.mu, law.unlimited, law.directions)
+        p, multipliers, flags, solved = solve_basis(program, basis, conditions == Conditions.CONE)
+        status, pivots = SOLVED if solved else NOT_CERTIFIED, 0
+    else:  # contact-free; Coulomb's law has rungs that come before where friction is unlimited
+        p, flags, pivots = np.zeros(len(d.b)), np.zeros((len(d.mu), len(law.directions) + 2), dtype=np.bool_), 0
+        status = SOLVED if conditions == Conditions.FREE else NOT_CERTIFIED
+    return p, Face(flags, law.directions, d.mu, law.unlimited), multipliers, status, pivots

@@ -1,0 +1,196 @@
+"""The steady tick: where the last basis still solves the law, a whole prediction is one compiled call.
+
+The functions are those of `idyn.inverse_dynamics.answer`, in their order, and so is the answer, to the last bit. Whatever is
+out of the ordinary ends it: a contact that came or went, a basis that does not hold, a limit that is exceeded, data that are
+malformed. The ladder begins from the beginning then; nothing has been decided here.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from idyn.compiled import FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
+from idyn.consistency import nearest_demand
+from idyn.dynamics import Dynamics, fill, given
+from idyn.inputs import finite
+from idyn.laws.law import Law
+from idyn.laws.resume import resume
+from idyn.problem import Options, Problem
+from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
+from idyn.reduction import eliminate
+from idyn.residuals import CERTIFIED, Claim
+from idyn.robot import Robot
+from idyn.selection.aim import OBJECTIVES, target_of
+from idyn.selection.choose import choose_among_few
+from idyn.status import SOLVED, Conditions, Status
+from idyn.types import Array, Consistency, Guess, Prediction, Residuals, Selection
+
+CHANGE = FIGURES
+"""Where among the figures the change of the demand stands."""
+
+
+class Steady(ArrayRecord):
+    """What stays from tick to tick, put together once: a law, options, and the robot's dynamics with n contacts.
+
+    The law   conditions: a member of `Conditions`; directions: of the friction polygon (k, 2); unlimited: whether it takes
+        every μ > 0 for ∞
+    Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
+        made consistent first, and such that touching contacts stay; touching: largest gap of those [m]; independent: see
+        `idyn.ground.Ground`; most: what a contact may carry [N]
+    """
+
+    field_types: ClassVar[dict[str, Any]] = {
+        "d": Dynamics.TYPE,
+        "conditions": WHOLE,
+        "directions": MATRIX,
+        **dict.fromkeys(("unlimited", "selects", "of_forces", "beforehand", "closed"), FLAG),
+        **dict.fromkeys(("touching", "independent", "most"), REAL),
+    }
+
+    def __init__(self, dynamics: Dynamics, law: Law, options: Options, weight: float) -> None:
+        """weight: of the robot [N]"""
+        only(_tick, TYPE, *TAKEN)
+        self.dynamics, self.law, self.options = dynamics, law, options
+        selects, consistency, ground = options.selection is not Selection.OFF, options.consistency, options.ground
+        self.fields = self.begin(_blank)
+        self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction)
+        self.put(_selection, selects, selects and OBJECTIVES[options.selection].of_forces)
+        self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
+        self.put(_ground, ground.touching, ground.independent, options.force_limit * weight)
+
+
+TYPE = Steady.TYPE
+TAKEN = (
+    several(VECTOR, 6),
+    several(INDICES, 2),
+    several(MATRIX, 5),
+    several(VECTOR, 2),
+    MASK,
+    several(VECTOR, 4),
+)
+"""What `_tick` takes besides."""
+
+
+def steady(problem: Problem, law: Law) -> Prediction | None:
+    """The law's answer at the last basis; None when it takes the ladder to find one, or to say what is wrong with the data."""
+    guess, contacts, robot, state = problem.guess, problem.contacts, problem.robot, problem.state
+    n = len(contacts.keys)
+    if guess is None or law.warm_rung is None or not problem.options.warm_start:
+        return None
+    if guess.law != law.name or guess.keys != contacts.keys or guess.basis.shape != (n, law.basis_width):
+        return None
+    if not 0.0 < problem.dt < np.inf or (problem.preferred is not None and problem.preferred.shape != (n, 3)):
+        return None
+    problem.dynamics.believe(problem.options.ground, problem.dt)
+    room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), guess.basis.copy()
+    p, force, v_plus, tau, figures = _divided(room, n, robot)
+    motion, bodies, frames, reals = given(state, contacts, problem.applied)
+    motion, frames = (*motion, problem.q_ddot, target_of(problem), guess.tau), (*frames, guess.force, force)
+    try:
+        robot.terms(state.q, state.v)
+        held, pivots, null_dim = _tick(
+            _kept(problem, law).fields, motion, bodies, frames, reals, basis, (p, v_plus, tau, figures)
+        )
+    except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
+        return None
+    if not held:
+        return None
+    numbers = figures.tolist()
+    return Prediction(
+        tau=tau,
+        force=force,
+        p=p,
+        dt=problem.dt,
+        v_plus=v_plus,
+        status=Status.SOLVED,
+        law=law.name,
+        rung=law.warm_rung,
+        iterations=pivots,
+        residuals=Residuals(*numbers[:BEYOND_TORQUE]),
+        demand_change=numbers[CHANGE],
+        torque_excess=0.0,
+        force_excess=0.0,
+        null_dim=null_dim,
+        guess=Guess(law=law.name, keys=contacts.keys, basis=basis, tau=tau, force=force),
+    )
+
+
+def _divided(room: Array, n: int, robot: Robot) -> tuple[Array, ...]:
+    """Room for p (3n), contact forces (n, 3), v⁺ (nv), τ (na), and the figures."""
+    v, tau, figures = 6 * n, 6 * n + robot.nv, 6 * n + robot.nv + robot.na
+    return room[: 3 * n], room[3 * n : v].reshape(n, 3), room[v:tau], room[tau:figures], room[figures:]
+
+
+def _kept(problem: Problem, law: Law) -> Steady:
+    """That of the last tick, as a rule."""
+    dynamics, options = problem.dynamics, problem.options
+    known = dynamics.steady
+    if isinstance(known, Steady) and known.law is law and known.options is options:
+        return known
+    dynamics.steady = known = Steady(dynamics, law, options, problem.robot.weight)
+    return known
+
+
+@compiled
+def _blank():
+    return new_record(TYPE)
+
+
+@compiled
+def _law(s, d, conditions, directions, unlimited):
+    s.d, s.conditions, s.directions, s.unlimited = d, conditions, directions, unlimited
+
+
+@compiled
+def _selection(s, selects, of_forces):
+    s.selects, s.of_forces = selects, of_forces
+
+
+@compiled
+def _demand(s, beforehand, closed):
+    s.beforehand, s.closed = beforehand, closed
+
+
+@compiled
+def _ground(s, touching, independent, most):
+    s.touching, s.independent, s.most = touching, independent, most
+
+
+@compiled
+def _tick(s, motion, bodies, vectors, reals, basis, out):
+    """Whether all went the usual way; pivots, and the dimension of the choice.
+
+    motion: q, v, applied, q̈, the selection's target, the last torque
+    vectors: of each contact point, normal, tangent, force of the last tick, and the force to be filled
+    basis: the last one, which becomes the one to begin at next time; out, to be filled: p, v⁺, τ and the figures
+    """
+    d, demand, change = s.d, motion[3], 0.0
+    if not (
+        len(demand) == len(motion[5]) == len(d.a)
+        and finite(demand)
+        and fill(d, motion[:3], bodies, vectors[:3], reals, vectors[3])
+    ):
+        return False, 0, 0
+    d.asked[:] = demand
+    if s.beforehand:
+        demand, change, status = nearest_demand(d, demand, d.mu, s.touching, s.closed)
+        if status != SOLVED:
+            return False, 0, 0
+    eliminate(d, demand)
+    p, face, multipliers, status, pivots = resume(d, s, basis)
+    null_dim, found = 0, status == SOLVED
+    if found and s.selects and s.conditions != Conditions.FREE:
+        target = motion[4]
+        if len(target) != (len(p) if s.of_forces else len(d.a)):
+            return False, 0, 0
+        p, found, null_dim = choose_among_few(d, face, s.of_forces, target, p)
+    if not found:
+        return False, 0, 0
+    figures = out[3]
+    out[0][:], figures[CHANGE] = p, change
+    claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0)
+    settle(d, claim, change, p, s.most, vectors[4], out[1:])
+    usual = max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) <= 0.0
+    for residual in figures[:BEYOND_TORQUE]:
+        usual = usual and residual <= CERTIFIED
+    return usual, pivots, null_dim

@@ -1,0 +1,109 @@
+"""The steady tick, one compiled call, against the ladder: the same functions in the same order, so the same bits."""
+
+import msgspec
+import numba
+import numpy as np
+import pytest
+from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
+
+import idyn.inverse_dynamics
+from idyn.dynamics import fill
+from idyn.ground import Ground
+from idyn.inverse_dynamics import predict
+from idyn.laws import LAWS, make_law
+from idyn.problem import Options
+from idyn.steady import _tick
+from idyn.types import Consistency, Guess, Selection, State
+
+RESUMING = tuple(name for name in LAWS if make_law(name).warm_rung is not None)
+YIELDING = Ground(relaxation=0.02, memory=0.01, recovery_speed=0.0)
+
+
+def ticks(scene, steps):
+    """A stance whose demand and velocity change a little from tick to tick."""
+    rng = np.random.default_rng(1)
+    directions = rng.normal(size=(2, scene.robot.na))
+    for k in range(steps):
+        q_ddot = 0.3 * np.sin(0.1 * k) * directions[0] + 0.3 * np.cos(0.13 * k) * directions[1]
+        v = 1e-3 * np.sin(0.1 * k) * np.ones(scene.robot.nv)
+        yield msgspec.structs.replace(scene, state=State(q=scene.state.q, v=v), q_ddot=q_ddot)
+
+
+def solve(scene, law, options, guess=None, **more):
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess, **more)
+
+
+def by_ladder(monkeypatch, *arguments, **more):
+    """The same prediction with the steady tick taken out."""
+    with monkeypatch.context() as patch:
+        patch.setattr(idyn.inverse_dynamics, "steady", lambda problem, law: None)
+        return solve(*arguments, **more)
+
+
+def assert_same(one, other):
+    """To the last bit."""
+    for field in one.__struct_fields__:
+        a, b = getattr(one, field), getattr(other, field)
+        if isinstance(a, Guess):
+            assert_same(a, b)
+        elif isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype
+            assert a.tobytes() == b.tobytes(), field
+        else:
+            assert a == b, field
+
+
+@pytest.mark.parametrize("consistency", Consistency)
+@pytest.mark.parametrize("law", RESUMING)
+def test_steady_answers_are_the_ladders(monkeypatch, law, consistency):
+    """For every law that resumes and every way to treat demands and forces, taken in turn."""
+    law, steady = make_law(law), 0
+    selections = list(Selection)
+    for robot in WALKERS:
+        guess = None
+        for k, scene in enumerate(ticks(standing_scene(robot, mu=0.6), 25)):
+            ground = YIELDING if k // 12 % 2 else LITERAL
+            options = Options(selection=selections[k // 5], consistency=consistency, ground=ground)
+            more = {"preferred": np.full((4, 3), 5.0)} if k % 2 else {}
+            expected = by_ladder(monkeypatch, scene, law, options, guess, **more)
+            answer = solve(scene, law, options, guess, **more)
+            assert_same(answer, expected)
+            steady += answer.rung == law.warm_rung
+            guess = answer.guess
+    assert steady >= 30
+
+
+@pytest.mark.parametrize("law", RESUMING)
+def test_where_it_does_not_hold_the_ladder_answers(monkeypatch, law):
+    """Wild states with guesses of other states: whatever comes of it, it is what the ladder makes of it."""
+    law = make_law(law)
+    for seed in range(40):
+        scene, other = random_scene("solo12", seed), random_scene("solo12", seed + 100)
+        if len(scene.contacts) != len(other.contacts):
+            continue
+        other = msgspec.structs.replace(other, contacts=msgspec.structs.replace(other.contacts, keys=scene.contacts.keys))
+        options = Options(selection=Selection.FORCE, ground=LITERAL, bounded=True)
+        guess = solve(other, law, options).guess
+        assert_same(solve(scene, law, options, guess), by_ladder(monkeypatch, scene, law, options, guess))
+
+
+def test_views_and_read_only_arrays_are_data_like_any():
+    """Arrays that compiled code does not take as they are cost time, not the answer."""
+    scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options(ground=LITERAL)
+    first = solve(scene, law, options)
+    expected = solve(scene, law, options, first.guess)
+    q, mu = np.repeat(scene.state.q, 2)[::2], scene.contacts.mu.copy()
+    mu.flags.writeable = False
+    assert not q.flags.c_contiguous
+    odd = msgspec.structs.replace(
+        scene, state=State(q=q, v=scene.state.v), contacts=msgspec.structs.replace(scene.contacts, mu=mu)
+    )
+    answer = solve(odd, law, options, first.guess)
+    assert answer.tau.tobytes() == expected.tau.tobytes()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_nothing_but_the_arrays_it_was_compiled_for_is_ever_compiled():
+    """Data of another type must not cost a minute at 1 kHz."""
+    test_views_and_read_only_arrays_are_data_like_any()
+    assert len(fill.signatures) == len(_tick.signatures) == 1
