@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, overload
 import msgspec
 
 from controllers.tables import KIND, written_out
-from idyn.description import ContactPoint
+from idyn.description import ContactPoint, Sole
 from idyn.errors import ConfigError, nearest
 from idyn.shapes import Box
 
@@ -38,7 +38,7 @@ class RobotSettings(Settings, frozen=True):
     base: 'free_flyer' or 'fixed'
     actuated: planar and floating joints with a motor for each of their degrees of freedom; unactuated: others without one.
         Names: see `idyn.description.Description`
-    contact: places that may touch the ground, and boxes of other bodies
+    contact: places that may touch the ground, and boxes of other bodies; sole: flat feet, which do so with their corners
     box: what else may be touched
     tau_max: effort limits that replace the URDF's [N·m]
     armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: directly driven
@@ -50,6 +50,7 @@ class RobotSettings(Settings, frozen=True):
     actuated: tuple[str, ...] = ()
     unactuated: tuple[str, ...] = ()
     contact: tuple[ContactPoint, ...] = ()
+    sole: tuple[Sole, ...] = ()
     box: tuple[Box, ...] = ()
     tau_max: dict[str, float] = {}
     armature: NonNegative | dict[str, NonNegative] = 0.0

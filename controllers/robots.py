@@ -16,7 +16,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
     robot = Robot.from_urdf(
         path,
         base=settings.base,
-        contact=settings.contact,
+        contact=settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners()),
         box=settings.box,
         actuated=settings.actuated,
         unactuated=settings.unactuated,

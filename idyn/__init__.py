@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from idyn.contacts import contacts_from_geometry, contacts_from_points
-    from idyn.description import ContactPoint, Description
+    from idyn.description import ContactPoint, Description, Sole
     from idyn.errors import ConfigError, InputError, ModelError
     from idyn.ground import Ground
     from idyn.inverse_dynamics import predict
@@ -27,7 +27,7 @@ __version__ = version("idyn")
 
 _HOMES = {
     "idyn.contacts": ("contacts_from_geometry", "contacts_from_points"),
-    "idyn.description": ("ContactPoint", "Description"),
+    "idyn.description": ("ContactPoint", "Description", "Sole"),
     "idyn.errors": ("ConfigError", "InputError", "ModelError"),
     "idyn.ground": ("Ground",),
     "idyn.inverse_dynamics": ("predict",),

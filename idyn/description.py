@@ -1,6 +1,6 @@
 """What a robot is built from."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,12 +14,44 @@ class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     offset: centre of the sphere in that frame [m]
     radius: [m], ≥ 0
     mu: friction coefficient when nobody says otherwise, ≥ 0, may be inf
+    name: what its key ends in, `frame.name`; without one the key is the frame, with a number from its second place on
     """
 
     frame: str
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     radius: float = 0.0
     mu: float = 1.0
+    name: str = ""
+
+
+class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A flat foot: a rectangle in the xy plane of a named frame, which touches with its corners.
+
+    frame: a frame of the URDF
+    length, width: along its x and y [m]
+    offset: the rectangle's centre in that frame [m]
+    mu: friction coefficient of each corner, ≥ 0, may be inf
+    """
+
+    frame: str
+    length: Annotated[float, msgspec.Meta(gt=0)]
+    width: Annotated[float, msgspec.Meta(gt=0)]
+    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    mu: float = 1.0
+
+    def corners(self) -> tuple[ContactPoint, ...]:
+        """Its contact places: `frame.front_left`, `.front_right`, `.hind_left`, `.hind_right`; front is +x, left is +y."""
+        x, y, z = self.offset
+        return tuple(
+            ContactPoint(
+                frame=self.frame,
+                offset=(x + 0.5 * front * self.length, y + 0.5 * left * self.width, z),
+                mu=self.mu,
+                name=f"{'front' if front > 0 else 'hind'}_{'left' if left > 0 else 'right'}",
+            )
+            for front in (1, -1)
+            for left in (1, -1)
+        )
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +59,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     urdf: its text
     base: how the root link is held: by a floating base, or not at all
-    contact: places that may touch the ground, and boxes of other bodies
+    contact: places that may touch the ground, and boxes of other bodies; those of flat feet: `Sole.corners`
     box: what else may be touched
     actuated: joints of several degrees of freedom (URDF: planar, floating) that have a motor for each of them; all others of
         that kind have none: a floating base, free bodies that the robot touches

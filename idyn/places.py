@@ -14,7 +14,7 @@ from idyn.types import Array, Record
 class Spheres(Record, frozen=True):
     """The contact places, n spheres, each fixed to a joint.
 
-    keys: their names: that of the frame, with a number from the frame's second one on (n)
+    keys: their names, see `ContactPoint.name` (n)
     joints: (n)
     offsets: centres in the joints' frames [m] (n, 3)
     radii: [m], 0 for points (n)
@@ -58,8 +58,9 @@ def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> 
         if point.radius < 0 or not point.mu >= 0:
             field = "radius" if point.radius < 0 else "mu"
             raise InputError(f"contact.{point.frame}.{field}", f"expected ≥ 0, got {getattr(point, field)}")
-        same = sum(key.split(".")[0] == point.frame for key in keys)
-        keys.append(f"{point.frame}.{same}" if same else point.frame)
+        keys.append(_key(point, points[: len(keys)]))
+        if keys[-1] in keys[:-1]:
+            raise InputError(f"contact.{point.frame}.name", f"expected one of its own, got '{keys[-1]}' twice")
     placed = [(frames[point.frame], np.array(point.offset)) for point in points]
     return Spheres(
         keys=tuple(keys),
@@ -68,6 +69,13 @@ def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> 
         radii=np.array([point.radius for point in points], dtype=np.float64),
         mu=np.array([point.mu for point in points], dtype=np.float64),
     )
+
+
+def _key(point: ContactPoint, before: Sequence[ContactPoint]) -> str:
+    if point.name:
+        return f"{point.frame}.{point.name}"
+    same = sum(other.frame == point.frame and not other.name for other in before)
+    return f"{point.frame}.{same}" if same else point.frame
 
 
 def place_boxes(frames: Mapping[str, Any], boxes: Sequence[Box], spheres: Spheres) -> Boxes:

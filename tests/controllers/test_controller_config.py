@@ -17,15 +17,14 @@ from idyn.laws import LAWS
 from idyn.laws.settings import CoulombSettings, NoSlipSettings
 from idyn.types import Selection
 
-SHIPPED = ("quadruped", "solo12", "a1", "go2")
+SHIPPED = {"quadruped": (12, 4), "solo12": (12, 4), "a1": (12, 4), "go2": (12, 4), "g1": (29, 8)}
+"""How many motors and contacts they stand with."""
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_controllers_load(name):
     controller = load_controller(name)
-    assert controller.robot.na == 12
-    contacts = controller.contacts(controller.stance)
-    assert len(contacts) == 4
+    assert (controller.robot.na, len(controller.contacts(controller.stance))) == SHIPPED[name]
 
 
 def test_there_is_a_controller_for_every_shipped_robot():

@@ -11,7 +11,7 @@ from idyn.errors import FrameNotFound
 from idyn.robot import Robot
 from idyn.terrain import Flat
 
-ROBOTS = ("quadruped", "solo12", "a1", "go2")
+ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1")
 LEGS = ("LF", "RF", "LH", "RH")
 MIRROR = np.array([1.0, -1.0, 1.0])
 """Reflection in the sagittal plane."""
@@ -26,10 +26,10 @@ def errors(robot):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_every_robot_stands_level_on_four_feet(name):
+def test_every_robot_stands_level_on_its_feet(name):
     robot, q = load_robot(name)
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
-    assert len(contacts) == 4
+    assert len(contacts) == (8 if name == "g1" else 4)
     np.testing.assert_allclose(contacts.gaps, 0, atol=1e-9)
     np.testing.assert_array_equal(q[3:7], [0, 0, 0, 1])
     x, y = contacts.points[:, 0], contacts.points[:, 1]
