@@ -46,8 +46,8 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
 
     folders: where `package://` paths may begin, besides `ROS_PACKAGE_PATH`
     """
-    root = pin.JointModelFreeFlyer() if robot.floating else None
-    model = pin.buildModelFromXML(robot.description.urdf, root) if root else pin.buildModelFromXML(robot.description.urdf)
+    root = (pin.JointModelFreeFlyer(),) if robot.floating else ()
+    model = pin.buildModelFromXML(robot.description.urdf, *root)
     notes = []
     for kind, name in ((pin.GeometryType.VISUAL, "visual"), (pin.GeometryType.COLLISION, "collision")):
         try:

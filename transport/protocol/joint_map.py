@@ -41,17 +41,19 @@ class JointMap(Record, frozen=True):
     tau_back: Array | None
     base_in_world: bool
 
-    def to_robot(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """q (nq) and v (nv) in the robot's order, base velocity in body axes."""
-        if self.q is not None:
-            q = q[self.q]
+    def positions_to_robot(self, q: Array) -> Array:
+        """q in the robot's order (nq)."""
+        return q if self.q is None else q[self.q]
+
+    def velocities_to_robot(self, v: Array, q: Array) -> Array:
+        """v in the robot's order, base velocity in body axes (nv); q: the robot's (nq)."""
         if self.v is not None:
             v = v[self.v]
         if self.base_in_world:
             v = v.copy()
             to_body = rotation(q[3:7]).T
             v[0:3], v[3:6] = to_body @ v[0:3], to_body @ v[3:6]
-        return q, v
+        return v
 
     def torques_to_robot(self, tau: Array) -> Array:
         return tau if self.tau is None else tau[self.tau]

@@ -64,13 +64,10 @@ def implausible(tau_applied: Array | None, largest: Array, names: Sequence[str])
 
 
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
-    free_base = agreement.robot.floating
-    if free_base:
-        _normalise(q, 3, 7)
-    q, v = agreement.joints.to_robot(q, v)
-    for start, end in agreement.robot.tree.unit_spans[1 if free_base else 0 :].tolist():
+    q = agreement.joints.positions_to_robot(q)
+    for start, end in agreement.robot.tree.unit_spans.tolist():
         _normalise(q, start, end)
-    return q, v
+    return q, agreement.joints.velocities_to_robot(v, q)
 
 
 def _normalise(q: Array, start: int, end: int) -> None:

@@ -34,7 +34,7 @@ def hello_for(robot: Robot, dt: float, *, kind: Kind = "robot", name: str = "idy
         ),
         joint_names=[slot.name for slot in joint_slots(robot)],
         actuated=list(robot.joint_names),
-        base=Base(type="free_flyer" if robot.floating else "fixed", quat_order="xyzw", vel_frame="local"),
+        base=Base(type=robot.description.base, quat_order="xyzw", vel_frame="local"),
         dt_nominal=dt,
     )
 

@@ -146,7 +146,8 @@ def test_continuous_and_passive_joints_have_their_places() -> None:
     ]
     base = Base(type="fixed", quat_order="xyzw", vel_frame="local")
     joints = build_joint_map(robot, ["spring", "wheel"], ["wheel"], base)
-    q, v = joints.to_robot(np.array([0.5, 100.0]), np.array([2.0, 3.0]))
+    q = joints.positions_to_robot(np.array([0.5, 100.0]))
+    v = joints.velocities_to_robot(np.array([2.0, 3.0]), q)
     assert q.tolist() == [100.0, 0.5]
     assert v.tolist() == [3.0, 2.0]
 
