@@ -9,8 +9,8 @@ from controllers.config import load, parse
 from controllers.controller import Controller
 from controllers.robots import load_robot
 from controllers.settings import ControllerSettings
+from controllers.stance import resting
 from controllers.tables import Table, merged
-from controllers.terrain import resting
 from idyn.description import Description
 from idyn.robot import Robot
 

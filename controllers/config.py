@@ -2,7 +2,6 @@
 
 import importlib.resources
 import tomllib
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, overload
@@ -10,17 +9,15 @@ from typing import Annotated, Any, TypeVar, overload
 import msgspec
 
 from controllers.tables import KIND, written_out
-from idyn.description import ContactPoint, Sole
 from idyn.errors import ConfigError, nearest
-from idyn.shapes import Box
 
 T = TypeVar("T")
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 """A setting that may be 0 or inf, neither negative nor NaN."""
 
-ROBOT_DATA = "example-robot-data:"
-"""Prefix of URDF paths inside the `example-robot-data` package (extra `[robots]`)."""
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+"""One that may be inf, neither 0 nor NaN."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,32 +26,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class Kind(Settings, frozen=True, tag_field=KIND):
     """Base of settings that choose code: one of a family of tables, see `controllers.tables`."""
-
-
-class RobotSettings(Settings, frozen=True):
-    """A robot: `configs/robots/*.toml`.
-
-    urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
-    base: 'free_flyer' or 'fixed'
-    actuated: planar and floating joints with a motor for each of their degrees of freedom; unactuated: others without one.
-        Names: see `idyn.description.Description`
-    contact: places that may touch the ground, and boxes of other bodies; sole: flat feet, which do so with their corners
-    box: what else may be touched
-    tau_max: effort limits that replace the URDF's [N·m]
-    armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: directly driven
-    standing: joint angles of the nominal stance [rad]; joints left out stand at 0
-    """
-
-    urdf: str
-    base: str = "free_flyer"
-    actuated: tuple[str, ...] = ()
-    unactuated: tuple[str, ...] = ()
-    contact: tuple[ContactPoint, ...] = ()
-    sole: tuple[Sole, ...] = ()
-    box: tuple[Box, ...] = ()
-    tau_max: dict[str, float] = {}
-    armature: NonNegative | dict[str, NonNegative] = 0.0
-    standing: dict[str, float] = {}
 
 
 def find(kind: str, name_or_path: str) -> Path:
@@ -99,18 +70,3 @@ def parse(data: Any, settings: Any, where: str) -> Any:
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
         raise ConfigError(where + at.rstrip("`"), message) from error
-
-
-def urdf_path(urdf: str, base: Path) -> Path:
-    """Where a robot's URDF lies. Raises ConfigError when it, or the package that carries it, is missing."""
-    if not urdf.startswith(ROBOT_DATA):
-        path = base / urdf
-    else:
-        try:
-            share = distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data/robots")
-        except PackageNotFoundError as error:
-            raise ConfigError("robot.urdf", f"'{urdf}' needs the robot collection: pip install 'idyn[robots]'") from error
-        path = Path(str(share)) / urdf.removeprefix(ROBOT_DATA)
-    if not path.is_file():
-        raise ConfigError("robot.urdf", f"no such file: {path}")
-    return path

@@ -1,4 +1,8 @@
-"""Inverse kinematics: joint angles that carry the base elsewhere while the contact places stay where they are."""
+"""Inverse kinematics: joint angles that carry the base elsewhere while the contact places stay where they are.
+
+For any robot, while something is built. Legs that walk have their own, `controllers.planners.legs`: it runs in the tick, and
+gives speeds and accelerations with the angles.
+"""
 
 import numpy as np
 

@@ -1,12 +1,46 @@
-"""Robots from their configurations, and the stance they start in."""
+"""Robots from their configurations."""
 
-import numpy as np
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 
-from controllers.config import RobotSettings, find, load, urdf_path
-from controllers.kinematics import contact_places
-from idyn.errors import ConfigError, nearest
+import msgspec
+
+from controllers.config import NonNegative, Settings, find, load
+from controllers.stance import standing
+from idyn.description import ContactPoint, Sole
+from idyn.errors import ConfigError
 from idyn.robot import Robot
+from idyn.shapes import Box
 from idyn.types import Array
+
+ROBOT_DATA = "example-robot-data:"
+"""Prefix of URDF paths inside the `example-robot-data` package (extra `[robots]`)."""
+
+
+class RobotSettings(Settings, frozen=True):
+    """A robot: `configs/robots/*.toml`.
+
+    urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
+    base: 'free_flyer' or 'fixed'
+    actuated: planar and floating joints with a motor for each of their degrees of freedom; unactuated: others without one.
+        Names: see `idyn.description.Description`
+    contact: places that may touch the ground, and boxes of other bodies; sole: flat feet, which do so with their corners
+    box: what else may be touched
+    tau_max: effort limits that replace the URDF's [N·m]
+    armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: directly driven
+    standing: joint angles of the nominal stance [rad]; joints left out stand at 0
+    """
+
+    urdf: str
+    base: str = "free_flyer"
+    actuated: tuple[str, ...] = ()
+    unactuated: tuple[str, ...] = ()
+    contact: tuple[ContactPoint, ...] = ()
+    sole: tuple[Sole, ...] = ()
+    box: tuple[Box, ...] = ()
+    tau_max: dict[str, float] = msgspec.field(default_factory=dict)
+    armature: NonNegative | dict[str, NonNegative] = 0.0
+    standing: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def load_robot(name_or_path: str) -> tuple[Robot, Array]:
@@ -26,14 +60,16 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
     return robot, standing(robot, settings.standing)
 
 
-def standing(robot: Robot, angles: dict[str, float]) -> Array:
-    """The stance with the given joint angles [rad], base level, its lowest contact sphere on the plane z = 0 (nq)."""
-    target = np.zeros(robot.na)
-    for name, angle in angles.items():
-        if name not in robot.joint_names:
-            raise ConfigError(f"standing.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
-        target[robot.joint_names.index(name)] = angle
-    q = robot.with_joint_angles(robot.neutral(), target)
-    if robot.floating and robot.spheres.keys:
-        q[2] -= float((contact_places(robot, q)[:, 2] - robot.spheres.radii).min())
-    return q
+def urdf_path(urdf: str, base: Path) -> Path:
+    """Where a robot's URDF lies. Raises ConfigError when it, or the package that carries it, is missing."""
+    if not urdf.startswith(ROBOT_DATA):
+        path = base / urdf
+    else:
+        try:
+            share = distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data/robots")
+        except PackageNotFoundError as error:
+            raise ConfigError("robot.urdf", f"'{urdf}' needs the robot collection: pip install 'idyn[robots]'") from error
+        path = Path(str(share)) / urdf.removeprefix(ROBOT_DATA)
+    if not path.is_file():
+        raise ConfigError("robot.urdf", f"no such file: {path}")
+    return path

@@ -1,4 +1,4 @@
-"""The ground by its settings, and a robot's stance on it."""
+"""The ground by its settings."""
 
 from typing import Annotated, Self
 
@@ -6,24 +6,16 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from controllers.config import Kind, NonNegative, Settings
-from controllers.kinematics import angles_for_places, contact_places
+from controllers.config import Kind, NonNegative, Positive, Settings
 from idyn.errors import ConfigError
 from idyn.heightmap import Heightmap, hills
-from idyn.robot import Robot
 from idyn.terrain import Flat, FrictionMap, Slope, Stairs, Terrain
-from idyn.types import Array
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 MOST_LINES = 2000
 """Of a heightmap's grid, along each side."""
 
 MOST_WORK = 2e7
 """Lines times hills: 160 MB and some seconds while the ground is made."""
-
-RESTING = 1e-10
-"""A foot with a gap of at most this rests [m]."""
 
 
 class FrictionSettings(Settings, frozen=True):
@@ -149,32 +141,3 @@ def _seed(seed: int, where: str) -> int:
     if seed < 0:
         raise ConfigError(f"{where}.seed", f"expected ≥ 0, got {seed}")
     return seed
-
-
-def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
-    """The stance on the terrain (nq): every contact place straight above or below where it was, touching without penetration.
-
-    The base keeps its attitude and goes up by what the feet do on average; joints do the rest. A robot with a fixed base stays
-    as it is. Raises ConfigError when the legs do not reach.
-    """
-    if not robot.floating or not robot.spheres.keys:
-        return stance
-    places = contact_places(robot, stance)
-    start = places.copy()
-    for _ in range(50):
-        distances, normals = terrain.query(places)
-        gaps = distances - robot.spheres.radii
-        if np.abs(gaps).max() < RESTING:
-            break
-        places[:, 2] -= gaps / np.maximum(normals[:, 2], 0.1)
-    else:
-        raise ConfigError("contact.terrain", "no place straight above or below a foot of the stance touches the ground")
-    up = places[:, 2] - start[:, 2]
-    if np.abs(up).max() < RESTING:
-        return stance
-    q = np.array(stance)
-    q[2] += up.mean()
-    angles = angles_for_places(robot, q, places)
-    if angles is None:
-        raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
-    return robot.with_joint_angles(q, angles)

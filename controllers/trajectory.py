@@ -1,13 +1,12 @@
 """Reference trajectories of the joints: hold, sway, squat, sinusoid, and the planner's gaits."""
 
-from typing import Annotated, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
-import msgspec
 import numpy as np
 from scipy.interpolate import CubicSpline
 
 from controllers.command import Reference
-from controllers.config import Kind
+from controllers.config import Kind, Positive
 from controllers.kinematics import angles_for_base_shift
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
@@ -19,8 +18,6 @@ from idyn.types import Array, ContactSet, State
 
 KNOTS = 41
 """Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Trajectory(Protocol):

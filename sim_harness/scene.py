@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from controllers.robots import load_robot
-from controllers.terrain import resting
+from controllers.stance import resting
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array

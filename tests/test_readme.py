@@ -13,10 +13,11 @@ import pytest
 
 from controllers.build import build_controller
 from controllers.command import Inputs
-from controllers.config import RobotSettings, load, parse
+from controllers.config import load, parse
 from controllers.contact_source import AnySource
 from controllers.grip import AnyGrip
 from controllers.ground import AnyGround
+from controllers.robots import RobotSettings
 from controllers.settings import AnyControlLaw, ControllerSettings
 from controllers.tables import kind_of
 from controllers.terrain import AnyTerrain

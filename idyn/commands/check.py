@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from controllers.build import build_controller
-from controllers.config import RobotSettings, Settings, load, names
-from controllers.robots import load_robot
+from controllers.config import Settings, load, names
+from controllers.robots import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.commands.output import add_json, progress_bar
 from idyn.errors import ConfigError

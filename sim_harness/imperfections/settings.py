@@ -4,12 +4,11 @@ from typing import Annotated
 
 import msgspec
 
-from controllers.config import NonNegative, Settings
+from controllers.config import NonNegative, Positive, Settings
 from controllers.terrain import AnyTerrain
 
 Ticks = Annotated[int, msgspec.Meta(ge=0)]
 Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 Finite = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Signed = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 ByJoint = Finite | dict[str, Finite]

@@ -1,15 +1,11 @@
 """Settings of the MuJoCo world. The names are MuJoCo's, where it has them."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-import msgspec
-
-from controllers.config import Kind
+from controllers.config import Kind, Positive
 
 GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
 """Time constants of named grounds [s]: MuJoCo's default, a laboratory's floor, the stiffest that 1 ms steps allow."""
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class MujocoSettings(Kind, frozen=True, tag="mujoco"):

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from controllers.build import controller_from_snapshot
-from controllers.config import RobotSettings, find, load, urdf_path
+from controllers.config import find, load
 from controllers.controller import Controller
+from controllers.robots import RobotSettings, urdf_path
 from idyn.errors import ConfigError
 from idyn.types import Record
 from sim_harness.compare.logs import traces_of

@@ -9,7 +9,8 @@ from controllers.build import build_controller, controller_from_snapshot
 from controllers.config import parse
 from controllers.robots import load_robot
 from controllers.settings import ControllerSettings
-from controllers.terrain import AnyTerrain, resting
+from controllers.stance import resting
+from controllers.terrain import AnyTerrain
 from idyn.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
 from sim_harness.experiment import run_in_process

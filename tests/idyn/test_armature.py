@@ -7,9 +7,9 @@ import pinocchio as pin
 import pytest
 
 from controllers.build import controller_from_snapshot, load_controller
-from controllers.config import RobotSettings, parse
+from controllers.config import parse
 from controllers.grip import released
-from controllers.robots import load_robot
+from controllers.robots import RobotSettings, load_robot
 from idyn.description import Description
 from idyn.errors import ConfigError, InputError
 from idyn.robot import Robot

@@ -9,7 +9,7 @@ from conditions import allowance
 from oracles import eliminate, full, outcome
 from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, walker
 
-from controllers.config import urdf_path
+from controllers.robots import urdf_path
 from idyn.contacts import contacts_from_points, sphere_centres
 from idyn.description import Description
 from idyn.dynamics import evaluate

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from controllers.config import RobotSettings, find, load
-from controllers.robots import load_robot, standing
+from controllers.config import find, load
+from controllers.robots import RobotSettings, load_robot
+from controllers.stance import standing
 from idyn.contacts import contacts_from_geometry
 from idyn.description import ContactPoint, Description
 from idyn.errors import FrameNotFound

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from mujoco_scenes import turning, velocity_map
 
-from controllers.config import urdf_path
-from controllers.robots import load_robot
+from controllers.robots import load_robot, urdf_path
 from idyn.contacts import contacts_from_geometry
 from idyn.description import ContactPoint, Description
 from idyn.errors import ConfigError

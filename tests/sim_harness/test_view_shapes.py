@@ -7,8 +7,8 @@ import pinocchio as pin
 import pytest
 import trimesh
 
-from controllers.config import RobotSettings, find, load, urdf_path
-from controllers.robots import load_robot
+from controllers.config import find, load
+from controllers.robots import RobotSettings, load_robot, urdf_path
 from idyn.description import Description
 from idyn.errors import ConfigError
 from idyn.robot import Robot

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
-from controllers.config import urdf_path
 from controllers.contact_source import touched
+from controllers.robots import urdf_path
 from idyn.contacts import contacts_from_geometry
 from idyn.description import ContactPoint, Description
 from idyn.robot import Robot

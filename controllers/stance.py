@@ -1,0 +1,54 @@
+"""The stance that a robot starts in: by its joint angles on a plane, and on the ground that there is."""
+
+import numpy as np
+
+from controllers.kinematics import angles_for_places, contact_places
+from idyn.errors import ConfigError, nearest
+from idyn.robot import Robot
+from idyn.terrain import Terrain
+from idyn.types import Array
+
+RESTING = 1e-10
+"""A foot with a gap of at most this rests [m]."""
+
+
+def standing(robot: Robot, angles: dict[str, float]) -> Array:
+    """The stance with the given joint angles [rad], base level, its lowest contact sphere on the plane z = 0 (nq)."""
+    target = np.zeros(robot.na)
+    for name, angle in angles.items():
+        if name not in robot.joint_names:
+            raise ConfigError(f"standing.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
+        target[robot.joint_names.index(name)] = angle
+    q = robot.with_joint_angles(robot.neutral(), target)
+    if robot.floating and robot.spheres.keys:
+        q[2] -= float((contact_places(robot, q)[:, 2] - robot.spheres.radii).min())
+    return q
+
+
+def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
+    """The stance on the terrain (nq): every contact place straight above or below where it was, touching without penetration.
+
+    The base keeps its attitude and goes up by what the feet do on average; joints do the rest. A robot with a fixed base stays
+    as it is. Raises ConfigError when the legs do not reach.
+    """
+    if not robot.floating or not robot.spheres.keys:
+        return stance
+    places = contact_places(robot, stance)
+    start = places.copy()
+    for _ in range(50):
+        distances, normals = terrain.query(places)
+        gaps = distances - robot.spheres.radii
+        if np.abs(gaps).max() < RESTING:
+            break
+        places[:, 2] -= gaps / np.maximum(normals[:, 2], 0.1)
+    else:
+        raise ConfigError("contact.terrain", "no place straight above or below a foot of the stance touches the ground")
+    up = places[:, 2] - start[:, 2]
+    if np.abs(up).max() < RESTING:
+        return stance
+    q = np.array(stance)
+    q[2] += up.mean()
+    angles = angles_for_places(robot, q, places)
+    if angles is None:
+        raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
+    return robot.with_joint_angles(q, angles)
