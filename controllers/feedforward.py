@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-from controllers.command import Mode, Schedule
+from controllers.command import Schedule
 from controllers.contact_source import ContactSource
 from controllers.grip import Grip, released
 from controllers.sensed_forces import SensedForces
@@ -38,13 +38,12 @@ class Forecast(Record, frozen=True):
 
     tau: torque of the motors [N·m] (na); None: there is none, and `message` says why
     contacts: those that took part; prediction: behind the torque, None without a model
-    mode: OK, or DEGRADED with the reason in `message`
+    message: why the torque is not the law's own answer within all limits, '' when it is
     """
 
     tau: Array | None
     contacts: ContactSet
     prediction: Prediction | None = None
-    mode: Mode = Mode.OK
     message: str = ""
 
 
@@ -108,14 +107,8 @@ class Predictive(FeedForward):
             self._guess = None
             return Forecast(tau=None, contacts=contacts, message=prediction.status.sentence)
         self._guess = prediction.guess
-        message = _doubt(prediction, law)
-        return Forecast(
-            tau=self._grip.filled(prediction.tau),
-            contacts=contacts,
-            prediction=prediction,
-            mode=Mode.DEGRADED if message else Mode.OK,
-            message=message,
-        )
+        tau = self._grip.filled(prediction.tau)
+        return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=_doubt(prediction, law))
 
     def dynamics(self, contacts: ContactSet) -> Dynamics | None:
         return kept(self._robot, len(contacts)) if self._model is self._robot else None

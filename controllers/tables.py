@@ -91,7 +91,7 @@ def _table(data: Table, structs: list[type[msgspec.Struct]], where: str, named_a
     if family and KIND not in data and usual is not None:
         data = {KIND: usual, **data}
     kind = data.get(KIND) if family else None
-    if kind is not None and kind not in family:
+    if kind is not None and (not isinstance(kind, str) or kind not in family):
         raise ConfigError(named_at, f"no kind named '{kind}'{nearest(str(kind), family)}, expected one of {', '.join(family)}")
     if kind is None and len(structs) > 1:
         raise ConfigError(named_at, f"expected one of {', '.join(family)}")
@@ -106,7 +106,7 @@ def _table(data: Table, structs: list[type[msgspec.Struct]], where: str, named_a
         else:
             others = [name for name, each in family.items() if key in each.__struct_fields__]
             who = "" if kind is None else f" of '{kind}'"
-            has = f"; it is one of {', '.join(others)}" if others else nearest(str(key), fields)
+            has = f"; it belongs to {', '.join(others)}" if others else nearest(str(key), fields)
             raise ConfigError(f"{where}.{key}", f"no such setting{who}{has}")
     return result
 

@@ -72,7 +72,7 @@ def test_a_configuration_by_path(tmp_path):
         (
             {"law": '{ kind = "enumeration", edges = 6 }'},
             "law.edges",
-            "no such setting of 'enumeration'; it is one of coulomb, convex",
+            "no such setting of 'enumeration'; it belongs to coulomb, convex",
         ),
         ({"feedback__kd": "-0.1"}, "controllers.mine.feedback.kd", ">= 0"),
         ({"feedback__ki": "-5.0"}, "controllers.mine.feedback.ki", ">= 0"),
@@ -91,8 +91,10 @@ def test_a_configuration_by_path(tmp_path):
         ({"law__edges": "5"}, "law.edges", "even"),
         ({"law": '{ kind = "cone", backend = "gurobi" }'}, "law.backend", "gurobi.*daqp"),
         ({"law": '{ kind = "columb", edges = 8 }'}, "law.kind", "columb.*coulomb"),
+        ({"law": "{ kind = [1] }"}, "law.kind", "expected one of no-slip"),
+        ({"law": "{ kind = 3 }"}, "law.kind", "expected one of no-slip"),
         ({"law": '{ kind = "sensed", delay = 0 }'}, "law.delay", ">= 1"),
-        ({"ground": '{ kind = "rigid", memory = 0.01 }'}, "ground.memory", "it is one of yielding"),
+        ({"ground": '{ kind = "rigid", memory = 0.01 }'}, "ground.memory", "it belongs to yielding"),
         ({"contact__release": "0.01"}, "contact.release", "no such setting"),
         ({"period": "0.0"}, "period", "> 0"),
         ({"period": "nan"}, "period", "> 0"),
@@ -206,7 +208,7 @@ def test_a_change_of_kind_begins_anew_and_one_within_it_does_not():
     assert changed(settings, {"law": {"max_pivots": 9}}).law == CoulombSettings(edges=8, max_pivots=9)
     assert changed(settings, {"law": "coulomb"}).law == CoulombSettings(edges=8)
     assert changed(settings, {"law": "no-slip"}).law == NoSlipSettings()
-    with pytest.raises(ConfigError, match=r"law\.edges: no such setting of 'no-slip'; it is one of coulomb"):
+    with pytest.raises(ConfigError, match=r"law\.edges: no such setting of 'no-slip'; it belongs to coulomb"):
         changed(settings, {"law": {"kind": "no-slip", "edges": 8}})
 
 

@@ -248,7 +248,7 @@ def test_engines_by_name():
         ("lpc", r"sim\.engine: no kind named 'lpc'.*lcp"),
         ({"kind": "lcp", "edges": 2}, r"sim\.engine\.edges"),
         ({"kind": "penalty", "slipspeed": 1e-4}, r"sim\.engine\.slipspeed: .*slip_speed"),
-        ({"kind": "penalty", "edges": 4}, r"sim\.engine\.edges: no such setting of 'penalty'; it is one of lcp, dissipation"),
+        ({"kind": "penalty", "edges": 4}, r"sim\.engine\.edges: no such setting of 'penalty'; it belongs to lcp, dissipation"),
     ):
         with pytest.raises(ConfigError, match=named):
             parse(wrong, AnyEngine, "sim.engine")

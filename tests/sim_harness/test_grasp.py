@@ -223,7 +223,7 @@ def test_grips_that_cannot_be_are_refused():
         ({"kind": "spring", "joints": ["F_0"], "targets": [0.0]}, r"grip\.joints: no actuated joint named 'F_0'"),
         ({"kind": "spring", "joints": FINGERS, "targets": [0.0]}, r"grip\.targets: expected 4"),
         ({"joints": FINGERS, "targets": [0.0]}, r"grip\.kind: expected one of spring, speed"),
-        ({"kind": "speed", "joints": FINGERS, "kp": 1.0}, r"grip\.kp: no such setting of 'speed'; it is one of spring"),
+        ({"kind": "speed", "joints": FINGERS, "kp": 1.0}, r"grip\.kp: no such setting of 'speed'; it belongs to spring"),
     ):
         with pytest.raises(ConfigError, match=named):
             build_controller(parse({**base, "grip": grip}, ControllerSettings, "test"))
