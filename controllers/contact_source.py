@@ -41,7 +41,9 @@ class ContactSource:
         """The places that are planned to stand but are not among the contacts."""
         if schedule is None:
             return ()
-        return tuple(p for p, stands in zip(self._places, schedule.stance, strict=True) if stands and p not in contacts.keys)
+        return tuple(
+            p for p, stands in zip(self._places, schedule.stance.tolist(), strict=True) if stands and p not in contacts.keys
+        )
 
 
 class Planned(ContactSource):

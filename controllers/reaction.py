@@ -22,33 +22,39 @@ def reaction(dynamics: Dynamics, bearing: Array, tau: Array) -> tuple[Array, Arr
 
 @compiled
 def _reaction(d, bearing, tau):
-    nv = len(d.v)
+    nv, held = len(d.v), np.flatnonzero(bearing)
+    rows = 3 * len(held)
     L, x = d.M.copy(), np.zeros(nv)
+    Y, D, f = np.empty((rows, nv)), np.empty((rows, rows)), np.zeros(rows)  # rows of J L⁻ᵀ; J M⁻¹ Jᵀ; forces
     for k in range(len(tau)):
         x[d.a[k]] = tau[k]
     cholesky(L)
     forward(L, x)
-    held = np.flatnonzero(bearing)
-    rows = 3 * len(held)
-    Y, D, f = np.empty((rows, nv)), np.empty((rows, rows)), np.zeros(rows)  # rows of J L⁻ᵀ; J M⁻¹ Jᵀ; forces
+    trace = 0.0
     for row in range(rows):
         Y[row] = d.J[3 * held[row // 3] + row % 3]
         forward(L, Y[row])
+        for j in range(nv):
+            f[row] -= Y[row, j] * x[j]
+        for other in range(row + 1):
+            along = 0.0
+            for j in range(nv):
+                along += Y[row, j] * Y[other, j]
+            D[row, other] = along
+        trace += D[row, row]
     for row in range(rows):
-        for other in range(rows):
-            D[row, other] = np.sum(Y[row] * Y[other])
-        f[row] = -np.sum(Y[row] * x)
-    small = EPSILON * np.trace(D) / max(rows, 1)
-    for row in range(rows):
-        D[row, row] += small
+        D[row, row] += EPSILON * trace / rows
     cholesky(D)
     forward(D, f)
     backward(D, f)
     borne = np.zeros(3)
+    for i in range(len(held)):
+        s, n, fs, ft, fn = d.tangents[held[i]], d.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
+        borne[0] += fs * s[0] + ft * (n[1] * s[2] - n[2] * s[1]) + fn * n[0]
+        borne[1] += fs * s[1] + ft * (n[2] * s[0] - n[0] * s[2]) + fn * n[1]
+        borne[2] += fs * s[2] + ft * (n[0] * s[1] - n[1] * s[0]) + fn * n[2]
     for row in range(rows):
-        x += f[row] * Y[row]
-        i = held[row // 3]
-        s, n = d.tangents[i], d.normals[i]
-        borne += f[row] * (s if row % 3 == 0 else n if row % 3 == 2 else np.cross(n, s))
+        for j in range(nv):
+            x[j] += f[row] * Y[row, j]
     backward(L, x)
     return x, borne

@@ -53,8 +53,13 @@ def _lean(here: Array, wanted: Array, rows: Array, normals: Array, stiffness: fl
     """Along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3)."""
     force = np.empty((len(rows), 3))
     for i in range(len(rows)):
-        away = here[rows[i]] - wanted[rows[i]]
-        f = stiffness * (away - np.sum(away * normals[i]) * normals[i])
-        size = np.sqrt(np.sum(f * f))
-        force[i] = f if size <= most else f * (most / size)
+        off, square = 0.0, 0.0
+        for c in range(3):
+            force[i, c] = here[rows[i], c] - wanted[rows[i], c]
+            off += force[i, c] * normals[i, c]
+        for c in range(3):
+            force[i, c] = stiffness * (force[i, c] - off * normals[i, c])
+            square += force[i, c] ** 2
+        if square > most * most:
+            force[i] *= most / np.sqrt(square)
     return force

@@ -20,8 +20,9 @@ from typing import Any, ClassVar, TypeVar
 import numba
 from numba.experimental import structref
 
-VECTOR, MATRIX = numba.float64[::1], numba.float64[:, ::1]
-INDICES, SPANS, MASK = numba.int64[::1], numba.int64[:, ::1], numba.boolean[:, ::1]
+VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
+INDICES, SPANS = numba.int64[::1], numba.int64[:, ::1]
+FLAGS, MASK = numba.boolean[::1], numba.boolean[:, ::1]
 """Types of fields: arrays that can be written to, their rows one after the other."""
 
 WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean

@@ -32,9 +32,8 @@ class Dynamics(ArrayRecord):
         tau_max (na) [N·m]; own_M, own_h, own_axes: views of its scratch, which Pinocchio fills
     The state   v (nv), M (nv, nv), h (nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h without what is applied
     Contacts    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
-    The ground  noise, recovery_speed: see `idyn.ground.Ground`; dt [s]; keep: share of a contact's velocity that may be left
-        after dt; rho: T_p/dt. For Python also `ground` itself and
-        its `independent`
+    The ground  noise, recovery_speed, touching, independent: see `idyn.ground.Ground`; dt [s]; keep: share of a contact's
+        velocity that may be left after dt; rho: T_p/dt. For Python also `ground` itself
     steady: see `idyn.steady`, None before the first steady tick
     What follows
         J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
@@ -53,7 +52,7 @@ class Dynamics(ArrayRecord):
         "support": MASK,
         "unit_spans": SPANS,
         "nq": WHOLE,
-        **dict.fromkeys(("noise", "recovery_speed", "keep", "rho", "dt"), REAL),
+        **dict.fromkeys(("noise", "recovery_speed", "keep", "rho", "dt", "touching", "independent"), REAL),
     }
 
     M: Array
@@ -92,7 +91,8 @@ class Dynamics(ArrayRecord):
         """What the ground does within the next dt [s]."""
         if self.ground is not ground or self.dt != dt:
             self.put(_ground, ground.noise, ground.recovery_speed, ground.keeps(dt), ground.memory / dt, dt)
-            self.ground, self.independent = ground, ground.independent
+            self.put(_feet, ground.touching, ground.independent)
+            self.ground = ground
 
 
 TYPE = Dynamics.TYPE
@@ -198,6 +198,11 @@ def _demand(d, asked, met, L, v_free):
 @compiled
 def _ground(d, noise, recovery_speed, keep, rho, dt):
     d.noise, d.recovery_speed, d.keep, d.rho, d.dt = noise, recovery_speed, keep, rho, dt
+
+
+@compiled
+def _feet(d, touching, independent):
+    d.touching, d.independent = touching, independent
 
 
 @compiled

@@ -35,8 +35,7 @@ class Steady(ArrayRecord):
     The law   conditions: a member of `Conditions`; directions: of the friction polygon (k, 2); unlimited: whether it takes
         every μ > 0 for ∞
     Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
-        made consistent first, and such that touching contacts stay; touching: largest gap of those [m]; independent: see
-        `idyn.ground.Ground`; most: what a contact may carry [N]
+        made consistent first, and such that touching contacts stay; most: what a contact may carry [N]
     """
 
     field_types: ClassVar[dict[str, Any]] = {
@@ -44,19 +43,19 @@ class Steady(ArrayRecord):
         "conditions": WHOLE,
         "directions": MATRIX,
         **dict.fromkeys(("unlimited", "selects", "of_forces", "beforehand", "closed"), FLAG),
-        **dict.fromkeys(("touching", "independent", "most"), REAL),
+        "most": REAL,
     }
 
     def __init__(self, dynamics: Dynamics, law: Law, options: Options, weight: float) -> None:
         """weight: of the robot [N]"""
         only(_tick, TYPE, *TAKEN)
-        self.dynamics, self.law, self.options = dynamics, law, options
-        selects, consistency, ground = options.selection is not Selection.OFF, options.consistency, options.ground
+        self.law, self.asked = law, _asked(options)
+        selects, consistency = options.selection is not Selection.OFF, options.consistency
         self.fields = self.begin(_blank)
         self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction)
         self.put(_selection, selects, selects and OBJECTIVES[options.selection].of_forces)
         self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
-        self.put(_ground, ground.touching, ground.independent, options.force_limit * weight)
+        self.put(_limits, options.force_limit * weight)
 
 
 TYPE = Steady.TYPE
@@ -125,10 +124,15 @@ def _kept(problem: Problem, law: Law) -> Steady:
     """That of the last tick, as a rule."""
     dynamics, options = problem.dynamics, problem.options
     known = dynamics.steady
-    if isinstance(known, Steady) and known.law is law and known.options is options:
+    if isinstance(known, Steady) and known.law is law and known.asked == _asked(options):
         return known
     dynamics.steady = known = Steady(dynamics, law, options, problem.robot.weight)
     return known
+
+
+def _asked(options: Options) -> tuple[Selection, Consistency, float]:
+    """All that depends on the options; the ground is the dynamics'."""
+    return options.selection, options.consistency, options.force_limit
 
 
 @compiled
@@ -152,8 +156,8 @@ def _demand(s, beforehand, closed):
 
 
 @compiled
-def _ground(s, touching, independent, most):
-    s.touching, s.independent, s.most = touching, independent, most
+def _limits(s, most):
+    s.most = most
 
 
 @compiled
@@ -173,7 +177,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         return False, 0, 0
     d.asked[:] = demand
     if s.beforehand:
-        demand, change, status = nearest_demand(d, demand, d.mu, s.touching, s.closed)
+        demand, change, status = nearest_demand(d, demand, d.mu, d.touching, s.closed)
         if status != SOLVED:
             return False, 0, 0
     eliminate(d, demand)

@@ -6,10 +6,12 @@ The hinges' axes (direction w, point r) and the foot x are known at zero angles;
 θ by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
 """
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 from controllers.kinematics import contact_places
-from idyn.compiled import compiled
+from idyn.compiled import CUBE, MATRIX, SPANS, ArrayRecord, compiled, new_record
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.types import Array
@@ -27,8 +29,14 @@ SINGULAR = 1e-4
 """Least |det J| over the product of the lever arms: near a stretched leg joint speeds stop growing instead of exploding."""
 
 
-class Legs:
-    """The legs of a robot: one for each contact place, three hinges each, none shared."""
+class Legs(ArrayRecord):
+    """The legs of a robot: one for each contact place, three hinges each, none shared.
+
+    axes, points: direction and a point of each hinge at zero angles (n, 3, 3); places: of the feet then (n, 3); joints: which
+    angles are each leg's (n, 3)
+    """
+
+    field_types: ClassVar[dict[str, Any]] = {"axes": CUBE, "points": CUBE, "places": MATRIX, "joints": SPANS}
 
     def __init__(self, robot: Robot) -> None:
         """Raises ConfigError for a robot that is built otherwise."""
@@ -40,32 +48,86 @@ class Legs:
                 raise ConfigError("reference.kind", f"'gait' needs three joints above each foot; '{key}' has {len(leg)}")
         if len(set(np.concatenate(joints).tolist())) < 3 * len(joints):
             raise ConfigError("reference.kind", "'gait' needs feet that share no joint")
-        neutral = robot.neutral()
-        self._joints = np.array(joints, dtype=np.int64)
-        self._feet = contact_places(robot, neutral).copy()
-        screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a[self._joints]]
-        self._axes = screws[..., 3:].copy()
-        if not np.allclose(np.linalg.norm(self._axes, axis=2), 1.0):
+        neutral, of_legs = robot.neutral(), np.array(joints, dtype=np.int64)
+        screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a[of_legs]]
+        axes = screws[..., 3:].copy()
+        if not np.allclose(np.linalg.norm(axes, axis=2), 1.0):
             raise ConfigError("reference.kind", "'gait' needs legs of hinges; a joint above a foot slides")
-        self._points = np.cross(self._axes, screws[..., :3])
+        self.fields = self.begin(_blank)
+        self.put(_fill, axes, np.cross(axes, screws[..., :3]), contact_places(robot, neutral).copy(), of_legs)
 
     def feet(self, angles: Array) -> Array:
         """Foot centres in the base frame [m] (n, 3) for joint angles [rad] (na)."""
-        return _places(self._axes, self._points, self._feet, self._joints, angles)
+        places: Array = foot_places(self.fields, angles)
+        return places
 
-    def solve(self, x: Array, v: Array, a: Array, guess: Array) -> tuple[Array, Array, Array, bool]:
-        """Joint angles, speeds and accelerations (na) for foot places, velocities and accelerations in the base frame
-        [m, m/s, m/s²] (n, 3). Joints of no leg stay at `guess` (na). False: a foot cannot get there; its angles are then
-        the nearest that were found.
-        """
-        q, dq, ddq = guess.copy(), np.zeros(len(guess)), np.zeros(len(guess))
-        reached = _solve((self._axes, self._points), self._feet, self._joints, (x, v, a), q, dq, ddq)
-        return q, dq, ddq, reached
+
+TYPE = Legs.TYPE
+
+
+@compiled
+def _blank():
+    return new_record(TYPE)
+
+
+@compiled
+def _fill(legs, axes, points, places, joints):
+    legs.axes, legs.points, legs.places, legs.joints = axes, points, places, joints
+
+
+@compiled
+def foot_places(legs, angles):
+    """As `Legs.feet`."""
+    places, w, r = np.empty_like(legs.places), np.empty((3, 3)), np.empty((3, 3))
+    for leg in range(len(places)):
+        _place(legs, leg, angles, w, r, places[leg])
+    return places
+
+
+@compiled
+def solve(legs, feet, motion):
+    """Fills the joints' motion: angles, from the guess in them, speeds and accelerations (na); whether all feet get there. A
+    foot that cannot leaves the nearest angles that were found; joints of no leg stay at the guess.
+
+    feet: places, velocities and accelerations in the base frame [m, m/s, m/s²] (n, 3)
+    """
+    (places, velocities, accelerations), (q, dq, ddq) = feet, motion
+    w, r, J = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    x, d, rest = np.empty(3), np.empty(3), np.empty(3)
+    dq[:], ddq[:] = 0.0, 0.0
+    reached = True
+    for leg in range(len(places)):
+        joints, there = legs.joints[leg], False
+        for _ in range(ITERATIONS):
+            _place(legs, leg, q, w, r, x)
+            for j in range(3):
+                _cross(w[j], x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], J[j])
+            error = 0.0
+            for c in range(3):
+                rest[c] = places[leg, c] - x[c]
+                error = max(error, abs(rest[c]))
+            if error < TOLERANCE:
+                there = True
+                break
+            _unravel(J, rest, d)
+            for j in range(3):
+                q[joints[j]] += min(max(d[j], -LARGEST_STEP), LARGEST_STEP)
+        reached = reached and there
+        _unravel(J, velocities[leg], d)
+        for c in range(3):
+            rest[c] = accelerations[leg, c]
+        _less_bias(w, r, x, J, d, rest)
+        for j in range(3):
+            dq[joints[j]] = d[j]
+        _unravel(J, rest, d)
+        for j in range(3):
+            ddq[joints[j]] = d[j]
+    return reached
 
 
 @compiled
 def _turn(w, r, angle, x):
-    """Turns the point x about the axis through r along the unit vector w, in place; a direction with r = 0."""
+    """Turns the point x about the axis through r along the unit vector w, in place."""
     c, s = np.cos(angle), np.sin(angle)
     d0, d1, d2 = x[0] - r[0], x[1] - r[1], x[2] - r[2]
     along = (1.0 - c) * (w[0] * d0 + w[1] * d1 + w[2] * d2)
@@ -75,12 +137,12 @@ def _turn(w, r, angle, x):
 
 
 @compiled
-def _place(axes, points, foot, angles, joints, w, r, x):
+def _place(legs, leg, angles, w, r, x):
     """Fills axes w, points r (3, 3) and the foot x (3) of one leg at the given angles (na)."""
-    origin = np.zeros(3)
-    w[:], r[:], x[:] = axes, points, foot
+    w[:], r[:], x[:] = legs.axes[leg], legs.points[leg], legs.places[leg]
+    origin = (0.0, 0.0, 0.0)
     for j in range(3):
-        angle = angles[joints[j]]
+        angle = angles[legs.joints[leg, j]]
         for i in range(j + 1, 3):
             _turn(w[j], origin, angle, w[i])
             _turn(w[j], r[j], angle, r[i])
@@ -88,90 +150,49 @@ def _place(axes, points, foot, angles, joints, w, r, x):
 
 
 @compiled
-def _places(axes, points, feet, joints, angles):
-    places = np.empty((len(feet), 3))
-    w, r = np.empty((3, 3)), np.empty((3, 3))
-    for leg in range(len(feet)):
-        _place(axes[leg], points[leg], feet[leg], angles, joints[leg], w, r, places[leg])
-    return places
-
-
-@compiled
-def _cross(a, b, out):
-    out[0] = a[1] * b[2] - a[2] * b[1]
-    out[1] = a[2] * b[0] - a[0] * b[2]
-    out[2] = a[0] * b[1] - a[1] * b[0]
+def _cross(a, b0, b1, b2, out):
+    out[0], out[1], out[2] = a[1] * b2 - a[2] * b1, a[2] * b0 - a[0] * b2, a[0] * b1 - a[1] * b0
 
 
 @compiled
 def _unravel(J, e, d):
     """Solves Σ_j J_j d_j = e for the columns J_j, kept in the rows of J, by Cramer's rule, away from singularity."""
-    across, scale = np.empty(3), 1.0
+    scale = 1.0
     for j in range(3):
-        scale *= np.sqrt(J[j] @ J[j]) + 1e-12
-    _cross(J[1], J[2], across)
-    det = J[0] @ across
+        scale *= np.sqrt(J[j, 0] ** 2 + J[j, 1] ** 2 + J[j, 2] ** 2) + 1e-12
+    det = _triple(J[0], J[1], J[2])
     floor = SINGULAR * scale
     if abs(det) < floor:
         det = floor if det >= 0.0 else -floor
-    d[0] = (e @ across) / det
-    _cross(J[2], J[0], across)
-    d[1] = (e @ across) / det
-    _cross(J[0], J[1], across)
-    d[2] = (e @ across) / det
-
-
-@compiled
-def _columns(w, r, x, J):
     for j in range(3):
-        _cross(w[j], x - r[j], J[j])
+        d[j] = _triple(e, J[(j + 1) % 3], J[(j + 2) % 3]) / det
 
 
 @compiled
-def _solve(hinges, feet, joints, motion, q, dq, ddq):
-    """Fills q, from the guess in it, dq and ddq; whether all feet get there. hinges: their axes and points; motion: the feet's
-    places, velocities and accelerations."""
-    (axes, points), (xs, vs, accelerations) = hinges, motion
-    w, r, J = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    x, d = np.empty(3), np.empty(3)
-    reached = True
-    for leg in range(len(feet)):
-        there = False
-        for _ in range(ITERATIONS):
-            _place(axes[leg], points[leg], feet[leg], q, joints[leg], w, r, x)
-            _columns(w, r, x, J)
-            error = xs[leg] - x
-            if np.abs(error).max() < TOLERANCE:
-                there = True
-                break
-            _unravel(J, error, d)
-            for j in range(3):
-                q[joints[leg, j]] += min(max(d[j], -LARGEST_STEP), LARGEST_STEP)
-        reached = reached and there
-        _unravel(J, vs[leg], d)
-        bias = _bias(w, r, x, J, d)
-        for j in range(3):
-            dq[joints[leg, j]] = d[j]
-        _unravel(J, accelerations[leg] - bias, d)
-        for j in range(3):
-            ddq[joints[leg, j]] = d[j]
-    return reached
+def _triple(a, b, c):
+    """a · (b × c)"""
+    return a[0] * (b[1] * c[2] - b[2] * c[1]) + a[1] * (b[2] * c[0] - b[0] * c[2]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 
 
 @compiled
-def _bias(w, r, x, J, speeds):
-    """J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ]; the hinges before j carry axis j along."""
-    bias, part, lever = np.zeros(3), np.empty(3), np.empty(3)
-    foot = speeds[0] * J[0] + speeds[1] * J[1] + speeds[2] * J[2]
+def _less_bias(w, r, x, J, speeds, a):
+    """Takes J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a; the hinges before j carry axis j along."""
+    turning, moving, part, foot = np.zeros(3), np.zeros(3), np.empty(3), np.zeros(3)
     for j in range(3):
-        turning, moving = np.zeros(3), np.zeros(3)
+        for c in range(3):
+            foot[c] += speeds[j] * J[j, c]
+    for j in range(3):
+        turning[:], moving[:] = 0.0, 0.0
         for i in range(j):
-            _cross(w[i], r[j] - r[i], part)
-            moving += speeds[i] * part
-            turning += speeds[i] * w[i]
-        _cross(turning, w[j], part)
-        _cross(part, x - r[j], lever)
-        bias += speeds[j] * lever
-        _cross(w[j], foot - moving, part)
-        bias += speeds[j] * part
-    return bias
+            _cross(w[i], r[j, 0] - r[i, 0], r[j, 1] - r[i, 1], r[j, 2] - r[i, 2], part)
+            for c in range(3):
+                moving[c] += speeds[i] * part[c]
+                turning[c] += speeds[i] * w[i, c]
+        _cross(turning, w[j, 0], w[j, 1], w[j, 2], part)
+        turning[:] = part  # ẇ_j
+        _cross(turning, x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], part)
+        for c in range(3):
+            a[c] -= speeds[j] * part[c]
+        _cross(w[j], foot[0] - moving[0], foot[1] - moving[1], foot[2] - moving[2], part)
+        for c in range(3):
+            a[c] -= speeds[j] * part[c]

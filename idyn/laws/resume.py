@@ -19,14 +19,14 @@ MOST_PIVOTS = 1000
 
 @compiled
 def resume(d, law, basis):
-    """law: anything with the `conditions`, `directions`, `unlimited` and `independent` of a law; basis: its last one (n, ·).
+    """law: anything with a law's `conditions`, `directions` and `unlimited`; basis: its last one (n, ·).
 
     Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; the basis becomes the one to begin at next
     time.
     """
     conditions, multipliers = law.conditions, np.empty(0)
     if conditions == Conditions.NO_SLIP:
-        p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, law.independent, MOST_PIVOTS)
+        p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, d.independent, MOST_PIVOTS)
         basis[:] = after
     elif conditions == Conditions.COULOMB and not unlimited_somewhere(d.mu, False)[0]:
         p, flags, status, pivots, _ = solve_coulomb(d.Y, d.b, d.mu, law.directions, basis, True, 0.0, 0)

@@ -2,9 +2,26 @@
 
 import numpy as np
 
-from controllers.planners.cubics import Cubics
+from controllers.planners import cubics
 
 START = np.array([[0.1, 0.2], [0.3, -0.4]])
+
+
+class Cubics(cubics.Cubics):
+    """All coordinates of a point at once."""
+
+    def at(self, t):
+        """Points, velocities and accelerations (n, d)."""
+        n, d = self.since.shape
+        return np.moveaxis([[cubics.at(self.fields, i, k, t) for k in range(d)] for i in range(n)], 2, 0)
+
+    def aim(self, i, t, until, goal, velocity):
+        for k in range(len(goal)):
+            cubics.aim(self.fields, i, k, t, until, goal[k], velocity[k])
+
+    def stop(self, i, t):
+        for k in range(self.since.shape[1]):
+            cubics.stop(self.fields, i, k, t)
 
 
 def test_they_rest_where_they_are_put():

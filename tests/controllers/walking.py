@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from controllers.planners.cubics import at
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
@@ -25,7 +26,7 @@ class Walker:
     @property
     def q(self):
         """Configuration (nq)."""
-        x, y, yaw = self.plan._pose
+        x, y, yaw = self.plan.plan.pose
         q = self.stance.copy()
         q[:2] = x, y
         q[3:7] = 0.0, 0.0, np.sin(yaw / 2), np.cos(yaw / 2)
@@ -34,12 +35,17 @@ class Walker:
     @property
     def feet(self):
         """In the base frame [m] (n, 3)."""
-        return self.plan._legs.feet(self.angles)
+        return self.plan.legs.feet(self.angles)
+
+    def swing_speeds(self):
+        """Of the feet over the ground, in the last tick [m/s] (n)."""
+        t, ways = (self.k - 1) * self.dt, self.plan.plan.ways
+        return np.array([np.hypot(*(at(ways.fields, i, k, t)[1] for k in range(2))) for i in range(len(ways.since))])
 
     def tick(self):
         """One period; the reference."""
         q = self.q
-        u = self.plan._u
+        u = self.plan.plan.u
         v = np.zeros(self.robot.nv)
         v[[0, 1, 5]] = u
         contacts = contacts_from_geometry(self.robot, q, Flat(), margin=0.004)
