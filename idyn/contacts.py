@@ -35,7 +35,8 @@ def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, mu: Array | None
     """All spheres and the terrain."""
     spheres = robot.spheres
     distances, normals = terrain.query(centres)
-    points, tangents, gaps = _sphere_contacts(centres, distances, normals, spheres.radii)
+    points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
+    _sphere_contacts(centres, spheres.radii, distances, normals, points, tangents, gaps)
     if mu is None:
         mu = spheres.mu if terrain.friction is None else terrain.friction.at(points)
     return ContactSet(
@@ -145,39 +146,47 @@ def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
         raise InputError(f"{name}.frame", str(error)) from error
 
 
+def sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array) -> Array:
+    """World positions of points fixed to joints: origins[j] + rotations[j] @ offset (n, 3)."""
+    centres = np.empty(offsets.shape)
+    _sphere_centres(rotations, origins, joints, offsets, centres)
+    return centres
+
+
+def first_tangents(normals: Array) -> Array:
+    """A unit tangent for each unit normal (n, 3): world x made orthogonal to n, or world y when n is near the x axis."""
+    tangents = np.empty(normals.shape)
+    _first_tangents(normals, tangents)
+    return tangents
+
+
 @compiled
-def _sphere_contacts(centres: Array, distances: Array, normals: Array, radii: Array) -> tuple[Array, Array, Array]:
-    """Nearest points of spheres to a surface (n, 3), first tangents there (n, 3), gaps [m] (n)."""
-    n = len(radii)
-    points, gaps = np.empty((n, 3)), np.empty(n)
-    for i in range(n):
+def _sphere_contacts(
+    centres: Array, radii: Array, distances: Array, normals: Array, points: Array, tangents: Array, gaps: Array
+) -> None:
+    """Fills the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n)."""
+    for i in range(len(radii)):
         gaps[i] = distances[i] - radii[i]
         for c in range(3):
             points[i, c] = centres[i, c] - radii[i] * normals[i, c]
-    return points, first_tangents(normals), gaps
+    _first_tangents(normals, tangents)
 
 
 @compiled
-def sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array) -> Array:
-    """World positions of points fixed to joints: origins[j] + rotations[j] @ offset (n, 3)."""
-    centres = np.empty((len(joints), 3))
+def _sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array, centres: Array) -> None:
     for i in range(len(joints)):
         j = joints[i]
         for r in range(3):
             centres[i, r] = origins[j, r]
             for c in range(3):
                 centres[i, r] += rotations[j, r, c] * offsets[i, c]
-    return centres
 
 
 @compiled
-def first_tangents(normals: Array) -> Array:
-    """A unit tangent for each unit normal (n, 3): world x made orthogonal to n, or world y when n is near the x axis."""
-    tangents = np.empty_like(normals)
+def _first_tangents(normals: Array, tangents: Array) -> None:
     for i in range(len(normals)):
         axis = 0 if abs(normals[i, 0]) < 0.9 else 1
         along = normals[i, axis]
         length = np.sqrt(1.0 - along * along)
         for c in range(3):
             tangents[i, c] = ((1.0 if c == axis else 0.0) - along * normals[i, c]) / length
-    return tangents

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.ndimage import spline_filter
 
 from idyn.compiled import compiled
-from idyn.terrain import FrictionMap
+from idyn.terrain import FrictionMap, room
 from idyn.types import Array
 
 PASSES = 50
@@ -32,7 +32,9 @@ class Heightmap:
         self._resolution = resolution
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        return _query(points, self._coefficients, self._resolution)
+        distances, normals = room(points)
+        _query(points, self._coefficients, self._resolution, distances, normals)
+        return distances, normals
 
     def height(self, points: Array) -> Array:
         """z of the surface at the x and y of `points` (n, 3) [m] (n)."""
@@ -56,9 +58,8 @@ def hills(*, side: float, resolution: float, count: int, height: float, variance
 
 
 @compiled
-def _query(points: Array, coefficients: Array, resolution: float) -> tuple[Array, Array]:
+def _query(points: Array, coefficients: Array, resolution: float, distances: Array, normals: Array) -> None:
     """Minimises ½ (x − cx)² + ½ (y − cy)² + ½ (z(x, y) − cz)² by Newton; by Gauss–Newton where that is not convex."""
-    distances, normals = np.empty(len(points)), np.empty((len(points), 3))
     for i in range(len(points)):
         cx, cy, cz = points[i, 0], points[i, 1], points[i, 2]
         x, y = cx, cy
@@ -78,7 +79,6 @@ def _query(points: Array, coefficients: Array, resolution: float) -> tuple[Array
         length = np.sqrt(1.0 + zx * zx + zy * zy)
         normals[i, 0], normals[i, 1], normals[i, 2] = -zx / length, -zy / length, 1.0 / length
         distances[i] = ((cx - x) * -zx + (cy - y) * -zy + (cz - z)) / length
-    return distances, normals
 
 
 @compiled

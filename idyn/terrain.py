@@ -52,7 +52,9 @@ class Flat:
         self.friction = friction
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        return _plane(points, self.height)
+        distances, normals = room(points)
+        _plane(points, self.height, distances, normals)
+        return distances, normals
 
 
 class Slope:
@@ -64,7 +66,10 @@ class Slope:
         self._origin = np.array([0.0, 0.0, height])
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        return (points - self._origin) @ self._normal, np.tile(self._normal, (len(points), 1))
+        distances, normals = room(points)
+        distances[:] = (points - self._origin) @ self._normal
+        normals[:] = self._normal
+        return distances, normals
 
 
 class Stairs:
@@ -81,23 +86,31 @@ class Stairs:
         self._shape = start, depth, rise, steps, height
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        return _stairs(points, *self._shape)
+        distances, normals = room(points)
+        _stairs(points, *self._shape, distances, normals)
+        return distances, normals
+
+
+def room(points: Array) -> tuple[Array, Array]:
+    """For the distances and normals of points (n, 3), to be filled: an array that compiled code returns costs as much as ten
+    that it fills."""
+    return np.empty(len(points)), np.empty((len(points), 3))
 
 
 @compiled
-def _plane(points: Array, height: float) -> tuple[Array, Array]:
-    distances, normals = np.empty(len(points)), np.zeros((len(points), 3))
+def _plane(points: Array, height: float, distances: Array, normals: Array) -> None:
     for i in range(len(points)):
         distances[i] = points[i, 2] - height
-        normals[i, 2] = 1.0
-    return distances, normals
+        normals[i, 0], normals[i, 1], normals[i, 2] = 0.0, 0.0, 1.0
 
 
 @compiled
-def _stairs(points: Array, start: float, depth: float, rise: float, steps: int, height: float) -> tuple[Array, Array]:
+def _stairs(
+    points: Array, start: float, depth: float, rise: float, steps: int, height: float, distances: Array, normals: Array
+) -> None:
     """The profile is the chain tread 0, riser 0, tread 1, … tread `steps`; the outer treads are endless."""
-    distances, normals = np.empty(len(points)), np.zeros((len(points), 3))
     for i in range(len(points)):
+        normals[i, 1] = 0.0
         x, z = points[i, 0], points[i, 2]
         nearest, level = np.inf, height
         for k in range(steps + 1):
@@ -118,4 +131,3 @@ def _stairs(points: Array, start: float, depth: float, rise: float, steps: int, 
         if z < level and nearest > AT_SURFACE:
             distances[i] = -nearest
             normals[i] *= -1.0
-    return distances, normals

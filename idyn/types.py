@@ -61,15 +61,15 @@ class ContactSet(Record, frozen=True):
         if rows.dtype == np.bool_:
             if np.count_nonzero(rows) == len(rows):
                 return self
-            rows = np.flatnonzero(rows)
+            rows = rows.nonzero()[0]
         return ContactSet(
-            bodies=self.bodies[rows],
-            others=self.others[rows],
-            points=self.points[rows],
-            normals=self.normals[rows],
-            tangents=self.tangents[rows],
-            mu=self.mu[rows],
-            gaps=self.gaps[rows],
+            bodies=self.bodies.take(rows),
+            others=self.others.take(rows),
+            points=self.points.take(rows, 0),
+            normals=self.normals.take(rows, 0),
+            tangents=self.tangents.take(rows, 0),
+            mu=self.mu.take(rows),
+            gaps=self.gaps.take(rows),
             keys=tuple(self.keys[i] for i in rows.tolist()),
         )
 

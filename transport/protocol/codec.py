@@ -1,6 +1,5 @@
 """Bytes ↔ messages: the only door to the wire encoding. Any bytes give a message or a `ProtocolError`, nothing else."""
 
-import math
 import re
 from typing import Any
 
@@ -8,6 +7,7 @@ import msgspec
 import numpy as np
 
 from idyn.errors import nearest
+from idyn.inputs import finite
 from idyn.types import Array
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message
@@ -104,7 +104,7 @@ def vectors(*parts: tuple[Vector, int, str]) -> Array:
     """Several wire vectors, each (value, n, field), one behind the other in one writable array; checked at one go."""
     data = bytearray().join([_numbers(*part) for part in parts])
     joined = np.frombuffer(data, dtype=_FLOAT64)
-    if not math.isfinite(sum(joined.tolist())):  # or a sum of huge finite numbers: the slow way decides
+    if not finite(joined):
         _refuse_non_finite(joined, parts)
     return joined
 

@@ -10,7 +10,7 @@ from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import vector, vectors
 from transport.protocol.errors import ProtocolError
-from transport.protocol.foot_switches import FootSwitches, is_switch, read_switches
+from transport.protocol.foot_switches import FootSwitches, read_switches
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import Contact
@@ -21,13 +21,14 @@ RIGHT_HANDED_TOLERANCE = 1e-6
 
 def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet | FootSwitches:
     """The active contacts. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
-    active = [(f"contacts[{i}]", contact) for i, contact in enumerate(contacts) if contact.active]
-    for where, contact in active:
-        _check_frame(contact.frame, agreement, f"{where}.frame")
+    numbered = [(i, contact) for i, contact in enumerate(contacts) if contact.active]
+    for i, contact in numbered:
+        _check_frame(contact.frame, agreement, i)
         if contact.mu_visc is not None and not math.isfinite(contact.mu_visc):  # recorded only
-            raise ProtocolError(Code.NON_FINITE, f"{where}.mu_visc", f"expected a finite number, got {contact.mu_visc}")
-    if active and all(is_switch(contact) for _, contact in active):
-        return read_switches(active, agreement)
+            raise ProtocolError(Code.NON_FINITE, f"contacts[{i}].mu_visc", f"expected a finite number, got {contact.mu_visc}")
+    if numbered and all([contact.p is None and contact.n is None for _, contact in numbered]):
+        return read_switches(numbered, agreement)
+    active = [(f"contacts[{i}]", contact) for i, contact in numbered]
     parts = [part for where, c in active for part in _place(c, where)]
     table = vectors(*parts).reshape(-1, 2, 3)
     points, normals = table[:, 0].copy(), table[:, 1].copy()
@@ -43,6 +44,8 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet |
 def read_sensed(contacts: list[Contact]) -> Array | None:
     """Measured forces of the active contacts, world axes [N] (n, 3), zero where none is valid; None when none is at all."""
     active = [(i, contact) for i, contact in enumerate(contacts) if contact.active]
+    if all([contact.f_sensed is None for _, contact in active]):
+        return None
     force, measured = np.zeros((len(active), 3)), False
     for row, (i, contact) in enumerate(active):
         if contact.f_sensed is not None:
@@ -61,12 +64,14 @@ def _place(contact: Contact, where: str) -> tuple[tuple[Vector, int, str], tuple
     return (contact.p, 3, f"{where}.p"), (contact.n, 3, f"{where}.n")
 
 
-def _check_frame(frame: str, agreement: Agreement, field: str) -> None:
+def _check_frame(frame: str, agreement: Agreement, i: int) -> None:
     announced = agreement.contact_frames
-    if announced is None:
-        check_contact_frame(agreement.robot, frame, field)
-    elif frame not in announced:
+    if frame in (agreement.robot.contact_names if announced is None else announced):
+        return
+    field = f"contacts[{i}].frame"
+    if announced is not None:
         raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"'{frame}' was not among the contact_frames of the hello")
+    check_contact_frame(agreement.robot, frame, field)
 
 
 def _friction(contact: Contact, agreement: Agreement, where: str) -> float:

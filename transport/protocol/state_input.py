@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from controllers.command import Reference
+from idyn.compiled import compiled
 from idyn.robot import Robot
 from idyn.types import Array
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -57,27 +58,46 @@ def largest_applied(robot: Robot) -> Array:
 
 def implausible(tau_applied: Array | None, largest: Array, names: Sequence[str]) -> str:
     """Why the motors of these names cannot have had these torques [N·m] (na), '' when they can."""
-    if tau_applied is None or (np.abs(tau_applied) <= largest).all():
+    if tau_applied is None or _within(tau_applied, largest):
         return ""
     k = int((np.abs(tau_applied) > largest).argmax())
     return f"tau_applied ignored: {tau_applied[k]:g} N·m at {names[k]}, expected at most {largest[k]:g}"
 
 
 def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
-    q = agreement.joints.positions_to_robot(q)
-    for start, end in agreement.robot.tree.unit_spans.tolist():
-        _normalise(q, start, end)
-    return q, agreement.joints.velocities_to_robot(v, q)
-
-
-def _normalise(q: Array, start: int, end: int) -> None:
-    """Make a quaternion, or a (cos, sin), a unit one, in place. Raises ProtocolError `quaternion_not_unit`."""
-    part = q[start:end]
-    length = math.sqrt(sum(x * x for x in part.tolist()))
-    if not abs(length - 1.0) <= QUATERNION_TOLERANCE:
-        order = "xyzw" if end - start == 4 else "cos, sin"
+    joints, spans = agreement.joints, agreement.robot.tree.unit_spans
+    q = joints.positions_to_robot(q)
+    if (k := _normalise(q, spans)) < len(spans):
+        start, end = spans[k].tolist()
+        order, length = "xyzw" if end - start == 4 else "cos, sin", math.sqrt(sum(x * x for x in q[start:end].tolist()))
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
-    part /= length
+    return q, joints.velocities_to_robot(v, q)
+
+
+@compiled
+def _normalise(q: Array, spans: Array) -> int:
+    """Make the quaternions, and (cos, sin), that begin and end at these places (·, 2) unit ones, in place, up to the first one
+    that is too far from it; which that is."""
+    for k in range(len(spans)):
+        start, end = spans[k]
+        square = 0.0
+        for i in range(start, end):
+            square += q[i] * q[i]
+        length = math.sqrt(square)
+        if not abs(length - 1.0) <= QUATERNION_TOLERANCE:
+            return k
+        for i in range(start, end):
+            q[i] /= length
+    return len(spans)
+
+
+@compiled
+def _within(values: Array, largest: Array) -> bool:
+    """Whether none is larger, either way, than its bound."""
+    within = True
+    for k in range(len(values)):
+        within = within and bool(abs(values[k]) <= largest[k])
+    return within
 
 
 def _check_recorded(message: StateMessage, agreement: Agreement) -> None:

@@ -59,12 +59,14 @@ class Gate:
         """
         if before is None or not dt > 0.0:
             before, dt = tau, np.inf
-        return _gate(tau, angles, speeds, before, dt, self._table)
+        passed, bits = np.zeros(len(tau)), np.zeros(len(tau), dtype=np.int64)
+        _gate(tau, angles, speeds, before, dt, self._table, passed, bits)
+        return passed, bits
 
 
 @compiled
-def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, table: Array) -> tuple[Array, Array]:
-    passed, bits = np.zeros(len(tau)), np.zeros(len(tau), dtype=np.int64)
+def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, table: Array, passed: Array, bits: Array) -> None:
+    """Fills `passed` and, zero before, `bits`."""
     for k in range(len(tau)):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
@@ -86,4 +88,3 @@ def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, ta
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):
             t, bits[k] = 0.0, bits[k] | VELOCITY
         passed[k] = t
-    return passed, bits

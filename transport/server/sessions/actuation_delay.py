@@ -5,7 +5,6 @@ before; what is more than one period is delay. Single answers that are lost make
 """
 
 from collections import deque
-from statistics import median_low
 
 MEMORY = 31
 """States whose median counts."""
@@ -26,4 +25,5 @@ class ActuationDelay:
         """The delay now [s], ≥ 0, after a state of `t_robot` [ns]; 0 for robots that do not tell."""
         if t_applied is not None:
             self._measured.append(max(t_robot - t_applied - self._period_ns, 0))
-        return median_low(self._measured) * 1e-9 if self._measured else 0.0
+        count = len(self._measured)
+        return sorted(self._measured)[(count - 1) // 2] * 1e-9 if count else 0.0

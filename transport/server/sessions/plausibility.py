@@ -46,32 +46,49 @@ class Plausibility:
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
             moved = robot.joint_error(robot.joint_angles(self.last.q), robot.joint_angles(state.q))
-            jumps, joints = _jumps(state.q, state.v, self.last.q, self.last.v, moved, robot.tree.a, self._free, dt)
-            for k in np.flatnonzero(~(jumps <= most)):
-                joint = robot.joint_names[joints[k]] if robot.na else ""
+            jumps = np.zeros(len(NAMES))
+            joints = _joint_jumps(state.v, self.last.v, moved, robot.tree.a, dt, jumps)
+            if self._free:
+                _base_jumps(state.q, state.v, self.last.q, self.last.v, dt, jumps)
+            if (k := _first_beyond(jumps, most)) < len(NAMES):
+                joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
         self.last, self._t_ns, self._doubts = state, t_ns, False
         return ""
 
 
 @compiled
-def _jumps(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, free: bool, dt: float) -> tuple[Array, Array]:
-    """The largest changes in the order of `NAMES`, and the joints that made the first two. moved: the joints' way [rad] (na)"""
-    jumps, joints = np.zeros(6), np.zeros(6, dtype=np.int64)
+def _joint_jumps(v: Array, v0: Array, moved: Array, a: Array, dt: float, jumps: Array) -> tuple[int, int]:
+    """Fills the first two of `jumps`, zero before, in the order of `NAMES`: the largest changes of joints; which joints made
+    them. moved: the joints' way [rad] (na)"""
+    furthest = fastest = 0
     for k in range(len(a)):
         speed, speed0 = v[a[k]], v0[a[k]]
         change = abs(speed - speed0)
         if not change <= jumps[1]:
-            jumps[1], joints[1] = change, k
+            jumps[1], fastest = change, k
         further = abs(moved[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
-            jumps[0], joints[0] = further, k
-    if free:
-        jumps[2] = math.sqrt(np.sum((q[:3] - q0[:3]) ** 2)) - max(_length(v[:3]), _length(v0[:3])) * dt
-        half = min(abs(np.sum(q[3:7] * q0[3:7])), 1.0)
-        jumps[3] = 2.0 * math.acos(half) - max(_length(v[3:6]), _length(v0[3:6])) * dt
-        jumps[4], jumps[5] = _length(v[:3] - v0[:3]), _length(v[3:6] - v0[3:6])
-    return jumps, joints
+            jumps[0], furthest = further, k
+    return furthest, fastest
+
+
+@compiled
+def _base_jumps(q: Array, v: Array, q0: Array, v0: Array, dt: float, jumps: Array) -> None:
+    """Fills the others."""
+    jumps[2] = _length(q[:3] - q0[:3]) - max(_length(v[:3]), _length(v0[:3])) * dt
+    half = min(abs(np.sum(q[3:7] * q0[3:7])), 1.0)
+    jumps[3] = 2.0 * math.acos(half) - max(_length(v[3:6]), _length(v0[3:6])) * dt
+    jumps[4], jumps[5] = _length(v[:3] - v0[:3]), _length(v[3:6] - v0[3:6])
+
+
+@compiled
+def _first_beyond(jumps: Array, most: Array) -> int:
+    """Which is the first that is larger than it may be; len(jumps): none."""
+    for k in range(len(jumps)):
+        if not jumps[k] <= most[k]:
+            return k
+    return len(jumps)
 
 
 @compiled

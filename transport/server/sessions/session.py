@@ -208,7 +208,7 @@ class Session:
     def _watch(self, message: StateMessage, now_ns: int) -> tuple[Watchdog, int]:
         """The watchdog's level at this state, and the state's age [ns]. Raises Latched, and `stale_state`."""
         silence = self._silence.until(message.t_robot, now_ns)
-        pause = self._silence.pause(message.t_robot, now_ns)
+        pause = self._silence.pause(silence, now_ns)
         level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
             raise Latched(self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns))

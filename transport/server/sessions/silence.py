@@ -40,6 +40,6 @@ class Silence:
         by_robot = t_robot - self._t_robot
         return max(self._longest, by_robot if self._robot_clock else min(by_robot, now_ns - self._now_ns))
 
-    def pause(self, t_robot: int, now_ns: int) -> int:
-        """By how much the server's clock has run on since the last accepted state, in which the robot was not silent."""
-        return 0 if self._accepted_ns is None else now_ns - self._accepted_ns - self.until(t_robot, now_ns)
+    def pause(self, silence_ns: int, now_ns: int) -> int:
+        """By how much the server's clock has run on since the last accepted state beyond this silence of the robot."""
+        return 0 if self._accepted_ns is None else now_ns - self._accepted_ns - silence_ns
