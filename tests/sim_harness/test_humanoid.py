@@ -35,14 +35,14 @@ def test_it_stands_on_its_soles(engine, law):
     np.testing.assert_allclose(simulated[-100:].sum(axis=1).mean(), WEIGHT, rtol=0.02)
 
 
-def test_it_sways_over_feet_that_stay():
-    plan = with_controller(
-        load_plan("stand-g1", 2.0, "mujoco"), {"reference": {"kind": "sway", "amplitude": 0.02, "frequency": 0.5}}
-    )
-    run = run_in_process(plan, "coulomb", nothing)
+@pytest.mark.parametrize(("kind", "amplitude", "axis"), [("sway", 0.02, 1), ("squat", 0.01, 2)])
+def test_it_moves_over_feet_that_stay(kind, amplitude, axis):
+    reference = {"kind": kind, "amplitude": amplitude, "frequency": 0.5}
+    run = run_in_process(with_controller(load_plan("stand-g1", 2.0, "mujoco"), {"reference": reference}), kind, nothing)
     assert run.summary.upright
-    assert np.ptp(run.trace.q[:, 1]) > 0.03
     assert run.summary.tracking < 1e-3
+    assert np.ptp(run.trace.q[:, axis]) > 1.5 * amplitude
     predicted, simulated = loads(run.trace)
-    assert np.ptp(simulated[:, 0]) > 0.2 * WEIGHT
+    share = simulated @ ([0.5, -0.5] if kind == "sway" else [1.0, 1.0])
+    assert np.ptp(share[200:]) > (0.2 if kind == "sway" else 0.01) * WEIGHT
     assert np.abs(predicted - simulated).mean() < 0.01 * WEIGHT
