@@ -17,7 +17,7 @@ from idyn.ground import Ground, allowance
 from idyn.laws.coulomb import assemble
 from idyn.laws.law import polygon
 from idyn.robot import Robot
-from idyn.solvers.lemke import lemke
+from idyn.solvers.lemke import lemke, natural_residual
 from idyn.status import SOLVED
 from idyn.types import Array, ContactSet, Record, State
 
@@ -56,7 +56,7 @@ def outcomes(
     for sample in range(samples):
         cover = np.ones(len(q)) if sample == 0 else np.exp(rng.uniform(-3.0, 3.0, len(q)))
         z, status, _, _ = lemke(M, q, MOST_PIVOTS, cover)
-        if status != SOLVED or np.abs(np.minimum(z, M @ z + q)).max(initial=0.0) > RIGHT:
+        if status != SOLVED or natural_residual(M, q, z) > RIGHT:
             continue
         impulse = unit * _impulse(z, len(contacts), directions)
         v_plus = free + np.linalg.solve(inertia, J.T @ impulse)

@@ -22,7 +22,7 @@ of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b in th
 It is the energy of the motion that is left at the contacts. Both agree where joints are free. In the second, feet that stick
 stay where they are, and the base goes on.
 
-Where friction is unlimited, contacts that part are let go in the laws `cone…` (`idyn.laws.parting`); where that leads to no
+Where friction is unlimited, contacts that part are let go in the laws `cone…` (`idyn.laws.separating`); where that leads to no
 answer, the program is taken to the letter.
 
 When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
@@ -41,8 +41,8 @@ from idyn.laws.convex_basis import basis_of, face_at, solve_basis
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
-from idyn.laws.parting import let_go, opening
 from idyn.laws.rays import Program, units
+from idyn.laws.separating import opening, without_separating
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
 from idyn.status import STATUSES, Conditions, Status
@@ -99,7 +99,7 @@ class Convex:
         for rung, solve in self._ways(some):
             solution, may_part = solve(problem), some and not (rung == "cold" and self._rigid(problem))
             if may_part:
-                for parted in let_go(problem, solution, self.sticking(problem.mu) > 0.0, solve):
+                for parted in without_separating(problem, solution, self.sticking(problem.mu) > 0.0, solve):
                     yield f"{rung}, parted", parted
             yield rung, solution
             if may_part and solution.status.ok:

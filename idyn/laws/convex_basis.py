@@ -31,7 +31,7 @@ COARSE = 1e4
 """Dependence is judged by this multiple of a row's squared length: 3e-5 of its length must be new. A basis of rows that
 differ by less would be full of rounding errors."""
 
-WELL = 1e9
+CLEARLY = 1e9
 """The same for friction that is taken first: a hundredth must be new."""
 
 
@@ -219,7 +219,7 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
             for q in range(m):
                 length2 += G[j, q] * G[j, q]
             if stage == 1:
-                good[j] = append_row(F, G, active, count, j, WELL * length2)
+                good[j] = append_row(F, G, active, count, j, CLEARLY * length2)
                 count += 1 if good[j] else 0
             if stage == 1 or good[j]:
                 continue

@@ -5,8 +5,8 @@
     [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
 
 Warm: the last basis, solved directly and kept when it is still complementary. Cold: Lemke. A contact with μ = ∞ loses its
-λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it parts (`idyn.laws.parting`). Where friction is nowhere limited this
-is the no-slip law, and solved as such.
+λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it parts (`idyn.laws.separating`). Where friction is nowhere limited
+this is the no-slip law, and solved as such.
 
 When it is wrong: the polygon has corners, so friction is up to 1 − cos(π/k) too weak (inscribed) between them; there may be
 several solutions with different v⁺; cost grows like n³.
@@ -20,7 +20,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
-from idyn.laws.parting import hardly_presses, let_go
+from idyn.laws.separating import hardly_presses, without_separating
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, covering, lemke
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
@@ -59,7 +59,7 @@ class Coulomb:
         solution = self._solve(problem, cold, False, 0.0)
         free = np.isinf(problem.mu)
         if some:
-            for parted in let_go(problem, solution, free, lambda other: self._solve(other, cold, False, 0.0)):
+            for parted in without_separating(problem, solution, free, lambda other: self._solve(other, cold, False, 0.0)):
                 parted.basis[free, -1] = False  # without friction they had a sliding speed
                 yield "parted", parted
         yield "cold", solution

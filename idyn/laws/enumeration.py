@@ -18,7 +18,7 @@ from idyn.compiled import compiled
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import LawSolution
 from idyn.reduction import Reduced
-from idyn.solvers.lemke import basis_solution
+from idyn.solvers.lemke import basis_solution, natural_residual
 from idyn.status import SINGULAR, SOLVED, STATUSES, TOO_MANY_CONTACTS
 from idyn.types import Array
 
@@ -66,7 +66,7 @@ def nearest_solution(Y, b, mu, directions, last):
             continue
         z, _, regular = basis_solution(M, q, basis)
         tried += 1
-        if not regular or _error(M, q, z) > NEGATIVE:
+        if not regular or natural_residual(M, q, z) > NEGATIVE:
             continue
         apart = 0.0
         for i in range(n):
@@ -98,15 +98,3 @@ def _worth_trying(basis, mu, n, k):
         elif (slides and loaded == 0) or (not basis[i] and loaded != slides):
             return False
     return True
-
-
-@compiled
-def _error(M, q, z):
-    """max |min(z, M z + q)|: whether z solves the problem, whatever its basis promised."""
-    error = 0.0
-    for i in range(len(q)):
-        w = q[i]
-        for j in range(len(q)):
-            w += M[i, j] * z[j]
-        error = max(error, abs(min(z[i], w)))
-    return error

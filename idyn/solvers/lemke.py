@@ -24,7 +24,7 @@ PIVOT_TOLERANCE = 1e-9
 TIE_TOLERANCE = 1e-12
 """Ratios nearer than this, relative to the scale of q, count as equal and go to the lexicographic comparison."""
 
-GONE = 1e-10
+ARTIFICIAL_ZERO = 1e-10
 """An artificial variable below this share of the scale of q is zero but for rounding: what looks like a ray is a solution."""
 
 
@@ -57,6 +57,18 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
             for j in range(m):
                 w[i] += M[i, index[j]] * x[j]
     return z, w, True
+
+
+@compiled
+def natural_residual(M: Array, q: Array, z: Array) -> float:
+    """max |min(z, M z + q)|: whether z solves the problem, whatever its basis promised."""
+    worst = 0.0
+    for i in range(len(q)):
+        w = q[i]
+        for j in range(len(q)):
+            w += M[i, j] * z[j]
+        worst = max(worst, abs(min(z[i], w)))
+    return worst
 
 
 @compiled
@@ -139,7 +151,7 @@ def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int
             r = _leaving_row(T, c, row, column, TIE_TOLERANCE * scale)
             if r >= 0:
                 continue
-            if T[row[2 * n], n + 1] > GONE * scale:
+            if T[row[2 * n], n + 1] > ARTIFICIAL_ZERO * scale:
                 return zero, RAY, pivots, basis
         for i in range(n):  # at such a ray the variable that has just left takes the place of the artificial one
             basis[i] = row[n + i] >= 0 or n + i == leaving

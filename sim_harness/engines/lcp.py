@@ -21,8 +21,8 @@ import numpy as np
 
 from controllers.config import Kind
 from idyn.compiled import compiled
-from idyn.solvers.lemke import lemke
-from idyn.status import Status
+from idyn.solvers.lemke import lemke, natural_residual
+from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
@@ -81,7 +81,7 @@ def solve_polygon(
         scale = max(scale, abs(r[i]))
     best = np.inf
     z_best = np.zeros(len(r))
-    status, pivots = 0, 0
+    status, pivots = SOLVED, 0
     mean = np.trace(D) / max(3 * n, 1)
     for shift in SHIFTS:
         shifted = A
@@ -89,14 +89,14 @@ def solve_polygon(
             shifted = polygon_lcp(D + shift * mean * np.eye(3 * n), b, mu, c, edges)[0]
         z, status, used, _ = lemke(shifted, r, max_pivots, np.ones(len(r)))
         pivots += used
-        error = _natural_residual(A, r, z)
+        error = natural_residual(A, r, z)
         if error < best:
             best, z_best = error, z
         if best <= TOLERANCE * scale:
-            status = 0
+            status = SOLVED
             break
-        if status == 0:
-            status = 5  # not certified
+        if status == SOLVED:
+            status = NOT_CERTIFIED
     p = np.zeros((n, 3))
     for i in range(len(r)):
         if direction[i, 2] > 0.0:
@@ -149,15 +149,3 @@ def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
             if x != y:
                 A[y, x] += s
     return A, r, contact, direction
-
-
-@compiled
-def _natural_residual(A: Array, r: Array, z: Array) -> float:
-    """max |min(z, A z + r)|"""
-    worst = 0.0
-    for i in range(len(r)):
-        w = r[i]
-        for j in range(len(r)):
-            w += A[i, j] * z[j]
-        worst = max(worst, abs(min(z[i], w)))
-    return worst

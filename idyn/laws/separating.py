@@ -15,11 +15,11 @@ from idyn.laws.no_slip import NoSlip
 from idyn.reduction import Reduced
 from idyn.types import Array
 
-BARELY = 0.01
+SLIGHT = 0.01
 """A contact whose normal impulse is a smaller share of the largest one than this hardly presses."""
 
 
-def let_go(
+def without_separating(
     problem: Reduced, letter: LawSolution, free: Array, solve: Callable[[Reduced], LawSolution]
 ) -> Iterator[LawSolution]:
     """The law's solutions in which contacts of unlimited friction that part carry nothing; none when all press that hold.
@@ -45,7 +45,7 @@ def let_go(
 def hardly_presses(p: Array) -> Array:
     """Contacts that hold sideways all the same (n, bool)."""
     normal, sideways = p[2::3], np.abs(p[0::3]) + np.abs(p[1::3])
-    hardly: Array = (sideways > 0.0) & (normal <= BARELY * normal.max())
+    hardly: Array = (sideways > 0.0) & (normal <= SLIGHT * normal.max())
     return hardly
 
 
