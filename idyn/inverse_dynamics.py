@@ -1,14 +1,13 @@
 """Inverse dynamics with contact: what torques realise the demand, and what forces the world will exert meanwhile."""
 
 import msgspec
-import numpy as np
 
 from idyn.dynamics import evaluate, kept
 from idyn.ground import remembered
 from idyn.inputs import check_request
 from idyn.ladder import descend
 from idyn.laws.law import Law, LawSolution
-from idyn.problem import Options, Problem
+from idyn.problem import Options, Problem, last_basis
 from idyn.recovery import conclude
 from idyn.reduction import reduce
 from idyn.residuals import CERTIFIED
@@ -83,7 +82,7 @@ def answer(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | Non
     """
     reduced = reduce(problem.dynamics, demand.q_ddot)
     status = Status.SOLVED
-    for rung, solution in law.attempts(reduced, _warm_basis(problem, law)):
+    for rung, solution in law.attempts(reduced, last_basis(problem, law)):
         status = solution.status
         if status is Status.RAY:
             break
@@ -116,17 +115,3 @@ def _chosen(problem: Problem, law: Law, rung: str, solution: LawSolution, demand
         if prediction.residuals.worst <= CERTIFIED:
             return prediction
     return unselected
-
-
-def _warm_basis(problem: Problem, law: Law) -> Array | None:
-    """The last basis row by row for today's contacts; new contacts start open. None when nothing carries over."""
-    guess, keys = problem.guess, problem.contacts.keys
-    if guess is None or guess.law != law.name or not problem.options.warm_start:
-        return None
-    if guess.keys == keys:
-        return guess.basis
-    basis = np.zeros((len(keys), guess.basis.shape[1]), dtype=guess.basis.dtype)
-    for i, key in enumerate(keys):
-        if key in guess.keys:
-            basis[i] = guess.basis[guess.keys.index(key)]
-    return basis

@@ -1,7 +1,7 @@
-"""The steady tick: where the last basis still solves the law, a whole prediction is one compiled call.
+"""The steady tick: where the last basis leads to the next, a whole prediction is one compiled call.
 
 The functions are those of `idyn.inverse_dynamics.answer`, in their order, and so is the answer, to the last bit. Whatever is
-out of the ordinary ends it: a contact that came or went, a basis that does not hold, a limit that is exceeded, data that are
+out of the ordinary ends it: a basis that does not hold, a limit that is exceeded, an answer without certificate, data that are
 malformed. The ladder begins from the beginning then; nothing has been decided here.
 """
 
@@ -12,10 +12,11 @@ import numpy as np
 from idyn.compiled import FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
 from idyn.consistency import nearest_demand
 from idyn.dynamics import Dynamics, fill, given
+from idyn.ground import remembered
 from idyn.inputs import finite
 from idyn.laws.law import Law
 from idyn.laws.resume import resume
-from idyn.problem import Options, Problem
+from idyn.problem import Options, Problem, last_basis
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
 from idyn.reduction import eliminate
 from idyn.residuals import CERTIFIED, Claim
@@ -28,19 +29,22 @@ from idyn.types import Array, Consistency, Guess, Prediction, Residuals, Selecti
 CHANGE = FIGURES
 """Where among the figures the change of the demand stands."""
 
+LADDER = -1
+"""Instead of a rung."""
+
 
 class Steady(ArrayRecord):
     """What stays from tick to tick, put together once: a law, options, and the robot's dynamics with n contacts.
 
     The law   conditions: a member of `Conditions`; directions: of the friction polygon (k, 2); unlimited: whether it takes
-        every μ > 0 for ∞
+        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each
     Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
         made consistent first, and such that touching contacts stay; most: what a contact may carry [N]
     """
 
     field_types: ClassVar[dict[str, Any]] = {
         "d": Dynamics.TYPE,
-        "conditions": WHOLE,
+        **dict.fromkeys(("conditions", "rungs", "max_pivots"), WHOLE),
         "directions": MATRIX,
         **dict.fromkeys(("unlimited", "selects", "of_forces", "beforehand", "closed"), FLAG),
         "most": REAL,
@@ -53,6 +57,7 @@ class Steady(ArrayRecord):
         selects, consistency = options.selection is not Selection.OFF, options.consistency
         self.fields = self.begin(_blank)
         self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction)
+        self.put(_rungs, len(law.resumed), law.max_pivots)
         self.put(_selection, selects, selects and OBJECTIVES[options.selection].of_forces)
         self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
         self.put(_limits, options.force_limit * weight)
@@ -74,25 +79,27 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     """The law's answer at the last basis; None when it takes the ladder to find one, or to say what is wrong with the data."""
     guess, contacts, robot, state = problem.guess, problem.contacts, problem.robot, problem.state
     n = len(contacts.keys)
-    if guess is None or law.warm_rung is None or not problem.options.warm_start:
-        return None
-    if guess.law != law.name or guess.keys != contacts.keys or guess.basis.shape != (n, law.basis_width):
+    before = last_basis(problem, law)
+    if guess is None or not law.resumed or before is None or before.shape != (n, law.basis_width):
         return None
     if not 0.0 < problem.dt < np.inf or (problem.preferred is not None and problem.preferred.shape != (n, 3)):
         return None
     problem.dynamics.believe(problem.options.ground, problem.dt)
-    room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), guess.basis.copy()
+    room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), before.copy()
     p, force, v_plus, tau, figures = _divided(room, n, robot)
     motion, bodies, frames, reals = given(state, contacts, problem.applied)
-    motion, frames = (*motion, problem.q_ddot, target_of(problem), guess.tau), (*frames, guess.force, force)
+    motion, frames = (
+        (*motion, problem.q_ddot, target_of(problem), guess.tau),
+        (*frames, remembered(guess, contacts.keys), force),
+    )
     try:
         robot.terms(state.q, state.v)
-        held, pivots, null_dim = _tick(
+        rung, pivots, null_dim = _tick(
             _kept(problem, law).fields, motion, bodies, frames, reals, basis, (p, v_plus, tau, figures)
         )
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return None
-    if not held:
+    if rung == LADDER:
         return None
     numbers = figures.tolist()
     return Prediction(
@@ -103,7 +110,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         v_plus=v_plus,
         status=Status.SOLVED,
         law=law.name,
-        rung=law.warm_rung,
+        rung=law.resumed[rung],
         iterations=pivots,
         residuals=Residuals(*numbers[:BEYOND_TORQUE]),
         demand_change=numbers[CHANGE],
@@ -146,6 +153,11 @@ def _law(s, d, conditions, directions, unlimited):
 
 
 @compiled
+def _rungs(s, rungs, max_pivots):
+    s.rungs, s.max_pivots = rungs, max_pivots
+
+
+@compiled
 def _selection(s, selects, of_forces):
     s.selects, s.of_forces = selects, of_forces
 
@@ -162,7 +174,7 @@ def _limits(s, most):
 
 @compiled
 def _tick(s, motion, bodies, vectors, reals, basis, out):
-    """Whether all went the usual way; pivots, and the dimension of the choice.
+    """The rung that answered, or LADDER when not all went the usual way; pivots, and the dimension of the choice.
 
     motion: q, v, applied, q̈, the selection's target, the last torque
     vectors: of each contact point, normal, tangent, force of the last tick, and the force to be filled
@@ -174,27 +186,35 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         and finite(demand)
         and fill(d, motion[:3], bodies, vectors[:3], reals, vectors[3])
     ):
-        return False, 0, 0
+        return LADDER, 0, 0
     d.asked[:] = demand
     if s.beforehand:
         demand, change, status = nearest_demand(d, demand, d.mu, d.touching, s.closed)
         if status != SOLVED:
-            return False, 0, 0
+            return LADDER, 0, 0
     eliminate(d, demand)
-    p, face, multipliers, status, pivots = resume(d, s, basis)
-    null_dim, found = 0, status == SOLVED
-    if found and s.selects and s.conditions != Conditions.FREE:
-        target = motion[4]
-        if len(target) != (len(p) if s.of_forces else len(d.a)):
-            return False, 0, 0
-        p, found, null_dim = choose_among_few(d, face, s.of_forces, target, p)
-    if not found:
-        return False, 0, 0
     figures = out[3]
-    out[0][:], figures[CHANGE] = p, change
-    claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0)
-    settle(d, claim, change, p, s.most, vectors[4], out[1:])
-    usual = max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) <= 0.0
-    for residual in figures[:BEYOND_TORQUE]:
-        usual = usual and residual <= CERTIFIED
-    return usual, pivots, null_dim
+    figures[CHANGE] = change
+    for rung in range(s.rungs):
+        p, face, multipliers, status, pivots = resume(d, s, basis, rung)
+        null_dim, found = 0, status == SOLVED
+        if not found:
+            continue
+        if s.selects and s.conditions != Conditions.FREE:
+            p, found, null_dim = _chosen(d, face, s.of_forces, motion[4], p)
+        claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0)
+        settle(d, claim, change, p, s.most, vectors[4], out[1:])
+        usual = found and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) <= 0.0
+        for residual in figures[:BEYOND_TORQUE]:
+            usual = usual and residual <= CERTIFIED
+        out[0][:] = p
+        return rung if usual else LADDER, pivots, null_dim
+    return LADDER, 0, 0
+
+
+@compiled
+def _chosen(d, face, of_forces, target, p):
+    """The selection, where the target is one of this problem."""
+    if len(target) != (len(p) if of_forces else len(d.a)):
+        return p, False, 0
+    return choose_among_few(d, face, of_forces, target, p)

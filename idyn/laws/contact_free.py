@@ -14,7 +14,8 @@ class ContactFree:
     """No contact impulses at all. Right in flight, wrong as soon as something is touched."""
 
     name = "contact-free"
-    warm_rung: str | None = "contact-free"
+    resumed: tuple[str, ...] = ("contact-free",)
+    max_pivots = 0
     conditions = Conditions.FREE
     unlimited_friction = False
     directions = polygon(4)

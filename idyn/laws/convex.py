@@ -84,7 +84,8 @@ class Convex:
         self.unlimited_friction = infinite_friction
         self._backend = backend
         self.basis_width = 0 if one_stage else edges + 1
-        self.warm_rung = None if one_stage else "warm"
+        self.resumed: tuple[str, ...] = () if one_stage else ("warm",)
+        self.max_pivots = 0
 
     def sticking(self, mu: Array) -> Array:
         """Where friction is unlimited and the energy is that of the contacts' motion: dragged along, it has no minimum."""

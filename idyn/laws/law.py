@@ -55,7 +55,7 @@ class Law(Protocol):
     conditions, directions: what its answers are certified against
     unlimited_friction: it takes every μ > 0 for ∞
     basis_width: columns of its warm start, one row per contact
-    warm_rung: name of the first rung when `idyn.laws.resume` knows it, None otherwise
+    resumed: names of the first rungs, as many as `idyn.laws.resume` knows; max_pivots: of one attempt, 0 when it has none
     """
 
     name: str
@@ -63,7 +63,8 @@ class Law(Protocol):
     directions: Array
     unlimited_friction: bool
     basis_width: int
-    warm_rung: str | None
+    resumed: tuple[str, ...]
+    max_pivots: int
 
     def sticking(self, mu: Array) -> Array:
         """Positive for contacts whose tangential velocity this law wants to vanish whatever it takes (n): what a consistent

@@ -54,7 +54,7 @@ class NoSlip:
     """Settings: max_pivots caps the pivoting of one attempt."""
 
     name = "no-slip"
-    warm_rung: str | None = "warm"
+    resumed: tuple[str, ...] = ("warm",)
     conditions = Conditions.NO_SLIP
     unlimited_friction = True
     directions = polygon(4)

@@ -1,4 +1,4 @@
-"""Laws whose first rung begins at the last basis, in compiled code: those rungs, by the law's conditions.
+"""The first rungs of laws that can begin at the last basis, in compiled code, by the law's conditions.
 
 A law that is not here has only its `attempts`; nothing but speed depends on it.
 """
@@ -13,23 +13,21 @@ from idyn.laws.no_slip import PRINCIPAL, solve_no_slip
 from idyn.laws.rays import Program
 from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
 
-MOST_PIVOTS = 1000
-"""Of the no-slip law: as its own rung has them."""
-
 
 @compiled
-def resume(d, law, basis):
-    """law: anything with a law's `conditions`, `directions` and `unlimited`; basis: its last one (n, ·).
+def resume(d, law, basis, rung):
+    """The law's rung of that number. law: anything with a law's `conditions`, `directions`, `unlimited` and `max_pivots`
 
-    Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; the basis becomes the one to begin at next
-    time.
+    Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; the basis, the last one (n, ·), becomes the
+    one to begin at next time.
     """
     conditions, multipliers = law.conditions, np.empty(0)
     if conditions == Conditions.NO_SLIP:
-        p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, d.independent, MOST_PIVOTS)
+        p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, d.independent, law.max_pivots)
         basis[:] = after
     elif conditions == Conditions.COULOMB and not unlimited_somewhere(d.mu, False)[0]:
-        p, flags, status, pivots, _ = solve_coulomb(d.Y, d.b, d.mu, law.directions, basis, True, 0.0, 0)
+        p, flags, status, pivots, after = solve_coulomb(d.Y, d.b, d.mu, law.directions, basis, rung == 0, 0.0, law.max_pivots)
+        basis[:] = after
     elif conditions in (Conditions.CONVEX, Conditions.CONE):
         gradient = d.energy if conditions == Conditions.CONVEX else d.b
         program = Program(d.Y, d.b, gradient, d.mu, law.unlimited, law.directions)

@@ -21,7 +21,8 @@ class Sensed:
     """
 
     name = "sensed"
-    warm_rung: str | None = None
+    resumed: tuple[str, ...] = ()
+    max_pivots = 0
     conditions = Conditions.GIVEN
     unlimited_friction = False
     directions = polygon(4)

@@ -38,7 +38,7 @@ RUNGS = {
 class Failing:
     """A law whose first attempts fail: with a status, or by claiming success for impulses that are wrong."""
 
-    warm_rung = None
+    resumed = ()
 
     def __init__(self, law, failures, status):
         self._law, self._failures, self._status = law, failures, status

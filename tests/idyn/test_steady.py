@@ -15,7 +15,7 @@ from idyn.problem import Options
 from idyn.steady import _tick
 from idyn.types import Consistency, Guess, Selection, State
 
-RESUMING = tuple(name for name in LAWS if make_law(name).warm_rung is not None)
+RESUMING = tuple(name for name in LAWS if make_law(name).resumed)
 YIELDING = Ground(relaxation=0.02, memory=0.01, recovery_speed=0.0)
 
 
@@ -68,9 +68,21 @@ def test_steady_answers_are_the_ladders(monkeypatch, law, consistency):
             expected = by_ladder(monkeypatch, scene, law, options, guess, **more)
             answer = solve(scene, law, options, guess, **more)
             assert_same(answer, expected)
-            steady += answer.rung == law.warm_rung
+            steady += answer.rung in law.resumed
             guess = answer.guess
     assert steady >= 30
+
+
+@pytest.mark.parametrize("law", RESUMING)
+def test_contacts_may_come_and_go(monkeypatch, law):
+    """Feet that touch in turn, in another order, and none at all: what the last tick left is sorted by their names."""
+    law, scene, guess, options = make_law(law), standing_scene("quadruped"), None, Options(ground=YIELDING)
+    for rows in ([0, 1, 2, 3], [0, 3], [3, 0, 1], [], [1], [2, 1, 3, 0]):
+        touching = msgspec.structs.replace(scene, contacts=scene.contacts.take(np.array(rows, dtype=np.int64)))
+        answer = solve(touching, law, options, guess)
+        assert_same(answer, by_ladder(monkeypatch, touching, law, options, guess))
+        assert answer.status.ok
+        guess = answer.guess
 
 
 @pytest.mark.parametrize("law", RESUMING)
