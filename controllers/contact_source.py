@@ -1,7 +1,5 @@
 """Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 
@@ -159,9 +157,3 @@ class ContactSettings(Settings, frozen=True):
     terrain: AnyTerrain = FlatSettings()
     mu: NonNegative | None = None
     margin: NonNegative = 0.002
-
-
-def touched(contacts: ContactSet, keys: Sequence[str]) -> ContactSet:
-    """The contacts called `keys`, in that order, as touching: with a gap of 0."""
-    picked = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
-    return msgspec.structs.replace(picked, gaps=np.zeros(len(keys)))

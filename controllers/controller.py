@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference
-from controllers.contact_source import touched
 from controllers.delay_compensation import DelayCompensation
 from controllers.drive import drive_gains
 from controllers.feedback import JointFeedback
@@ -17,7 +16,7 @@ from controllers.reality import Reality
 from controllers.safety import Safety
 from controllers.settings import ControllerSettings
 from controllers.stabilisation import Stabilisation, standing_height
-from idyn.contacts import contacts_from_geometry
+from idyn.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.tree import Limits
@@ -73,7 +72,7 @@ class Controller:
         are those of geometry, their gaps 0 whatever it says."""
         if touching is None:
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
-        return touched(contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu), touching)
+        return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data, malformed ones included: `Command.mode` and `.message` say when the torque is not the

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
@@ -21,14 +22,25 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
     The contact point is the point of the sphere nearest to the terrain or the box.
     mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
     """
+    everywhere = _everywhere(robot, q, terrain, mu)
+    return everywhere.take(everywhere.gaps <= margin)
+
+
+def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None) -> ContactSet:
+    """The contacts called `keys`, places or pairs that are known to touch, in that order: points and normals are those of
+    geometry, gaps are 0 whatever it says. mu: as for `contacts_from_geometry`"""
+    contacts = _everywhere(robot, q, terrain, mu)
+    if keys != contacts.keys:
+        contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
+    return msgspec.structs.replace(contacts, gaps=np.zeros(len(keys)))
+
+
+def _everywhere(robot: Robot, q: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+    """All spheres and the terrain, then all pairs."""
     rotations, origins = robot.place(q)
     centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
     ground = _on_terrain(robot, centres, terrain, mu)
-    near = ground.take(ground.gaps <= margin)
-    if not robot.boxes.pair_keys:
-        return near
-    pairs = _of_pairs(robot, rotations, origins, centres, mu)
-    return near.join(pairs.take(pairs.gaps <= margin))
+    return ground.join(_of_pairs(robot, rotations, origins, centres, mu)) if robot.boxes.pair_keys else ground
 
 
 def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:

@@ -9,9 +9,8 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
-from controllers.contact_source import touched
 from controllers.robots import urdf_path
-from idyn.contacts import contacts_from_geometry
+from idyn.contacts import contacts_from_geometry, contacts_of_places
 from idyn.description import ContactPoint, Description
 from idyn.robot import Robot
 from idyn.status import Status
@@ -57,8 +56,9 @@ class SpringDamper:
         return self.robot.limits
 
     def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
-        near = contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
-        return near if touching is None else touched(near, touching)
+        if touching is None:
+            return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
+        return contacts_of_places(self.robot, q, Flat(), touching)
 
     def rehearse(self) -> None: ...
 

@@ -61,6 +61,10 @@ class JointMap(Record, frozen=True):
     def torques_to_client(self, tau: Array) -> Array:
         return tau if self.tau_back is None else tau[self.tau_back]
 
+    def torques_on_wire(self, tau: Array) -> bytes:
+        """Torques (na), or what else the motors have one each of, as a vector of the wire."""
+        return (tau if self.tau_back is None else tau[self.tau_back]).tobytes()
+
 
 def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence[str], base: Base) -> JointMap:
     """The map of a client. Raises ProtocolError `joint_map` for unknown, missing and repeated names, another base."""

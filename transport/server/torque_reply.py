@@ -33,9 +33,8 @@ def torque_message(
 
     warm: whether the previous answer was at hand
     """
-    out = session.agreement.joints.torques_to_client
-    request = accepted.message
-    prediction = command.prediction
+    joints = session.agreement.joints
+    out, request, prediction = joints.torques_on_wire, accepted.message, command.prediction
     return TorqueMessage(
         session=session.id,
         seq=request.seq,
@@ -45,15 +44,15 @@ def torque_message(
         deadline_met=timing.t_send - timing.t_recv <= timing.deadline_ns,
         valid_until=request.t_robot + timing.hold_ns,
         dry_run=session.agreement.dry_run or (request.flags is not None and request.flags.dry_run),
-        tau=out(command.tau).tobytes(),
-        tau_ff=out(command.tau_ff).tobytes(),
-        tau_fb=out(command.tau_fb).tobytes(),
-        limited_by=out(command.limited_by).tolist(),
+        tau=out(command.tau),
+        tau_ff=out(command.tau_ff),
+        tau_fb=out(command.tau_fb),
+        limited_by=joints.torques_to_client(command.limited_by).tolist(),
         status=command.mode.value,
         message=command.message,
         ref=None if command.reference is None else _reference(command.reference, out),
-        kp=None if command.drive is None else out(command.drive.kp).tobytes(),
-        kd=None if command.drive is None else out(command.drive.kd).tobytes(),
+        kp=None if command.drive is None else out(command.drive.kp),
+        kd=None if command.drive is None else out(command.drive.kd),
         missing=list(command.missing),
         reality=None if command.reality is None else _reality(command.reality),
         contact_force=[] if prediction is None else _contact_forces(prediction),
@@ -63,9 +62,8 @@ def torque_message(
     )
 
 
-def _reference(reference: Reference, out: Callable[[Array], Array]) -> state.Reference:
-    q, v, a = (out(part).tobytes() for part in (reference.q, reference.v, reference.a))
-    return state.Reference(q=q, v=v, a=a)
+def _reference(reference: Reference, out: Callable[[Array], bytes]) -> state.Reference:
+    return state.Reference(q=out(reference.q), v=out(reference.v), a=out(reference.a))
 
 
 def _reality(reality: Disagreement) -> torque.Reality:
@@ -73,8 +71,9 @@ def _reality(reality: Disagreement) -> torque.Reality:
 
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:
-    rows = (prediction.p / prediction.dt).reshape(-1, 3).tolist()
-    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, (ft1, ft2, fn) in zip(prediction.keys, rows, strict=True)]
+    parts = iter((prediction.p / prediction.dt).tolist())
+    rows = zip(prediction.keys, parts, parts, parts, strict=True)
+    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, ft1, ft2, fn in rows]
 
 
 def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:

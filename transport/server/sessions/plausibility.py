@@ -29,9 +29,9 @@ class Plausibility:
     """Judges one client's states; owns the last one that was believed."""
 
     def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
-        self._robot, self._free = robot, robot.floating
-        once = np.array([getattr(settings, name) for name, _ in NAMES])
-        self._most = once, np.where(OF_SPEEDS, 2.0 * once, once)
+        self._robot = robot
+        once = np.array([getattr(settings, name) for name, _ in NAMES if robot.floating or name.startswith("joint")])
+        self._most = once, np.where(OF_SPEEDS[: len(once)], 2.0 * once, once)
         self.reset()
 
     def reset(self) -> None:
@@ -46,11 +46,11 @@ class Plausibility:
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
             moved = robot.joint_error(robot.joint_angles(self.last.q), robot.joint_angles(state.q))
-            jumps = np.zeros(len(NAMES))
-            joints = _joint_jumps(state.v, self.last.v, moved, robot.tree.a, dt, jumps)
-            if self._free:
-                _base_jumps(state.q, state.v, self.last.q, self.last.v, dt, jumps)
-            if (k := _first_beyond(jumps, most)) < len(NAMES):
+            change = state.q, state.v, self.last.q, self.last.v, moved, robot.tree.a, dt
+            if not _small(*change, most):
+                jumps = np.zeros(len(most))
+                joints = _jumps(*change, jumps)
+                k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
         self.last, self._t_ns, self._doubts = state, t_ns, False
@@ -58,9 +58,20 @@ class Plausibility:
 
 
 @compiled
-def _joint_jumps(v: Array, v0: Array, moved: Array, a: Array, dt: float, jumps: Array) -> tuple[int, int]:
-    """Fills the first two of `jumps`, zero before, in the order of `NAMES`: the largest changes of joints; which joints made
-    them. moved: the joints' way [rad] (na)"""
+def _small(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, dt: float, most: Array) -> bool:
+    """Whether no change is larger than it may be."""
+    jumps = np.zeros(len(most))
+    _jumps(q, v, q0, v0, moved, a, dt, jumps)
+    small = True
+    for k in range(len(jumps)):
+        small = small and bool(jumps[k] <= most[k])
+    return small
+
+
+@compiled
+def _jumps(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, dt: float, jumps: Array) -> tuple[int, int]:
+    """Fills `jumps`, zero before, with the largest changes in the order of `NAMES`, only those of joints when there is room for
+    no others; which joints made the first two. moved: the joints' way [rad] (na)"""
     furthest = fastest = 0
     for k in range(len(a)):
         speed, speed0 = v[a[k]], v0[a[k]]
@@ -70,27 +81,20 @@ def _joint_jumps(v: Array, v0: Array, moved: Array, a: Array, dt: float, jumps: 
         further = abs(moved[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
             jumps[0], furthest = further, k
+    if len(jumps) > 2:
+        rest = np.zeros(3)
+        half = 0.0
+        for i in range(3, 7):
+            half += q[i] * q0[i]
+        jumps[2] = _distance(q[:3], q0[:3]) - max(_distance(v[:3], rest), _distance(v0[:3], rest)) * dt
+        jumps[3] = 2.0 * math.acos(min(abs(half), 1.0)) - max(_distance(v[3:6], rest), _distance(v0[3:6], rest)) * dt
+        jumps[4], jumps[5] = _distance(v[:3], v0[:3]), _distance(v[3:6], v0[3:6])
     return furthest, fastest
 
 
 @compiled
-def _base_jumps(q: Array, v: Array, q0: Array, v0: Array, dt: float, jumps: Array) -> None:
-    """Fills the others."""
-    jumps[2] = _length(q[:3] - q0[:3]) - max(_length(v[:3]), _length(v0[:3])) * dt
-    half = min(abs(np.sum(q[3:7] * q0[3:7])), 1.0)
-    jumps[3] = 2.0 * math.acos(half) - max(_length(v[3:6]), _length(v0[3:6])) * dt
-    jumps[4], jumps[5] = _length(v[:3] - v0[:3]), _length(v[3:6] - v0[3:6])
-
-
-@compiled
-def _first_beyond(jumps: Array, most: Array) -> int:
-    """Which is the first that is larger than it may be; len(jumps): none."""
-    for k in range(len(jumps)):
-        if not jumps[k] <= most[k]:
-            return k
-    return len(jumps)
-
-
-@compiled
-def _length(x: Array) -> float:
-    return math.sqrt(np.sum(x * x))
+def _distance(x: Array, y: Array) -> float:
+    square = 0.0
+    for i in range(3):
+        square += (x[i] - y[i]) ** 2
+    return math.sqrt(square)
