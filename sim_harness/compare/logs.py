@@ -18,7 +18,7 @@ from transport.log.provenance import CONTROLLER, SERVER
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import decode, vector
-from transport.protocol.contact_input import read_contacts, read_sensed
+from transport.protocol.contact_input import active_contacts, read_contacts, read_sensed
 from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.state import StateMessage
@@ -121,7 +121,7 @@ def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement)
     nothing = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:
         return nothing
-    sensed, then = read_sensed(after.contacts), read_contacts(state.contacts, agreement)
+    sensed, then = read_sensed(active_contacts(after.contacts)), read_contacts(active_contacts(state.contacts), agreement)
     if sensed is None or isinstance(then, FootSwitches):
         return nothing
     keys = [contact.frame for contact in after.contacts if contact.active]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scenes import fingers_scene, walker
 
-from idyn.contacts import contacts_from_geometry, contacts_from_points, first_tangents, sphere_centres
+from idyn.contacts import contacts_from_geometry, contacts_from_points, contacts_of_places, first_tangents, sphere_centres
 from idyn.errors import FrameNotFound, IdynError, InputError
 from idyn.terrain import Flat
 
@@ -108,6 +108,19 @@ def test_the_margin_decides_who_takes_part():
     for margin in (gaps.min() - 1e-6, np.sort(gaps)[1] + 1e-9, gaps.max() + 1e-6):
         contacts = contacts_from_geometry(robot, q, Flat(), margin=margin)
         assert contacts.keys == tuple(key for key, gap in zip(robot.spheres.keys, gaps, strict=True) if gap <= margin)
+
+
+@pytest.mark.parametrize("rows", [(0, 1, 2, 3), (2, 0), ()])
+def test_places_that_are_known_to_touch_are_those_of_geometry_in_the_order_of_their_names(rows):
+    robot, q = walker("quadruped")
+    q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])
+    mu = np.array([0.1, 0.2, 0.3, 0.4])
+    found = contacts_from_geometry(robot, q, Flat(), margin=np.inf, mu=mu)
+    assert np.abs(found.gaps).min() > 0
+    told = contacts_of_places(robot, q, Flat(), tuple(robot.spheres.keys[i] for i in rows), mu=mu)
+    for field in found.__struct_fields__:
+        expected = [0.0 if field == "gaps" else getattr(found, field)[i] for i in rows]
+        np.testing.assert_array_equal(getattr(told, field), np.reshape(expected, np.shape(getattr(told, field))))
 
 
 def test_a_link_and_a_joint_of_one_name_are_one_place():

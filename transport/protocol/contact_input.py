@@ -19,31 +19,43 @@ RIGHT_HANDED_TOLERANCE = 1e-6
 """How far a given t2 may be from n × t1."""
 
 
-def read_contacts(contacts: list[Contact], agreement: Agreement) -> ContactSet | FootSwitches:
-    """The active contacts. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
-    numbered = [(i, contact) for i, contact in enumerate(contacts) if contact.active]
-    for i, contact in numbered:
-        _check_frame(contact.frame, agreement, i)
+Active = list[tuple[int, Contact]]
+"""The active contacts of a message, and where in its list each stands."""
+
+
+def active_contacts(contacts: list[Contact]) -> Active:
+    return [(i, contact) for i, contact in enumerate(contacts) if contact.active]
+
+
+def read_contacts(active: Active, agreement: Agreement) -> ContactSet | FootSwitches:
+    """The contacts or switches. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
+    announced = agreement.contact_frames
+    usual = agreement.robot.contact_names if announced is None else announced
+    for i, contact in active:
+        if contact.frame not in usual:
+            _check_unusual(contact.frame, agreement, f"contacts[{i}].frame")
         if contact.mu_visc is not None and not math.isfinite(contact.mu_visc):  # recorded only
             raise ProtocolError(Code.NON_FINITE, f"contacts[{i}].mu_visc", f"expected a finite number, got {contact.mu_visc}")
-    if numbered and all([contact.p is None and contact.n is None for _, contact in numbered]):
-        return read_switches(numbered, agreement)
-    active = [(f"contacts[{i}]", contact) for i, contact in numbered]
-    parts = [part for where, c in active for part in _place(c, where)]
+    if active and all([contact.p is None and contact.n is None for _, contact in active]):
+        return read_switches(active, agreement)
+    return _read_measured([(f"contacts[{i}]", contact) for i, contact in active], agreement)
+
+
+def _read_measured(contacts: list[tuple[str, Contact]], agreement: Agreement) -> ContactSet:
+    parts = [part for where, c in contacts for part in _place(c, where)]
     table = vectors(*parts).reshape(-1, 2, 3)
     points, normals = table[:, 0].copy(), table[:, 1].copy()
-    mu = np.array([_friction(contact, agreement, where) for where, contact in active])
-    gaps = np.array([contact.dist for _, contact in active])
-    keys, fields = [contact.frame for _, contact in active], [where for where, _ in active]
+    mu = np.array([_friction(contact, agreement, where) for where, contact in contacts])
+    gaps = np.array([contact.dist for _, contact in contacts])
+    keys, fields = [contact.frame for _, contact in contacts], [where for where, _ in contacts]
     try:
-        return contacts_from_points(agreement.robot, keys, points, normals, mu, gaps, _tangents(active, normals), fields)
+        return contacts_from_points(agreement.robot, keys, points, normals, mu, gaps, _tangents(contacts, normals), fields)
     except InputError as error:
         raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from None
 
 
-def read_sensed(contacts: list[Contact]) -> Array | None:
-    """Measured forces of the active contacts, world axes [N] (n, 3), zero where none is valid; None when none is at all."""
-    active = [(i, contact) for i, contact in enumerate(contacts) if contact.active]
+def read_sensed(active: Active) -> Array | None:
+    """Measured forces of the contacts, world axes [N] (n, 3), zero where none is valid; None when none is at all."""
     if all([contact.f_sensed is None for _, contact in active]):
         return None
     force, measured = np.zeros((len(active), 3)), False
@@ -64,12 +76,9 @@ def _place(contact: Contact, where: str) -> tuple[tuple[Vector, int, str], tuple
     return (contact.p, 3, f"{where}.p"), (contact.n, 3, f"{where}.n")
 
 
-def _check_frame(frame: str, agreement: Agreement, i: int) -> None:
-    announced = agreement.contact_frames
-    if frame in (agreement.robot.contact_names if announced is None else announced):
-        return
-    field = f"contacts[{i}].frame"
-    if announced is not None:
+def _check_unusual(frame: str, agreement: Agreement, field: str) -> None:
+    """A frame that was not announced, or is no contact place of the robot."""
+    if agreement.contact_frames is not None:
         raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"'{frame}' was not among the contact_frames of the hello")
     check_contact_frame(agreement.robot, frame, field)
 

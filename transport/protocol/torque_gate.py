@@ -59,7 +59,7 @@ class Gate:
         """
         if before is None or not dt > 0.0:
             before, dt = tau, np.inf
-        passed, bits = np.zeros(len(tau)), np.zeros(len(tau), dtype=np.int64)
+        passed, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
         _gate(tau, angles, speeds, before, dt, self._table, passed, bits)
         return passed, bits
 

@@ -4,13 +4,13 @@ The same bytes, handed in at the same times, get the same torques, bit for bit; 
 """
 
 import logging
-import math
 from collections.abc import Callable
 from time import monotonic_ns
 
 import msgspec
 
 from controllers.command import Command, Mode
+from idyn.inputs import finite
 from idyn.types import Array, ContactSet
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
@@ -198,7 +198,7 @@ class Service:
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
-        if not math.isfinite(sum(command.tau.tolist())):
+        if not finite(command.tau):
             return self._broken(session, accepted, "the torque is not finite", arrival.now_ns)
         command = self._gated(command, accepted, session, seat)
         t_send = self._clock()

@@ -11,7 +11,7 @@ from controllers.attitude import tilt
 from controllers.command import Inputs, Reference
 from idyn.types import Array, ContactSet, State
 from transport.protocol.agreement import Agreement
-from transport.protocol.contact_input import read_contacts, read_sensed
+from transport.protocol.contact_input import active_contacts, read_contacts, read_sensed
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages.error import Code
@@ -181,8 +181,10 @@ class Session:
         """q, v, tau_applied, contacts, sensed forces and reference of a state in the robot's order. Raises ProtocolError; notes
         nothing."""
         q, v, tau_applied = read_state(message, self.agreement)
-        contacts = None if message.contacts is None else read_contacts(message.contacts, self.agreement)
-        sensed = None if message.contacts is None else read_sensed(message.contacts)
+        contacts = sensed = None
+        if message.contacts is not None:
+            active = active_contacts(message.contacts)
+            contacts, sensed = read_contacts(active, self.agreement), read_sensed(active)
         reference = None if message.ref is None else read_reference(message.ref, self.agreement)
         return q, v, tau_applied, contacts, sensed, reference
 
