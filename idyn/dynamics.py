@@ -90,8 +90,8 @@ class Dynamics(ArrayRecord):
     def believe(self, ground: Ground, dt: float) -> None:
         """What the ground does within the next dt [s]."""
         if self.ground is not ground or self.dt != dt:
-            self.put(_ground, ground.noise, ground.recovery_speed, ground.keeps(dt), ground.memory / dt, dt)
-            self.put(_feet, ground.touching, ground.independent)
+            rates = ground.keeps(dt), ground.memory / dt, dt
+            self.put(_ground, ground.noise, ground.recovery_speed, ground.touching, ground.independent, *rates)
             self.ground = ground
 
 
@@ -196,13 +196,9 @@ def _demand(d, asked, met, L, v_free):
 
 
 @compiled
-def _ground(d, noise, recovery_speed, keep, rho, dt):
-    d.noise, d.recovery_speed, d.keep, d.rho, d.dt = noise, recovery_speed, keep, rho, dt
-
-
-@compiled
-def _feet(d, touching, independent):
-    d.touching, d.independent = touching, independent
+def _ground(d, noise, recovery_speed, touching, independent, keep, rho, dt):
+    d.noise, d.recovery_speed, d.touching, d.independent = noise, recovery_speed, touching, independent
+    d.keep, d.rho, d.dt = keep, rho, dt
 
 
 @compiled
