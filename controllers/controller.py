@@ -21,6 +21,7 @@ from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.tree import Limits
 from idyn.types import Array, ContactSet, State
+from idyn.ways import Way
 
 
 class Controller:
@@ -112,6 +113,12 @@ class Controller:
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
         self._feedforward.rehearse()
+
+    def ways(self) -> list[Way]:
+        """Pieces of work that compile all that predictions may need, see `idyn.ways`; all that was before is to be forgotten
+        when they are done."""
+        still = State(q=self.stance, v=np.zeros(self.robot.nv))
+        return self._feedforward.ways(still, self.contacts(self.stance, self.robot.contact_names))
 
     def _reference(self, state: State, contacts: ContactSet, inputs: Inputs) -> Reference:
         """Of the time when this tick's torque acts; what is shown never goes back."""

@@ -18,6 +18,7 @@ from idyn.laws.settings import SensedSettings
 from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, Guess, Prediction, Record, State
+from idyn.ways import Way, all_ways
 
 
 class Want(Record, frozen=True):
@@ -71,6 +72,10 @@ class FeedForward:
     def rehearse(self) -> None:
         """Do the last forecast's work once more and forget it."""
 
+    def ways(self, state: State, contacts: ContactSet) -> list[Way]:
+        """Pieces of work that compile all that forecasts may need, see `idyn.ways`."""
+        return []
+
 
 class Predictive(FeedForward):
     """Inverse dynamics with the contact forces that a law predicts. Owns what one tick leaves to the next."""
@@ -116,6 +121,9 @@ class Predictive(FeedForward):
     def rehearse(self) -> None:
         if self._last is not None:
             self._predict(*self._last)
+
+    def ways(self, state: State, contacts: ContactSet) -> list[Way]:
+        return all_ways(self._model, self._law, self._options, state, contacts)
 
     def _law_of_tick(self, state: State, contacts: ContactSet, want: Want) -> tuple[Law, ContactSet, Want]:
         """The law, the contacts that take part, and what they leave of the demand."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array
 
 EPSILON = 1e-9
@@ -32,7 +32,7 @@ def _reaction(d, bearing, tau):
     forward(L, x)
     trace = 0.0
     for row in range(rows):
-        Y[row] = d.J[3 * held[row // 3] + row % 3]
+        copy(d.J[3 * held[row // 3] + row % 3], Y[row])
         forward(L, Y[row])
         for j in range(nv):
             f[row] -= Y[row, j] * x[j]

@@ -12,12 +12,14 @@ record of any number of them 0.5 µs.
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numba
+from numba.core import event
 from numba.experimental import structref
 
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
@@ -30,6 +32,9 @@ WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
 
 new_record = structref.new
 """Inside compiled code: an empty record of a type."""
+
+KERNELS: list[Any] = []
+"""All of this process."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,14 +55,62 @@ def _package(function: Callable[..., Any]) -> Path:
     return path.parents[function.__module__.count(".") - 1] if "." in function.__module__ else path.parent
 
 
+def inlined(function: F) -> F:
+    """For a function that is called in one place, by a compiled one: it is compiled with its caller, not twice."""
+    return _compiled(function, inline="always")
+
+
 def compiled(function: F) -> F:
-    """Compile `function` with numba (no Python objects, GIL released), cached on disk."""
+    """Compile `function` with numba (no Python objects, GIL released), cached on disk: once for arguments of the same types,
+    whether a caller writes them out as numbers or not."""
+    return _compiled(function)
+
+
+def _compiled(function: F, **options: str) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _cache_directory(_package(function))
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        kernel = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     finally:
         numba.config.CACHE_DIR = before
+    if not numba.config.DISABLE_JIT:
+        _take_literals_as_numbers(kernel)
+        KERNELS.append(kernel)
+    return kernel
+
+
+def _take_literals_as_numbers(kernel: Any) -> None:
+    """For numba the 0 in f(x, 0) is of a type of its own: f would be compiled anew for it."""
+    template = kernel.get_call_template
+
+    def of_numbers(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        return template(tuple(map(numba.types.unliteral, args)), {k: numba.types.unliteral(v) for k, v in kws.items()})
+
+    kernel.get_call_template = of_numbers
+
+
+@contextmanager
+def compiling(tell: Callable[[int, int], None]) -> Iterator[None]:
+    """Meanwhile `tell` is called whenever a kernel is about to be compiled, not when it is read from the disk: with the number
+    of kernels that are ready, and of all there are; not all of them are needed."""
+    listener = _Compiling(tell)
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)
+
+
+class _Compiling(event.Listener):  # type: ignore[misc]
+    def __init__(self, tell: Callable[[int, int], None]) -> None:
+        self._tell = tell
+
+    def on_start(self, event: Any) -> None:
+        if event.data["dispatcher"] in KERNELS:
+            self._tell(sum(bool(kernel.signatures) for kernel in KERNELS), len(KERNELS))
+
+    def on_end(self, event: Any) -> None:
+        """Of no interest."""
 
 
 def interpreted(function: F) -> F:

@@ -11,7 +11,7 @@ Y = (J_a, J_u/√ε).
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import compiled, inlined
 from idyn.dynamics import Dynamics
 from idyn.ground import allowance
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
@@ -108,7 +108,7 @@ def all_vanish(Y, b, p):
     return True
 
 
-@compiled
+@inlined
 def _held(Y, b, bilateral):
     """Impulses of the no-slip law with the bilateral rows made to vanish, and the status."""
     n = len(b) // 3

@@ -14,6 +14,7 @@ from idyn.compiled import INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, WHOLE, Arr
 from idyn.ground import Ground, in_contact_rows
 from idyn.inputs import check, contact_flaw, finite, proper, upright
 from idyn.robot import Robot
+from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array, ContactSet, State
 
 MOST_KEPT = 32
@@ -225,12 +226,19 @@ def fill(d, motion, bodies, frames, reals, last):
         shaped = shaped and len(numbers) == n
     if not (shaped and finite(q) and finite(v) and finite(applied) and upright(q, d.unit_spans)):
         return False
-    d.v[:], d.M[:], d.axes[:], d.h[:] = v, d.own_M, d.own_axes, d.own_h
+    copy(v, d.v)
+    copy(d.own_h, d.h)
+    copy_rows(d.own_M, d.M)
+    copy_rows(d.own_axes, d.axes)
     for j in range(len(applied)):
         d.h[j] -= applied[j]
-    d.bodies[:], d.others[:] = bodies
-    d.points[:], d.normals[:], d.tangents[:] = frames
-    d.mu[:], d.gaps[:] = reals
+    copy(bodies[0], d.bodies)
+    copy(bodies[1], d.others)
+    copy_rows(frames[0], d.points)
+    copy_rows(frames[1], d.normals)
+    copy_rows(frames[2], d.tangents)
+    copy(reals[0], d.mu)
+    copy(reals[1], d.gaps)
     flaw, _ = contact_flaw(d, len(d.parents))
     if flaw != 0:
         return False

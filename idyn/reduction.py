@@ -12,7 +12,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
 from idyn.ground import allowance
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array, Record
 
 
@@ -46,7 +46,7 @@ def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
 @compiled
 def eliminate(d, q_ddot):
     """Fills met, L, v_free, Y, b and energy of the record."""
-    d.met[:] = q_ddot
+    copy(q_ddot, d.met)
     nu, na, nv = len(d.u), len(d.a), len(d.v)
     dt = d.dt
     inertial, free, hat = np.zeros(nu), np.empty(nu), np.empty(nv)  # hat: v̂ without contact impulses
@@ -118,7 +118,7 @@ def recover(d, p, v_plus, tau):
         change[i] = force[d.u[i]]
     forward(d.L, change)
     backward(d.L, change)
-    v_plus[:] = d.v_free
+    copy(d.v_free, v_plus)
     for i in range(nu):
         v_plus[d.u[i]] += change[i]
     for k in range(len(d.a)):

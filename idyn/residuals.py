@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import compiled, inlined
 from idyn.full_space import allowance_of, asked_of, contact_velocities, demand_error, energy_descent, imbalance, in_world
 from idyn.status import Conditions
 from idyn.types import Array
@@ -53,7 +53,7 @@ class _Contact(NamedTuple):
     free: bool
 
 
-@compiled
+@inlined
 def certify(d, claim, change, p, v_plus, tau, residuals):
     """Fills the residuals (6) of impulses p (3n; rows S, T, N), velocity v_plus (nv) and torque tau (na) against what the
     answer claims, in the order and units of `idyn.types.Residuals`; the impulses as world vectors (n, 3).

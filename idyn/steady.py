@@ -23,6 +23,7 @@ from idyn.residuals import CERTIFIED, Claim
 from idyn.robot import Robot
 from idyn.selection.aim import OBJECTIVES, target_of
 from idyn.selection.choose import choose_among_few
+from idyn.solvers.linalg import copy
 from idyn.status import SOLVED, Conditions, Status
 from idyn.types import Array, Consistency, Guess, Prediction, Residuals, Selection
 
@@ -187,7 +188,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         and fill(d, motion[:3], bodies, vectors[:3], reals, vectors[3])
     ):
         return LADDER, 0, 0
-    d.asked[:] = demand
+    copy(demand, d.asked)
     if s.beforehand:
         demand, change, status = nearest_demand(d, demand, d.mu, d.touching, s.closed)
         if status != SOLVED:
@@ -207,7 +208,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         usual = found and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) <= 0.0
         for residual in figures[:BEYOND_TORQUE]:
             usual = usual and residual <= CERTIFIED
-        out[0][:] = p
+        copy(p, out[0])
         return rung if usual else LADDER, pivots, null_dim
     return LADDER, 0, 0
 

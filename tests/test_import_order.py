@@ -49,6 +49,7 @@ LAYERS = (
         "idyn.steady",
         "idyn.inverse_dynamics",
         "idyn.outcomes",
+        "idyn.ways",
     ),
 )
 """Inside `idyn`: each layer may import itself and those before it."""
@@ -63,13 +64,14 @@ ROOMS = {
     "server.sessions": ("protocol", "server.settings"),
     "server": ("protocol", "log", "server.settings", "server.sessions"),
     "server.sockets": ("protocol", "keys", "server.settings", "server.sessions", "server"),
+    "kernels": (),
     "loopback": ("protocol", "robot", "server"),
     "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
-    "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "warm_up"),
+    "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "kernels", "warm_up"),
     "replay": ("protocol", "log", "server.settings", "server", "warm_up"),
 }
 """Inside `transport`: each room, and which others it may import. The robot's side and the server never know one another, and a
-log knows neither; the last four put them together."""
+log knows neither; the last five put them together."""
 
 DOORS = {
     "pinocchio": {"idyn.robot", "sim_harness.view.shapes"},  # the last for its geometry

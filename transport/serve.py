@@ -11,6 +11,7 @@ from typing import Any
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
+from transport.kernels import SideBySide
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.realtime import on_core, steady
@@ -52,7 +53,8 @@ def serve(
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
     for each in (controller, shadow):
         if each is not None:
-            warm_up(each, settings)
+            with SideBySide(each.snapshot()):
+                warm_up(each, settings)
     recorder = _open_recorder(controller, settings, log_path, seed)
 
     def rebuild(snapshot: dict[str, Any]) -> Controller:

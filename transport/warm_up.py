@@ -24,7 +24,10 @@ SWAY = 1e-3
 
 
 def warm_up(controller: ServedController, settings: ServerSettings) -> None:
-    """States of every kind in the stance, through real bytes, a reset before each kind; then all of it is forgotten."""
+    """The ways of a prediction, then states of every kind in the stance, through real bytes, a reset before each kind; then all
+    of it is forgotten."""
+    for way in controller.ways():
+        way()
     robot = controller.robot
     clock = iter(range(0, 10**12, TICK_NS))
     service = Service(controller, settings)

@@ -14,6 +14,7 @@ from controllers.kinematics import contact_places
 from idyn.compiled import CUBE, MATRIX, SPANS, ArrayRecord, compiled, new_record
 from idyn.errors import ConfigError
 from idyn.robot import Robot
+from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
 
 TOLERANCE = 1e-12
@@ -139,7 +140,9 @@ def _turn(w, r, angle, x):
 @compiled
 def _place(legs, leg, angles, w, r, x):
     """Fills axes w, points r (3, 3) and the foot x (3) of one leg at the given angles (na)."""
-    w[:], r[:], x[:] = legs.axes[leg], legs.points[leg], legs.places[leg]
+    copy_rows(legs.axes[leg], w)
+    copy_rows(legs.points[leg], r)
+    copy(legs.places[leg], x)
     origin = (0.0, 0.0, 0.0)
     for j in range(3):
         angle = angles[legs.joints[leg, j]]

@@ -9,6 +9,7 @@ from controllers.planners.cubics import Cubics, aim, at, stop
 from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs, foot_places, solve
 from idyn.compiled import FLAG, FLAGS, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
+from idyn.solvers.linalg import copy
 from idyn.types import Array
 
 STILL = 1e-9
@@ -152,7 +153,7 @@ def follow(plan, t, way, measured, touches, motion):
     for i in range(len(plan.hips)):
         feet[0, i], feet[1, i], feet[2, i] = _seen(plan, i, t)
     reached = solve(plan.legs, (feet[0], feet[1], feet[2]), motion)
-    plan.angles[:] = motion[0]
+    copy(motion[0], plan.angles)
     return reached
 
 
@@ -228,7 +229,7 @@ def _begun(plan, t, touches):
             lifts[:] = False
             return lifts
         plan.patience = plan.most_patience
-    plan.phase[:] = phase
+    copy(phase, plan.phase)
     return lifts
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, is_free
 from idyn.laws.rays import along_rays, cone_rays, units
-from idyn.solvers.linalg import lu_refined
+from idyn.solvers.linalg import copy, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
@@ -61,7 +61,7 @@ def solve_basis(program, basis, release):
             x[c] += z[i] * rays.G[row, c]
         for r in range(3):
             p[3 * (row // k) + r] += z[i] * rays.axes[row, r]
-    descent[:] = x
+    copy(x, descent)
     for j in range(len(pressed)):
         i = pressed[j]
         solved = solved and z[len(loaded) + j] >= least

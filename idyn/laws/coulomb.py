@@ -71,7 +71,7 @@ class Coulomb:
     def _without_limits(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         """The no-slip law, for that is what is left where friction is nowhere limited; nothing where it holds feet that hardly
         press, which are let go here."""
-        for rung, solution in NoSlip(self.max_pivots).attempts(problem, None if basis is None else basis[:, :1]):
+        for rung, solution in NoSlip(self.max_pivots).attempts(problem, None if basis is None else basis[:, :1].copy()):
             searched = solution.status is Status.RAY and len(problem.mu) <= MOST_SEARCHED
             if not searched and not (solution.status.ok and not hardly_presses(solution.p).any()):
                 return  # the complementarity problem has more ways

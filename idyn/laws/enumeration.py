@@ -19,6 +19,7 @@ from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import LawSolution
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, natural_residual
+from idyn.solvers.linalg import copy
 from idyn.status import SINGULAR, SOLVED, STATUSES, TOO_MANY_CONTACTS
 from idyn.types import Array
 
@@ -79,7 +80,7 @@ def nearest_solution(Y, b, mu, directions, last):
                 apart += (p[3 * i + r] - last[3 * i + r]) ** 2
         if apart < distance:
             distance = apart
-            best[:] = p
+            copy(p, best)
     return best, SOLVED if distance < np.inf else SINGULAR, tried
 
 

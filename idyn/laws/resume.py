@@ -5,16 +5,17 @@ A law that is not here has only its `attempts`; nothing but speed depends on it.
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import inlined
 from idyn.laws.convex_basis import solve_basis
 from idyn.laws.coulomb import solve_coulomb
 from idyn.laws.law import Face, unlimited_somewhere
 from idyn.laws.no_slip import PRINCIPAL, solve_no_slip
 from idyn.laws.rays import Program
+from idyn.solvers.linalg import copy_rows
 from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
 
 
-@compiled
+@inlined
 def resume(d, law, basis, rung):
     """The law's rung of that number. law: anything with a law's `conditions`, `directions`, `unlimited` and `max_pivots`
 
@@ -24,10 +25,10 @@ def resume(d, law, basis, rung):
     conditions, multipliers = law.conditions, np.empty(0)
     if conditions == Conditions.NO_SLIP:
         p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, d.independent, law.max_pivots)
-        basis[:] = after
+        copy_rows(after, basis)
     elif conditions == Conditions.COULOMB and not unlimited_somewhere(d.mu, False)[0]:
         p, flags, status, pivots, after = solve_coulomb(d.Y, d.b, d.mu, law.directions, basis, rung == 0, 0.0, law.max_pivots)
-        basis[:] = after
+        copy_rows(after, basis)
     elif conditions in (Conditions.CONVEX, Conditions.CONE):
         gradient = d.energy if conditions == Conditions.CONVEX else d.b
         program = Program(d.Y, d.b, gradient, d.mu, law.unlimited, law.directions)

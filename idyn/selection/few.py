@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import compiled, inlined
 from idyn.laws.convex import facets
 from idyn.laws.law import is_free
 from idyn.reduction import recover
-from idyn.solvers.linalg import RANK, backward, cholesky, forward, null_space, rank_of
+from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, null_space, rank_of
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
 from idyn.types import Array
@@ -58,7 +58,7 @@ def freedom(Y, face):
     return len(coordinates.contact) - rank_of(_columns(Y, coordinates))
 
 
-@compiled
+@inlined
 def choose(d, face, aim, p):
     """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
     the choice."""
@@ -193,7 +193,8 @@ def _sides(face, coordinates, local, force):
     start = _start(coordinates, force)
     for w in range(m):
         if coordinates.positive[w]:
-            rows[count], slack[count] = local[w], -start[w]
+            copy(local[w], rows[count])
+            slack[count] = -start[w]
             count += 1
     facet = np.zeros((k, 3))
     for i in range(len(face.mu)):

@@ -18,7 +18,7 @@ dual's strength: then none may be found in MOST_STEPS steps.
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward, cholesky, copy, forward
 
 NOTHING, FREE, RAYS = 0, 1, 2
 """Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order."""
@@ -108,7 +108,7 @@ def _dual(multipliers, x0, A, rules, kinds, rays, x, slopes):
     the projections."""
     r, size = A.shape
     gradient, give = np.empty(r), np.empty(r)
-    x[:] = x0
+    copy(x0, x)
     for k in range(r):
         if multipliers[k] != 0.0:
             for i in range(size):
@@ -214,4 +214,4 @@ def project(x, kind, rays, slope):
                 y[c] = along * a[c]
                 for q in range(3):
                     slope[c, q] = a[c] * a[q]
-    x[:] = y
+    copy(y, x)

@@ -10,6 +10,21 @@ RANK = 1e-9
 
 
 @compiled
+def copy(source: Array, target: Array) -> None:
+    """Target ← source, arrays of one length. `target[:] = source` would take with it all that it needs to say in words that
+    lengths differ, into each kernel, and ten times as long to compile."""
+    for i in range(len(target)):
+        target[i] = source[i]
+
+
+@compiled
+def copy_rows(source: Array, target: Array) -> None:
+    """The same for matrices."""
+    for i in range(len(target)):
+        copy(source[i], target[i])
+
+
+@compiled
 def cholesky(A: Array) -> None:
     """A ← L with L Lᵀ = A in its lower triangle, in place. A matrix that is not positive definite leaves NaN behind."""
     n = A.shape[0]

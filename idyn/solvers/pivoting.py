@@ -17,7 +17,7 @@ Different from the papers:
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.solvers.linalg import backward, forward
+from idyn.solvers.linalg import backward, copy, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 
@@ -177,7 +177,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
         if count == anchor_count and _same_set(active, anchor, count):
             return z_full(n, active, 0, z), CYCLE, pivots, guess
         if pivots >= horizon:  # Brent: compare with an anchor that moves on at powers of two
-            anchor[:] = active
+            copy(active, anchor)
             anchor_count = count
             horizon = 2 * pivots
         if pivots >= max_pivots:

@@ -17,6 +17,7 @@ from idyn.status import Status
 from idyn.terrain import Flat
 from idyn.tree import Limits
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
+from idyn.ways import Way
 from transport.protocol.messages.hello import Base, Client, Hello, Model
 from transport.protocol.messages.state import StateMessage
 
@@ -61,6 +62,9 @@ class SpringDamper:
         return contacts_of_places(self.robot, q, Flat(), touching)
 
     def rehearse(self) -> None: ...
+
+    def ways(self) -> list[Way]:
+        return []
 
     def reset(self) -> None:
         self.integral = np.zeros(self.robot.na)

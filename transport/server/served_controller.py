@@ -7,6 +7,7 @@ from controllers.command import Command, Inputs
 from idyn.robot import Robot
 from idyn.tree import Limits
 from idyn.types import Array, ContactSet, State
+from idyn.ways import Way
 from transport.server.sessions.handshake import Host
 from transport.server.settings import ServerSettings
 
@@ -33,6 +34,10 @@ class ServedController(Protocol):
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it."""
+
+    def ways(self) -> list[Way]:
+        """Pieces of work that compile all that steps may need, whatever states come; a reset follows."""
+        ...
 
     def reset(self) -> None:
         """Forget all ticks before."""
