@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar, TypeVar
 
 import numba
@@ -32,6 +33,9 @@ WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
 
 new_record = structref.new
 """Inside compiled code: an empty record of a type."""
+
+TELL_S = 5.0
+"""How often there is news while kernels are compiled [s]."""
 
 KERNELS: list[Any] = []
 """All of this process."""
@@ -90,9 +94,9 @@ def _take_literals_as_numbers(kernel: Any) -> None:
 
 
 @contextmanager
-def compiling(tell: Callable[[int, int], None]) -> Iterator[None]:
-    """Meanwhile `tell` is called whenever a kernel is about to be compiled, not when it is read from the disk: with the number
-    of kernels that are ready, and of all there are; not all of them are needed."""
+def compiling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile `tell` is called when a kernel is about to be compiled, not when it is read from the disk, and every few
+    seconds while there are more: with a sentence that says how far things are."""
     listener = _Compiling(tell)
     event.register("numba:compile", listener)
     try:
@@ -102,12 +106,14 @@ def compiling(tell: Callable[[int, int], None]) -> Iterator[None]:
 
 
 class _Compiling(event.Listener):  # type: ignore[misc]
-    def __init__(self, tell: Callable[[int, int], None]) -> None:
-        self._tell = tell
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._due = tell, 0.0
 
     def on_start(self, event: Any) -> None:
-        if event.data["dispatcher"] in KERNELS:
-            self._tell(sum(bool(kernel.signatures) for kernel in KERNELS), len(KERNELS))
+        if event.data["dispatcher"] in KERNELS and monotonic() >= self._due:
+            self._due = monotonic() + TELL_S
+            ready = sum(bool(kernel.signatures) for kernel in KERNELS)
+            self._tell(f"compiling kernels, once on this machine: {ready} of at most {len(KERNELS)} are ready")
 
     def on_end(self, event: Any) -> None:
         """Of no interest."""

@@ -5,5 +5,5 @@ robot      what runs beside the robot
 log        what is written down
 server     what answers: `sockets` in front, `sessions` behind them, the service in the middle
 
-Beside the rooms lies what puts them together: `serve`, `loopback`, `warm_up`, `replay`.
+Beside the rooms lies what puts them together: `serve`, `kernels`, `loopback`, `warm_up`, `replay`.
 """

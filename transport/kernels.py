@@ -7,7 +7,6 @@ python -m transport.kernels: the other one; it takes a controller's snapshot fro
 import logging
 import subprocess
 import sys
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -16,9 +15,6 @@ from controllers.build import controller_from_snapshot
 from idyn.compiled import compiling
 
 log = logging.getLogger(__name__)
-
-TELL_S = 5.0
-"""How often there is news of the kernels [s]."""
 
 
 class SideBySide:
@@ -29,8 +25,9 @@ class SideBySide:
     """
 
     def __init__(self, snapshot: dict[str, Any]) -> None:
-        self._snapshot, self._due = snapshot, 0.0
+        self._snapshot = snapshot
         self._helper: subprocess.Popen[bytes] | None = None
+        self._called = False
         self._compiling = compiling(self._tell)
 
     def __enter__(self) -> None:
@@ -44,20 +41,20 @@ class SideBySide:
             self._helper.kill()
             self._helper.wait()
 
-    def _tell(self, ready: int, known: int) -> None:
-        if self._helper is None:
-            self._helper = _helper(self._snapshot)
-        if monotonic() >= self._due:
-            self._due = monotonic() + TELL_S
-            log.info("compiling kernels, once on this machine: %d of at most %d are ready", ready, known)
+    def _tell(self, news: str) -> None:
+        log.info(news)
+        if not self._called:
+            self._called = True
+            self._call()
 
-
-def _helper(snapshot: dict[str, Any]) -> subprocess.Popen[bytes]:
-    helper = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
-    assert helper.stdin is not None
-    with helper.stdin as pipe:
-        pipe.write(msgspec.json.encode(snapshot))
-    return helper
+    def _call(self) -> None:
+        try:
+            self._helper = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
+            assert self._helper.stdin is not None
+            with self._helper.stdin as pipe:
+                pipe.write(msgspec.json.encode(self._snapshot))
+        except OSError as error:  # no room for a process, or one that ended at once
+            log.warning("no help to compile kernels: %s", error)
 
 
 def main() -> None:

@@ -192,7 +192,7 @@ def _less_bias(w, r, x, J, speeds, a):
                 moving[c] += speeds[i] * part[c]
                 turning[c] += speeds[i] * w[i, c]
         _cross(turning, w[j, 0], w[j, 1], w[j, 2], part)
-        turning[:] = part  # ẇ_j
+        copy(part, turning)  # ẇ_j
         _cross(turning, x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], part)
         for c in range(3):
             a[c] -= speeds[j] * part[c]

@@ -1,9 +1,12 @@
 """`idyn bench`: how fast this machine is, in units of `pin.computeAllTerms` on the same robot in the same process."""
 
 import argparse
+import sys
+from functools import partial
 from typing import Any
 
 from idyn.commands.output import add_json, progress_bar
+from idyn.compiled import compiling
 from sim_harness.bench import bench_laws, bench_server, laws_table, server_table
 from sim_harness.metrics import text_table
 
@@ -19,7 +22,7 @@ def add_to(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
-    with progress_bar(0, unit="") as progress:
+    with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
         laws = bench_laws(options.robot, options.repeat, progress)
     print(text_table(laws_table(laws)))
     result: dict[str, Any] = dict(laws)
