@@ -33,7 +33,8 @@ Way = Callable[[], object]
 
 def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> list[Way]:
     """Pieces of work that together compile all that `idyn.inverse_dynamics.predict` may need under these settings, in whatever
-    order they are done; nothing else comes of them. The last one needs what most others have compiled."""
+    order they are done; nothing else comes of them. Two who begin at both ends come to the steady tick, which needs the first
+    as well as the last, when those are done."""
     n, demand, selects = len(contacts), np.zeros(robot.na), options.selection is not Selection.OFF
     dynamics = kept(robot, n)
     evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=dynamics)
@@ -51,11 +52,12 @@ def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: C
     )
     return [
         partial(project, dynamics, demand, contacts.mu, np.inf),
-        *(partial(_all_rungs, problem, each) for each in (NoSlip(), law, *RESCUERS)),
+        *(partial(_all_rungs, problem, each) for each in (NoSlip(), law)),
+        partial(Steady, dynamics, law, options, robot.weight),
+        *(partial(_all_rungs, problem, rescuer) for rescuer in RESCUERS),
         partial(_face_without_basis, problem, law),
         *(partial(_selected, problem, law, choose) for choose in (select_thoroughly, select) if n > 0 and selects),
         partial(_concluded, problem, law),
-        partial(Steady, dynamics, law, options, robot.weight),
     ]
 
 
