@@ -1,13 +1,13 @@
 """Kernels that are not on the disk yet, compiled by two processes: each begins at another end of the same list, and reads from
 the disk what the other has done.
 
-python -m transport.kernels: the other one; it takes a controller's snapshot from stdin, as JSON
+python -m transport.kernels: the other one; it takes a controller's snapshot from stdin, as MessagePack
 """
 
 import logging
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -26,40 +26,42 @@ class SideBySide:
 
     def __init__(self, snapshot: dict[str, Any]) -> None:
         self._snapshot = snapshot
-        self._helper: subprocess.Popen[bytes] | None = None
+        self.helper: subprocess.Popen[bytes] | None = None
         self._called = False
         self._compiling = compiling(self._tell)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._compiling.__enter__()
+        return self
 
     def __exit__(self, *exception: Any) -> None:
         self._compiling.__exit__(*exception)
-        if self._helper is not None:
-            if self._helper.poll():
-                log.warning("the process that helps to compile kernels ended with %d", self._helper.returncode)
-            self._helper.kill()
-            self._helper.wait()
+        if self.helper is not None:
+            if self.helper.poll():
+                log.warning("the process that helps to compile kernels ended with %d", self.helper.returncode)
+            self.helper.kill()
+            self.helper.wait()
 
     def _tell(self, news: str) -> None:
         log.info(news)
         if not self._called:
             self._called = True
-            self._call()
+            self.call()
 
-    def _call(self) -> None:
+    def call(self) -> None:
+        """Call help."""
         try:
-            self._helper = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
-            assert self._helper.stdin is not None
-            with self._helper.stdin as pipe:
-                pipe.write(msgspec.json.encode(self._snapshot))
+            self.helper = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
+            assert self.helper.stdin is not None
+            with self.helper.stdin as pipe:
+                pipe.write(msgspec.msgpack.encode(self._snapshot))
         except OSError as error:  # no room for a process, or one that ended at once
             log.warning("no help to compile kernels: %s", error)
 
 
 def main() -> None:
     """Compile from the far end."""
-    controller = controller_from_snapshot(msgspec.json.decode(sys.stdin.buffer.read()))
+    controller = controller_from_snapshot(msgspec.msgpack.decode(sys.stdin.buffer.read()))
     for way in reversed(controller.ways()):
         way()
 

@@ -9,11 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from controllers.build import load_controller
 from controllers.config import load
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.terrain import Flat
 from sim_harness.server_process import ServerProcess
+from transport.kernels import SideBySide
 from transport.protocol.messages.state import Contact, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
@@ -128,3 +130,12 @@ def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: 
         print(f"server {start}: first states took {', '.join(f'{ms:.2f}' for ms in spent)} ms")
     print(f"first state: median {np.median(firsts):.2f} ms, longest {max(firsts):.2f} ms")
     assert max(firsts) < 5.0
+
+
+def test_who_helps_to_compile_understands_what_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A snapshot with settings that are infinite among them; help that fails would only be slow."""
+    with SideBySide(load_controller("quadruped-trot").snapshot()) as helped:
+        helped.call()
+        assert helped.helper is not None
+        assert helped.helper.wait(600.0) == 0
+    assert not caplog.records
