@@ -65,7 +65,7 @@ class Controller:
 
     @property
     def limits(self) -> Limits:
-        """The limits in force."""
+        """The robot's own limits."""
         return self.robot.limits
 
     def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
@@ -85,7 +85,7 @@ class Controller:
         self._feedforward.measure(contacts, inputs.sensed_force)
         state = self._delay_compensation.ahead(state, inputs.delay)
         angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.tree.a]
-        reference = self._grip.reference(self._reference(state, contacts, inputs), contacts, angles)
+        reference = self._grip.reference(self._advance_reference(state, contacts, inputs), contacts, angles)
         demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
         grip = self._grip.torque(angles, speeds)
         want = Want(angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip)
@@ -120,8 +120,8 @@ class Controller:
         still = State(q=self.stance, v=np.zeros(self.robot.nv))
         return self._feedforward.ways(still, self.contacts(self.stance, self.robot.contact_names))
 
-    def _reference(self, state: State, contacts: ContactSet, inputs: Inputs) -> Reference:
-        """Of the time when this tick's torque acts; what is shown never goes back."""
+    def _advance_reference(self, state: State, contacts: ContactSet, inputs: Inputs) -> Reference:
+        """The reference for the time when this torque acts; that time never decreases."""
         self._time += inputs.dt
         self._shown = max(self._shown, self._time + inputs.delay)
         return inputs.reference or self._trajectory.at(self._shown, state, contacts)

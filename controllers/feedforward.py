@@ -9,7 +9,7 @@ from controllers.grip import Grip, released
 from controllers.sensed_forces import SensedForces
 from controllers.settings import ControllerSettings, PidSettings
 from controllers.spread import Spread
-from idyn.dynamics import Dynamics, kept
+from idyn.dynamics import Dynamics, record_for
 from idyn.errors import ConfigError, InputError
 from idyn.inverse_dynamics import predict
 from idyn.laws.law import Law
@@ -49,7 +49,7 @@ class Forecast(Record, frozen=True):
 
 
 class FeedForward:
-    """Here: without a model. There is no torque, and contacts are told to whom they may concern."""
+    """Base, and what the law `pid` has: no model, zero torque; contacts are only picked."""
 
     def __init__(self, robot: Robot, source: ContactSource) -> None:
         self._source, self._no_torque = source, np.zeros(robot.na)
@@ -66,7 +66,7 @@ class FeedForward:
         return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, want.schedule))
 
     def dynamics(self, contacts: ContactSet) -> Dynamics | None:
-        """M, h, J that the last forecast, with these contacts, was made with; None: of another robot than ours, or none."""
+        """The record of the last forecast, with these contacts; None when another model of the robot was used, or none."""
         return None
 
     def rehearse(self) -> None:
@@ -116,7 +116,7 @@ class Predictive(FeedForward):
         return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=_doubt(prediction, law))
 
     def dynamics(self, contacts: ContactSet) -> Dynamics | None:
-        return kept(self._robot, len(contacts)) if self._model is self._robot else None
+        return record_for(self._robot, len(contacts)) if self._model is self._robot else None
 
     def rehearse(self) -> None:
         if self._last is not None:

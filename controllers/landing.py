@@ -10,7 +10,7 @@ whatever force that takes.
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.dynamics import evaluate, kept
+from idyn.dynamics import evaluate, record_for
 from idyn.ground import Ground, allowance
 from idyn.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
@@ -43,7 +43,7 @@ class Landing:
         touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
-            into = kept(self._robot, len(contacts))
+            into = record_for(self._robot, len(contacts))
             dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=self._ground, into=into)
             q_ddot, arrives = _land(dynamics.fields, stands, q_ddot)
             touches = touches | arrives

@@ -54,7 +54,7 @@ class Safety:
 
     @property
     def last(self) -> Array | None:
-        """The last torque that went out [N·m] (na)."""
+        """The last torque as `limit` gave it, before what gates come after [N·m] (na)."""
         return self._last
 
     def fault(self, state: State) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from controllers import attitude
 from controllers.config import Settings
 from controllers.kinematics import contact_places
-from idyn.dynamics import evaluate, kept
+from idyn.dynamics import evaluate, record_for
 from idyn.errors import ConfigError
 from idyn.ground import Ground
 from idyn.robot import Robot
@@ -63,7 +63,7 @@ class Stabilisation:
         if not len(contacts):
             return tau
         wrench = self._kp * self._error(state, contacts) + self._kv * (_planar(velocity) - state.v[:6])
-        into = kept(robot, len(contacts))
+        into = record_for(robot, len(contacts))
         J = evaluate(robot, state, contacts, dt=1.0, ground=Ground(), into=into).J  # of which nothing depends on dt
         for i in range(len(contacts)):
             for row in J[[3 * i + 2, 3 * i, 3 * i + 1]] if self._literal else J[3 * i + 2 : 3 * i + 3]:

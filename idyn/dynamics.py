@@ -2,8 +2,8 @@
 
     M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h)          J: rows S, T, N for each contact
 
-`evaluate` fills a `Dynamics`; of those who predict nobody else works out a contact Jacobian, but for the certificate, which
-does so on purpose.
+`evaluate` fills a `Dynamics`. Nobody else computes the contact Jacobian of a prediction but the certificate, which computes its
+own on purpose.
 """
 
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.compiled import INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
 from idyn.ground import Ground, in_contact_rows
-from idyn.inputs import check, contact_flaw, finite, proper, upright
+from idyn.inputs import check, contact_flaw, contiguous, finite, of_unit_length
 from idyn.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array, ContactSet, State
@@ -103,7 +103,7 @@ GIVEN = (
     several(MATRIX, 3),
     several(VECTOR, 2),
 )
-"""What `given` gives."""
+"""What `fill_arguments` gives."""
 
 
 def evaluate(
@@ -128,9 +128,9 @@ def evaluate(
     d.believe(ground, dt)
     if not _filled(d, robot, state, contacts, applied, last):
         check(robot, state, contacts, applied)
-        state, contacts, applied = proper(state), proper(contacts), None if applied is None else applied.copy()
+        state, contacts, applied = contiguous(state), contiguous(contacts), None if applied is None else applied.copy()
         if not _filled(d, robot, state, contacts, applied, last):
-            raise AssertionError("a check that found nothing")
+            raise AssertionError("`fill` refused data that `check` accepts")
     return d
 
 
@@ -138,19 +138,19 @@ def _filled(d: Dynamics, robot: Robot, state: State, contacts: ContactSet, appli
     """Whether these data could be filled in; what is wrong with them otherwise is for others to say."""
     try:
         robot.terms(state.q, state.v)
-        return bool(fill(d.fields, *given(state, contacts, applied), NO_FORCES if last is None else last))
+        return bool(fill(d.fields, *fill_arguments(state, contacts, applied), NO_FORCES if last is None else last))
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return False
 
 
-def given(state: State, contacts: ContactSet, applied: Array | None) -> tuple[Arrays, Arrays, Arrays, Arrays]:
+def fill_arguments(state: State, contacts: ContactSet, applied: Array | None) -> tuple[Arrays, Arrays, Arrays, Arrays]:
     """State, force applied and contacts as `fill` takes them: arrays of one type together."""
     c = contacts
     motion = state.q, state.v, NOTHING if applied is None else applied
     return motion, (c.bodies, c.others), (c.points, c.normals, c.tangents), (c.mu, c.gaps)
 
 
-def kept(robot: Robot, n: int) -> Dynamics:
+def record_for(robot: Robot, n: int) -> Dynamics:
     """The robot's own record for n contacts: steady ticks allocate nothing."""
     records = robot.scratch
     known = records.get(n)
@@ -224,7 +224,7 @@ def fill(d, motion, bodies, frames, reals, last):
         shaped = shaped and vectors.shape == (n, 3)
     for numbers in reals:
         shaped = shaped and len(numbers) == n
-    if not (shaped and finite(q) and finite(v) and finite(applied) and upright(q, d.unit_spans)):
+    if not (shaped and finite(q) and finite(v) and finite(applied) and of_unit_length(q, d.unit_spans)):
         return False
     copy(v, d.v)
     copy(d.own_h, d.h)

@@ -1,8 +1,8 @@
 """What the certificate reckons with, in the full space: momentum, demand, velocities at the contacts.
 
 From the problem data alone (M, h, joint axes, contact geometry), by code that no law and no solver uses: body twists are summed
-along the tree, impulses are world vectors. Of a `Dynamics` it reads what was put in; what follows from that (J, and all that a
-demand makes of it) it never looks at.
+along the tree, impulses are world vectors. Of a `Dynamics` it reads what was put in, the demand that was met, and p⁻; what
+else follows from that (J, and all that a demand makes of it) it never looks at.
 """
 
 import numpy as np

@@ -14,10 +14,8 @@ T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has
 was not there in the last tick begins with p⁻ = 0.
 """
 
-import numpy as np
-
 from idyn.compiled import compiled
-from idyn.types import Array, Guess, Record
+from idyn.types import Array, Record
 
 
 class Ground(Record, frozen=True):
@@ -50,17 +48,6 @@ class Ground(Record, frozen=True):
 def allowance(d, i):
     """φ/dt of contact i of a `Dynamics` after the noise floor and the recovery limit [m/s]."""
     return max(d.gaps[i] / d.dt, -d.recovery_speed) if abs(d.gaps[i]) > d.noise else 0.0
-
-
-def remembered(guess: Guess, keys: tuple[str, ...]) -> Array:
-    """The last tick's forces of today's contacts, in the world [N] (n, 3); zero for those that were not there."""
-    if guess.keys == keys:
-        return guess.force
-    rows, force = {key: i for i, key in enumerate(guess.keys)}, np.zeros((len(keys), 3))
-    for i, key in enumerate(keys):
-        if key in rows:
-            force[i] = guess.force[rows[key]]
-    return force
 
 
 @compiled

@@ -49,7 +49,7 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
     for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
         _check_finite(field, values)
     for start, end in robot.tree.unit_spans.tolist():
-        if not upright(q, np.array([[start, end]])):
+        if not of_unit_length(q, np.array([[start, end]])):
             kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
             raise InputError(f"q[{start}:{end}]", f"expected a unit {kind}, got length {length:.6g}")
     flaw, row = interpreted(contact_flaw)(contacts, len(robot.tree.parents))
@@ -87,7 +87,7 @@ def _check_finite(field: str, values: Array) -> None:
         raise InputError(f"{field}[{i}]", "expected a finite number")
 
 
-def proper(record: R) -> R:
+def contiguous(record: R) -> R:
     """The same with arrays that compiled code takes: their own, rows one after the other."""
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
     return msgspec.structs.replace(record, **{name: np.array(a) for name, a in fields.items() if isinstance(a, np.ndarray)})
@@ -103,7 +103,7 @@ def finite(values: Array) -> bool:
 
 
 @compiled
-def upright(q: Array, unit_spans: Array) -> bool:
+def of_unit_length(q: Array, unit_spans: Array) -> bool:
     """Whether the parts of q that begin and end at these places (·, 2) have unit length."""
     for k in range(len(unit_spans)):
         square = 0.0

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from idyn.dynamics import evaluate, kept
-from idyn.ground import remembered
+from idyn.dynamics import evaluate, record_for
 from idyn.inputs import check_request
 from idyn.ladder import descend
 from idyn.laws.law import Law, LawSolution
@@ -35,17 +34,18 @@ def predict(
 ) -> Prediction:
     """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
 
-    In one go where all is as in the last tick (`idyn.steady`). Otherwise M, h, J once (`idyn.dynamics`); then `answer` for one
-    demand after the other, in the ladder's order. Raises InputError,
-    naming the field, for data that are malformed: shapes, numbers that are not finite, vectors that are not of unit length. For
-    all other data `Prediction.status` and `.rung` say what came of them. Pass `Prediction.guess` to the next call as its warm
-    start.
+    If the last basis still leads there, one compiled call does it all (`idyn.steady`). Otherwise M, h, J are computed once
+    (`idyn.dynamics`), and the ladder has one demand after the other solved. Raises InputError, naming the field, for data that
+    are malformed: shapes, numbers that are not finite, vectors that are not of unit length. For all other data
+    `Prediction.status` and `.rung` say what came of them. Pass `Prediction.guess` to the next call as its warm start.
 
     applied: generalised force that acts besides gravity, contacts and the torques asked for [N, N·m] (nv)
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
-    n, ground = len(contacts.keys), options.ground
-    dynamics = kept(robot, n)
+    n = len(contacts.keys)
+    if guess is None and options.ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
+        options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
+    dynamics = record_for(robot, n)
     problem = Problem(
         robot=robot,
         state=state,
@@ -62,21 +62,20 @@ def predict(
     if prediction is not None:
         return prediction
     check_request(robot, n, q_ddot, dt, guess, preferred)
-    if guess is None and ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
-        ground = msgspec.structs.replace(ground, memory=0.0)
-    last = None if guess is None else remembered(guess, contacts.keys)
-    evaluate(robot, state, contacts, dt=dt, ground=ground, applied=applied, last=last, into=dynamics)
+    last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
+    evaluate(robot, state, contacts, dt=dt, ground=options.ground, applied=applied, last=last, into=dynamics)
     dynamics.asked[:] = q_ddot
-    return descend(problem, law, answer)
+    return descend(problem, law, solve_demand)
 
 
-def answer(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | None, Status]:
+def solve_demand(problem: Problem, law: Law, demand: Demand) -> tuple[Prediction | None, Status]:
     """The law's answer to one demand: the first that is certified, or None and why the last one failed.
 
     1. Y, b: the problem in the unactuated space                                       `idyn.reduction`
     2. p: impulses that obey the law, by the law's own rungs                           `idyn.laws`
     3. p: of those that do so equally well the ones that are wanted                    `idyn.selection`
-    4. v⁺, τ: what goes with them; residuals: the certificate                          `idyn.recovery`
+    4. v⁺, τ: what goes with them                                                      `idyn.reduction.recover`
+    5. residuals: the certificate                                                      `idyn.residuals`
 
     A ray says that the demand is impossible: the remaining rungs, which only fight rounding errors, are not tried then.
     """

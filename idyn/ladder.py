@@ -1,4 +1,5 @@
-"""The fallback ladder: rungs from the quickest to the most modest, each certified before it is used, each with a name.
+"""The fallback ladder: rungs from the quickest to the most modest, each with a name, each but the last certified before it is
+used.
 
     the law's own attempts  →  the same for the nearest consistent demands  →  Coulomb's law, then with moderate friction, its
     relaxation to cones, the convex law, on the same demands  →  the last forces
@@ -68,7 +69,7 @@ def _rescued(problem: Problem, law: Law, solve: Solve) -> Prediction | None:
         if answer is not None:
             return answer
     moderate = np.minimum(problem.contacts.mu, MODERATE)
-    problem.dynamics.mu[:] = moderate  # nobody comes after the rescuers who would mind
+    problem.dynamics.mu[:] = moderate  # the last forces, which come after, do not read it
     problem = msgspec.structs.replace(problem, contacts=msgspec.structs.replace(problem.contacts, mu=moderate))
     for rescuer in RESCUERS:
         answer, _ = _least(problem, rescuer, solve)
@@ -100,7 +101,7 @@ def _goes_on(problem: Problem, law: Law) -> bool:
 
 def _without_bounds(problem: Problem, law: Law) -> bool:
     """Whether friction may be as large as it likes somewhere."""
-    return law.unlimited_friction or law.conditions is Conditions.NO_SLIP or bool(np.isinf(problem.contacts.mu).any())
+    return law.unlimited_friction or bool(np.isinf(problem.contacts.mu).any())
 
 
 def _lesser(answer: Prediction, other: Prediction | None) -> Prediction:

@@ -1,7 +1,5 @@
 """One prediction as data: what is asked, and how to answer it."""
 
-import numpy as np
-
 from idyn.dynamics import Dynamics
 from idyn.ground import Ground
 from idyn.laws.law import Law
@@ -48,13 +46,7 @@ class Problem(Record, frozen=True):
 
 def last_basis(problem: Problem, law: Law) -> Array | None:
     """The law's last basis row by row for today's contacts; new contacts start open. None when nothing carries over."""
-    guess, keys = problem.guess, problem.contacts.keys
+    guess = problem.guess
     if guess is None or guess.law != law.name or not problem.options.warm_start:
         return None
-    if guess.keys == keys:
-        return guess.basis
-    basis = np.zeros((len(keys), guess.basis.shape[1]), dtype=guess.basis.dtype)
-    for i, key in enumerate(keys):
-        if key in guess.keys:
-            basis[i] = guess.basis[guess.keys.index(key)]
-    return basis
+    return guess.carried_over(guess.basis, problem.contacts.keys)

@@ -29,7 +29,7 @@ class Robot:
     total_mass [kg], weight [N]
     floating: whether its base floats
     contact_names: of all contacts that geometry may find: the spheres' keys, then those of the pairs
-    scratch: room for what others keep with the robot (`idyn.dynamics.kept`)
+    scratch: room for what others keep with the robot (`idyn.dynamics.record_for`)
 
     It owns one `pin.Data`, so one robot belongs to one thread.
     """

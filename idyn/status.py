@@ -19,7 +19,7 @@ class Status(IntEnum):
 
     @property
     def ok(self) -> bool:
-        """Solved, and by whom it was asked of."""
+        """The law asked for solved it."""
         return self is Status.SOLVED
 
     @property

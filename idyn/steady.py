@@ -1,8 +1,8 @@
 """The steady tick: where the last basis leads to the next, a whole prediction is one compiled call.
 
-The functions are those of `idyn.inverse_dynamics.answer`, in their order, and so is the answer, to the last bit. Whatever is
-out of the ordinary ends it: a basis that does not hold, a limit that is exceeded, an answer without certificate, data that are
-malformed. The ladder begins from the beginning then; nothing has been decided here.
+The functions are those of `idyn.inverse_dynamics.solve_demand`, in their order, and so is the answer, to the last bit.
+Whatever is out of the ordinary ends it: a basis that does not hold, a limit that is exceeded, an answer without certificate,
+data that are malformed. The ladder begins from the beginning then; nothing has been decided here.
 """
 
 from typing import Any, ClassVar
@@ -11,11 +11,10 @@ import numpy as np
 
 from idyn.compiled import FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
 from idyn.consistency import nearest_demand
-from idyn.dynamics import Dynamics, fill, given
-from idyn.ground import remembered
+from idyn.dynamics import Dynamics, fill, fill_arguments
 from idyn.inputs import finite
+from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
 from idyn.laws.law import Law
-from idyn.laws.resume import resume
 from idyn.problem import Options, Problem, last_basis
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
 from idyn.reduction import eliminate
@@ -38,7 +37,7 @@ class Steady(ArrayRecord):
     """What stays from tick to tick, put together once: a law, options, and the robot's dynamics with n contacts.
 
     The law   conditions: a member of `Conditions`; directions: of the friction polygon (k, 2); unlimited: whether it takes
-        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each
+        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each, if it pivots
     Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
         made consistent first, and such that touching contacts stay; most: what a contact may carry [N]
     """
@@ -54,11 +53,11 @@ class Steady(ArrayRecord):
     def __init__(self, dynamics: Dynamics, law: Law, options: Options, weight: float) -> None:
         """weight: of the robot [N]"""
         only(_tick, TYPE, *TAKEN)
-        self.law, self.asked = law, _asked(options)
+        self.law, self.made_for = law, _asked(options)
         selects, consistency = options.selection is not Selection.OFF, options.consistency
         self.fields = self.begin(_blank)
         self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction)
-        self.put(_rungs, len(law.resumed), law.max_pivots)
+        self.put(_rungs, len(compiled_rungs(law)), getattr(law, "max_pivots", 0))
         self.put(_selection, selects, selects and OBJECTIVES[options.selection].of_forces)
         self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
         self.put(_limits, options.force_limit * weight)
@@ -81,17 +80,18 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     guess, contacts, robot, state = problem.guess, problem.contacts, problem.robot, problem.state
     n = len(contacts.keys)
     before = last_basis(problem, law)
-    if guess is None or not law.resumed or before is None or before.shape != (n, law.basis_width):
+    rungs = compiled_rungs(law)
+    if guess is None or not rungs or before is None or before.shape != (n, law.basis_width):
         return None
     if not 0.0 < problem.dt < np.inf or (problem.preferred is not None and problem.preferred.shape != (n, 3)):
         return None
     problem.dynamics.believe(problem.options.ground, problem.dt)
     room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), before.copy()
     p, force, v_plus, tau, figures = _divided(room, n, robot)
-    motion, bodies, frames, reals = given(state, contacts, problem.applied)
+    motion, bodies, frames, reals = fill_arguments(state, contacts, problem.applied)
     motion, frames = (
         (*motion, problem.q_ddot, target_of(problem), guess.tau),
-        (*frames, remembered(guess, contacts.keys), force),
+        (*frames, guess.carried_over(guess.force, contacts.keys), force),
     )
     try:
         robot.terms(state.q, state.v)
@@ -111,7 +111,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         v_plus=v_plus,
         status=Status.SOLVED,
         law=law.name,
-        rung=law.resumed[rung],
+        rung=rungs[rung],
         iterations=pivots,
         residuals=Residuals(*numbers[:BEYOND_TORQUE]),
         demand_change=numbers[CHANGE],
@@ -132,7 +132,7 @@ def _kept(problem: Problem, law: Law) -> Steady:
     """That of the last tick, as a rule."""
     dynamics, options = problem.dynamics, problem.options
     known = dynamics.steady
-    if isinstance(known, Steady) and known.law is law and known.asked == _asked(options):
+    if isinstance(known, Steady) and known.law is law and known.made_for == _asked(options):
         return known
     dynamics.steady = known = Steady(dynamics, law, options, problem.robot.weight)
     return known
@@ -197,7 +197,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
     figures = out[3]
     figures[CHANGE] = change
     for rung in range(s.rungs):
-        p, face, multipliers, status, pivots = resume(d, s, basis, rung)
+        p, face, multipliers, status, pivots = compiled_rung(d, s, basis, rung)
         null_dim, found = 0, status == SOLVED
         if not found:
             continue

@@ -146,6 +146,16 @@ class Guess(Record, frozen=True):
     tau: Array
     force: Array
 
+    def carried_over(self, rows: Array, keys: tuple[str, ...]) -> Array:
+        """Of `basis` or `force` the rows of today's contacts (n, ·); zero for those that were not there."""
+        if self.keys == keys:
+            return rows
+        before, carried = {key: i for i, key in enumerate(self.keys)}, np.zeros((len(keys), rows.shape[1]), rows.dtype)
+        for i, key in enumerate(keys):
+            if key in before:
+                carried[i] = rows[before[key]]
+        return carried
+
 
 class Residuals(NamedTuple):
     """The certificate, computed from the problem data by code no solver shares (MATHEMATICS §5.4).

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from idyn.consistency import project
-from idyn.dynamics import evaluate, kept
+from idyn.dynamics import evaluate, record_for
 from idyn.ladder import RESCUERS
 from idyn.laws.convex_basis import face_at
 from idyn.laws.law import Face, Law, LawSolution
@@ -36,7 +36,7 @@ def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: C
     order they are done; nothing else comes of them. Two who begin at both ends come to the steady tick, which needs the first
     as well as the last, when those are done."""
     n, demand, selects = len(contacts), np.zeros(robot.na), options.selection is not Selection.OFF
-    dynamics = kept(robot, n)
+    dynamics = record_for(robot, n)
     evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=dynamics)
     problem = Problem(
         robot=robot,

@@ -14,8 +14,6 @@ class ContactFree:
     """No contact impulses at all. Right in flight, wrong as soon as something is touched."""
 
     name = "contact-free"
-    resumed: tuple[str, ...] = ("contact-free",)
-    max_pivots = 0
     conditions = Conditions.FREE
     unlimited_friction = False
     directions = polygon(4)

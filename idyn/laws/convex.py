@@ -80,12 +80,10 @@ class Convex:
         self._kinetic = energy == "kinetic"
         self.directions = polygon(edges, circumscribed)
         self._regularisation = ONE_STAGE if one_stage else 0.0
-        self._one_stage = one_stage
+        self.one_stage = one_stage
         self.unlimited_friction = infinite_friction
         self._backend = backend
         self.basis_width = 0 if one_stage else edges + 1
-        self.resumed: tuple[str, ...] = () if one_stage else ("warm",)
-        self.max_pivots = 0
 
     def sticking(self, mu: Array) -> Array:
         """Where friction is unlimited and the energy is that of the contacts' motion: dragged along, it has no minimum."""
@@ -109,24 +107,24 @@ class Convex:
     def _ways(self, free: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
         """How the program is solved, one after the other; free: whether friction is unlimited somewhere, which makes one-stage
         a stiff program for the back ends."""
-        if not self._kinetic and not self._one_stage:
+        if not self._kinetic and not self.one_stage:
             yield "cold", self._by_pivoting
             yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
-        if not self._kinetic and self._one_stage and free:
+        if not self._kinetic and self.one_stage and free:
             yield "pivoting", self._shortest
         yield self._backend, partial(self._by_program, backend=self._backend)
-        if self._kinetic and not self._one_stage:
+        if self._kinetic and not self.one_stage:
             yield "lemke", self._by_lemke
         for backend in ("daqp", "quadprog"):
             if backend != self._backend:
                 yield backend, partial(self._by_program, backend=backend)
-        if not self._kinetic and self._one_stage and not free:
+        if not self._kinetic and self.one_stage and not free:
             yield "pivoting", self._shortest
 
     def _rigid(self, problem: Reduced) -> bool:
         """Whether this is the no-slip law: no friction has a limit."""
         free = self.unlimited_friction or bool(np.isinf(problem.mu).all())
-        return free and not self._kinetic and not self._one_stage
+        return free and not self._kinetic and not self.one_stage
 
     def _by_pivoting(self, problem: Reduced, rule: int = PRINCIPAL, rank: float | None = None) -> LawSolution:
         rank = problem.independent if rank is None else rank
@@ -164,7 +162,7 @@ class Convex:
         H, f, A, lower, unit, epsilon = assemble(self._program(problem), self._regularisation)
         qp = solve_qp(H, f, A, lower, backend=backend)
         p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
-        if self._one_stage or y is None:
+        if self.one_stage or y is None:
             return self._plain(p, y, qp.status, qp.iterations, epsilon)
         return self._with_face(problem, p, y, qp.status, qp.iterations)
 

@@ -37,7 +37,6 @@ class Coulomb:
     """Settings: edges k of the polygon (even, ≥ 4), whether it encloses the cone, cap of pivots of one attempt."""
 
     name = "coulomb"
-    resumed: tuple[str, ...] = ("warm", "cold")
     conditions = Conditions.COULOMB
     unlimited_friction = False
 

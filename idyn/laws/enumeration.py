@@ -34,7 +34,6 @@ class Enumeration(Coulomb):
     """Of `EDGES` edges. Its warm start are the last impulses themselves, S, T, N of each contact [N·s] (n, 3)."""
 
     name = "enumeration"
-    resumed: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__(EDGES)

@@ -50,12 +50,12 @@ class LawSolution(Record, frozen=True):
 
 
 class Law(Protocol):
-    """A contact law: settings only, no memory. A new law is one file and one row of `idyn.laws.LAWS`.
+    """A contact law: settings only, no memory. A new law is one file, and one struct and one member of `AnyLaw` in
+    `idyn.laws.settings`.
 
     conditions, directions: what its answers are certified against
     unlimited_friction: it takes every μ > 0 for ∞
     basis_width: columns of its warm start, one row per contact
-    resumed: names of the first rungs, as many as `idyn.laws.resume` knows; max_pivots: of one attempt, 0 when it has none
     """
 
     name: str
@@ -63,8 +63,6 @@ class Law(Protocol):
     directions: Array
     unlimited_friction: bool
     basis_width: int
-    resumed: tuple[str, ...]
-    max_pivots: int
 
     def sticking(self, mu: Array) -> Array:
         """Positive for contacts whose tangential velocity this law wants to vanish whatever it takes (n): what a consistent

@@ -54,7 +54,6 @@ class NoSlip:
     """Settings: max_pivots caps the pivoting of one attempt."""
 
     name = "no-slip"
-    resumed: tuple[str, ...] = ("warm",)
     conditions = Conditions.NO_SLIP
     unlimited_friction = True
     directions = polygon(4)

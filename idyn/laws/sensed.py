@@ -21,8 +21,6 @@ class Sensed:
     """
 
     name = "sensed"
-    resumed: tuple[str, ...] = ()
-    max_pivots = 0
     conditions = Conditions.GIVEN
     unlimited_friction = False
     directions = polygon(4)

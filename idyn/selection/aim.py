@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.ground import in_contact_rows, remembered
+from idyn.ground import in_contact_rows
 from idyn.inputs import finite
 from idyn.problem import Problem
 from idyn.types import Array, Selection
@@ -40,7 +40,7 @@ def _last_torque(problem: Problem) -> Array:
 
 def _last_force(problem: Problem) -> Array:
     guess = problem.guess
-    return _in_rows(problem, None if guess is None else remembered(guess, problem.contacts.keys))
+    return _in_rows(problem, None if guess is None else guess.carried_over(guess.force, problem.contacts.keys))
 
 
 def _preferred_force(problem: Problem) -> Array:

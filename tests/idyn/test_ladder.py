@@ -38,8 +38,6 @@ RUNGS = {
 class Failing:
     """A law whose first attempts fail: with a status, or by claiming success for impulses that are wrong."""
 
-    resumed = ()
-
     def __init__(self, law, failures, status):
         self._law, self._failures, self._status = law, failures, status
 

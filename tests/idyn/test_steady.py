@@ -11,11 +11,13 @@ from idyn.dynamics import fill
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
+from idyn.laws.compiled_rungs import compiled_rungs
+from idyn.laws.coulomb import Coulomb
 from idyn.problem import Options
 from idyn.steady import _tick
 from idyn.types import Consistency, Guess, Selection, State
 
-RESUMING = tuple(name for name in LAWS if make_law(name).resumed)
+RESUMING = tuple(name for name in LAWS if compiled_rungs(make_law(name)))
 YIELDING = Ground(relaxation=0.02, memory=0.01, recovery_speed=0.0)
 
 
@@ -68,7 +70,7 @@ def test_steady_answers_are_the_ladders(monkeypatch, law, consistency):
             expected = by_ladder(monkeypatch, scene, law, options, guess, **more)
             answer = solve(scene, law, options, guess, **more)
             assert_same(answer, expected)
-            steady += answer.rung in law.resumed
+            steady += answer.rung in compiled_rungs(law)
             guess = answer.guess
     assert steady >= 30
 
@@ -119,3 +121,18 @@ def test_nothing_but_the_arrays_it_was_compiled_for_is_ever_compiled():
     """Data of another type must not cost a minute at 1 kHz."""
     test_views_and_read_only_arrays_are_data_like_any()
     assert len(fill.signatures) == len(_tick.signatures) == 1
+
+
+def test_a_law_that_is_derived_from_another_goes_its_own_way():
+    """Compiled code knows the parent's rungs, not its own."""
+
+    class Mine(Coulomb):
+        name = "mine"
+
+        def attempts(self, problem, basis):
+            for _, solution in super().attempts(problem, basis):
+                yield "mine", solution
+
+    scene, law, options = standing_scene("quadruped"), Mine(), Options(ground=LITERAL)
+    first = solve(scene, law, options)
+    assert solve(scene, law, options, first.guess).rung == "mine"

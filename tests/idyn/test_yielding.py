@@ -8,7 +8,7 @@ from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 from idyn.dynamics import evaluate
-from idyn.ground import Ground, remembered
+from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.problem import Options
@@ -154,7 +154,7 @@ def test_the_certificate_notices_another_relaxation_and_another_memory():
 
 
 def last_impulses(scene, guess):
-    last = remembered(guess, scene.contacts.keys)
+    last = guess.carried_over(guess.force, scene.contacts.keys)
     return evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=YIELDING, last=last).last
 
 

@@ -20,7 +20,7 @@ class ServedController(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """The limits in force."""
+        """The robot's own limits."""
 
     @property
     def stance(self) -> Array:

@@ -1,4 +1,5 @@
-"""The service: bytes of a state in, bytes of a torque out. Composition root of session, controller and recorder.
+"""The service: bytes of a state in, bytes of a torque out. It carries out what the reception says, steps the
+controller, and has both noted.
 
 The same bytes, handed in at the same times, get the same torques, bit for bit; a log is replayed through it.
 """

@@ -142,14 +142,14 @@ class Session:
         return kept.torque
 
     def accept(self, message: StateMessage, now_ns: int) -> Accepted:
-        """Check a state and note it. Raises ProtocolError; then nothing is noted, save that a long silence or a second state
-        that cannot be latches (`Latched`), and what the clocks tell."""
+        """Check a state and note it. Raises ProtocolError; then nothing is noted but what the clocks tell, a doubt, and a
+        latch: after a long silence, or a second state that cannot be (`Latched`)."""
         self._check_order(message)
         level, age = self._watch(message, now_ns)
         q, v, tau_applied, contacts, sensed, reference = self.read(message)
         state, jump = self._believed(State(q=q, v=v), message.t_robot, now_ns)
         dt = self._period(message.t_robot)
-        # everything is in order: from here on it is noted
+        # everything is in order: from here on more is noted than clocks and doubts
         self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
         self._silence.accepted(message.t_robot, now_ns)

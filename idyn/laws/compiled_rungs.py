@@ -1,26 +1,43 @@
 """The first rungs of laws that can begin at the last basis, in compiled code, by the law's conditions.
 
-A law that is not here has only its `attempts`; nothing but speed depends on it.
+A law that is not in `RUNGS` has only its `attempts`; nothing but speed depends on it.
 """
 
 import numpy as np
 
 from idyn.compiled import inlined
+from idyn.laws.contact_free import ContactFree
+from idyn.laws.convex import Convex
 from idyn.laws.convex_basis import solve_basis
-from idyn.laws.coulomb import solve_coulomb
-from idyn.laws.law import Face, unlimited_somewhere
-from idyn.laws.no_slip import PRINCIPAL, solve_no_slip
+from idyn.laws.coulomb import Coulomb, solve_coulomb
+from idyn.laws.law import Face, Law, unlimited_somewhere
+from idyn.laws.no_slip import PRINCIPAL, NoSlip, solve_no_slip
 from idyn.laws.rays import Program
 from idyn.solvers.linalg import copy_rows
 from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
 
+RUNGS: dict[type, tuple[str, ...]] = {
+    NoSlip: ("warm",),
+    Coulomb: ("warm", "cold"),
+    Convex: ("warm",),
+    ContactFree: ("contact-free",),
+}
+"""By the law's own class: one that is derived from it may do otherwise."""
+
+
+def compiled_rungs(law: Law) -> tuple[str, ...]:
+    """Names of the first of the law's rungs, as many as `compiled_rung` takes."""
+    if isinstance(law, Convex) and law.one_stage:
+        return ()  # without a basis
+    return RUNGS.get(type(law), ())
+
 
 @inlined
-def resume(d, law, basis, rung):
-    """The law's rung of that number. law: anything with a law's `conditions`, `directions`, `unlimited` and `max_pivots`
+def compiled_rung(d, law, basis, rung):
+    """The law's rung of that number. law: an `idyn.steady.Steady`
 
-    Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; the basis, the last one (n, ·), becomes the
-    one to begin at next time.
+    Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; `basis` (n, ·), the last one, is
+    overwritten with the next.
     """
     conditions, multipliers = law.conditions, np.empty(0)
     if conditions == Conditions.NO_SLIP:
