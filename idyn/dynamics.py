@@ -128,7 +128,8 @@ def evaluate(
     d.believe(ground, dt)
     if not _filled(d, robot, state, contacts, applied, last):
         check(robot, state, contacts, applied)
-        state, contacts, applied = contiguous(state), contiguous(contacts), None if applied is None else applied.copy()
+        state, contacts = contiguous(state), contiguous(contacts)
+        applied, last = None if applied is None else applied.copy(), None if last is None else np.array(last, order="C")
         if not _filled(d, robot, state, contacts, applied, last):
             raise AssertionError("`fill` refused data that `check` accepts")
     return d

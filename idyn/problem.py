@@ -1,5 +1,7 @@
 """One prediction as data: what is asked, and how to answer it."""
 
+import numpy as np
+
 from idyn.dynamics import Dynamics
 from idyn.ground import Ground
 from idyn.laws.law import Law
@@ -45,8 +47,12 @@ class Problem(Record, frozen=True):
 
 
 def last_basis(problem: Problem, law: Law) -> Array | None:
-    """The law's last basis row by row for today's contacts; new contacts start open. None when nothing carries over."""
+    """The law's last basis row by row for today's contacts; new contacts start open. None when nothing carries over: a guess of
+    another law, or with settings that have another basis."""
     guess = problem.guess
     if guess is None or guess.law != law.name or not problem.options.warm_start:
+        return None
+    basis, width, kind = guess.basis, law.basis_width, law.basis_type
+    if not isinstance(basis, np.ndarray) or basis.shape != (len(guess.keys), width) or basis.dtype != kind:
         return None
     return guess.carried_over(guess.basis, problem.contacts.keys)

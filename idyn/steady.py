@@ -81,9 +81,9 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     n = len(contacts.keys)
     before = last_basis(problem, law)
     rungs = compiled_rungs(law)
-    if guess is None or not rungs or before is None or before.shape != (n, law.basis_width):
+    if guess is None or not rungs or before is None:
         return None
-    if not 0.0 < problem.dt < np.inf or (problem.preferred is not None and problem.preferred.shape != (n, 3)):
+    if not (_vectors(contacts.normals, n) and _vectors(contacts.tangents, n)):  # the selection's target is reckoned with them
         return None
     problem.dynamics.believe(problem.options.ground, problem.dt)
     room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), before.copy()
@@ -93,11 +93,10 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         (*motion, problem.q_ddot, target_of(problem), guess.tau),
         (*frames, guess.carried_over(guess.force, contacts.keys), force),
     )
+    kept, out = _kept(problem, law), (p, v_plus, tau, figures)
     try:
         robot.terms(state.q, state.v)
-        rung, pivots, null_dim = _tick(
-            _kept(problem, law).fields, motion, bodies, frames, reals, basis, (p, v_plus, tau, figures)
-        )
+        rung, pivots, null_dim = _tick(kept.fields, motion, bodies, frames, reals, basis, out)
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return None
     if rung == LADDER:
@@ -120,6 +119,11 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         null_dim=null_dim,
         guess=Guess(law=law.name, keys=contacts.keys, basis=basis, tau=tau, force=force),
     )
+
+
+def _vectors(array: Array, n: int) -> bool:
+    """Whether these are n vectors that compiled code takes."""
+    return type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64
 
 
 def _divided(room: Array, n: int, robot: Robot) -> tuple[Array, ...]:

@@ -103,12 +103,11 @@ def solve(legs, feet, motion):
             _place(legs, leg, q, w, r, x)
             for j in range(3):
                 _cross(w[j], x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], J[j])
-            error = 0.0
+            there = True
             for c in range(3):
                 rest[c] = places[leg, c] - x[c]
-                error = max(error, abs(rest[c]))
-            if error < TOLERANCE:
-                there = True
+                there = there and abs(rest[c]) < TOLERANCE
+            if there:
                 break
             _unravel(J, rest, d)
             for j in range(3):

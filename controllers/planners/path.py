@@ -63,10 +63,10 @@ class Path:
         if not s.waypoints:
             self.done = t >= s.duration
             return self._stop if self.done else self._velocity
-        while not self.done and math.dist((x, y), s.waypoints[self.next]) < s.tolerance:
-            self._advance()
-            if s.repeat and len(s.waypoints) == 1:
+        for _ in s.waypoints:  # once round at most: all of them may be near
+            if self.done or math.dist((x, y), s.waypoints[self.next]) >= s.tolerance:
                 break
+            self._advance()
         if self.done:
             return self._stop
         goal = s.waypoints[self.next]

@@ -9,6 +9,7 @@ from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs, solve
 from controllers.planners.steps import ahead, seen, step
 from idyn.compiled import FLAG, FLAGS, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
+from idyn.inputs import finite
 from idyn.solvers.linalg import copy
 from idyn.types import Array
 
@@ -141,7 +142,8 @@ def follow(plan, t, way, measured, touches, motion):
     for i in range(len(plan.hips)):
         feet[0, i], feet[1, i], feet[2, i] = seen(plan, i, t)
     reached = solve(plan.legs, (feet[0], feet[1], feet[2]), motion)
-    copy(motion[0], plan.angles)
+    if finite(motion[0]):
+        copy(motion[0], plan.angles)
     return reached
 
 

@@ -145,13 +145,14 @@ def _foothold(plan, i, left):
 @compiled
 def _ground_below(plan, angles, up, touches):
     """Height of the ground over the base's origin along the world's z, as the feet tell that touch, or else stand; in flight
-    that of a level stance [m]."""
-    feet, n, total, told = foot_places(plan.legs, angles), len(touches), 0.0, 0
-    for i in range(n):
-        if touches[i] or (not touches.any() and not plan.swinging[i]):
+    as if it were below all [m]."""
+    feet, total, told = foot_places(plan.legs, angles), 0.0, 0
+    flies = plan.swinging.all() and not touches.any()
+    for i in range(len(feet)):
+        if touches[i] or flies or (not touches.any() and not plan.swinging[i]):
             total += feet[i, 0] * up[0] + feet[i, 1] * up[1] + feet[i, 2] * up[2]
             told += 1
-    return total / told if told else plan.hips[0, 2]
+    return total / told
 
 
 @compiled

@@ -18,6 +18,7 @@ class ContactFree:
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0
+    basis_type: type = np.bool_
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))

@@ -63,6 +63,8 @@ class Convex:
     """Settings: energy, 'kinetic' or 'contact' (above); one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞);
     edges k of the polygon; QP back end."""
 
+    basis_type: type = np.bool_
+
     def __init__(
         self,
         *,

@@ -55,7 +55,7 @@ class Law(Protocol):
 
     conditions, directions: what its answers are certified against
     unlimited_friction: it takes every μ > 0 for ∞
-    basis_width: columns of its warm start, one row per contact
+    basis_width, basis_type: columns of its warm start, one row per contact, and the type of what is in them
     """
 
     name: str
@@ -63,6 +63,7 @@ class Law(Protocol):
     directions: Array
     unlimited_friction: bool
     basis_width: int
+    basis_type: type
 
     def sticking(self, mu: Array) -> Array:
         """Positive for contacts whose tangential velocity this law wants to vanish whatever it takes (n): what a consistent

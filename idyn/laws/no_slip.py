@@ -58,6 +58,7 @@ class NoSlip:
     unlimited_friction = True
     directions = polygon(4)
     basis_width = 1
+    basis_type: type = np.bool_
 
     def __init__(self, max_pivots: int = 1000) -> None:
         self.max_pivots = max_pivots

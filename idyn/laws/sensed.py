@@ -25,6 +25,7 @@ class Sensed:
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0
+    basis_type: type = np.bool_
 
     def __init__(self, p: Array | None = None) -> None:
         self.p = p

@@ -173,6 +173,23 @@ def test_feet_that_cannot_be_reached_are_told_of():
     assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
 
 
+def test_a_gait_that_flies_has_numbers_for_feet():
+    """All feet swing for a while, and no ground is touched."""
+    walker = Walker(gait=GaitSettings(duty=0.4, patience=0.0, swing_speed=10.0), velocity=(0.2, 0.0, 0.0))
+    references = walker.run(1.0)
+    assert not stances(references).any(axis=1).all()
+    assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in references)
+
+
+def test_a_foot_that_is_nowhere_is_told_of_and_forgotten():
+    walker = Walker(velocity=(0.2, 0.0, 0.0))
+    walker.run(0.2)
+    before = walker.plan.plan.angles.copy()
+    walker.plan.plan.ways.c[0, 2] = np.nan
+    assert "does not reach" in walker.tick().problem
+    np.testing.assert_array_equal(walker.plan.plan.angles, before)
+
+
 def test_before_the_start_it_stands():
     walker = Walker(start=0.3, velocity=(0.2, 0.0, 0.0))
     references = walker.run(0.29)

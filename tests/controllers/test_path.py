@@ -82,3 +82,9 @@ def test_a_constant_command_lasts_as_long_as_it_says():
 def test_bad_paths_are_refused(field):
     with pytest.raises(ConfigError, match=rf"reference\.path\.{field}: expected > 0, got -1"):
         Path(PathSettings(**{field: -1.0}))
+
+
+def test_waypoints_that_are_all_near_are_gone_round_once():
+    path = Path(PathSettings(waypoints=((0.0, 0.0), (0.01, 0.0)), repeat=True, tolerance=0.1))
+    assert np.isfinite(path.command(0.0, 0.0, 0.0, 0.0)).all()
+    assert path.next == 0

@@ -8,6 +8,7 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 import idyn.inverse_dynamics
 from idyn.dynamics import fill
+from idyn.errors import InputError
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
@@ -136,3 +137,59 @@ def test_a_law_that_is_derived_from_another_goes_its_own_way():
     scene, law, options = standing_scene("quadruped"), Mine(), Options(ground=LITERAL)
     first = solve(scene, law, options)
     assert solve(scene, law, options, first.guess).rung == "mine"
+
+
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("guess.force", {"force": np.ones((1000, 3))}),
+        ("guess.force", {"force": np.ones((4, 2))}),
+        ("guess.force", {"force": [[0.0] * 3] * 4}),
+        ("guess.force", {"force": np.ones((2, 3)), "keys": ("b", "a", "c", "d")}),
+        ("guess.tau", {"tau": np.ones(11)}),
+        ("preferred", {"preferred": [[0.0] * 3] * 4}),
+        ("preferred", {"preferred": np.ones((4, 3), dtype=np.float32)}),
+        ("preferred", {"preferred": np.ones((5, 3))}),
+        ("contacts.normals", {"normals": np.ones((2, 3))}),
+        ("contacts.tangents", {"tangents": None}),
+    ],
+)
+def test_what_is_malformed_is_named_on_steady_ticks_too(selection, field, changes):
+    scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options(selection=selection, ground=LITERAL)
+    guess, preferred = solve(scene, law, options).guess, changes.get("preferred")
+    if field.startswith("guess"):
+        guess = msgspec.structs.replace(guess, **changes)
+    if field.startswith("contacts"):
+        scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, **changes))
+    with pytest.raises(InputError, match=field):
+        solve(scene, law, options, guess, preferred=preferred)
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+def test_a_basis_that_is_none_is_not_tried(law):
+    """Of other settings of the law, of another type, none at all: the answer is that of a tick without one."""
+    scene, law, options = standing_scene("quadruped"), make_law(law), Options(ground=LITERAL)
+    guess = solve(scene, law, options).guess
+    expected = solve(scene, law, msgspec.structs.replace(options, warm_start=False), guess)
+    for basis in (
+        np.ones((4, 9), bool),
+        np.ones((3, law.basis_width), bool),
+        guess.basis.astype(float),
+        guess.basis.ravel(),
+        [],
+        None,
+    ):
+        assert solve(scene, law, options, msgspec.structs.replace(guess, basis=basis)).tau.tobytes() == expected.tau.tobytes()
+
+
+@pytest.mark.parametrize("selection", Selection)
+def test_forces_of_the_last_tick_may_be_views(selection):
+    scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options(selection=selection, ground=YIELDING)
+    guess = solve(scene, law, options).guess
+    expected = solve(scene, law, options, guess)
+    frozen = guess.force.copy()
+    frozen.flags.writeable = False
+    for force in (np.asfortranarray(guess.force), np.repeat(guess.force, 2, axis=0)[::2], frozen):
+        answer = solve(scene, law, options, msgspec.structs.replace(guess, force=force))
+        np.testing.assert_allclose(answer.tau, expected.tau, atol=1e-9)
