@@ -43,7 +43,6 @@ def predict(
     preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
     """
     n = len(contacts.keys)
-    check_request(robot, n, q_ddot, dt, guess, preferred)
     if guess is None and options.ground.memory > 0.0:  # nothing to remember: the first answer is the law's own
         options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
     dynamics = record_for(robot, n)
@@ -62,6 +61,7 @@ def predict(
     prediction = steady(problem, law)
     if prediction is not None:
         return prediction
+    check_request(robot, n, q_ddot, dt, guess, preferred)
     last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
     evaluate(robot, state, contacts, dt=dt, ground=options.ground, applied=applied, last=last, into=dynamics)
     dynamics.asked[:] = q_ddot

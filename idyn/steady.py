@@ -1,8 +1,8 @@
 """The steady tick: where the last basis leads to the next, a whole prediction is one compiled call.
 
 The functions are those of `idyn.inverse_dynamics.solve_demand`, in their order, and so is the answer, to the last bit.
-Whatever is out of the ordinary ends it: a basis that does not hold, a limit that is exceeded, an answer without certificate,
-data that are malformed. The ladder begins from the beginning then; nothing has been decided here.
+Whatever is out of the ordinary ends it: a basis that does not hold, unlimited friction beyond a limit, an answer without
+certificate, data that are malformed. The ladder begins from the beginning then; nothing has been decided here.
 """
 
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from idyn.consistency import nearest_demand
 from idyn.dynamics import Dynamics, fill, fill_arguments
 from idyn.inputs import finite
 from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
-from idyn.laws.law import Law
+from idyn.laws.law import Law, unlimited_somewhere
 from idyn.problem import Options, Problem, last_basis
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
 from idyn.reduction import eliminate
@@ -83,7 +83,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     rungs = compiled_rungs(law)
     if guess is None or not rungs or before is None:
         return None
-    if not (_vectors(contacts.normals, n) and _vectors(contacts.tangents, n)):  # the selection's target is reckoned with them
+    if not (0.0 < problem.dt < np.inf and _forces_are_sound(problem, guess)):
         return None
     problem.dynamics.believe(problem.options.ground, problem.dt)
     room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), before.copy()
@@ -114,11 +114,22 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         iterations=pivots,
         residuals=Residuals(*numbers[:BEYOND_TORQUE]),
         demand_change=numbers[CHANGE],
-        torque_excess=0.0,
-        force_excess=0.0,
+        torque_excess=numbers[BEYOND_TORQUE],
+        force_excess=numbers[BEYOND_FORCE],
         null_dim=null_dim,
         guess=Guess(law=law.name, keys=contacts.keys, basis=basis, tau=tau, force=force),
     )
+
+
+def _forces_are_sound(problem: Problem, guess: Guess) -> bool:
+    """Whether forces are vectors of which something is made before `_tick` looks at them: a target, rows of other contacts."""
+    contacts, preferred, n = problem.contacts, problem.preferred, len(problem.contacts.keys)
+    objective = OBJECTIVES.get(problem.options.selection)
+    if preferred is not None and not _vectors(preferred, n):
+        return False
+    if guess.keys == contacts.keys and (objective is None or not objective.of_forces):
+        return True
+    return _vectors(guess.force, len(guess.keys)) and _vectors(contacts.normals, n) and _vectors(contacts.tangents, n)
 
 
 def _vectors(array: Array, n: int) -> bool:
@@ -198,7 +209,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         if status != SOLVED:
             return LADDER, 0, 0
     eliminate(d, demand)
-    figures = out[3]
+    figures, without_bounds = out[3], s.unlimited or unlimited_somewhere(d.mu, False)[0]
     figures[CHANGE] = change
     for rung in range(s.rungs):
         p, face, multipliers, status, pivots = compiled_rung(d, s, basis, rung)
@@ -209,7 +220,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
             p, found, null_dim = _chosen(d, face, s.of_forces, motion[4], p)
         claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0)
         settle(d, claim, change, p, s.most, vectors[4], out[1:])
-        usual = found and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) <= 0.0
+        usual = found and not (without_bounds and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) > 0.0)
         for residual in figures[:BEYOND_TORQUE]:
             usual = usual and residual <= CERTIFIED
         copy(p, out[0])
