@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,7 +14,7 @@ from controllers.settings import ControllerSettings
 from controllers.tables import Choice, kind_of, named
 from idyn.robot import Robot
 from sim_harness.fall import Posture
-from sim_harness.metrics import Summary, summarise
+from sim_harness.metrics import Aims, Summary, summarise
 from sim_harness.plan import Plan
 from sim_harness.robot_side import Exchanger
 from sim_harness.scene import on_other_ground, pushes_of, simulated_robot, terrain_of
@@ -154,19 +153,19 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
     return summarise(
         trace,
         robot,
+        msgspec.structs.replace(aims_of(plan.controller), terrain=terrain_of(plan)),
         label=label,
         engine=str(kind_of(plan.settings.engine)),
         ticks=plan.ticks,
         dt=plan.controller.period,
-        **(aims(plan.controller) | {"terrain": terrain_of(plan)}),
     )
 
 
-def aims(controller: ControllerSettings) -> dict[str, Any]:
-    """What `summarise` has to know of a controller: its ground, the path it was to follow, the joints that grip instead."""
+def aims_of(controller: ControllerSettings) -> Aims:
+    """A controller's ground, the path it was to follow, and the joints that grip instead."""
     contact, grip = controller.contact, controller.grip
-    return {
-        "terrain": contact.terrain.build(contact.ground),
-        "path": controller.reference.corners,
-        "gripping": () if grip is None else grip.joints,
-    }
+    return Aims(
+        terrain=contact.terrain.build(contact.ground),
+        path=controller.reference.corners,
+        gripping=() if grip is None else grip.joints,
+    )

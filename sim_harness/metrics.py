@@ -8,7 +8,7 @@ import numpy as np
 from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.terrain import Terrain
-from idyn.types import Array
+from idyn.types import Array, Record
 from sim_harness.fall import Posture, base_tilt
 from sim_harness.jacobian import contact_jacobian
 from sim_harness.trace import Trace
@@ -75,27 +75,24 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     longest_tick: float
 
 
-def summarise(
-    trace: Trace,
-    robot: Robot,
-    *,
-    label: str,
-    engine: str,
-    ticks: int,
-    dt: float,
-    terrain: Terrain,
-    path: Sequence[tuple[float, float]] = (),
-    gripping: Sequence[str] = (),
-) -> Summary:
-    """The figures of a run that was to last `ticks` periods of `dt` [s].
+class Aims(Record, frozen=True):
+    """What the figures are held against.
 
     terrain: the ground, for falls and for the errors of single contacts
     path: corners of the path that the centre of mass was to follow in the plane [m]
     gripping: names of joints without a reference
     """
+
+    terrain: Terrain
+    path: Sequence[tuple[float, float]] = ()
+    gripping: Sequence[str] = ()
+
+
+def summarise(trace: Trace, robot: Robot, aims: Aims, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
+    """The figures of a run that was to last `ticks` periods of `dt` [s]."""
     base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
-    stands = Posture(robot, terrain, trace.q[0]).upright(trace.q)
-    following = np.array([name not in gripping for name in robot.joint_names])
+    stands = Posture(robot, aims.terrain, trace.q[0]).upright(trace.q)
+    following = np.array([name not in aims.gripping for name in robot.joint_names])
     rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
     predicted, simulated = normal_forces(trace)
     error = _mean(np.abs(predicted - simulated)[SETTLED:])
@@ -120,8 +117,8 @@ def summarise(
         force=force,
         force_error=error,
         force_error_relative=error / force if force > 0 else float("nan"),
-        contact_force_error=contact_force_error(trace, robot, terrain),
-        path_error=float("nan") if not path else path_error(trace, robot, np.array(path, dtype=float)),
+        contact_force_error=contact_force_error(trace, robot, aims.terrain),
+        path_error=path_error(trace, robot, np.array(aims.path, dtype=float)) if aims.path else float("nan"),
         modes={mode: trace.share(mode) for mode in trace.modes},
         step_p50=_percentile(stepped, 50),
         step_p99=_percentile(stepped, 99),

@@ -10,7 +10,7 @@ import numpy as np
 from controllers.build import controller_from_snapshot
 from controllers.controller import Controller
 from idyn.types import Array, ContactSet
-from sim_harness.experiment import aims
+from sim_harness.experiment import aims_of
 from sim_harness.metrics import Summary, summarise
 from sim_harness.trace import Trace, TraceWriter
 from transport.log.part import LogError
@@ -42,11 +42,11 @@ def summarise_log(path: Path) -> list[Summary]:
         summarise(
             trace,
             controller.robot,
+            aims_of(controller.settings),
             label=label,
             engine="recorded",
             ticks=len(trace),
             dt=period,
-            **aims(controller.settings),
         )
         for label, controller, trace, period in traces_of(path)
     ]

@@ -8,7 +8,7 @@ from oracles import eliminate, full, solve_qp
 from scenes import DT, LITERAL, WALKERS, fingers_scene, random_scene, standing_scene
 from scipy.optimize import linprog
 
-from idyn.consistency import EPSILON, project
+from idyn.consistency import EPSILON, all_vanish, project
 from idyn.dynamics import evaluate
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
@@ -187,6 +187,20 @@ def test_dragging_feet_apart_is_repaired_before_it_is_asked():
             assert answer.demand_change > 1e-3
     answer = solve(scene, "no-slip", Consistency.HOLD)
     np.testing.assert_allclose(f.J @ answer.v_plus, 0, atol=1e-9)
+
+
+def test_rows_that_are_plainly_independent_all_vanish():
+    """The shortest motion x = Yᵀ p with Y x = −b, by least squares; rows that depend on others or hardly differ are refused."""
+    rng = np.random.default_rng(0)
+    for rows, columns in ((1, 1), (3, 18), (12, 18), (18, 18)):
+        Y, b, p = rng.normal(size=(rows, columns)), rng.normal(size=rows), np.zeros(rows)
+        assert all_vanish(Y, b, p)
+        np.testing.assert_allclose(Y.T @ p, np.linalg.lstsq(Y, -b, rcond=None)[0], atol=1e-9)
+    Y = rng.normal(size=(6, 18))
+    for last in (Y[0] + Y[1], Y[0] + 1e-5 * rng.normal(size=18), np.zeros(18)):
+        Y[5] = last
+        assert not all_vanish(Y, np.ones(6), np.zeros(6))
+    assert not all_vanish(rng.normal(size=(19, 18)), np.ones(19), np.zeros(19))
 
 
 def test_penetration_is_undone_no_faster_than_it_may():

@@ -9,10 +9,10 @@ import pytest
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
 from idyn.terrain import Flat, Slope, Stairs
-from sim_harness.experiment import aims
+from sim_harness.experiment import aims_of
 from sim_harness.fall import above_ground
 from sim_harness.jacobian import contact_jacobian
-from sim_harness.metrics import SETTLED, contact_force_error, path_error, summarise
+from sim_harness.metrics import SETTLED, Aims, contact_force_error, path_error, summarise
 from sim_harness.pace import slowness
 from sim_harness.plan import load_plan, with_controller
 from sim_harness.trace import Trace
@@ -48,7 +48,7 @@ def trace(**changes) -> Trace:
 
 def figures(one: Trace, terrain=FLAT, **options):
     robot, _ = load_robot("quadruped")
-    return summarise(one, robot, label="", engine="", ticks=N, dt=DT, terrain=terrain, **options)
+    return summarise(one, robot, Aims(terrain=terrain, **options), label="", engine="", ticks=N, dt=DT)
 
 
 def test_standing_still_has_no_error():
@@ -149,8 +149,8 @@ def test_a_path_that_is_repeated_leads_back_to_its_beginning():
     corners = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0))
     for repeat, path in ((False, corners), (True, (*corners, corners[0]))):
         plan = with_controller(load_plan("trot"), {"reference": {"path": {"waypoints": corners, "repeat": repeat}}})
-        assert aims(plan.controller)["path"] == path
-    assert aims(load_plan("stand").controller)["path"] == ()
+        assert aims_of(plan.controller).path == path
+    assert aims_of(load_plan("stand").controller).path == ()
 
 
 @pytest.mark.parametrize("ground", [-1.0, 1.0])
