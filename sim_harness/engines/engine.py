@@ -10,6 +10,27 @@ from idyn.status import Status
 from idyn.types import Array, Record
 
 
+class Rows(Record, frozen=True):
+    """Constraints beside contacts, m rows: closures, welds and couplers g(q) = 0, stops of joints g(q) ≥ 0.
+
+    G: ġ = G v (m, nv)
+    g: where they stand now [m or rad] (m)
+    stops: which are one-sided (m)
+    """
+
+    G: Array
+    g: Array
+    stops: Array
+
+
+class System(Protocol):
+    """The bodies at configurations beside the one they are at, for engines with an integration scheme of their own."""
+
+    def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
+        """M (nv, nv) and h (nv) at q ⊕ shift and velocity v; `shift` is a displacement [m or rad] (nv)."""
+        ...
+
+
 class ForwardProblem(Record, frozen=True):
     """One step of the simulated world; n contacts, nv velocities.
 
@@ -20,6 +41,9 @@ class ForwardProblem(Record, frozen=True):
     mu: friction coefficients, may be 0 or inf (n)
     gaps: signed distances φ, negative when penetrating [m] (n)
     dt: step [s]
+    rows: constraints beside contacts, if there are any
+    stiffness, dissipation: of the bodies in contact [N/m] (n), [s] (n); None where the engine has its own
+    system: for engines that integrate by themselves; the others do not ask for it
     """
 
     M: Array
@@ -30,6 +54,10 @@ class ForwardProblem(Record, frozen=True):
     mu: Array
     gaps: Array
     dt: float
+    rows: Rows | None = None
+    stiffness: Array | None = None
+    dissipation: Array | None = None
+    system: System | None = None
 
 
 class ForwardSolution(Record, frozen=True):
@@ -41,6 +69,8 @@ class ForwardSolution(Record, frozen=True):
     iterations: pivots or iterations, of all attempts together
     dynamics: ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞ [N·s, N·m·s]
     contact: how far p and v⁺ are from the engine's own contact law, its largest violation [N·s or m/s]
+    rows: impulses of the constraint rows, None where the problem has none [N·s, N·m·s] (m)
+    drift: the velocity with which the configuration moves during the step, None for v_plus (nv)
     """
 
     v_plus: Array
@@ -49,6 +79,8 @@ class ForwardSolution(Record, frozen=True):
     iterations: int
     dynamics: float
     contact: float
+    rows: Array | None = None
+    drift: Array | None = None
 
 
 class Engine(Protocol):
