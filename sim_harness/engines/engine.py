@@ -23,6 +23,19 @@ class Rows(Record, frozen=True):
     stops: Array
 
 
+class Springs(Record, frozen=True):
+    """Springs and dampers of the joints, one for each degree of freedom: force −stiffness · (stretch + way) − damping · v.
+
+    stiffness: [N/m, N·m/rad], ≥ 0 (nv)
+    damping: [N·s/m, N·m·s/rad], ≥ 0 (nv)
+    stretch: how far each joint is from where its spring rests [m, rad] (nv)
+    """
+
+    stiffness: Array
+    damping: Array
+    stretch: Array
+
+
 class System(Protocol):
     """The bodies at configurations beside the one they are at, for engines with an integration scheme of their own."""
 
@@ -43,6 +56,7 @@ class ForwardProblem(Record, frozen=True):
     dt: step [s]
     rows: constraints beside contacts, if there are any
     stiffness, dissipation: of the bodies in contact [N/m] (n), [s] (n); None where the engine has its own
+    springs: of the joints, for engines that take them into their own scheme; what is folded into M and force is not here
     system: for engines that integrate by themselves; the others do not ask for it
     """
 
@@ -57,7 +71,19 @@ class ForwardProblem(Record, frozen=True):
     rows: Rows | None = None
     stiffness: Array | None = None
     dissipation: Array | None = None
+    springs: Springs | None = None
     system: System | None = None
+
+
+class Accuracy(Record, frozen=True):
+    """How well a convex engine solved its own problem [SAP §V-E].
+
+    momentum: e_m, ‖D ∇ℓ‖ over the larger of ‖D p‖ and ‖D Jᵀγ‖ with D = diag(M)^-½
+    slackness: e_μ, the mean of |g · γ| of the contacts that were looked at, over the cost ℓ
+    """
+
+    momentum: float
+    slackness: float
 
 
 class ForwardSolution(Record, frozen=True):
@@ -71,6 +97,7 @@ class ForwardSolution(Record, frozen=True):
     contact: how far p and v⁺ are from the engine's own contact law, its largest violation [N·s or m/s]
     rows: impulses of the constraint rows, None where the problem has none [N·s, N·m·s] (m)
     drift: the velocity with which the configuration moves during the step, None for v_plus (nv)
+    accuracy: of engines that minimise, None for the others
     """
 
     v_plus: Array
@@ -81,6 +108,7 @@ class ForwardSolution(Record, frozen=True):
     contact: float
     rows: Array | None = None
     drift: Array | None = None
+    accuracy: Accuracy | None = None
 
 
 class Engine(Protocol):
