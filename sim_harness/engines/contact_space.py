@@ -1,79 +1,166 @@
-"""The step seen from the contacts: J v⁺ = D p + b with D = J M⁻¹ Jᵀ over all degrees of freedom."""
+"""The step seen from the contacts: J v⁺ = D p + b with D = J M⁻¹ Jᵀ over all degrees of freedom that constraint rows leave."""
 
 import numpy as np
 
 from idyn.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import Status
-from idyn.types import Array
+from idyn.types import Array, Record
+from sim_harness.engines.bilateral import (
+    Held,
+    along,
+    closing_speeds,
+    held_rows,
+    project,
+    row_forces,
+    row_impulses,
+    without_stops,
+    worst_contradiction,
+)
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
 
-@compiled
-def contact_space(M: Array, h: Array, v: Array, J: Array, force: Array, dt: float) -> tuple[Array, Array, Array, Array, bool]:
-    """L, v_free, D, b, regular: M = L Lᵀ (nv, nv), v_free = v + M⁻¹ dt (f − h) (nv), D (3n, 3n), b = J v_free (3n).
+class Space(Record, frozen=True):
+    """What an engine needs that knows contacts only; stops are n_s further contacts, N = n + n_s.
 
-    `regular` is False when M is not positive definite; the rest is then meaningless.
+    given: the problem as it came
+    problem: the same with stops as contacts: J (3N, nv), mu, gaps (N)
+    L: M = L Lᵀ (nv, nv)
+    v_free: velocity after the step without contacts, rows being met (nv)
+    Y: v⁺ = v_free + L⁻ᵀ Yᵀ p (3N, nv)
+    D, b: J v⁺ = D p + b (3N, 3N), (3N)
+    held: the rows
+    agree: whether the rows do not contradict one another
+    regular: False when M is not positive definite; the rest is then meaningless
     """
+
+    given: ForwardProblem
+    problem: ForwardProblem
+    L: Array
+    v_free: Array
+    Y: Array
+    D: Array
+    b: Array
+    held: Held
+    agree: bool
+    regular: bool
+
+
+def contact_space(given: ForwardProblem) -> Space:
+    a = without_stops(given)
+    G, g = (np.zeros((0, len(a.v))), np.zeros(0)) if a.rows is None else (a.rows.G, a.rows.g)
+    L, v_free, Y, D, b, held, agree, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)
+    return Space(
+        given=given, problem=a, L=L, v_free=v_free, Y=Y, D=D, b=b, held=held, agree=agree, regular=regular
+    )  # fmt: skip
+
+
+@compiled
+def _contact_space(
+    M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
+) -> tuple[Array, Array, Array, Array, Array, Held, bool, bool]:
+    """L, v_free, Y, D, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
     m, nv = J.shape
-    D, b = np.zeros((m, m)), np.zeros(m)
-    v_free = dt * (force - h)
-    L = M.copy()
-    cholesky(L)
-    for d in range(nv):
-        if not 0.0 < L[d, d] < np.inf:
-            return L, v_free, D, b, False
-    forward(L, v_free)
-    backward(L, v_free)
-    v_free += v
-    Y = J.copy()  # rows of (L⁻¹ Jᵀ)ᵀ
+    Y, D, b = J.copy(), np.zeros((m, m)), np.zeros(m)
+    L, v_free, held, agree, regular = free_motion(M, v, drive, G, g, dt)
+    if not regular:
+        return L, v_free, Y, D, b, held, agree, False
     for i in range(m):
-        forward(L, Y[i])
         for d in range(nv):
             b[i] += J[i, d] * v_free[d]
+        forward(L, Y[i])
+        project(held.Q, Y[i])
         for j in range(i + 1):
             s = 0.0
             for d in range(nv):
                 s += Y[i, d] * Y[j, d]
             D[i, j] = D[j, i] = s
-    return L, v_free, D, b, True
+    return L, v_free, Y, D, b, held, agree, True
 
 
 @compiled
-def velocity_after(M: Array, v: Array, J: Array, drive: Array, L: Array, v_free: Array, p: Array) -> tuple[Array, float]:
-    """v⁺ = v_free + M⁻¹ Jᵀ p for impulses p (3n), and ‖M(v⁺ − v) − Jᵀp − drive‖∞, inf when v⁺ is not finite. drive: dt (f − h),
-    what all other forces do in a step [N·s, N·m·s] (nv)"""
+def free_motion(
+    M: Array, v: Array, drive: Array, G: Array, g: Array, dt: float
+) -> tuple[Array, Array, Held, bool, bool]:  # fmt: skip
+    """L, v_free, held, agree and regular of `Space`: the step without contacts."""
+    nv = len(v)
+    v_free = drive.copy()
+    L = M.copy()
+    cholesky(L)
+    for d in range(nv):
+        if not 0.0 < L[d, d] < np.inf:
+            return L, v_free, Held(G[:0].copy(), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)), True, False
+    forward(L, v_free)
+    for d in range(nv):  # y = Lᵀ v_free
+        for r in range(d, nv):
+            v_free[d] += L[r, d] * v[r]
+    held = held_rows(L, G)
+    row, _ = worst_contradiction(held, g)
+    t = along(held, closing_speeds(g, dt))
+    project(held.Q, v_free)
+    for j in range(len(t)):
+        for d in range(nv):
+            v_free[d] += t[j] * held.Q[j, d]
+    backward(L, v_free)
+    return L, v_free, held, row < 0, True
+
+
+@compiled
+def _velocity_after(
+    M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
+) -> tuple[Array, Array]:
+    """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), and what the rows have to answer for: M(v⁺ − v) − Jᵀp − drive (nv)."""
     m, nv = J.shape
-    push = np.zeros(nv)
+    v_plus, rest = np.zeros(nv), -drive
     for i in range(m):
         for d in range(nv):
-            push[d] += J[i, d] * p[i]
-    v_plus = push.copy()
-    forward(L, v_plus)
+            v_plus[d] += Y[i, d] * p[i]
+            rest[d] -= J[i, d] * p[i]
     backward(L, v_plus)
     v_plus += v_free
-    residual = 0.0
     for r in range(nv):
-        s = -push[r] - drive[r]
         for d in range(nv):
-            s += M[r, d] * (v_plus[d] - v[d])
+            rest[r] += M[r, d] * (v_plus[d] - v[d])
+    return v_plus, rest
+
+
+@compiled
+def _answer_of_rows(held: Held, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
+    """Impulses λ of the rows with Gᵀ λ = rest (m), and by how much they miss it, ‖·‖∞."""
+    m, nv = G.shape
+    x = rest.copy()
+    forward(L, x)
+    load = np.zeros(len(held.Q))
+    for j in range(len(load)):
+        for d in range(nv):
+            load[j] += held.Q[j, d] * x[d]
+    impulses = row_forces(held, load)
+    residual = 0.0
+    for d in range(nv):
+        s = rest[d]
+        for i in range(m):
+            s -= G[i, d] * impulses[i]
         residual = max(residual, abs(s))
-    return v_plus, residual if np.isfinite(np.sum(v_plus)) else np.inf
+    return impulses, residual
 
 
-def solution(
-    problem: ForwardProblem, space: tuple[Array, Array], p: Array, status: Status, iterations: int, contact: float
-) -> ForwardSolution:
-    """The engine's answer from its impulses p (3n); space: L and v_free of `contact_space`."""
-    a = problem
-    v_plus, dynamics = velocity_after(a.M, a.v, a.J, a.dt * (a.force - a.h), *space, p)
+def solution(space: Space, p: Array, status: Status, iterations: int, contact: float) -> ForwardSolution:
+    """The engine's answer from its impulses p (3N) and its largest violation of its contact law."""
+    a = space.problem
+    v_plus, rest = _velocity_after(a.M, a.v, a.dt * (a.force - a.h), a.J, space.L, space.v_free, space.Y, p)
+    impulses, dynamics = _answer_of_rows(space.held, space.L, np.zeros((0, len(rest))) if a.rows is None else a.rows.G, rest)
+    finite = np.isfinite(v_plus).all() and np.isfinite(dynamics)
+    if status.ok and not space.agree:
+        status = Status.NOT_CERTIFIED
+    p = p.reshape(-1, 3)
     return ForwardSolution(
         v_plus=v_plus,
-        p=p.reshape(-1, 3),
-        status=status if np.isfinite(dynamics) else Status.NON_FINITE,
+        p=p[: len(space.given.mu)],
+        status=status if finite else Status.NON_FINITE,
         iterations=iterations,
-        dynamics=dynamics,
+        dynamics=dynamics if finite else np.inf,
         contact=contact,
+        rows=row_impulses(space.given, p, impulses),
     )
 
 
@@ -86,4 +173,5 @@ def no_solution(problem: ForwardProblem) -> ForwardSolution:
         iterations=0,
         dynamics=np.inf,
         contact=np.inf,
+        rows=None if problem.rows is None else np.zeros(len(problem.rows.g)),
     )

@@ -44,19 +44,19 @@ class Dissipation(Kind, frozen=True, tag="dissipation"):
     recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
-        a = problem
-        L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
-        if not regular:
+        space = contact_space(problem)
+        if not space.regular:
             return no_solution(problem)
-        p, status, iterations, error = least_energy(D, b, a.mu, np.maximum(a.gaps / a.dt, -self.recovery), self.edges)
-        return solution(problem, (L, v_free), p, status, iterations, error)
+        c = np.maximum(space.problem.gaps / problem.dt, -self.recovery)
+        return solution(space, *least_energy(space.D, space.b, space.problem.mu, c, self.edges))
 
 
 def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Status, int, float]:
     """Impulses (3n), status, iterations, and how far they are from optimal [m/s]. In units of mass and speed of order one."""
     if not len(b) or not np.isfinite(b).all():
         return np.zeros(len(b)), Status.SOLVED if not len(b) else Status.NON_FINITE, 0, 0.0
-    mass, speed = len(b) / np.trace(D), max(np.abs(b).max(), np.finfo(float).tiny)
+    weight = float(np.trace(D))
+    mass, speed = len(b) / weight if weight > 0 else 1.0, float(np.abs(b).max()) or 1.0
     H, f = mass * D, b / speed
     A, lower = constraints(H, f, mu, c / speed, edges)
     f[2::3] += c / speed

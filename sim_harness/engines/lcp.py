@@ -52,10 +52,10 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
     max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
-        a = problem
-        L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
-        if not regular:
+        space = contact_space(problem)
+        if not space.regular:
             return no_solution(problem)
+        a, D, b = space.problem, space.D, space.b
         unlimited, pivots = np.isinf(a.mu), 0
         released = np.zeros_like(unlimited)
         for turn in range(ROUNDS):
@@ -65,7 +65,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
             before, released = released, unlimited & (p[:, 2] <= 0.0)
             if (released == before).all():
                 break
-        return solution(problem, (L, v_free), p.ravel(), Status(status), pivots, error)
+        return solution(space, p.ravel(), Status(status), pivots, error)
 
 
 @compiled

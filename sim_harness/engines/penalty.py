@@ -55,15 +55,15 @@ class Penalty(Kind, frozen=True, tag="penalty"):
     max_passes: Annotated[int, msgspec.Meta(ge=1)] = 100
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
-        a = problem
-        L, v_free, D, b, regular = contact_space(a.M, a.h, a.v, a.J, a.force, a.dt)
-        if not regular:
+        space = contact_space(problem)
+        if not space.regular:
             return no_solution(problem)
+        a = space.problem
         stiffness, damping = a.dt * self.kp, a.dt * (self.kv + a.dt * self.kp)
         ground = Compliance(a.mu, a.gaps, stiffness, damping, self.slip_speed)
-        p, passes, error = compliant_impulses(D, b, a.J @ a.v, ground, self.max_passes)
+        p, passes, error = compliant_impulses(space.D, space.b, a.J @ a.v, ground, self.max_passes)
         solved = error <= TOLERANCE * np.abs(p).max(initial=0.0)
-        return solution(problem, (L, v_free), p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
+        return solution(space, p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
 
 
 class Compliance(NamedTuple):

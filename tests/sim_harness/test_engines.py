@@ -89,15 +89,15 @@ def test_lcp_agrees_with_an_independent_lemke(name):
     compared = 0
     for problem in random_problems(name, 60):
         p = problem
-        _, v_free, D, b, _ = contact_space(p.M, p.h, p.v, p.J, p.force, DT)
-        A, r, contact, direction = polygon_lcp(D, b, p.mu, np.maximum(p.gaps / DT, -0.05), 4)
+        space = contact_space(p)
+        A, r, contact, direction = polygon_lcp(space.D, space.b, p.mu, np.maximum(p.gaps / DT, -0.05), 4)
         oracle = lcp_lemke(A, r)
         if not oracle.success:
             continue
         compared += 1
         impulse = np.zeros((len(p.mu), 3))
         np.add.at(impulse, contact, oracle.z[:, None] * direction)
-        v_oracle = v_free + np.linalg.solve(p.M, p.J.T @ impulse.ravel())
+        v_oracle = space.v_free + np.linalg.solve(p.M, p.J.T @ impulse.ravel())
         np.testing.assert_allclose(PolygonLcp().solve(problem).v_plus, v_oracle, atol=1e-8)
     assert compared >= 40
 
