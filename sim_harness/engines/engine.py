@@ -76,7 +76,7 @@ class ForwardProblem(Record, frozen=True):
 
 
 class Accuracy(Record, frozen=True):
-    """How well a convex engine solved its own problem [SAP §V-E].
+    """How well a convex engine solved its own problem [SAP §VI-C].
 
     momentum: e_m, ‖D ∇ℓ‖ over the larger of ‖D p‖ and ‖D Jᵀγ‖ with D = diag(M)^-½
     slackness: e_μ, the mean of |g · γ| of the contacts that were looked at, over the cost ℓ
