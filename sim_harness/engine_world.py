@@ -1,6 +1,7 @@
 """A robot that one of our engines moves on, step by step. Noise-free and deterministic.
 
-A step is semi-implicit: the engine finds v⁺ from the dynamics and the contacts at q, then q⁺ = q ⊕ v⁺ dt.
+A step is semi-implicit: the engine finds v⁺ from the dynamics and the contacts at q, then q⁺ = q ⊕ v⁺ dt,
+or as the engine says that q drifts.
 Modelling error: first order in dt. Joint limits and contact of anything but the robot's contact places, with the terrain and
 with boxes of other bodies, are not simulated.
 """
@@ -13,8 +14,9 @@ from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, DynamicsTerms, State
-from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
-from sim_harness.jacobian import contact_jacobian, generalised_force, world_impulses
+from sim_harness.engine_step import forward_problem, state_after
+from sim_harness.engines.engine import Engine, ForwardSolution
+from sim_harness.jacobian import generalised_force, world_impulses
 from sim_harness.joint_friction import JointFriction, solve_with_friction
 from sim_harness.world import MARGIN, Push, StepResult, checked_state
 
@@ -61,20 +63,12 @@ class EngineWorld:
         force[self.robot.tree.a] = tau
         for push in pushes:
             force += self._force_of(push, terms, dt)
-        problem = ForwardProblem(
-            M=terms.M,
-            h=terms.h,
-            v=self.v,
-            J=contact_jacobian(terms.axes, self.robot.tree.support, contacts),
-            force=force,
-            mu=contacts.mu,
-            gaps=contacts.gaps,
-            dt=dt,
-        )
+        problem = forward_problem(self.robot, terms, self.v, contacts, force, dt)
         friction = self._friction
         solution = self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
         self.t += dt
-        self._move(self.robot.integrate(self.q, solution.v_plus * dt), solution.v_plus)
+        state = state_after(self.robot, self.q, solution, dt)
+        self._move(state.q, state.v)
         return _result(contacts, solution, dt)
 
     def _force_of(self, push: Push, terms: DynamicsTerms, dt: float) -> Array:

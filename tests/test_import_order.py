@@ -75,6 +75,7 @@ log knows neither; the last five put them together."""
 
 DOORS = {
     "pinocchio": {"idyn.robot", "sim_harness.view.shapes"},  # the last for its geometry
+    "coal": {"sim_harness.scenes.touch"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
     # the last measures a bare echo beside them

@@ -17,13 +17,16 @@ from idyn.robot import Robot
 from sim_harness.compare.ambiguity import ambiguities, explained
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
 from sim_harness.plan import ExperimentSettings, load_plan
+from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.settings import SceneSettings, is_scene
 from transport.server.settings import ServerSettings, endpoint
 
 FILES: dict[str, tuple[type[Settings], ...]] = {
     "robots": (RobotSettings,),
     "controllers": (ControllerSettings,),
     "server": (ServerSettings,),
-    "experiments": (ExperimentSettings, ComparisonSettings),
+    "experiments": (ExperimentSettings, ComparisonSettings, SceneSettings),
 }
 """Folder of `configs` → what its files may be."""
 
@@ -92,6 +95,8 @@ def _load(kind: str, what: str) -> Robot:
         settings = load(kind, what, ServerSettings)
         endpoint(settings)
         return build_controller(load("controllers", settings.controller, ControllerSettings)).robot
+    if is_scene(what):
+        return SceneModel(load_scene(what)).robot
     if is_comparison(what):
         comparison = load_comparison(what)
         robots = [plan.controller.robot for plan in plans(comparison)]

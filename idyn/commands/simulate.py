@@ -1,4 +1,4 @@
-"""`idyn simulate`: the robot side of an experiment, against a running server or one in this process."""
+"""`idyn simulate`: the robot side of an experiment, against a running server or one in this process; or a scene."""
 
 import argparse
 from pathlib import Path
@@ -7,17 +7,21 @@ from typing import Any
 import msgspec
 
 from controllers.tables import named
+from idyn.commands import scene
 from idyn.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
 from idyn.errors import ConfigError
 from sim_harness.experiment import run_connected, run_in_process
 from sim_harness.metrics import table, text_table
 from sim_harness.plan import load_plan, with_controller
+from sim_harness.scenes.settings import is_scene
 from transport.keys import client_keys
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("simulate", help="be the robot of an experiment")
-    parser.add_argument("experiment", help="name or path of an experiment")
+    parser = subparsers.add_parser(
+        "simulate", help="be the robot of an experiment, or let an engine move the bodies of a scene"
+    )
+    parser.add_argument("experiment", help="name or path of an experiment or a scene")
     parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
     parser.add_argument("--secret", type=Path, metavar="FILE", help="this robot's secret key, for a server with [curve]")
     parser.add_argument("--server-key", metavar="KEY", help="the server's public key")
@@ -30,6 +34,8 @@ def add_to(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if is_scene(options.experiment):
+        return scene.run(options)
     plan = load_plan(options.experiment, options.seconds, options.engine)
     labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     if (options.secret is None) != (options.server_key is None):

@@ -4,7 +4,7 @@
 The engines differ in which impulses p they allow. They know nothing of the laws whose predictions are tested with them.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -115,3 +115,12 @@ class Engine(Protocol):
     """A contact model with its solver. Holds settings only: two calls with equal problems give equal bits."""
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution: ...
+
+
+@runtime_checkable
+class Integrator(Engine, Protocol):
+    """An engine with an integration scheme of its own, by the name of a setting. It is given `springs`; for all other engines
+    they are folded into M and force."""
+
+    @property
+    def scheme(self) -> str: ...

@@ -1,0 +1,1 @@
+"""Worlds of many rigid bodies as data, with what is known of how they move: see `settings.py`."""

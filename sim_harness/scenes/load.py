@@ -1,0 +1,124 @@
+"""Scenes from TOML, checked as a whole before anything moves; and the engines that claim them."""
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from controllers.config import load, parse
+from controllers.tables import kind_of
+from idyn.errors import ConfigError, nearest
+from sim_harness.engines.engine import Engine
+from sim_harness.scenes.formulas import FORMULAS
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.quantities import QUANTITIES
+from sim_harness.scenes.rows import Closure
+from sim_harness.scenes.settings import BodySettings, JointSettings, SceneSettings
+from sim_harness.worlds import OwnEngine
+
+CLOSED = 1e-9
+"""A closure that is further open than this at the beginning contradicts the other joints [m, rad]."""
+
+
+def load_scene(name_or_path: str, duration: float | None = None) -> SceneSettings:
+    """Read a scene and check it. Raises ConfigError naming the first field that is wrong."""
+    settings = load("experiments", name_or_path, SceneSettings)
+    if duration is not None:
+        settings = msgspec.structs.replace(settings, duration=duration)
+    return check_scene(settings)
+
+
+def check_scene(s: SceneSettings) -> SceneSettings:
+    """The same settings. Raises ConfigError naming the first field that is wrong."""
+    for field, value in (("dt", s.dt), ("duration", s.duration), ("gravity", s.gravity), ("margin", s.margin)):
+        if not 0 <= value < np.inf:
+            raise ConfigError(f"scene.{field}", f"expected a finite number, got {value}")
+    if s.duration < s.dt:
+        raise ConfigError("scene.duration", f"expected at least one step of {s.dt} s, got {s.duration}")
+    names = [body.name for body in s.body]
+    for i, body in enumerate(s.body):
+        _check_body(f"scene.body[{i}]", body, names[:i])
+    for i, closure in enumerate(s.closure):
+        for name in filter(None, closure.bodies):
+            _check_known(f"scene.closure[{i}].bodies", name, names)
+        if closure.bodies[0] == closure.bodies[1]:
+            raise ConfigError(f"scene.closure[{i}].bodies", f"expected two bodies, or one and '', got {closure.bodies}")
+        _check_finite(f"scene.closure[{i}].at", closure.at)
+    for i, force in enumerate(s.force):
+        _check_known(f"scene.force[{i}].body", force.body, names)
+        _check_finite(f"scene.force[{i}].force", (*force.force, *force.otherwise))
+    for i, measure in enumerate(s.measure):
+        _check_known(f"scene.measure[{i}].quantity", measure.quantity, QUANTITIES)
+        _check_known(f"scene.measure[{i}].known", measure.known or next(iter(FORMULAS)), FORMULAS)
+        _check_known(f"scene.measure[{i}].body", measure.body or names[0], names)
+    engines_of(s)
+    _check_closed(s)
+    return s
+
+
+def engines_of(settings: SceneSettings) -> dict[str, Engine]:
+    """The engines that claim a scene, by name. Raises ConfigError."""
+    found = [parse(each, OwnEngine, f"scene.engines[{i}]") for i, each in enumerate(settings.engines)]
+    return {str(kind_of(engine)): engine for engine in found}
+
+
+def engine_named(settings: SceneSettings, name: str) -> Engine:
+    """As the scene has it, or with its defaults where the scene does not claim it. Raises ConfigError."""
+    claimed = engines_of(settings)
+    engine: Engine = claimed[name] if name in claimed else parse(name, OwnEngine, "--engine")
+    return engine
+
+
+def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
+    if not body.name or body.name in (*before, "world", "ground"):
+        raise ConfigError(f"{where}.name", f"expected a name of its own, got '{body.name}'")
+    if sum(part is not None for part in (body.shape.box, body.shape.sphere, body.shape.cylinder)) != 1:
+        raise ConfigError(f"{where}.shape", "expected one of box, sphere, cylinder")
+    if (body.mass is None) == (body.density is None) and body.joint != "fixed":
+        raise ConfigError(f"{where}.mass", "expected mass or density")
+    for field in ("position", "turn", "velocity", "spin"):
+        _check_finite(f"{where}.{field}", getattr(body, field))
+    if body.joint != "free" and any((*body.velocity, *body.spin)):
+        raise ConfigError(f"{where}.velocity", "only a free body has one; joints have a speed")
+    if body.parent:
+        _check_known(f"{where}.parent", body.parent, before)
+        if body.joint == "free":
+            raise ConfigError(f"{where}.parent", "a free body has none")
+    if not body.joint:
+        raise ConfigError(f"{where}.joint", "expected 'free', 'fixed', or at least one joint")
+    for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+        _check_joint(f"{where}.joint[{k}]", joint)
+
+
+def _check_joint(where: str, joint: JointSettings) -> None:
+    _check_finite(f"{where}.axis", joint.axis)
+    if not any(joint.axis):
+        raise ConfigError(f"{where}.axis", "expected a direction, got zero")
+    _check_finite(f"{where}.anchor", joint.anchor or ())
+    for field in ("start", "speed", "stiffness", "rest", "damping", "coulomb"):
+        _check_finite(f"{where}.{field}", (getattr(joint, field),))
+    if joint.stop is not None and not joint.stop[0] < joint.stop[1]:
+        raise ConfigError(f"{where}.stop", f"expected the lower before the upper, got {joint.stop}")
+
+
+def _check_finite(where: str, values: Iterable[float]) -> None:
+    if not np.isfinite(list(values)).all():
+        raise ConfigError(where, f"expected finite numbers, got {list(values)}")
+
+
+def _check_known(where: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise ConfigError(where, f"no '{name}'{nearest(name, known)}")
+
+
+def _check_closed(settings: SceneSettings) -> None:
+    """Closures close at the reference configuration; they must do so at the beginning, too, and go on doing so."""
+    model = SceneModel(settings)
+    q, v = model.start.q, model.start.v
+    axes = model.terms(q, v)[2]
+    for i, closure in enumerate(settings.closure):
+        G, g = Closure(model, closure).rows(q, axes)
+        for what, value, unit in (("is open by", g, "m or rad"), ("opens at", G @ v, "m/s or rad/s")):
+            if np.abs(value).max() > CLOSED:
+                worst = f"{np.abs(value).max():.3g} {unit}"
+                raise ConfigError(f"scene.closure[{i}]", f"{what} {worst} at the beginning: it contradicts the joints")

@@ -1,0 +1,156 @@
+"""A scene's bodies as one robot of several trees, and what its degrees of freedom and bodies have beside a robot's."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from idyn.description import Description
+from idyn.robot import Robot
+from idyn.types import Array, Record, State
+from sim_harness.jacobian import generalised_force
+from sim_harness.scenes.settings import BodySettings, SceneSettings
+from sim_harness.scenes.urdf import body_pose, joint_name, mass_of, urdf_of
+
+
+class JointEffects(Record, frozen=True):
+    """Of all degrees of freedom (nv), 0 where there is none.
+
+    stiffness: of springs [N/m, N·m/rad]; rest: where they are relaxed [m, rad]
+    viscous [N·s/m, N·m·s/rad], coulomb [N, N·m]: friction
+    low, high: stops, −inf and inf where there are none [m, rad]
+    """
+
+    stiffness: Array
+    rest: Array
+    viscous: Array
+    coulomb: Array
+    low: Array
+    high: Array
+
+
+class SceneModel:
+    """The bodies of a scene (nb), in the order of its settings.
+
+    robot: all of them; free bodies are its floating joints
+    joints: joint of the robot that carries each body, 0 for the world (nb)
+    rotations, offsets: of the bodies in the frames of these joints (nb, 3, 3), [m] (nb, 3)
+    masses: [kg] (nb), 0 for those that the world carries
+    gravity: [m/s²] (3)
+    effects: of the joints
+    dofs: of slides and hinges, the velocity and the position of each by its name
+    start: state at the beginning
+    """
+
+    def __init__(self, settings: SceneSettings) -> None:
+        """Raises ConfigError, ModelError for bodies that make no model; settings are those of `load_scene`."""
+        self.settings = settings
+        bodies = settings.body
+        self.robot = robot = Robot(Description(urdf=urdf_of(bodies), base="fixed"), "scene")
+        self.names = tuple(body.name for body in bodies)
+        self.joints = np.array([robot.joint_of_frame(name) for name in self.names], dtype=np.int64)
+        self.masses = np.array([mass_of(body) if joint else 0.0 for body, joint in zip(bodies, self.joints, strict=True)])
+        slope = 0.0 if settings.ground is None else settings.ground.slope
+        self.gravity = settings.gravity * np.array([-np.sin(slope), 0.0, -np.cos(slope)])
+        self.dofs = _dofs(robot, bodies)
+        self.effects = _effects(robot, bodies, self.dofs)
+        self.reference = _reference(robot, bodies)
+        self.rotations, self.offsets = self._place_in_joints(bodies)
+        self.start = self._start(bodies)
+
+    def place(self, q: Array) -> tuple[Array, Array]:
+        """Rotations (nb, 3, 3) and centres [m] (nb, 3) of the bodies in the world."""
+        rotations, origins = self.robot.place(q)
+        turns = rotations[self.joints]
+        return turns @ self.rotations, origins[self.joints] + np.einsum("bij,bj->bi", turns, self.offsets)
+
+    def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
+        """M (nv, nv) and h (nv) under the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`."""
+        terms = self.robot.terms(q, v)
+        h, other = terms.h.copy(), self.gravity - self.robot.bodies.gravity
+        if other.any():
+            centres = self.place(q)[1]
+            for body in np.flatnonzero(self.masses):
+                h -= self.force_at(terms.axes, int(body), centres[body], self.masses[body] * other)
+        return terms.M.copy(), h, terms.axes.copy()
+
+    def force_at(self, axes: Array, body: int, point: Array, force: Array) -> Array:
+        """Generalised force of a force [N] at a point [m] of a body, world axes (nv)."""
+        return generalised_force(axes, self.robot.tree.support, int(self.joints[body]), point, force)
+
+    def motions(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Velocities of the centres [m/s] (nb, 3) and spins [rad/s] (nb, 3), world axes."""
+        centres, tree = self.place(q)[1], self.robot.tree
+        twists = (tree.support @ (self.robot.terms(q, v).axes * v[:, None]))[self.joints]
+        return twists[:, :3] + np.cross(twists[:, 3:], centres), twists[:, 3:]
+
+    def energy(self, q: Array, v: Array) -> float:
+        """Kinetic, of heights and of springs [J]."""
+        M, _, _ = self.terms(q, v)
+        height = float(self.masses @ (self.place(q)[1] @ self.gravity))
+        stretch = self.stretch(q)
+        return float(0.5 * v @ M @ v) - height + float(0.5 * self.effects.stiffness @ stretch**2)
+
+    def stretch(self, q: Array) -> Array:
+        """How far the springs are stretched, 0 where there is none [m, rad] (nv)."""
+        out = np.zeros(self.robot.nv)
+        for dof, position in self.dofs.values():
+            out[dof] = q[position] - self.effects.rest[dof]
+        return out
+
+    def _place_in_joints(self, bodies: Sequence[BodySettings]) -> tuple[Array, Array]:
+        rotations, origins = self.robot.place(self.reference)
+        back = rotations[self.joints].transpose(0, 2, 1)
+        poses = [body_pose(body) for body in bodies]
+        turns = back @ np.array([pose.rotation for pose in poses])
+        away = np.array([pose.position for pose in poses]) - origins[self.joints]
+        return turns, np.einsum("bij,bj->bi", back, away)
+
+    def _start(self, bodies: Sequence[BodySettings]) -> State:
+        """Slides and hinges are where they start; a free body is at its reference."""
+        q, v = self.reference.copy(), np.zeros(self.robot.nv)
+        for body in bodies:
+            if body.joint == "free":
+                first = self.robot.tree.dof_names.index(f"{joint_name(body)}.0")
+                back = body_pose(body).rotation.T  # Pinocchio's velocities are along the body's axes
+                v[first : first + 3], v[first + 3 : first + 6] = back @ body.velocity, back @ body.spin
+            for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+                dof, position = self.dofs[joint_name(body, k)]
+                q[position], v[dof] = joint.start, joint.speed
+        return State(q=q, v=v)
+
+
+def _dofs(robot: Robot, bodies: Sequence[BodySettings]) -> dict[str, tuple[int, int]]:
+    names = [joint_name(body, k) for body in bodies if not isinstance(body.joint, str) for k in range(len(body.joint))]
+    dofs = [robot.tree.dof_names.index(name) for name in names]
+    place = dict(zip(robot.tree.a.tolist(), robot.tree.q_index.tolist(), strict=True))
+    return {name: (dof, place[dof]) for name, dof in zip(names, dofs, strict=True)}
+
+
+def _effects(robot: Robot, bodies: Sequence[BodySettings], dofs: dict[str, tuple[int, int]]) -> JointEffects:
+    columns = np.zeros((6, robot.nv))
+    columns[4], columns[5] = -np.inf, np.inf
+    for body in bodies:
+        for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+            stop = (-np.inf, np.inf) if joint.stop is None else joint.stop
+            values = joint.stiffness, joint.rest, joint.damping, joint.coulomb, *stop
+            columns[:, dofs[joint_name(body, k)][0]] = values
+    stiffness, rest, viscous, coulomb, low, high = columns
+    return JointEffects(stiffness=stiffness, rest=rest, viscous=viscous, coulomb=coulomb, low=low, high=high)
+
+
+def _reference(robot: Robot, bodies: Sequence[BodySettings]) -> Array:
+    """The configuration with all slides and hinges at 0 (nq)."""
+    step = np.zeros(robot.nv)
+    q = robot.neutral()
+    for body in bodies:
+        if body.joint == "free":
+            first = robot.tree.dof_names.index(f"{joint_name(body)}.0")
+            step[first : first + 3] = body.position
+    q = robot.integrate(q, step)
+    turn = np.zeros(robot.nv)
+    for body in bodies:
+        if body.joint == "free":
+            first = robot.tree.dof_names.index(f"{joint_name(body)}.0") + 3
+            turn[first : first + 3] = Rotation.from_euler("xyz", body.turn).as_rotvec()
+    return robot.integrate(q, turn)

@@ -1,0 +1,70 @@
+"""Whether an engine's step is one, decided from the question and the answer alone; shares no code with the engines."""
+
+import numpy as np
+
+from idyn.types import Array, Record
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.joint_friction import CREEP
+from sim_harness.scenes.model import JointEffects
+
+
+class Residuals(Record, frozen=True):
+    """Of one step, or the largest of many; 0 is right.
+
+    momentum: ‖M (v⁺ − v) − Jᵀp − Gᵀλ − dt (f + f_joints − h)‖∞ [N·s, N·m·s]
+    cone: by how much an impulse pulls, or is beyond the friction cone [N·s]
+    gap_work: Σ |f_N (φ + dt N v⁺)|: what the normal forces do over gaps or penetrations, 0 where contact is rigid [J]
+    power: of friction that drives, Σ max(0, f_T · v_T⁺) [W]
+    closure: the largest |g| of closures, or by how much a stop is passed, at the beginning of the step [m, rad]
+    """
+
+    momentum: float
+    cone: float
+    gap_work: float
+    power: float
+    closure: float
+
+
+NAMES = Residuals.__struct_fields__
+
+
+def residuals_of(
+    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, theta: float | None
+) -> Residuals:
+    """stretch: of the joints' springs at the beginning (nv); theta: where in the step forces are taken, None: those of M, h, J
+    at the beginning, those of springs and dampers at the end"""
+    p, a = solution.p, problem
+    u = (a.J @ solution.v_plus).reshape(-1, 3)
+    bound = np.where(np.isinf(a.mu), np.inf, np.where(np.isinf(a.mu), 0.0, a.mu) * p[:, 2])
+    beyond = np.maximum(np.hypot(p[:, 0], p[:, 1]) - bound, -p[:, 2])
+    work = np.abs(p[:, 2] * (a.gaps + a.dt * u[:, 2])) / a.dt
+    power = np.maximum(0.0, (p[:, :2] * u[:, :2]).sum(axis=1)) / a.dt
+    return Residuals(
+        momentum=momentum(problem, solution, effects, stretch, theta),
+        cone=float(np.maximum(beyond, 0.0).max(initial=0.0)),
+        gap_work=float(work.sum()),
+        power=float(power.sum()),
+        closure=0.0 if a.rows is None else violation(a.rows.g, a.rows.stops),
+    )
+
+
+def momentum(
+    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, theta: float | None
+) -> float:
+    """As in `Residuals`."""
+    a, M, h, v_plus = problem, problem.M, problem.h, solution.v_plus
+    drift = v_plus if solution.drift is None else solution.drift
+    share = 1.0 if theta is None else theta
+    shift, v = share * a.dt * drift, share * v_plus + (1.0 - share) * a.v
+    if theta and a.system is not None:
+        M, h = a.system.terms(shift, v)
+    rubbing = effects.viscous * v + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
+    push = a.J.T @ solution.p.ravel() + a.dt * (a.force - h - effects.stiffness * (stretch + shift) - rubbing)
+    if a.rows is not None and solution.rows is not None:
+        push = push + a.rows.G.T @ solution.rows
+    return float(np.abs(M @ (v_plus - a.v) - push).max(initial=0.0))
+
+
+def violation(g: Array, stops: Array) -> float:
+    """[m, rad]"""
+    return float(np.where(stops, np.maximum(-g, 0.0), np.abs(g)).max(initial=0.0))

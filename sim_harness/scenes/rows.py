@@ -1,0 +1,79 @@
+"""The constraint rows of a scene: closures of two bodies, and stops of joints."""
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from idyn.types import Array, ContactSet
+from sim_harness.engines.engine import Rows
+from sim_harness.jacobian import contact_jacobian
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.settings import ClosureSettings
+
+WORLD = -1
+"""In the place of a body's index."""
+
+
+class Closure:
+    """A pin or a weld. Its rows are along the axes of the world: where the first body's point is from the second's [m], and
+    of a weld how the first is turned against the second [rad]."""
+
+    def __init__(self, model: SceneModel, settings: ClosureSettings) -> None:
+        self._model = model
+        self._bodies = [WORLD if not name else model.names.index(name) for name in settings.bodies]
+        self._welded = settings.kind == "weld"
+        poses = [self._pose(model.reference, body) for body in self._bodies]
+        self._points = [rotation.T @ (np.array(settings.at) - centre) for rotation, centre in poses]
+        self._turn = poses[1][0].T @ poses[0][0]
+
+    def rows(self, q: Array, axes: Array) -> tuple[Array, Array]:
+        """G (3 or 6, nv), g (3 or 6) at a configuration with its joint axes."""
+        poses = [self._pose(q, body) for body in self._bodies]
+        ends = [rotation @ point + centre for (rotation, centre), point in zip(poses, self._points, strict=True)]
+        G = self._moves(axes, self._bodies[0], ends[0]) - self._moves(axes, self._bodies[1], ends[1])
+        if not self._welded:
+            return G[:3], ends[0] - ends[1]
+        turned = Rotation.from_matrix(poses[0][0] @ (poses[1][0] @ self._turn).T).as_rotvec()
+        return G, np.concatenate([ends[0] - ends[1], turned])
+
+    def _pose(self, q: Array, body: int) -> tuple[Array, Array]:
+        if body == WORLD:
+            return np.eye(3), np.zeros(3)
+        rotations, centres = self._model.place(q)
+        return rotations[body], centres[body]
+
+    def _moves(self, axes: Array, body: int, point: Array) -> Array:
+        """How a point of a body moves, then how the body turns (6, nv)."""
+        nv = axes.shape[0]
+        joint = 0 if body == WORLD else int(self._model.joints[body])
+        one = ContactSet(
+            bodies=np.array([joint]),
+            others=np.array([0]),
+            points=point[None],
+            normals=np.array([[0.0, 0.0, 1.0]]),
+            tangents=np.array([[1.0, 0.0, 0.0]]),
+            mu=np.zeros(1),
+            gaps=np.zeros(1),
+            keys=("closure",),
+        )
+        support = self._model.robot.tree.support
+        moves = np.zeros((6, nv))
+        moves[:3] = contact_jacobian(axes, support, one)
+        moves[3:] = (axes[:, 3:] * support[joint][:, None]).T
+        return moves
+
+
+def constraint_rows(model: SceneModel, closures: list[Closure], q: Array, axes: Array) -> Rows | None:
+    """All closures, then the stops of all joints that have one; None where there are neither."""
+    parts = [closure.rows(q, axes) for closure in closures]
+    stops = []
+    for dof, position in model.dofs.values():
+        for sign, end in ((1.0, model.effects.low[dof]), (-1.0, model.effects.high[dof])):
+            if np.isfinite(end):
+                row = np.zeros((1, model.robot.nv))
+                row[0, dof] = sign
+                stops.append((row, np.array([sign * (q[position] - end)])))
+    if not parts and not stops:
+        return None
+    G, g = (np.concatenate(column) for column in zip(*parts, *stops, strict=True))
+    one_sided = np.arange(len(g)) >= len(g) - len(stops)
+    return Rows(G=G, g=g, stops=one_sided)

@@ -1,0 +1,162 @@
+"""Where bodies touch: corners and rims against the plane z = 0, pairs of bodies by coal, its only door.
+
+A pair touches in a patch: a point, a line or a polygon, each of its corners one contact. Coal finds who touches and the
+patch; two things are taken from the shapes themselves. The normal is that of a face where one is as good as parallel to
+coal's, which is exact to 1e-5 only where shapes just touch; and the gap at each point is that of the two faces there, where
+coal has one for all.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import coal
+import numpy as np
+
+from idyn.types import Array
+from sim_harness.scenes.settings import Shape
+
+PARALLEL = 1e-3
+"""A face within this angle of coal's normal is what touches [rad]."""
+
+LEVEL = 0.9
+"""A face whose normal has so much along the contact's is one from which gaps are measured."""
+
+
+class Place(NamedTuple):
+    """A body with its shape: rotation (3, 3), centre [m] (3)."""
+
+    shape: Shape
+    rotation: Array
+    centre: Array
+
+
+class Spot(NamedTuple):
+    """A contact of a pair: point [m] (3), normal from the second body to the first (3), gap [m]."""
+
+    point: Array
+    normal: Array
+    gap: float
+
+
+def geometry(shape: Shape) -> coal.ShapeBase:
+    """The shape as coal has it."""
+    if shape.box is not None:
+        return coal.Box(*shape.box)
+    if shape.sphere is not None:
+        return coal.Sphere(shape.sphere)
+    assert shape.cylinder is not None
+    return coal.Cylinder(*shape.cylinder)
+
+
+def half_extents(shape: Shape, rotation: Array) -> Array:
+    """Of the smallest box along the world's axes around a shape that is turned [m] (3)."""
+    if shape.box is not None:
+        return np.abs(rotation) @ (np.array(shape.box) / 2)
+    if shape.sphere is not None:
+        return np.full(3, shape.sphere)
+    assert shape.cylinder is not None
+    radius, length = shape.cylinder
+    along = np.abs(rotation[:, 2])
+    return along * length / 2 + radius * np.sqrt(np.maximum(1 - along**2, 0))
+
+
+def ground_points(place: Place, edge: int) -> Array:
+    """Points of a body that may touch the ground first [m] (k, 3): the corners of a box with those between them on its edges,
+    the lowest point of a sphere, of each rim of a cylinder the lowest and three more."""
+    shape, rotation, centre = place
+    if shape.sphere is not None:
+        return centre[None] - np.array([[0.0, 0.0, shape.sphere]])
+    if shape.box is not None:
+        return centre + box_points(np.array(shape.box) / 2, edge) @ rotation.T
+    assert shape.cylinder is not None
+    radius, length = shape.cylinder
+    axis = rotation[:, 2]
+    down = np.array([0.0, 0.0, -1.0]) + axis[2] * axis
+    size = float(np.linalg.norm(down))
+    down = down / size if size > PARALLEL else rotation[:, 0]
+    across = np.cross(axis, down)
+    rim = radius * np.array([down, across, -down, -across])
+    return np.concatenate([centre + rim + axis * length / 2, centre + rim - axis * length / 2])
+
+
+def box_points(half: Array, edge: int) -> Array:
+    """Corners of a box about its centre, and `edge` − 1 points between them on each edge [m]."""
+    steps = np.linspace(-1.0, 1.0, edge + 1)
+    grid = np.array(np.meshgrid(steps, steps, steps, indexing="ij")).reshape(3, -1).T
+    return grid[(np.abs(grid) == 1.0).sum(axis=1) >= 2] * half
+
+
+class Toucher:
+    """The pairs of bodies that may touch, ready for coal."""
+
+    def __init__(self, margin: float, edge: int) -> None:
+        """margin: [m]; edge: contacts on each edge of a patch"""
+        self._edge = edge
+        self._collide, self._patch = coal.CollisionRequest(), coal.ContactPatchRequest()
+        self._collide.security_margin = margin
+        self._collide.num_max_contacts = 1
+
+    def between(self, first: Place, second: Place) -> Iterator[Spot]:
+        """The contacts of two bodies that are no further from one another than the margin."""
+        shapes = geometry(first.shape), geometry(second.shape)
+        poses = [coal.Transform3s(place.rotation, place.centre) for place in (first, second)]
+        found = coal.CollisionResult()
+        coal.collide(shapes[0], poses[0], shapes[1], poses[1], self._collide, found)
+        if not found.numContacts():
+            return
+        contact = found.getContact(0)
+        normal = face_normal(-contact.normal, first, second)
+        patches = coal.ContactPatchResult()
+        coal.computeContactPatch(shapes[0], poses[0], shapes[1], poses[1], found, self._patch, patches)
+        patch = patches.getContactPatch(0)
+        points = with_points_between([patch.getPoint(i) for i in range(patch.size())], self._edge)
+        gaps = face_gaps(points, normal, first, second)
+        for point, gap in zip(points, [contact.penetration_depth] * len(points) if gaps is None else gaps, strict=True):
+            yield Spot(point, normal, float(gap))
+
+
+def with_points_between(corners: list[Array], edge: int) -> list[Array]:
+    """The corners of a point, a line or a polygon, with `edge` − 1 points between each and the next."""
+    if len(corners) < 2:
+        return corners
+    following = corners[1:] + corners[:1] if len(corners) > 2 else corners[1:]
+    points = [a + (b - a) * k / edge for a, b in zip(corners, following, strict=False) for k in range(edge)]
+    return points if len(corners) > 2 else [*points, corners[-1]]
+
+
+def face_normal(normal: Array, first: Place, second: Place) -> Array:
+    """The normal of the face that is as good as parallel to it, or itself; out of the second body."""
+    faces = [-face[1] for face in faces_of(first, -normal)] + [face[1] for face in faces_of(second, normal)]
+    near = [face for face in faces if np.linalg.norm(face - normal) < PARALLEL]
+    return min(near, key=lambda face: float(np.linalg.norm(face - normal)), default=normal)
+
+
+def faces_of(place: Place, direction: Array) -> list[tuple[Array, Array]]:
+    """A point of the face that looks most in a direction, and its outward normal; nothing for a sphere, for a cylinder the
+    nearer of its cap and of the plane that touches its side."""
+    shape, rotation, centre = place
+    if shape.box is not None:
+        local = rotation.T @ direction
+        axis = int(np.argmax(np.abs(local)))
+        outward = np.sign(local[axis]) * rotation[:, axis]
+        return [(centre + outward * shape.box[axis] / 2, outward)]
+    if shape.cylinder is not None:
+        radius, length = shape.cylinder
+        along = float(rotation[:, 2] @ direction)
+        side = direction - along * rotation[:, 2]
+        if abs(along) > float(np.linalg.norm(side)):
+            outward = np.sign(along) * rotation[:, 2]
+            return [(centre + outward * length / 2, outward)]
+        outward = side / np.linalg.norm(side)
+        return [(centre + outward * radius, outward)]
+    return []
+
+
+def face_gaps(points: list[Array], normal: Array, first: Place, second: Place) -> list[float] | None:
+    """How far the faces of two bodies are from one another along the normal, at each point [m]; None where it is no matter of
+    faces: a patch of one point, a sphere, an edge."""
+    faces = [*faces_of(first, -normal), *faces_of(second, normal)]
+    if len(points) < 2 or len(faces) < 2 or min(abs(face[1] @ normal) for face in faces) < LEVEL:
+        return None
+    above, below = ([((at - x) @ out) / (out @ normal) for x in points] for at, out in faces)
+    return [a - b for a, b in zip(above, below, strict=True)]

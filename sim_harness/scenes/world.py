@@ -1,0 +1,132 @@
+"""A scene that one of our engines moves on, step by step. Deterministic.
+
+A step is semi-implicit as that of `EngineWorld`: v⁺ from the dynamics and the contacts at q, then q⁺ = q ⊕ v⁺ dt, or as the
+engine says; springs and dampers of joints are those at its end.
+"""
+
+import time
+
+import msgspec
+import numpy as np
+
+from idyn.types import Array, DynamicsTerms, Record, State
+from sim_harness.engine_step import forward_problem, state_after
+from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Springs
+from sim_harness.engines.sap_motion import SCHEMES
+from sim_harness.joint_friction import JointFriction, solve_with_friction
+from sim_harness.joint_springs import with_springs
+from sim_harness.scenes.contacts import Geometry, Touching
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.rows import Closure, constraint_rows
+from sim_harness.scenes.settings import ForceSettings, SceneSettings
+from sim_harness.world import checked_state
+
+
+class Step(Record, frozen=True):
+    """What happened in one step, from the bodies and their joints at its beginning.
+
+    touching: the contacts at its beginning
+    problem: what the engine was asked, before joints were put into it; solution: its answer
+    theta: where in the step an engine with a scheme takes forces [SAP §III-A], None for others
+    seconds: of this machine, that the engine took [s]
+    """
+
+    touching: Touching
+    problem: ForwardProblem
+    solution: ForwardSolution
+    theta: float | None
+    seconds: float
+
+
+class Bodies(Record, frozen=True):
+    """The scene at configurations beside q, a `System`."""
+
+    model: SceneModel
+    q: Array
+
+    def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
+        M, h, _ = self.model.terms(self.model.robot.integrate(self.q, shift), v)
+        return M, h
+
+
+class SceneWorld:
+    """A scene in the hands of an engine. It owns the state q (nq), v (nv) and the time t [s]; read them, never write them."""
+
+    def __init__(self, settings: SceneSettings, engine: Engine) -> None:
+        """settings: those of `load_scene`"""
+        self.model = SceneModel(settings)
+        self.engine = engine
+        self._geometry = Geometry(self.model)
+        self._closures = [Closure(self.model, closure) for closure in settings.closure]
+        effects = self.model.effects
+        self._integrates = isinstance(engine, Integrator)
+        viscous = np.zeros_like(effects.viscous) if self._integrates else effects.viscous
+        self._friction = JointFriction(viscous=viscous, coulomb=effects.coulomb)
+        self._rubs = bool(viscous.any() or effects.coulomb.any())
+        start = self.model.start
+        self.reset(start.q, start.v)
+
+    def reset(self, q: Array, v: Array) -> None:
+        """Put the bodies at (q, v) and the clock to 0. Raises InputError for what is no state."""
+        self._state = checked_state(self.model.robot, q, v)
+        self.t = 0.0
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def step(self) -> Step:
+        """Move on by the scene's dt."""
+        dt, q = self.model.settings.dt, self._state.q
+        touching = self._geometry.touching(q)
+        problem = self._problem(touching)
+        begin = time.perf_counter()
+        solution = self._solve(problem)
+        seconds = time.perf_counter() - begin
+        self._state = state_after(self.model.robot, q, solution, dt)
+        self.t += dt
+        theta = SCHEMES[self.engine.scheme].theta if isinstance(self.engine, Integrator) else None
+        return Step(touching=touching, problem=problem, solution=solution, theta=theta, seconds=seconds)
+
+    def _problem(self, touching: Touching) -> ForwardProblem:
+        model, (q, v) = self.model, (self._state.q, self._state.v)
+        M, h, axes = model.terms(q, v)
+        force = applied_force(model, q, axes, self.t + model.settings.dt / 2)
+        plain = forward_problem(model.robot, DynamicsTerms(M=M, h=h, axes=axes), v, touching.contacts, force, model.settings.dt)
+        soft = bool(np.isfinite(touching.stiffness).any())
+        return msgspec.structs.replace(
+            plain,
+            rows=constraint_rows(model, self._closures, q, axes),
+            stiffness=touching.stiffness if soft else None,
+            dissipation=touching.dissipation if soft else None,
+            system=Bodies(model=model, q=q),
+        )
+
+    def _solve(self, problem: ForwardProblem) -> ForwardSolution:
+        effects = self.model.effects
+        if effects.stiffness.any() or effects.viscous.any():
+            stretch = self.model.stretch(self._state.q)
+            if self._integrates:
+                springs = Springs(stiffness=effects.stiffness, damping=effects.viscous, stretch=stretch)
+                problem = msgspec.structs.replace(problem, springs=springs)
+            else:
+                problem = with_springs(problem, effects.stiffness, stretch)
+        return solve_with_friction(self.engine, problem, self._friction) if self._rubs else self.engine.solve(problem)
+
+
+def applied_force(model: SceneModel, q: Array, axes: Array, t: float) -> Array:
+    """Generalised force of the scene's forces at a time (nv)."""
+    out = np.zeros(model.robot.nv)
+    if model.settings.force:
+        centres = model.place(q)[1]
+        for force in model.settings.force:
+            body = model.names.index(force.body)
+            out += model.force_at(axes, body, centres[body], force_now(force, t))
+    return out
+
+
+def force_now(force: ForceSettings, t: float) -> Array:
+    """[N] (3)"""
+    since = t - force.start
+    phase = since % force.every if np.isfinite(force.every) else since
+    return np.array(force.force if since >= 0.0 and phase < force.duration else force.otherwise)

@@ -1,0 +1,142 @@
+"""The shipped scenes with every engine that claims them, against what is known; and scenes that are wrong."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controllers.config import names
+from controllers.tables import kind_of
+from idyn.errors import ConfigError, InputError
+from sim_harness.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.scenes.measures import outcome_of
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.settings import is_scene
+from sim_harness.scenes.world import SceneWorld
+
+SCENES = [name for name in sorted(names("experiments")) if is_scene(name)]
+CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
+LONG = {"clutter", "dual-arm"}
+
+SCENE = """
+about = "a ball"
+engines = ["lcp"]
+dt = 0.001
+duration = 0.01
+[ground]
+[[body]]
+name = "ball"
+shape = { sphere = 0.05 }
+mass = 1.0
+position = [0.0, 0.0, 0.05]
+"""
+
+
+def claims():
+    return [pytest.param(*claim, marks=pytest.mark.long if claim[0] in LONG else ()) for claim in CLAIMS]
+
+
+@pytest.mark.parametrize(("name", "engine"), claims())
+def test_a_scene_is_as_it_is_known_to_be(name, engine):
+    settings = load_scene(name)
+    outcome = outcome_of(name, engine, settings, run_scene(settings, engine_named(settings, engine)))
+    assert outcome.good, outcome
+    assert outcome.residuals["momentum"] < 1e-8
+    assert outcome.residuals["cone"] < 1e-8
+
+
+def test_scenes_are_shipped():
+    assert {"sliding-block", "ramp-sticks", "ramp-slides", "drop"} <= set(SCENES)
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """Writes a scene with some text replaced and more at its end."""
+
+    def write(old="", new="", more=""):
+        path = tmp_path / "scene.toml"
+        assert old in SCENE
+        path.write_text(SCENE.replace(old, new) + more)
+        tomllib.loads(path.read_text())
+        return str(path)
+
+    return write
+
+
+BAD = [
+    ("dt = 0.001", "dt = 0.0", "", "dt"),
+    ("dt = 0.001", "dt = -0.001", "", "dt"),
+    ("dt = 0.001", "dt = nan", "", "dt"),
+    ("dt = 0.001", "dt = inf", "", "dt"),
+    ("duration = 0.01", "duration = 0.0001", "", "duration"),
+    ("mass = 1.0", "mass = -1.0", "", r"body\[0\].mass"),
+    ("mass = 1.0", "", "", r"body\[0\].mass"),
+    ("mass = 1.0", "mass = 1.0\ndensity = 1.0", "", r"body\[0\].mass"),
+    ("mass = 1.0", "mass = 1.0\nmaterial = { mu = -0.1 }", "", r"material.mu"),
+    ("mass = 1.0", "mass = 1.0\nmaterial = { stiffness = -1.0 }", "", r"material.stiffness"),
+    ("mass = 1.0", "mass = 1.0\nmaterial = { dissipation = nan }", "", r"material.dissipation"),
+    ("0.05]", "nan]", "", r"body\[0\].position"),
+    ("mass = 1.0", "mass = 1.0\nspin = [inf, 0.0, 0.0]", "", r"body\[0\].spin"),
+    ("{ sphere = 0.05 }", "{ sphere = 0.05, box = [1.0, 1.0, 1.0] }", "", r"body\[0\].shape"),
+    ("{ sphere = 0.05 }", "{}", "", r"body\[0\].shape"),
+    ("mass = 1.0", "mass = 1.0\njoint = []", "", r"body\[0\].joint"),
+    ("mass = 1.0", 'mass = 1.0\njoint = [{ kind = "hinge", axis = [0, 0, 0] }]', "", r"joint\[0\].axis"),
+    ("mass = 1.0", 'mass = 1.0\njoint = [{ kind = "hinge", axis = [0, 1, 0], stiffness = -1.0 }]', "", "stiffness"),
+    ("mass = 1.0", 'mass = 1.0\njoint = [{ kind = "hinge", axis = [0, 1, 0], stop = [1.0, -1.0] }]', "", "stop"),
+    ("mass = 1.0", 'mass = 1.0\nparent = "bal"', "", r"body\[0\].parent"),
+    ('["lcp"]', '["lpc"]', "", "engines"),
+    ('["lcp"]', '[{ kind = "penalty", kp = -1.0 }]', "", "kp"),
+    ("", "", '[[force]]\nbody = "bal"\nforce = [1.0, 0.0, 0.0]', r"force\[0\].body"),
+    ("", "", '[[measure]]\nquantity = "hight"', r"measure\[0\].quantity"),
+    ("", "", '[[measure]]\nquantity = "rise"\nknown = "noting"', r"measure\[0\].known"),
+    ("", "", '[[closure]]\nkind = "pin"\nbodies = ["ball", "ball"]\nat = [0.0, 0.0, 0.0]', r"closure\[0\].bodies"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "more", "field"), BAD)
+def test_what_is_wrong_with_a_scene_is_named(scene, old, new, more, field):
+    with pytest.raises(ConfigError, match=field):
+        load_scene(scene(old, new, more))
+
+
+SLIDE = 'joint = [{ kind = "slide", axis = [0, 0, 1], start = 0.1 }]'
+
+
+@pytest.mark.parametrize(("joint", "what"), [(SLIDE, "is open by 0.1"), (SLIDE.replace("start", "speed"), "opens at 0.1")])
+def test_a_closure_that_contradicts_a_joint_is_refused(scene, joint, what):
+    closure = '[[closure]]\nkind = "pin"\nbodies = ["ball", ""]\nat = [0.0, 0.0, 0.05]'
+    with pytest.raises(ConfigError, match=rf"closure\[0\].*{what}"):
+        load_scene(scene("mass = 1.0", f"mass = 1.0\n{joint}", closure))
+
+
+def test_a_state_that_is_none_is_refused(scene):
+    settings = load_scene(scene())
+    world = SceneWorld(settings, engine_named(settings, "lcp"))
+    q, v = world.state.q, world.state.v
+    for field, bad in (("q", (np.full_like(q, np.nan), v)), ("v", (q, np.full_like(v, np.inf)))):
+        with pytest.raises(InputError, match=field):
+            world.reset(*bad)
+
+
+def test_an_engine_that_is_not_there_is_refused_by_name(scene):
+    with pytest.raises(ConfigError, match="no kind named 'bullet'"):
+        engine_named(load_scene(scene()), "bullet")
+
+
+def test_an_engine_that_does_not_claim_a_scene_has_its_defaults(scene):
+    assert kind_of(engine_named(load_scene(scene()), "penalty")) == "penalty"
+
+
+def test_equal_scenes_give_equal_bits():
+    settings = load_scene("sliding-block", 0.05)
+    runs = [run_scene(settings, engine_named(settings, "lcp")) for _ in range(2)]
+    assert (runs[0].q == runs[1].q).all()
+    assert (runs[0].force == runs[1].force).all()
+
+
+def test_no_scene_is_a_comparison_or_the_reverse():
+    for path in (Path(__file__).parents[3] / "configs/experiments").glob("*.toml"):
+        data = tomllib.loads(path.read_text())
+        assert ("body" in data) + ("title" in data) + ("server" in data) >= 1
+        assert not ("body" in data and ("title" in data or "server" in data))
