@@ -1,5 +1,7 @@
 """One step of bodies that an engine moves: what is asked of it, and where its answer leads."""
 
+from collections.abc import Callable
+
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, DynamicsTerms, State
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
@@ -7,9 +9,15 @@ from sim_harness.jacobian import contact_jacobian
 
 
 def forward_problem(
-    robot: Robot, terms: DynamicsTerms, v: Array, contacts: ContactSet, force: Array, dt: float
+    robot: Robot,
+    terms: DynamicsTerms,
+    v: Array,
+    contacts: ContactSet,
+    force: Array,
+    dt: float,
+    bias: Callable[[], Array] | None = None,
 ) -> ForwardProblem:
-    """The step from velocity v under a generalised force [N, N·m] (nv); terms: at the step's beginning."""
+    """The step from velocity v under a generalised force [N, N·m] (nv); terms: at the step's beginning; bias: see there."""
     return ForwardProblem(
         M=terms.M,
         h=terms.h,
@@ -19,6 +27,7 @@ def forward_problem(
         mu=contacts.mu,
         gaps=contacts.gaps,
         dt=dt,
+        bias=bias,
     )
 
 

@@ -13,13 +13,15 @@ from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import Engine
 from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
 from sim_harness.engines.sap import Sap
+from sim_harness.engines.viscous import Viscous
 from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world import World
 
-OwnEngine = PolygonLcp | Penalty | Dissipation | Sap
+OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap
 AnyEngine = OwnEngine | MujocoSettings
 """`[engine]` of an experiment."""
 

@@ -28,7 +28,8 @@ class Space(Record, frozen=True):
     L: M = L Lᵀ (nv, nv)
     v_free: velocity after the step without contacts, rows being met (nv)
     Y: v⁺ = v_free + L⁻ᵀ Yᵀ p (3N, nv)
-    D, b: J v⁺ = D p + b (3N, 3N), (3N)
+    lengths2: squared lengths of the rows of J in the metric M⁻¹, before constraint rows take their share (3N)
+    b: J v⁺ = D p + b (3N)
     held: the rows
     agree: whether the rows do not contradict one another
     regular: False when M is not positive definite; the rest is then meaningless
@@ -39,19 +40,24 @@ class Space(Record, frozen=True):
     L: Array
     v_free: Array
     Y: Array
-    D: Array
+    lengths2: Array
     b: Array
     held: Held
     agree: bool
     regular: bool
 
+    @property
+    def D(self) -> Array:
+        """Y Yᵀ (3N, 3N), reckoned when it is asked for."""
+        return _gram(self.Y)
+
 
 def contact_space(given: ForwardProblem) -> Space:
     a = without_stops(given)
     G, g = (np.zeros((0, len(a.v))), np.zeros(0)) if a.rows is None else (a.rows.G, a.rows.g)
-    L, v_free, Y, D, b, held, agree, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)
+    L, v_free, Y, lengths2, b, held, agree, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)
     return Space(
-        given=given, problem=a, L=L, v_free=v_free, Y=Y, D=D, b=b, held=held, agree=agree, regular=regular
+        given=given, problem=a, L=L, v_free=v_free, Y=Y, lengths2=lengths2, b=b, held=held, agree=agree, regular=regular
     )  # fmt: skip
 
 
@@ -59,23 +65,33 @@ def contact_space(given: ForwardProblem) -> Space:
 def _contact_space(
     M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
 ) -> tuple[Array, Array, Array, Array, Array, Held, bool, bool]:
-    """L, v_free, Y, D, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
+    """L, v_free, Y, lengths2, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
     m, nv = J.shape
-    Y, D, b = J.copy(), np.zeros((m, m)), np.zeros(m)
+    Y, lengths2, b = J.copy(), np.zeros(m), np.zeros(m)
     L, v_free, held, agree, regular = free_motion(M, v, drive, G, g, dt)
     if not regular:
-        return L, v_free, Y, D, b, held, agree, False
+        return L, v_free, Y, lengths2, b, held, agree, False
     for i in range(m):
         for d in range(nv):
             b[i] += J[i, d] * v_free[d]
         forward(L, Y[i])
+        for d in range(nv):
+            lengths2[i] += Y[i, d] * Y[i, d]
         project(held.Q, Y[i])
+    return L, v_free, Y, lengths2, b, held, agree, True
+
+
+@compiled
+def _gram(Y: Array) -> Array:
+    m, nv = Y.shape
+    D = np.zeros((m, m))
+    for i in range(m):
         for j in range(i + 1):
             s = 0.0
             for d in range(nv):
                 s += Y[i, d] * Y[j, d]
             D[i, j] = D[j, i] = s
-    return L, v_free, Y, D, b, held, agree, True
+    return D
 
 
 @compiled

@@ -4,6 +4,7 @@
 The engines differ in which impulses p they allow. They know nothing of the laws whose predictions are tested with them.
 """
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from idyn.status import Status
@@ -56,6 +57,7 @@ class ForwardProblem(Record, frozen=True):
     dt: step [s]
     rows: constraints beside contacts, if there are any
     stiffness, dissipation: of the bodies in contact [N/m] (n), [s] (n); None where the engine has its own
+    bias: reckons Ṅ v, the acceleration along the normals that v̇ = 0 leaves [m/s²] (n), for engines that ask for it
     springs: of the joints, for engines that take them into their own scheme; what is folded into M and force is not here
     system: for engines that integrate by themselves; the others do not ask for it
     """
@@ -71,6 +73,7 @@ class ForwardProblem(Record, frozen=True):
     rows: Rows | None = None
     stiffness: Array | None = None
     dissipation: Array | None = None
+    bias: Callable[[], Array] | None = None
     springs: Springs | None = None
     system: System | None = None
 

@@ -1,0 +1,121 @@
+"""`viscous`: rigid contact with viscous friction alone, an LCP in the normals  [D15 §IV–V].
+
+    f_T = −μ_v (S, T) v        at contacts that touch: that would close within the step if nothing pressed
+velocity      0 ≤ p_N ⟂ N v⁺ + c ≥ 0            friction of v⁺; c gap speed φ/dt, at least −recovery
+acceleration  0 ≤ f_N ⟂ N v̇ + Ṅ v ≥ 0           friction of v, the state before the step
+The velocity level is for stepping: it takes impacts and any μ_v, since what acts at the end of the step damps at any dt. The
+acceleration level is the model as D15 §IV states it, whose forces are those of the state alone, for comparing with solutions
+of the differential equations; there an inelastic impact without friction comes first wherever a touching contact closes.
+
+Different from the textbook: in (14)–(15) and (29) the viscous terms at the second tangent have signs that differ from each
+other and from those at the first; here both oppose the motion. f* in (42) stands for M v̇ without contacts. Constraint rows
+are met at the velocity level in both, so drift of closures does not depend on it.
+
+Modelling error: friction does not know how hard a contact presses; a robot stands on such ground only where it cannot slide
+apart. At the acceleration level explicit friction is unstable from dt μ_v J M⁻¹ Jᵀ ≈ 2 on, and a contact is noticed when it
+has closed, so bodies sink in by up to dt N v at impacts and come out again at `recovery`.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from controllers.config import Kind
+from idyn.errors import InputError
+from idyn.status import Status
+from idyn.types import Array
+from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.normals import Solver, normal_impulses
+
+TOLERANCE = 1e-8
+"""Largest violation of a step that counts as solved, relative to the fastest contact [m/s]. Usual: 1e-15."""
+
+RESTS = 1e-9
+"""Up to this speed a touching contact neither closes nor parts [m/s]."""
+
+
+class Viscous(Kind, frozen=True, tag="viscous"):
+    """Settings of the engine.
+
+    coefficient: μ_v of each contact [N·s/m], ≥ 0; the default is the paper's
+    level: velocity or acceleration
+    recovery: largest speed at which a penetration is undone [m/s], ≥ 0; see the engine `lcp`
+    solver: of the LCP: ppm, qp or lemke; they agree in all motions
+    max_pivots: allowance of one LCP
+    """
+
+    coefficient: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    level: Literal["velocity", "acceleration"] = "velocity"
+    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    solver: Solver = "ppm"
+    max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        """Raises InputError for the acceleration level of a world that does not know Ṅ v."""
+        space = contact_space(problem)
+        if not space.regular:
+            return no_solution(problem)
+        gap_speed = space.problem.gaps / problem.dt
+        touching = gap_speed + space.b[2::3] <= 0.0
+        if self.level == "velocity":
+            return self._velocity(problem, touching, np.maximum(gap_speed, -self.recovery))
+        if problem.bias is None:
+            raise InputError("bias", "the engine 'viscous' at the acceleration level needs Ṅ v of the contacts, got none")
+        turning = np.zeros(len(gap_speed))  # a stop's row is constant
+        turning[: len(problem.mu)] = problem.bias()
+        return self._acceleration(problem, touching, np.maximum(gap_speed, -self.recovery), turning)
+
+    def _velocity(self, problem: ForwardProblem, touching: Array, c: Array) -> ForwardSolution:
+        """A damper B on v⁺: M (v⁺ − v) = … − dt B v⁺ is (M + dt B)(v⁺ − v) = … − dt B v."""
+        a, B = problem, self._friction(problem, touching)
+        space = contact_space(msgspec.structs.replace(a, M=a.M + a.dt * B, force=a.force - B @ a.v))
+        answer = self._press(space, space.b[2::3] + c)
+        return msgspec.structs.replace(answer, p=self._with_friction(a, touching, answer.p, answer.v_plus))
+
+    def _acceleration(self, problem: ForwardProblem, touching: Array, c: Array, turning: Array) -> ForwardSolution:
+        a, B = problem, self._friction(problem, touching)
+        never = np.full(len(c), np.inf)
+        space = contact_space(msgspec.structs.replace(a, force=a.h))
+        impact = self._press(space, np.where(touching, space.b[2::3] + np.minimum(c, 0.0), never))
+        v = impact.v_plus
+        space = contact_space(msgspec.structs.replace(a, v=v, force=a.force - B @ a.v))
+        speeds = space.problem.J[2::3] @ v
+        rests = touching & (speeds <= np.maximum(-c, 0.0) + RESTS)
+        step = self._press(space, np.where(rests, space.b[2::3] - speeds + a.dt * turning, never))
+        return msgspec.structs.replace(
+            step,
+            p=self._with_friction(a, touching, impact.p + step.p, a.v),
+            rows=None if step.rows is None else impact.rows + step.rows,
+            status=step.status if impact.status.ok else impact.status,
+            iterations=impact.iterations + step.iterations,
+            dynamics=impact.dynamics + step.dynamics,
+            contact=max(impact.contact, step.contact),
+        )
+
+    def _friction(self, problem: ForwardProblem, touching: Array) -> Array:
+        """B = μ_v (Sᵀ S + Tᵀ T) over contacts that touch (nv, nv)."""
+        J = problem.J.reshape(-1, 3, len(problem.v))[touching[: len(problem.mu)], :2].reshape(-1, len(problem.v))
+        return self.coefficient * (J.T @ J)
+
+    def _with_friction(self, problem: ForwardProblem, touching: Array, p: Array, v: Array) -> Array:
+        """p with the friction of velocity v beside its normal impulses (n, 3)."""
+        u = (problem.J @ v).reshape(-1, 3)
+        p = p.copy()
+        p[:, :2] = -problem.dt * self.coefficient * u[:, :2] * touching[: len(p), None]
+        return p
+
+    def _press(self, space: Space, r: Array) -> ForwardSolution:
+        """The step with normal impulses z such that 0 ≤ z ⟂ Y Yᵀ z + r ≥ 0; contacts with r = ∞ are left out."""
+        Y, on = space.Y[2::3], r < np.inf
+        p, scale = np.zeros(len(space.Y)), max(1.0, float(np.abs(r[on]).max(initial=0.0)))
+        z, status, pivots = normal_impulses(
+            np.ascontiguousarray(Y[on]), r[on], space.lengths2[2::3][on], self.solver, self.max_pivots
+        )
+        p[2::3][on] = z
+        w = r[on] + Y[on] @ (Y[on].T @ z)
+        error = float(np.abs(np.minimum(z, w)).max(initial=0.0))
+        if status.ok and not error <= TOLERANCE * scale:
+            status = Status.NOT_CERTIFIED
+        return solution(space, p, status, pivots, error)
