@@ -32,6 +32,9 @@ FLAT = 1e-14
 GROWTH, SHRINK, ARMIJO = 1.25, 0.8, 1e-4
 """Backtracking: the first trial's length, what the next is of the last, and the share of the slope it must fall by."""
 
+ROUNDED = 1e-13
+"""Share of ℓ below which what is left to fall is lost in rounding: backtracking takes the full step then."""
+
 NON_FINITE = Status.NON_FINITE.value
 
 
@@ -245,6 +248,8 @@ def exact_share(c: Convex, line: Line) -> float:
 def backtracked_share(c: Convex, line: Line, cost: float, away: float) -> float:
     """The first α of 1.25, 1, 0.8, … at which ℓ has fallen enough (Armijo); `away`: ½‖v − v*‖²_A where the line begins"""
     falls = slope_along(c, line, 0.0)[0]
+    if abs(falls) <= ROUNDED * cost:
+        return 1.0
     share = GROWTH
     for _ in range(200):
         quadratic = away + share * (line.slope + 0.5 * share * line.curvature)

@@ -1,0 +1,282 @@
+"""Rows 5, 23 to 29 and 34 to 36 of the SAP checklist: the solver, what it reports, and how its answer changes."""
+
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from sap_bodies import DT, Body, G, cube, near, point_mass
+from sap_problems import TIGHT, cost, gradient, random_convex
+from test_engines import random_problems
+
+from idyn.status import SOLVED, Status
+from sim_harness.engines.sap import Sap
+from sim_harness.engines.sap_assembly import constraint_laws, convex_problem, solve_islands
+from sim_harness.engines.sap_motion import free_motion
+from sim_harness.engines.sap_newton import (
+    Line,
+    Rules,
+    contact_velocities,
+    exact_share,
+    hessian,
+    minimise,
+    pushed,
+    slope_along,
+    symmetric_times,
+)
+
+
+def parts(engine, problem):
+    """The free motion, J and laws of a step."""
+    motion, _ = free_motion(problem, engine.scheme)
+    J, materials, _ = engine.constraints(problem)
+    return motion, J, constraint_laws(J, motion.L, motion.first, materials)
+
+
+def full(lower):
+    return np.tril(lower) + np.tril(lower, -1).T
+
+
+def test_sap_row_5_momentum_balances_and_slackness_is_zero():
+    engine = Sap(tolerance=1e-12)
+    for problem in random_problems("quadruped", 60):
+        solution = engine.solve(problem)
+        assert solution.status.ok
+        scale = np.abs(problem.M @ solution.v_plus).max()
+        balance = problem.M @ (solution.v_plus - problem.v) - problem.J.T @ solution.p.ravel()
+        assert np.abs(balance - DT * (problem.force - problem.h)).max() < 1e-10 * max(1.0, scale)
+        assert solution.accuracy.slackness < 1e-14
+
+
+def test_sap_row_23_newton_has_a_quadratic_tail_and_cost_only_falls():
+    rng = np.random.default_rng(23)
+    tails = 0
+    for _ in range(20):
+        c, A, J, v0 = random_convex(rng, k=5)
+        best, _, _, steps = minimise(c, v0, TIGHT)
+        assert steps <= 10
+        iterates = [minimise(c, v0, Rules(1e-15, True, n))[0] for n in range(steps + 1)]
+        costs = np.array([cost(c, A, J, v) for v in iterates])
+        assert (np.diff(costs) <= 1e-14 * costs[0]).all()
+        assert np.abs(gradient(c, iterates[-1])).max() < 1e-12 * np.abs(A @ v0).max()
+        errors = [np.linalg.norm(v - best) for v in iterates[:-1]]
+        tails += any(after <= 10 * before**2 and after < 1e-3 for before, after in pairwise(errors))
+    assert tails >= 15
+
+
+def test_sap_row_24_every_beginning_leads_to_the_same_velocity():
+    rng = np.random.default_rng(24)
+    for _ in range(10):
+        c, _, _, v = random_convex(rng, k=5)
+        best, _, _, _ = minimise(c, v, TIGHT)
+        for _ in range(10):
+            found, _, status, steps = minimise(c, 1e3 * rng.normal(size=len(v)), TIGHT)
+            assert status == SOLVED
+            assert steps <= 30
+            np.testing.assert_allclose(found, best, atol=1e-11)
+
+
+def test_sap_row_25_a_body_at_rest_takes_one_iteration_at_most():
+    body, engine = cube(), near(stiffness=np.inf, dissipation=DT, tolerance=1e-5)
+    body.run(engine, DT, 500)
+    assert max(body.step(engine, DT).iterations for _ in range(100)) <= 1
+
+
+def test_sap_row_26_the_exact_search_finds_the_least_cost():
+    rng = np.random.default_rng(26)
+    for _ in range(50):
+        c, A, _, v = random_convex(rng)
+        u = contact_velocities(c, v)
+        way = -np.linalg.solve(full(hessian(c, u)), gradient(c, v))
+        pull = A @ (v - c.v_star)
+        line = Line(u, contact_velocities(c, way), way @ pull, way @ A @ way)
+        share = exact_share(c, line)
+        falls = way @ gradient(c, v)
+        assert slope_along(c, line, 0.0)[0] == pytest.approx(falls, rel=1e-9)
+        assert abs(slope_along(c, line, share)[0]) < 1e-12 * abs(falls)
+        assert abs(way @ gradient(c, v + share * way)) < 1e-11 * abs(falls)
+
+
+def test_sap_row_26_backtracking_finds_the_same_velocity():
+    rng = np.random.default_rng(27)
+    for _ in range(30):
+        c, _, _, v = random_convex(rng)
+        exact, backtracked = minimise(c, v, TIGHT), minimise(c, v, Rules(1e-13, False, 200))
+        assert backtracked[2] == SOLVED
+        np.testing.assert_allclose(backtracked[0], exact[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6, 1e-9])
+def test_sap_row_27_the_step_ends_below_its_tolerance(tolerance):
+    engine = Sap(tolerance=tolerance)
+    for problem in random_problems("quadruped", 40):
+        solution = engine.solve(problem)
+        assert solution.status.ok
+        assert solution.accuracy.momentum < tolerance
+
+
+def test_sap_row_27_units_change_neither_iterations_nor_errors():
+    """Each degree of freedom in a unit of its own, as millimetres and degrees would be."""
+    rng = np.random.default_rng(28)
+    for problem in random_problems("quadruped", 20):
+        unit = 10 ** rng.uniform(-3, 3, 18)
+        other = msgspec.structs.replace(
+            problem,
+            M=problem.M / np.outer(unit, unit),
+            h=problem.h / unit,
+            force=problem.force / unit,
+            v=problem.v * unit,
+            J=problem.J / unit,
+        )
+        one, two = Sap(tolerance=1e-5).solve(problem), Sap(tolerance=1e-5).solve(other)
+        assert one.iterations == two.iterations
+        np.testing.assert_allclose(two.v_plus / unit, one.v_plus, atol=1e-9)
+        assert two.accuracy.momentum == pytest.approx(one.accuracy.momentum, rel=1e-3, abs=1e-12)
+
+
+CONDITION = {1e-1: 786, 1e-2: 997, 1e-3: 9.92e3, 1e-4: 9.91e4, 1e-5: 9.91e5, 1e-6: 9.91e6}
+
+
+@pytest.mark.parametrize("sigma", CONDITION)
+def test_sap_row_28_condition_of_the_hessian_of_a_cube_at_rest(sigma):
+    engine, body = near(stiffness=1e12, dissipation=0.01, sigma=sigma), cube()
+    body.run(engine, 0.01, 300)
+    motion, J, laws = parts(engine, body.problem(0.01))
+    c = convex_problem(motion, J, laws, np.arange(6), np.arange(4))
+    assert np.linalg.cond(full(hessian(c, contact_velocities(c, body.v)))) == pytest.approx(CONDITION[sigma], rel=5e-3)
+
+
+def crowd(rng, trees=12, groups=3):
+    """Bodies of three degrees of freedom; those of one group touch one another and the ground."""
+    nv = 3 * trees
+    M, h = np.zeros((nv, nv)), np.tile([0.0, 0.0, G], trees)
+    for t in range(trees):
+        B = rng.normal(size=(3, 3))
+        M[3 * t : 3 * t + 3, 3 * t : 3 * t + 3] = B @ B.T + np.eye(3)
+    group = rng.permutation(np.arange(trees) % groups)
+    blocks = []
+    for t in range(trees):
+        J = np.zeros((3, nv))
+        J[:, 3 * t : 3 * t + 3] = rng.normal(size=(3, 3))
+        other = next((o for o in range(t + 1, trees) if group[o] == group[t]), None)
+        if other is not None:
+            J[:, 3 * other : 3 * other + 3] = rng.normal(size=(3, 3))
+        blocks.append(J)
+    gaps = -1e-3 * rng.uniform(size=trees)
+    body = Body(M, h, np.vstack(blocks), lambda q: gaps, np.full(trees, 0.5))
+    body.v = rng.normal(size=nv)
+    return body, np.repeat(group, 3)
+
+
+def test_sap_row_29_islands_are_solved_as_the_whole_would_be():
+    rng = np.random.default_rng(29)
+    engine = Sap(tolerance=1e-13)
+    for _ in range(10):
+        body, _ = crowd(rng)
+        motion, J, laws = parts(engine, body.problem(DT))
+        c = convex_problem(motion, J, laws, np.arange(36), np.arange(12))
+        whole, gamma, status, _ = minimise(c, body.v, TIGHT)
+        v, impulses, how, _ = solve_islands(motion, J, laws, TIGHT)
+        assert status == how == SOLVED
+        np.testing.assert_allclose(v, whole, atol=1e-10)
+        np.testing.assert_allclose(impulses, gamma, atol=1e-10)
+
+
+def test_sap_row_29_islands_do_not_know_of_one_another():
+    rng = np.random.default_rng(30)
+    body, group = crowd(rng)
+    before = Sap().solve(body.problem(DT)).v_plus
+    after = Sap().solve(body.problem(DT, np.where(group == 1, 50.0, 0.0))).v_plus
+    assert (before[group != 1] == after[group != 1]).all()
+    assert (before[group == 1] != after[group == 1]).all()
+
+
+def test_sap_row_34_reported_errors_are_those_of_a_recomputation():
+    engine = Sap(tolerance=1e-3)
+    for problem in random_problems("quadruped", 40):
+        solution = engine.solve(problem)
+        _, J, laws = parts(engine, problem)
+        v, gamma = solution.v_plus, solution.p[problem.gaps <= 0]
+        D = 1 / np.sqrt(np.diag(problem.M))
+        free = problem.v + np.linalg.solve(problem.M, DT * (problem.force - problem.h))
+        rest = problem.M @ (v - free) - J.T @ gamma.ravel()
+        scale = max(np.linalg.norm(D * (problem.M @ v)), np.linalg.norm(D * (J.T @ gamma.ravel())))
+        assert solution.accuracy.momentum == pytest.approx(np.linalg.norm(D * rest) / scale, rel=1e-9, abs=1e-12)
+        R, v_hat = laws[:, [1, 1, 2]], np.outer(laws[:, 3], [0, 0, 1])
+        g = (J @ v).reshape(-1, 3) - v_hat + R * gamma
+        total = 0.5 * (v - free) @ problem.M @ (v - free) + 0.5 * (R * gamma * gamma).sum()
+        slack = np.abs((g * gamma).sum(axis=1)).mean() / total if len(gamma) else 0.0
+        assert solution.accuracy.slackness == pytest.approx(slack, abs=1e-12)
+
+
+def test_sap_row_35_equal_problems_give_equal_bits():
+    for problem in random_problems("quadruped", 20):
+        one, two = Sap().solve(problem), Sap().solve(problem)
+        assert one.v_plus.tobytes() == two.v_plus.tobytes()
+        assert one.p.tobytes() == two.p.tobytes()
+
+
+def test_sap_row_36_what_torques_change():
+    """dv/dτ = dt H⁻¹, against differences of the engine's own answers where no contact changes its region."""
+    engine, compared = Sap(tolerance=1e-13), 0
+    for problem in random_problems("quadruped", 60):
+        solution = engine.solve(problem)
+        motion, J, laws = parts(engine, problem)
+        c = convex_problem(motion, J, laws, np.arange(18), np.arange(len(laws)))
+        slope = DT * np.linalg.inv(full(hessian(c, contact_velocities(c, solution.v_plus))))
+        for d in (0, 6, 13):
+            e = np.zeros(18)
+            e[d] = 1e-3
+            up = engine.solve(msgspec.structs.replace(problem, force=problem.force + e))
+            down = engine.solve(msgspec.structs.replace(problem, force=problem.force - e))
+            numeric = (up.v_plus - down.v_plus) / 2e-3
+            if any(np.sign(a.p[:, 2]).tolist() != np.sign(solution.p[:, 2]).tolist() for a in (up, down)):
+                continue
+            compared += 1
+            np.testing.assert_allclose(numeric, slope[:, d], atol=2e-6 * np.abs(slope[:, d]).max())
+            normal = (up.p - down.p) / 2e-3
+            expected = -slope_of_impulses(c, solution.v_plus) @ slope[:, d]
+            np.testing.assert_allclose(
+                normal[problem.gaps <= 0].ravel(), expected, atol=2e-5 * max(np.abs(expected).max(initial=0), 1e-9)
+            )
+    assert compared > 60
+
+
+def slope_of_impulses(c, v):
+    """G J: −dγ/dv, from H − A = Jᵀ G J by the contacts one by one (3k, nv)."""
+    rows = []
+    for i in range(len(c.laws)):
+        begin, end = c.begin[i], c.begin[i + 1]
+        alone = np.zeros((3, len(v)))
+        alone[:, c.columns[begin:end]] = c.rows[begin:end].T
+        one = c._replace(
+            A=np.zeros((3, 3)),
+            first=np.zeros(3, dtype=np.int64),
+            v_star=np.zeros(3),
+            begin=np.array([0, 3]),
+            columns=np.arange(3),
+            rows=np.eye(3),
+            laws=c.laws[i : i + 1].copy(),
+        )
+        rows.append(full(hessian(one, (alone @ v)[None])) @ alone)
+    return np.vstack(rows) if rows else np.zeros((0, len(v)))
+
+
+def test_sap_a_step_that_does_not_converge_says_so():
+    problem = list(random_problems("quadruped", 8))[7]
+    assert Sap(max_iterations=1, tolerance=1e-14).solve(problem).status is Status.NOT_CERTIFIED
+
+
+def test_sap_impulses_add_up_to_what_the_problem_says():
+    rng = np.random.default_rng(31)
+    c, A, J, v = random_convex(rng)
+    gamma = rng.normal(size=(5, 3))
+    np.testing.assert_allclose(pushed(c, gamma), J.T @ gamma.ravel(), atol=1e-12)
+    np.testing.assert_allclose(symmetric_times(c.A, c.first, v), A @ v, atol=1e-12)
+
+
+def test_sap_point_masses_of_any_friction_come_to_rest():
+    for mu in (0.0, 0.5, np.inf):
+        body = point_mass(mu=mu)
+        body.run(Sap(), DT, 500)
+        assert abs(body.v[2]) < 1e-3
