@@ -59,21 +59,31 @@ class Penalty(Kind, frozen=True, tag="penalty"):
         if not space.regular:
             return no_solution(problem)
         a = space.problem
-        stiffness, damping = a.dt * self.kp, a.dt * (self.kv + a.dt * self.kp)
-        ground = Compliance(a.mu, a.gaps, stiffness, damping, self.slip_speed)
+        kp, kv = self.materials(problem, len(a.mu))
+        ground = Compliance(a.mu, a.gaps, a.dt * kp, a.dt * (kv + a.dt * kp), self.slip_speed)
         p, passes, error = compliant_impulses(space.D, space.b, a.J @ a.v, ground, self.max_passes)
         solved = error <= TOLERANCE * np.abs(p).max(initial=0.0)
         return solution(space, p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
 
+    def materials(self, problem: ForwardProblem, count: int) -> tuple[Array, Array]:
+        """Stiffness [N/m] and damping [N·s/m] of the contacts, of which there are `count` with the stops (count): those of what
+        touches where that has a stiffness, else the engine's own."""
+        kp, kv = np.full(count, self.kp), np.full(count, self.kv)
+        if problem.stiffness is not None and problem.dissipation is not None:
+            soft = np.flatnonzero(np.isfinite(problem.stiffness))
+            kp[soft] = problem.stiffness[soft]
+            kv[soft] = problem.stiffness[soft] * problem.dissipation[soft]
+        return kp, kv
+
 
 class Compliance(NamedTuple):
-    """Friction and gaps of the contacts (n), and their springs for one step: stiffness [N·s/m] and damping [kg] times dt, slip
+    """Of the contacts (n): friction, gaps, and their springs for one step: stiffness [N·s/m] and damping [kg] times dt; slip
     speed [m/s]."""
 
     mu: Array
     gaps: Array
-    stiffness: float
-    damping: float
+    stiffness: Array
+    damping: Array
     slip_speed: float
 
 
@@ -124,18 +134,18 @@ def _law(u: Array, ground: Compliance) -> tuple[Array, Array, Array]:
     p, viscous, slope = np.zeros(len(u)), np.zeros((2, len(u))), np.zeros((len(mu), 3, 3))
     for i in range(len(mu)):
         s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
-        normal = -stiffness * gaps[i] - damping * u[n]
+        normal = -stiffness[i] * gaps[i] - damping[i] * u[n]
         if gaps[i] > ROUNDING or normal <= 0.0:  # nothing acts at a distance, dampers included
             continue
         p[n] = normal
-        viscous[0, n], viscous[1, n] = damping, stiffness * gaps[i]
-        slope[i, 2, 2] = -damping
+        viscous[0, n], viscous[1, n] = damping[i], stiffness[i] * gaps[i]
+        slope[i, 2, 2] = -damping[i]
         limit = min(mu[i], MU_CAP) * normal
         speed = np.sqrt(u[s] * u[s] + u[t] * u[t] + slip_speed * slip_speed)
         for a in range(2):
             p[s + a] = -limit * u[s + a] / speed
             viscous[0, s + a] = limit / speed
-            slope[i, a, 2] = min(mu[i], MU_CAP) * damping * u[s + a] / speed
+            slope[i, a, 2] = min(mu[i], MU_CAP) * damping[i] * u[s + a] / speed
             for c in range(2):
                 slope[i, a, c] = limit * (u[s + a] * u[s + c] / speed**3 - (1.0 / speed if a == c else 0.0))
     return p, viscous, slope

@@ -7,7 +7,7 @@ import numpy as np
 from sim_harness.scenes.contacts import GROUND, touching_materials
 from sim_harness.scenes.settings import SceneSettings
 from sim_harness.scenes.touch import half_extents
-from sim_harness.scenes.urdf import body_pose, inertia, mass_of
+from sim_harness.scenes.urdf import anchor, body_pose, inertia, mass_of
 
 Formula = Callable[[SceneSettings, int], float]
 """Of a scene and the index of a body."""
@@ -71,6 +71,70 @@ def fall_time(s: SceneSettings, body: int) -> float:
     return float(np.sqrt(2 * height / s.gravity))
 
 
+def sinking(s: SceneSettings, body: int) -> float:
+    """How deep a body at rest lies in the ground: its weight over the stiffness of all its points of contact [m]."""
+    material, shape = touching_materials(s, body, GROUND), s.body[body].shape
+    points = 1 if s.shared or shape.sphere is not None else 4 * s.edge if shape.box is not None else 2
+    return weight(s, body) / (points * material.stiffness)
+
+
+def held(s: SceneSettings, body: int) -> float:
+    """The weight of one body, gravity straight down [N]."""
+    return mass_of(s.body[body]) * s.gravity
+
+
+def squeeze(s: SceneSettings, body: int) -> float:
+    """The force on a body along x that is there from the beginning [N]."""
+    return sum(abs(force.force[0]) for force in s.force if force.body == s.body[body].name)
+
+
+def reading(s: SceneSettings, body: int) -> float:
+    """How far a scale on a slide goes down under all bodies that are not fixed [m]."""
+    joint = s.body[body].joint
+    assert not isinstance(joint, str), "reading: expected a slide"
+    return -whole_weight(s, body) / joint[0].stiffness
+
+
+def lift(s: SceneSettings, body: int) -> float:
+    """Acceleration upwards of all bodies under all forces upwards [m/s²]."""
+    up = sum(force.force[2] for force in s.force)
+    return up / sum(mass_of(each) for each in s.body if each.joint != "fixed") - s.gravity
+
+
+def spring_period(s: SceneSettings, body: int) -> float:
+    """Of a body between the world and a spring along x; with friction it rolls, and its inertia counts [s]."""
+    given = s.body[body]
+    assert not isinstance(given.joint, str), "spring-period: expected a slide"
+    inert = mass_of(given)
+    if friction(s, body) > 0 and given.shape.cylinder is not None:
+        inert *= 1 + float(inertia(given.shape)[2]) / given.shape.cylinder[0] ** 2
+    return float(2 * np.pi * np.sqrt(inert / given.joint[0].stiffness))
+
+
+def slip_under_pads(s: SceneSettings, body: int) -> float:
+    """How far a body between two pads sinks while their force is low, at each turn: a t²/2 and what it takes to brake [m]."""
+    pad = next(force for force in s.force)
+    index = [each.name for each in s.body].index(pad.body)
+    mu = min(s.body[body].material.mu, s.body[index].material.mu)
+    down, up = (2 * mu * abs(force[0]) / mass_of(s.body[body]) for force in (pad.otherwise, pad.force))
+    low, turns = pad.every - pad.duration, int(s.duration / pad.every)
+    speed = max(0.0, s.gravity - down) * low
+    return -turns * (speed * low / 2 + speed**2 / (2 * (up - s.gravity)))
+
+
+def parallelogram_period(s: SceneSettings, body: int) -> float:
+    """Small swings of a coupler on two parallel cranks along z, each hinged to the world: 2π √(I / g S), I the cranks' inertia
+    about their hinges and the coupler's mass at the cranks' length, S the mass moment [s]."""
+    cranks = [each for each in s.body if not isinstance(each.joint, str) and not each.parent]
+    first = cranks[0].joint[0]
+    assert not isinstance(first, str), "parallelogram-period: expected hinges"
+    length = 2 * float(np.linalg.norm(np.subtract(cranks[0].position, anchor(cranks[0], first))))
+    coupler = sum(mass_of(each) for each in s.body if each.parent)
+    turning = sum(mass_of(each) * (float(inertia(each.shape)[1]) + (length / 2) ** 2) for each in cranks)
+    moment = sum(mass_of(each) * length / 2 for each in cranks) + coupler * length
+    return float(2 * np.pi * np.sqrt((turning + coupler * length**2) / (s.gravity * moment)))
+
+
 FORMULAS: dict[str, Formula] = {
     "nothing": lambda s, body: 0.0,
     "stop-distance": stop_distance,
@@ -79,4 +143,12 @@ FORMULAS: dict[str, Formula] = {
     "weight": weight,
     "whole-weight": whole_weight,
     "fall-time": fall_time,
+    "sinking": sinking,
+    "held": held,
+    "squeeze": squeeze,
+    "reading": reading,
+    "lift": lift,
+    "spring-period": spring_period,
+    "slip-under-pads": slip_under_pads,
+    "parallelogram-period": parallelogram_period,
 }

@@ -23,9 +23,19 @@ CLOSED = 1e-9
 def load_scene(name_or_path: str, duration: float | None = None) -> SceneSettings:
     """Read a scene and check it. Raises ConfigError naming the first field that is wrong."""
     settings = load("experiments", name_or_path, SceneSettings)
+    settings = msgspec.structs.replace(settings, body=tuple(each for body in settings.body for each in copies_of(body)))
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
     return check_scene(settings)
+
+
+def copies_of(body: BodySettings) -> list[BodySettings]:
+    """The bodies that a body with copies stands for."""
+    if body.copies == 1:
+        return [body]
+    one = msgspec.structs.replace(body, copies=1)
+    places = [tuple(x + k * step for x, step in zip(body.position, body.apart, strict=True)) for k in range(body.copies)]
+    return [msgspec.structs.replace(one, name=f"{body.name}-{k}", position=place) for k, place in enumerate(places)]
 
 
 def check_scene(s: SceneSettings) -> SceneSettings:

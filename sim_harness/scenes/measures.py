@@ -65,7 +65,7 @@ def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording)
         quantity = QUANTITIES[m.quantity]
         known = None if m.known is None else FORMULAS[m.known](settings, body)
         figure = Measured(
-            what=f"{m.quantity} of {names[body]}",
+            what=m.quantity if m.quantity.endswith("of all") else f"{m.quantity} of {names[body]}",
             unit=quantity.unit,
             value=quantity.value(run, body),
             known=known,

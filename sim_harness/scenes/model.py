@@ -1,4 +1,9 @@
-"""A scene's bodies as one robot of several trees, and what its degrees of freedom and bodies have beside a robot's."""
+"""A scene's bodies as one robot of several trees, and what its degrees of freedom and bodies have beside a robot's.
+
+Pinocchio has the velocity of a free body along the body's own axes, which turn during a step: what goes straight on would be
+bent, by (ω dt)²/2 of its speed in every step. A step here is along the axes that the body has at its beginning: `terms` gives h
+for those, and `after` turns the velocity that comes out.
+"""
 
 from collections.abc import Sequence
 
@@ -38,6 +43,7 @@ class SceneModel:
     masses: [kg] (nb), 0 for those that the world carries
     gravity: [m/s²] (3)
     effects: of the joints
+    free: the linear velocities of free bodies (k, 3); free_positions: their centres in q (k, 3)
     dofs: of slides and hinges, the velocity and the position of each by its name
     start: state at the beginning
     """
@@ -53,6 +59,9 @@ class SceneModel:
         slope = 0.0 if settings.ground is None else settings.ground.slope
         self.gravity = settings.gravity * np.array([-np.sin(slope), 0.0, -np.cos(slope)])
         self.dofs = _dofs(robot, bodies)
+        firsts = sorted(_first(robot, body) for body in bodies if body.joint == "free")
+        self.free = np.array(firsts, dtype=np.int64).reshape(-1, 1) + np.arange(3)
+        self.free_positions = robot.tree.unit_spans[:, :1] - 3 + np.arange(3)
         self.effects = _effects(robot, bodies, self.dofs)
         self.reference = _reference(robot, bodies)
         self.rotations, self.offsets = self._place_in_joints(bodies)
@@ -65,14 +74,27 @@ class SceneModel:
         return turns @ self.rotations, origins[self.joints] + np.einsum("bij,bj->bi", turns, self.offsets)
 
     def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
-        """M (nv, nv) and h (nv) under the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`."""
+        """M (nv, nv), h (nv) under the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`, for
+        M v̇ = Jᵀf − h with the rates of the linear velocities of free bodies along axes that do not turn."""
         terms = self.robot.terms(q, v)
         h, other = terms.h.copy(), self.gravity - self.robot.bodies.gravity
         if other.any():
             centres = self.place(q)[1]
             for body in np.flatnonzero(self.masses):
                 h -= self.force_at(terms.axes, int(body), centres[body], self.masses[body] * other)
-        return terms.M.copy(), h, terms.axes.copy()
+        M, turning = terms.M.copy(), np.zeros(len(v))
+        turning[self.free] = np.cross(v[self.free + 3], v[self.free])
+        return M, h - M @ turning, terms.axes.copy()
+
+    def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
+        """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
+        moved, v = self.robot.integrate(q, drift * dt), v_plus.copy()
+        if len(self.free):
+            straight, spans = self.free_positions, self.free_positions[:, :1] + np.arange(3, 7)
+            before = Rotation.from_quat(q[spans])
+            moved[straight] = q[straight] + dt * before.apply(drift[self.free])
+            v[self.free] = Rotation.from_quat(moved[spans]).inv().apply(before.apply(v_plus[self.free]))
+        return State(q=moved, v=v)
 
     def force_at(self, axes: Array, body: int, point: Array, force: Array) -> Array:
         """Generalised force of a force [N] at a point [m] of a body, world axes (nv)."""
@@ -111,13 +133,18 @@ class SceneModel:
         q, v = self.reference.copy(), np.zeros(self.robot.nv)
         for body in bodies:
             if body.joint == "free":
-                first = self.robot.tree.dof_names.index(f"{joint_name(body)}.0")
+                first = _first(self.robot, body)
                 back = body_pose(body).rotation.T  # Pinocchio's velocities are along the body's axes
                 v[first : first + 3], v[first + 3 : first + 6] = back @ body.velocity, back @ body.spin
             for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
                 dof, position = self.dofs[joint_name(body, k)]
                 q[position], v[dof] = joint.start, joint.speed
         return State(q=q, v=v)
+
+
+def _first(robot: Robot, body: BodySettings) -> int:
+    """The first velocity of a free body."""
+    return robot.tree.dof_names.index(f"{joint_name(body)}.0")
 
 
 def _dofs(robot: Robot, bodies: Sequence[BodySettings]) -> dict[str, tuple[int, int]]:
@@ -145,12 +172,12 @@ def _reference(robot: Robot, bodies: Sequence[BodySettings]) -> Array:
     q = robot.neutral()
     for body in bodies:
         if body.joint == "free":
-            first = robot.tree.dof_names.index(f"{joint_name(body)}.0")
+            first = _first(robot, body)
             step[first : first + 3] = body.position
     q = robot.integrate(q, step)
     turn = np.zeros(robot.nv)
     for body in bodies:
         if body.joint == "free":
-            first = robot.tree.dof_names.index(f"{joint_name(body)}.0") + 3
+            first = _first(robot, body) + 3
             turn[first : first + 3] = Rotation.from_euler("xyz", body.turn).as_rotvec()
     return robot.integrate(q, turn)

@@ -20,6 +20,16 @@ def late(r: Recording) -> slice:
     return slice(3 * r.steps // 4, None)
 
 
+def period(r: Recording, body: int) -> float:
+    """Of a swing along x through 0: twice the mean time between crossings, NaN when there are fewer than two."""
+    x = r.centres[:, body, 0]
+    before = np.flatnonzero(x[:-1] * x[1:] < 0)
+    if len(before) < 2:
+        return float("nan")
+    crossings = r.t[before] - x[before] * (r.t[before + 1] - r.t[before]) / (x[before + 1] - x[before])
+    return float(2 * np.diff(crossings).mean())
+
+
 def landing(r: Recording, body: int) -> float:
     """End of the first step in which something pressed on the body, NaN when nothing did."""
     pressed = np.abs(r.force[:, body]).max(axis=1) > 0
@@ -36,6 +46,13 @@ QUANTITIES = {
     "penetration": Quantity("m", lambda r, b: float(max(0.0, -r.gap[-1, b]))),
     "slip": Quantity("m/s", lambda r, b: float(r.slip[late(r), b].max())),
     "landing": Quantity("s", landing),
+    "load of all": Quantity("N", lambda r, b: float(np.abs(r.force[late(r)][:, r.masses > 0, 2].sum(axis=1)).mean())),
+    "squeeze": Quantity("N", lambda r, b: float(np.abs(r.force[late(r), b, 0]).mean())),
+    "penetration of all": Quantity("m", lambda r, b: float(max(0.0, -r.gap[late(r)].min()))),
+    "speed of all": Quantity("m/s", lambda r, b: float(np.linalg.norm(r.velocities[-1], axis=1).max())),
+    "lift": Quantity("m/s²", lambda r, b: float((r.velocities[-1, b, 2] - r.velocities[0, b, 2]) / r.t[-1])),
+    "period": Quantity("s", period),
     "energy": Quantity("J", lambda r, b: float(r.energy[-1])),
 }
-"""By name. `travel` and `acceleration` are along x; `load`, `slip` are those of the last quarter of the run."""
+"""By name. `travel`, `acceleration`, `squeeze` and `period` are along x, `lift` is upwards; forces, slip and the
+penetration of all are those of the last quarter of the run."""

@@ -26,6 +26,7 @@ class Burst(IdynError):
 class Recording(Record, frozen=True):
     """N steps of nb bodies; what is a state has a row more, the beginning.
 
+    masses: of the bodies, 0 of those that are fixed [kg] (nb)
     t: [s] (N + 1); q, v: (N + 1, nq), (N + 1, nv)
     centres [m], velocities [m/s], spins [rad/s]: of the bodies, world axes (N + 1, nb, 3)
     energy: [J] (N + 1)
@@ -37,6 +38,7 @@ class Recording(Record, frozen=True):
     residuals: columns `NAMES` of `residuals.py` (N, 5)
     """
 
+    masses: Array
     t: Array
     q: Array
     v: Array
@@ -112,6 +114,7 @@ class Recorder:
         t, q, v, centres, velocities, spins, energy = states
         force, gap, slip, contacts, iterations, ok, seconds, residuals = steps
         return Recording(
+            masses=self._world.model.masses,
             t=t,
             q=q,
             v=v,

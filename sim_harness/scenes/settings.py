@@ -73,6 +73,7 @@ class BodySettings(Settings, frozen=True):
     joint: free, fixed, or the slides and hinges that lead to it from its parent
     parent: another body; empty: the world
     touches: whether it touches anything
+    copies: so many of it, named name-0, name-1, …; apart: from each to the next [m]
     """
 
     name: str
@@ -87,6 +88,8 @@ class BodySettings(Settings, frozen=True):
     joint: Literal["free", "fixed"] | tuple[JointSettings, ...] = "free"
     parent: str = ""
     touches: bool = True
+    copies: Count = 1
+    apart: Vector = (0.0, 0.0, 0.0)
 
 
 class GroundSettings(Settings, frozen=True):

@@ -30,6 +30,14 @@ class Place(NamedTuple):
     centre: Array
 
 
+class Face(NamedTuple):
+    """A plane that bounds a body: a point of it [m] (3), its outward normal (3); flat: no matter from where it is looked at."""
+
+    point: Array
+    outward: Array
+    flat: bool
+
+
 class Spot(NamedTuple):
     """A contact of a pair: point [m] (3), normal from the second body to the first (3), gap [m]."""
 
@@ -126,29 +134,30 @@ def with_points_between(corners: list[Array], edge: int) -> list[Array]:
 
 def face_normal(normal: Array, first: Place, second: Place) -> Array:
     """The normal of the face that is as good as parallel to it, or itself; out of the second body."""
-    faces = [-face[1] for face in faces_of(first, -normal)] + [face[1] for face in faces_of(second, normal)]
+    faces = [-face.outward for face in faces_of(first, -normal) if face.flat]
+    faces += [face.outward for face in faces_of(second, normal) if face.flat]
     near = [face for face in faces if np.linalg.norm(face - normal) < PARALLEL]
     return min(near, key=lambda face: float(np.linalg.norm(face - normal)), default=normal)
 
 
-def faces_of(place: Place, direction: Array) -> list[tuple[Array, Array]]:
-    """A point of the face that looks most in a direction, and its outward normal; nothing for a sphere, for a cylinder the
-    nearer of its cap and of the plane that touches its side."""
+def faces_of(place: Place, direction: Array) -> list[Face]:
+    """The face that looks most in a direction; nothing for a sphere, for a cylinder its cap or the plane that touches its
+    side."""
     shape, rotation, centre = place
     if shape.box is not None:
         local = rotation.T @ direction
         axis = int(np.argmax(np.abs(local)))
         outward = np.sign(local[axis]) * rotation[:, axis]
-        return [(centre + outward * shape.box[axis] / 2, outward)]
+        return [Face(centre + outward * shape.box[axis] / 2, outward, True)]
     if shape.cylinder is not None:
         radius, length = shape.cylinder
         along = float(rotation[:, 2] @ direction)
         side = direction - along * rotation[:, 2]
         if abs(along) > float(np.linalg.norm(side)):
             outward = np.sign(along) * rotation[:, 2]
-            return [(centre + outward * length / 2, outward)]
+            return [Face(centre + outward * length / 2, outward, True)]
         outward = side / np.linalg.norm(side)
-        return [(centre + outward * radius, outward)]
+        return [Face(centre + outward * radius, outward, False)]
     return []
 
 
@@ -156,7 +165,7 @@ def face_gaps(points: list[Array], normal: Array, first: Place, second: Place) -
     """How far the faces of two bodies are from one another along the normal, at each point [m]; None where it is no matter of
     faces: a patch of one point, a sphere, an edge."""
     faces = [*faces_of(first, -normal), *faces_of(second, normal)]
-    if len(points) < 2 or len(faces) < 2 or min(abs(face[1] @ normal) for face in faces) < LEVEL:
+    if len(points) < 2 or len(faces) < 2 or min(abs(face.outward @ normal) for face in faces) < LEVEL:
         return None
-    above, below = ([((at - x) @ out) / (out @ normal) for x in points] for at, out in faces)
+    above, below = ([((face.point - x) @ face.outward) / (face.outward @ normal) for x in points] for face in faces)
     return [a - b for a, b in zip(above, below, strict=True)]

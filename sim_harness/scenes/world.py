@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from idyn.types import Array, DynamicsTerms, Record, State
-from sim_harness.engine_step import forward_problem, state_after
+from sim_harness.engine_step import forward_problem
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Springs
 from sim_harness.engines.sap_motion import SCHEMES
 from sim_harness.joint_friction import JointFriction, solve_with_friction
@@ -83,7 +83,8 @@ class SceneWorld:
         begin = time.perf_counter()
         solution = self._solve(problem)
         seconds = time.perf_counter() - begin
-        self._state = state_after(self.model.robot, q, solution, dt)
+        drift = solution.v_plus if solution.drift is None else solution.drift
+        self._state = self.model.after(q, solution.v_plus, drift, dt)
         self.t += dt
         theta = SCHEMES[self.engine.scheme].theta if isinstance(self.engine, Integrator) else None
         return Step(touching=touching, problem=problem, solution=solution, theta=theta, seconds=seconds)
