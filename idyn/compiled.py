@@ -148,7 +148,7 @@ class ArrayRecord:
 
             def __init__(self, x, A):
                 self.fields = self.begin(_blank)          # _blank: compiled, returns new_record(TYPE), the type as a global
-                self.put(_fill, x, A)                     # _fill: compiled, sets pair.x = x; pair.A = A
+                self.put(_fill, x, A)                     # _fill: compiled, pair.x, pair.A = borrowed(x, A), see `idyn.memory`
     """
 
     field_types: ClassVar[dict[str, Any]]
@@ -157,12 +157,13 @@ class ArrayRecord:
 
     def __init_subclass__(cls) -> None:
         """Both numba types must be found again by name when a cached kernel is read."""
-        structure = type(f"{cls.__name__}Type", (numba.types.StructRef,), {"__module__": cls.__module__})
-        proxy = type(f"{cls.__name__}Proxy", (structref.StructRefProxy,), {"__module__": cls.__module__})
-        for part in (structref.register(structure), proxy):
+        home = {"__module__": cls.__module__}
+        structure = structref.register(type(f"{cls.__name__}Type", (numba.types.StructRef,), home))
+        cls.TYPE = structure(list(cls.field_types.items()))
+        proxy = type(f"{cls.__name__}Proxy", (structref.StructRefProxy,), home | {"_numba_type_": cls.TYPE})  # not looked up
+        for part in (structure, proxy):
             setattr(sys.modules[cls.__module__], part.__name__, part)
         structref.define_boxing(structure, proxy)
-        cls.TYPE = structure(list(cls.field_types.items()))
 
     def begin(self, blank: Callable[[], Any]) -> Any:
         """The record's other side; itself where nothing is compiled."""

@@ -15,6 +15,7 @@ from idyn.compiled import compiled, inlined
 from idyn.dynamics import Dynamics
 from idyn.ground import allowance
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
+from idyn.memory import local
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import append_row
@@ -48,24 +49,26 @@ def project(
 @compiled
 def nearest_demand(d, q_ddot, sticking, touching, closed):
     """As `project`; the status as an integer."""
-    n, nu, na, nv = len(d.gaps), len(d.u), len(d.a), len(d.v)
-    dt, root, wanted = d.dt, np.sqrt(EPSILON), np.empty(nv)
+    u, a = d.u, d.a
+    n, nu, na, nv = len(d.gaps), len(u), len(a), len(d.v)
+    dt, root, wanted = d.dt, np.sqrt(EPSILON), local(nv)
     for j in range(nv):
         wanted[j] = (1.0 - d.keep) * d.v[j]
     for k in range(na):
-        wanted[d.a[k]] += dt * q_ddot[k]
+        wanted[a[k]] += dt * q_ddot[k]
     Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
     bilateral = np.zeros(3 * n, dtype=np.bool_)
     for row in range(3 * n):
         i, r = row // 3, row % 3
+        J, s = d.J[row], allowance(d, i) if r == 2 else 0.0
         bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
-        b[row] = allowance(d, i) if r == 2 else 0.0
         for j in range(nv):
-            b[row] += d.J[row, j] * wanted[j]
+            s += J[j] * wanted[j]
+        b[row] = s
         for k in range(na):
-            Y[row, k] = d.J[row, d.a[k]]
+            Y[row, k] = J[a[k]]
         for k in range(nu):
-            Y[row, na + k] = d.J[row, d.u[k]] / root
+            Y[row, na + k] = J[u[k]] / root
     p, status = np.zeros(3 * n), SOLVED
     if not (bilateral.all() and all_vanish(Y, b, p)):
         p, status = _held(Y, b, bilateral)

@@ -10,9 +10,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from idyn.compiled import INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
+from idyn.compiled import (
+    INDICES,
+    MASK,
+    MATRIX,
+    REAL,
+    SPANS,
+    VECTOR,
+    WHOLE,
+    ArrayRecord,
+    compiled,
+    new_record,
+    only,
+    several,
+)
 from idyn.ground import Ground, in_contact_rows
 from idyn.inputs import check, contact_flaw, contiguous, finite, of_unit_length
+from idyn.memory import borrowed
 from idyn.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array, ContactSet, State
@@ -169,32 +183,35 @@ def _blank():
 
 @compiled
 def _tree(d, parents, dof_joint, support, u, a, unit_spans, nq):
-    d.parents, d.dof_joint, d.support, d.u, d.a, d.unit_spans, d.nq = parents, dof_joint, support, u, a, unit_spans, nq
+    d.parents, d.dof_joint, d.support, d.u, d.a, d.unit_spans = borrowed(parents, dof_joint, support, u, a, unit_spans)
+    d.nq = nq
 
 
 @compiled
 def _scratch(d, own_M, own_h, own_axes, tau_max):
-    d.own_M, d.own_h, d.own_axes, d.tau_max = own_M, own_h, own_axes, tau_max
+    d.own_M, d.own_h, d.own_axes, d.tau_max = borrowed(own_M, own_h, own_axes, tau_max)
 
 
 @compiled
 def _state(d, v, M, h, axes):
-    d.v, d.M, d.h, d.axes = v, M, h, axes
+    d.v, d.M, d.h, d.axes = borrowed(v, M, h, axes)
 
 
 @compiled
 def _touch(d, bodies, others, points, normals, tangents, mu, gaps):
-    d.bodies, d.others, d.points, d.normals, d.tangents, d.mu, d.gaps = bodies, others, points, normals, tangents, mu, gaps
+    d.bodies, d.others, d.points, d.normals, d.tangents, d.mu, d.gaps = borrowed(
+        bodies, others, points, normals, tangents, mu, gaps
+    )
 
 
 @compiled
 def _room(d, J, last, Y, b, energy):
-    d.J, d.last, d.Y, d.b, d.energy = J, last, Y, b, energy
+    d.J, d.last, d.Y, d.b, d.energy = borrowed(J, last, Y, b, energy)
 
 
 @compiled
 def _demand(d, asked, met, L, v_free):
-    d.asked, d.met, d.L, d.v_free = asked, met, L, v_free
+    d.asked, d.met, d.L, d.v_free = borrowed(asked, met, L, v_free)
 
 
 @compiled
@@ -253,18 +270,18 @@ def fill(d, motion, bodies, frames, reals, last):
 @compiled
 def _jacobian(d):
     """Rows s, t, n of the velocity v_O + ω × x that each degree of freedom gives to the contact point x."""
+    J, axes, support = d.J, d.axes, d.support
     for i in range(len(d.gaps)):
-        s, n, x, body, other = d.tangents[i], d.normals[i], d.points[i], d.bodies[i], d.others[i]
+        s, n, x, body, other = d.tangents[i], d.normals[i], d.points[i], support[d.bodies[i]], support[d.others[i]]
         t0, t1, t2 = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
-        for j in range(len(d.v)):
-            sign = int(d.support[body, j]) - int(d.support[other, j])
-            if sign == 0:
-                d.J[3 * i, j] = d.J[3 * i + 1, j] = d.J[3 * i + 2, j] = 0.0
+        for j in range(len(axes)):
+            if body[j] == other[j]:
+                J[3 * i, j] = J[3 * i + 1, j] = J[3 * i + 2, j] = 0.0
                 continue
-            e = d.axes[j]
+            e, sign = axes[j], 1.0 if body[j] else -1.0
             v0 = sign * (e[0] + e[4] * x[2] - e[5] * x[1])
             v1 = sign * (e[1] + e[5] * x[0] - e[3] * x[2])
             v2 = sign * (e[2] + e[3] * x[1] - e[4] * x[0])
-            d.J[3 * i, j] = s[0] * v0 + s[1] * v1 + s[2] * v2
-            d.J[3 * i + 1, j] = t0 * v0 + t1 * v1 + t2 * v2
-            d.J[3 * i + 2, j] = n[0] * v0 + n[1] * v1 + n[2] * v2
+            J[3 * i, j] = s[0] * v0 + s[1] * v1 + s[2] * v2
+            J[3 * i + 1, j] = t0 * v0 + t1 * v1 + t2 * v2
+            J[3 * i + 2, j] = n[0] * v0 + n[1] * v1 + n[2] * v2

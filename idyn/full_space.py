@@ -8,6 +8,7 @@ else follows from that (J, and all that a demand makes of it) it never looks at.
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.memory import local
 
 
 @compiled
@@ -33,11 +34,11 @@ def asked_of(d, v_plus, impulse):
 def demand_error(d, change, v_plus):
     """How far joint velocities v⁺ are from the demand that is met, and that from the one asked for beyond the change that is
     reported [rad/s]; inf when it is no number."""
-    dt, worst, moved = d.dt, 0.0, 0.0
-    for k in range(len(d.a)):
-        error = abs(v_plus[d.a[k]] - d.v[d.a[k]] - dt * d.met[k])
+    a, v, met, asked, dt, worst, moved = d.a, d.v, d.met, d.asked, d.dt, 0.0, 0.0
+    for k in range(len(a)):
+        error = abs(v_plus[a[k]] - v[a[k]] - dt * met[k])
         worst = np.inf if np.isnan(error) else max(worst, error)
-        moved = max(moved, dt * abs(d.met[k] - d.asked[k]))
+        moved = max(moved, dt * abs(met[k] - asked[k]))
     return max(worst, abs(moved - change))
 
 
@@ -95,25 +96,25 @@ def _divide_by_inertia(d, x):
 @compiled
 def imbalance(d, v_plus, tau, impulse):
     """‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3); inf when it is no number."""
-    nv, dt = len(d.v), d.dt
-    balance = np.empty(nv)
+    v, axes, support, dt = d.v, d.axes, d.support, d.dt
+    nv = len(v)
+    balance = local(nv)
     for j in range(nv):
-        balance[j] = dt * d.h[j]
+        M, s = d.M[j], dt * d.h[j]
         for k in range(nv):
-            balance[j] += d.M[j, k] * (v_plus[k] - d.v[k])
+            s += M[k] * (v_plus[k] - v[k])
+        balance[j] = s
     for k in range(len(d.a)):
         balance[d.a[k]] -= dt * tau[k]
     for i in range(len(impulse)):
-        f = impulse[i]
+        f, first, second = impulse[i], support[d.bodies[i]], support[d.others[i]]
         moment = _cross(d.points[i], f)
         for j in range(nv):
-            sign, e = _sign(d, i, j), d.axes[j]
-            if sign != 0:
-                linear, angular = (
-                    e[0] * f[0] + e[1] * f[1] + e[2] * f[2],
-                    e[3] * moment[0] + e[4] * moment[1] + e[5] * moment[2],
-                )
-                balance[j] -= sign * (linear + angular)
+            if first[j] != second[j]:
+                e = axes[j]
+                power = e[0] * f[0] + e[1] * f[1] + e[2] * f[2]
+                power += e[3] * moment[0] + e[4] * moment[1] + e[5] * moment[2]
+                balance[j] -= power if first[j] else -power
     worst = 0.0
     for j in range(nv):
         worst = max(worst, abs(balance[j])) if balance[j] == balance[j] else np.inf
@@ -138,14 +139,16 @@ def _point_velocity(twist, x):
 @compiled
 def contact_velocities(d, v):
     """Relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
-    twists = np.zeros((len(d.parents), 6))
-    dof = 0
+    axes, parents, dof_joint, dof = d.axes, d.parents, d.dof_joint, 0
+    twists = local((len(parents), 6))
+    for c in range(6):
+        twists[0, c] = 0.0
     for j in range(1, len(twists)):
         for c in range(6):
-            twists[j, c] = twists[d.parents[j], c]
-        while dof < len(v) and d.dof_joint[dof] == j:
+            twists[j, c] = twists[parents[j], c]
+        while dof < len(v) and dof_joint[dof] == j:
             for c in range(6):
-                twists[j, c] += d.axes[dof, c] * v[dof]
+                twists[j, c] += axes[dof, c] * v[dof]
             dof += 1
     out = np.empty((len(d.mu), 3))
     for i in range(len(out)):

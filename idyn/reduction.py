@@ -12,6 +12,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
 from idyn.ground import allowance
+from idyn.memory import local
 from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array, Record
 
@@ -47,44 +48,41 @@ def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
 def eliminate(d, q_ddot):
     """Fills met, L, v_free, Y, b and energy of the record."""
     copy(q_ddot, d.met)
-    nu, na, nv = len(d.u), len(d.a), len(d.v)
-    dt = d.dt
-    inertial, free, hat = np.zeros(nu), np.empty(nu), np.empty(nv)  # hat: v̂ without contact impulses
+    M, L, v, v_free, u, a, dt = d.M, d.L, d.v, d.v_free, d.u, d.a, d.dt
+    nu, na, nv = len(u), len(a), len(v)
+    inertial, free, hat = local(nu), local(nu), local(nv)  # hat: v̂ without contact impulses
     for k in range(na):
-        a = d.a[k]
-        d.v_free[a] = d.v[a] + dt * q_ddot[k]
-        hat[a] = d.v_free[a] - d.keep * d.v[a]
+        v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
+        hat[a[k]] = v_free[a[k]] - d.keep * v[a[k]]
     for i in range(nu):
-        u = d.u[i]
         for j in range(nu):
-            d.L[i, j] = d.M[u, d.u[j]]
-        change = 0.0
+            L[i, j] = M[u[i], u[j]]
+        change, inertial[i] = 0.0, 0.0
         for k in range(na):
-            m = d.M[u, d.a[k]]
+            m = M[u[i], a[k]]
             change += m * q_ddot[k]
-            inertial[i] += m * hat[d.a[k]]
-        free[i] = dt * (change + d.h[u])
-    cholesky(d.L)
-    forward(d.L, free)
-    backward(d.L, free)
-    forward(d.L, inertial)
-    backward(d.L, inertial)
+            inertial[i] += m * hat[a[k]]
+        free[i] = dt * (change + d.h[u[i]])
+    cholesky(L)
+    forward(L, free)
+    backward(L, free)
+    forward(L, inertial)
+    backward(L, inertial)
     for i in range(nu):
-        u = d.u[i]
-        d.v_free[u] = d.v[u] - free[i]
-        hat[u] = d.v_free[u] - d.keep * d.v[u]
-        inertial[i] += hat[u]
+        v_free[u[i]] = v[u[i]] - free[i]
+        hat[u[i]] = v_free[u[i]] - d.keep * v[u[i]]
+        inertial[i] += hat[u[i]]
 
     for row in range(len(d.b)):
+        J, y = d.J[row], d.Y[row]
         b, energy = allowance(d, row // 3) if row % 3 == 2 else 0.0, 0.0
         for j in range(nv):
-            b += d.J[row, j] * hat[j]
+            b += J[j] * hat[j]
         for k in range(nu):
-            J = d.J[row, d.u[k]]
-            d.Y[row, k] = J
-            energy += J * inertial[k]
+            y[k] = J[u[k]]
+            energy += y[k] * inertial[k]
         d.b[row], d.energy[row] = b, energy
-        forward(d.L, d.Y[row])
+        forward(L, y)
     if d.rho > 0.0:
         _remember(d)
 
@@ -93,37 +91,44 @@ def eliminate(d, q_ddot):
 def _remember(d):
     """Adds the memory ρ D (p − p⁻) to û = D p + b."""
     (rows, nu), rho = d.Y.shape, d.rho
-    held = np.zeros(nu)
+    held, stretch = np.zeros(nu), np.sqrt(1.0 + rho)
     for row in range(rows):
+        y = d.Y[row]
         for k in range(nu):
-            held[k] += d.Y[row, k] * d.last[row]
+            held[k] += y[k] * d.last[row]
     for row in range(rows):
+        y, share = d.Y[row], 0.0
         for k in range(nu):
-            share = rho * d.Y[row, k] * held[k]
-            d.b[row] -= share
-            d.energy[row] -= share
-            d.Y[row, k] *= np.sqrt(1.0 + rho)
+            share += rho * y[k] * held[k]
+            y[k] *= stretch
+        d.b[row] -= share
+        d.energy[row] -= share
 
 
 @compiled
 def recover(d, p, v_plus, tau):
     """Fills v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows."""
-    nu, nv, dt = len(d.u), len(d.v), d.dt
-    force, change = np.zeros(nv), np.empty(nu)  # Jᵀ p; M_uu⁻¹ J_uᵀ p
+    v, u, a, dt = d.v, d.u, d.a, d.dt
+    nu, nv = len(u), len(v)
+    force, change, gain = local(nv), local(nu), local(nv)  # Jᵀ p; M_uu⁻¹ J_uᵀ p; v⁺ − v
+    for j in range(nv):
+        force[j] = 0.0
     for row in range(len(p)):
         if p[row] != 0.0:
+            J = d.J[row]
             for j in range(nv):
-                force[j] += d.J[row, j] * p[row]
+                force[j] += J[j] * p[row]
     for i in range(nu):
-        change[i] = force[d.u[i]]
+        change[i] = force[u[i]]
     forward(d.L, change)
     backward(d.L, change)
     copy(d.v_free, v_plus)
     for i in range(nu):
-        v_plus[d.u[i]] += change[i]
-    for k in range(len(d.a)):
-        a = d.a[k]
-        s = dt * d.h[a] - force[a]
+        v_plus[u[i]] += change[i]
+    for j in range(nv):
+        gain[j] = v_plus[j] - v[j]
+    for k in range(len(a)):
+        M, s = d.M[a[k]], dt * d.h[a[k]] - force[a[k]]
         for j in range(nv):
-            s += d.M[a, j] * (v_plus[j] - d.v[j])
+            s += M[j] * gain[j]
         tau[k] = s / dt

@@ -9,17 +9,30 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from idyn.compiled import FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, ArrayRecord, compiled, new_record, only, several
+from idyn.compiled import (
+    FLAG,
+    INDICES,
+    MASK,
+    MATRIX,
+    REAL,
+    VECTOR,
+    WHOLE,
+    ArrayRecord,
+    compiled,
+    new_record,
+    only,
+    several,
+)
 from idyn.consistency import nearest_demand
-from idyn.dynamics import Dynamics, fill, fill_arguments
+from idyn.dynamics import NOTHING, Dynamics, fill
 from idyn.inputs import finite
 from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
 from idyn.laws.law import Law, unlimited_somewhere
+from idyn.memory import borrowed
 from idyn.problem import Options, Problem, last_basis
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
 from idyn.reduction import eliminate
 from idyn.residuals import CERTIFIED, Claim
-from idyn.robot import Robot
 from idyn.selection.aim import OBJECTIVES, target_of
 from idyn.selection.choose import choose_among_few
 from idyn.solvers.linalg import copy
@@ -40,6 +53,7 @@ class Steady(ArrayRecord):
         every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each, if it pivots
     Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
         made consistent first, and such that touching contacts stay; most: what a contact may carry [N]
+    figures: of the last tick, see `idyn.recovery`
     """
 
     field_types: ClassVar[dict[str, Any]] = {
@@ -48,19 +62,21 @@ class Steady(ArrayRecord):
         "directions": MATRIX,
         **dict.fromkeys(("unlimited", "selects", "of_forces", "beforehand", "closed"), FLAG),
         "most": REAL,
+        "figures": VECTOR,
     }
+    figures: Array
 
     def __init__(self, dynamics: Dynamics, law: Law, options: Options, weight: float) -> None:
         """weight: of the robot [N]"""
         only(_tick, TYPE, *TAKEN)
-        self.law, self.made_for = law, _asked(options)
+        self.law, self.made_for, self.names = law, _asked(options), compiled_rungs(law)
         selects, consistency = options.selection is not Selection.OFF, options.consistency
         self.fields = self.begin(_blank)
         self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction)
-        self.put(_rungs, len(compiled_rungs(law)), getattr(law, "max_pivots", 0))
+        self.put(_rungs, len(self.names), getattr(law, "max_pivots", 0))
         self.put(_selection, selects, selects and OBJECTIVES[options.selection].of_forces)
         self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
-        self.put(_limits, options.force_limit * weight)
+        self.put(_limits, options.force_limit * weight, np.zeros(FIGURES + 1))
 
 
 TYPE = Steady.TYPE
@@ -70,38 +86,33 @@ TAKEN = (
     several(MATRIX, 5),
     several(VECTOR, 2),
     MASK,
-    several(VECTOR, 4),
+    several(VECTOR, 3),
 )
 """What `_tick` takes besides."""
 
 
 def steady(problem: Problem, law: Law) -> Prediction | None:
     """The law's answer at the last basis; None when it takes the ladder to find one, or to say what is wrong with the data."""
-    guess, contacts, robot, state = problem.guess, problem.contacts, problem.robot, problem.state
-    n = len(contacts.keys)
-    before = last_basis(problem, law)
-    rungs = compiled_rungs(law)
-    if guess is None or not rungs or before is None:
+    guess, c, robot, state, applied = problem.guess, problem.contacts, problem.robot, problem.state, problem.applied
+    n, before, kept = len(c.keys), last_basis(problem, law), _kept(problem, law)
+    if guess is None or before is None or kept is None:
         return None
     if not (0.0 < problem.dt < np.inf and _forces_are_sound(problem, guess)):
         return None
     problem.dynamics.believe(problem.options.ground, problem.dt)
-    room, basis = np.empty(6 * n + robot.nv + robot.na + FIGURES + 1), before.copy()
-    p, force, v_plus, tau, figures = _divided(room, n, robot)
-    motion, bodies, frames, reals = fill_arguments(state, contacts, problem.applied)
-    motion, frames = (
-        (*motion, problem.q_ddot, target_of(problem), guess.tau),
-        (*frames, guess.carried_over(guess.force, contacts.keys), force),
-    )
-    kept, out = _kept(problem, law), (p, v_plus, tau, figures)
+    p, force, v_plus, tau, basis = np.empty(3 * n), np.empty((n, 3)), np.empty(robot.nv), np.empty(robot.na), before.copy()
+    motion = state.q, state.v, NOTHING if applied is None else applied, problem.q_ddot, target_of(problem), guess.tau
+    vectors = c.points, c.normals, c.tangents, guess.carried_over(guess.force, c.keys), force
     try:
         robot.terms(state.q, state.v)
-        rung, pivots, null_dim = _tick(kept.fields, motion, bodies, frames, reals, basis, out)
+        rung, pivots, null_dim = _tick(
+            kept.fields, motion, (c.bodies, c.others), vectors, (c.mu, c.gaps), basis, (p, v_plus, tau)
+        )
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return None
     if rung == LADDER:
         return None
-    numbers = figures.tolist()
+    numbers = kept.figures.tolist()
     return Prediction(
         tau=tau,
         force=force,
@@ -110,14 +121,14 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         v_plus=v_plus,
         status=Status.SOLVED,
         law=law.name,
-        rung=rungs[rung],
+        rung=kept.names[rung],
         iterations=pivots,
         residuals=Residuals(*numbers[:BEYOND_TORQUE]),
         demand_change=numbers[CHANGE],
         torque_excess=numbers[BEYOND_TORQUE],
         force_excess=numbers[BEYOND_FORCE],
         null_dim=null_dim,
-        guess=Guess(law=law.name, keys=contacts.keys, basis=basis, tau=tau, force=force),
+        guess=Guess(law=law.name, keys=c.keys, basis=basis, tau=tau, force=force),
     )
 
 
@@ -137,18 +148,14 @@ def _vectors(array: Array, n: int) -> bool:
     return type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64
 
 
-def _divided(room: Array, n: int, robot: Robot) -> tuple[Array, ...]:
-    """Room for p (3n), contact forces (n, 3), v⁺ (nv), τ (na), and the figures."""
-    v, tau, figures = 6 * n, 6 * n + robot.nv, 6 * n + robot.nv + robot.na
-    return room[: 3 * n], room[3 * n : v].reshape(n, 3), room[v:tau], room[tau:figures], room[figures:]
-
-
-def _kept(problem: Problem, law: Law) -> Steady:
-    """That of the last tick, as a rule."""
+def _kept(problem: Problem, law: Law) -> Steady | None:
+    """That of the last tick, as a rule; None for a law of which no rung is compiled."""
     dynamics, options = problem.dynamics, problem.options
     known = dynamics.steady
     if isinstance(known, Steady) and known.law is law and known.made_for == _asked(options):
         return known
+    if not compiled_rungs(law):
+        return None
     dynamics.steady = known = Steady(dynamics, law, options, problem.robot.weight)
     return known
 
@@ -165,7 +172,8 @@ def _blank():
 
 @compiled
 def _law(s, d, conditions, directions, unlimited):
-    s.d, s.conditions, s.directions, s.unlimited = d, conditions, directions, unlimited
+    s.d, s.conditions, s.unlimited = d, conditions, unlimited
+    (s.directions,) = borrowed(directions)
 
 
 @compiled
@@ -184,8 +192,9 @@ def _demand(s, beforehand, closed):
 
 
 @compiled
-def _limits(s, most):
+def _limits(s, most, figures):
     s.most = most
+    (s.figures,) = borrowed(figures)
 
 
 @compiled
@@ -194,9 +203,10 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
 
     motion: q, v, applied, q̈, the selection's target, the last torque
     vectors: of each contact point, normal, tangent, force of the last tick, and the force to be filled
-    basis: the last one, which becomes the one to begin at next time; out, to be filled: p, v⁺, τ and the figures
+    basis: the last one, which becomes the one to begin at next time; out, to be filled: p, v⁺, τ; and the figures of `s`
     """
-    d, demand, change = s.d, motion[3], 0.0
+    motion, vectors, out, d = borrowed(*motion), borrowed(*vectors), borrowed(*out), s.d
+    demand, change = motion[3], 0.0
     if not (
         len(demand) == len(motion[5]) == len(d.a)
         and finite(demand)
@@ -209,7 +219,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         if status != SOLVED:
             return LADDER, 0, 0
     eliminate(d, demand)
-    figures, without_bounds = out[3], s.unlimited or unlimited_somewhere(d.mu, False)[0]
+    figures, without_bounds = s.figures, s.unlimited or unlimited_somewhere(d.mu, False)[0]
     figures[CHANGE] = change
     for rung in range(s.rungs):
         p, face, multipliers, status, pivots = compiled_rung(d, s, basis, rung)
@@ -219,7 +229,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
         if s.selects and s.conditions != Conditions.FREE:
             p, found, null_dim = _chosen(d, face, s.of_forces, motion[4], p)
         claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0)
-        settle(d, claim, change, p, s.most, vectors[4], out[1:])
+        settle(d, claim, change, p, s.most, vectors[4], (out[1], out[2], figures))
         usual = found and not (without_bounds and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) > 0.0)
         for residual in figures[:BEYOND_TORQUE]:
             usual = usual and residual <= CERTIFIED

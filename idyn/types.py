@@ -5,7 +5,6 @@ n contacts. World frame unless a name says otherwise. `p` are impulses over one 
 """
 
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -157,7 +156,7 @@ class Guess(Record, frozen=True):
         return carried
 
 
-class Residuals(NamedTuple):
+class Residuals(msgspec.Struct, frozen=True, gc=False):
     """The certificate, computed from the problem data by code no solver shares (MATHEMATICS §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]

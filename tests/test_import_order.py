@@ -16,6 +16,7 @@ LEAVES = (
     "idyn.errors",
     "idyn.status",
     "idyn.compiled",
+    "idyn.memory",
     "idyn.types",
     "idyn.terrain",
     "idyn.heightmap",
@@ -88,7 +89,7 @@ DOORS = {
         "sim_harness.bench",
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
-    "numba": {"idyn.compiled"},
+    "numba": {"idyn.compiled", "idyn.memory"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
 }

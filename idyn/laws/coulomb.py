@@ -21,6 +21,7 @@ from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import hardly_presses, without_separating
+from idyn.memory import local
 from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, covering, lemke
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
@@ -95,7 +96,7 @@ def assemble(Y, b, mu, directions, regularisation):
     """
     n, k, m = len(mu), len(directions), Y.shape[1]
     size = (k + 2) * n
-    G = np.empty(((k + 1) * n, m))  # rows of D's factor: normals, then friction directions
+    G = local(((k + 1) * n, m))  # rows of D's factor: normals, then friction directions
     q = np.empty(size)
     for i in range(n):
         q[i] = b[3 * i + 2]

@@ -11,6 +11,7 @@ import numpy as np
 from idyn.compiled import compiled, inlined
 from idyn.laws.convex import facets
 from idyn.laws.law import is_free
+from idyn.memory import local
 from idyn.reduction import recover
 from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, null_space, rank_of
 from idyn.solvers.pivoting import ppm
@@ -62,16 +63,16 @@ def freedom(Y, face):
 def choose(d, face, aim, p):
     """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
     the choice."""
-    v_plus, tau, dt = np.empty(len(d.v)), np.empty(len(d.a)), d.dt
+    v_plus, tau, tau_max, dt = local(len(d.v)), local(len(d.a)), d.tau_max, d.dt
     recover(d, p, v_plus, tau)
     coordinates = _coordinates(face)
-    local = null_space(_columns(d.Y, coordinates))
-    dim = local.shape[1]
+    basis = null_space(_columns(d.Y, coordinates))
+    dim = basis.shape[1]
     if dim == 0:
         return p, True, 0
     force = p / dt
-    program = _program(d, face, coordinates, local, force)
-    factor, y = np.zeros((dim, dim)), np.zeros(dim)
+    program = _program(d, face, coordinates, basis, force)
+    Z, B, factor, y = program.Z, program.B, np.zeros((dim, dim)), np.zeros(dim)
     weight = UNLIMITED if face.unlimited and not aim.of_forces else TIE_BREAK
     weight *= max(program.lever2, 1.0) if aim.of_forces else program.lever2
     _objective(program, tau, force, aim, weight, factor, y)
@@ -86,19 +87,19 @@ def choose(d, face, aim, p):
         t = tau[q]
         own += t * t
         for j in range(dim):
-            t -= program.B[q, j] * y[j]
+            t -= B[q, j] * y[j]
         cost += t * t
-        found = found and abs(t) <= d.tau_max[q]
+        found = found and abs(t) <= tau_max[q]
     chosen = p.copy()
     for i in range(len(p)):
         for j in range(dim):
-            chosen[i] += dt * program.Z[i, j] * y[j]
+            chosen[i] += dt * Z[i, j] * y[j]
     return chosen, found and not (aim.inside and cost > own), dim
 
 
 @compiled
 def _coordinates(face):
-    flags, mu, k = face.flags, face.mu, len(face.directions)
+    flags, mu, directions, k = face.flags, face.mu, face.directions, len(face.directions)
     n = len(flags)
     contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
     positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
@@ -127,7 +128,7 @@ def _coordinates(face):
                 if flags[i, 2 + j]:
                     contact[count], positive[count], axis[count, 2] = i, True, 1.0
                     for r in range(2):
-                        axis[count, r] = mu[i] * face.directions[j, r]
+                        axis[count, r] = mu[i] * directions[j, r]
                     count += 1
     return Coordinates(contact[:count], axis[:count], positive[:count], cone)
 
@@ -135,12 +136,12 @@ def _coordinates(face):
 @compiled
 def _start(coordinates, p):
     """Coordinates of the law's own impulses p: read off, or for two loaded directions of one sliding contact solved for."""
-    contact, axis = coordinates.contact, coordinates.axis
+    contact, axis, positive = coordinates.contact, coordinates.axis, coordinates.positive
     m = len(contact)
     start = np.empty(m)
     for v in range(m):
         i = 3 * contact[v]
-        if not coordinates.positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
+        if not positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
             start[v] = axis[v, 0] * p[i] + axis[v, 1] * p[i + 1] + axis[v, 2] * p[i + 2]
         elif v > 0 and contact[v - 1] == contact[v]:
             e0, e1 = axis[v, 0] - axis[v - 1, 0], axis[v, 1] - axis[v - 1, 1]
@@ -155,58 +156,65 @@ def _start(coordinates, p):
 @compiled
 def _columns(Y, coordinates):
     """J_uᵀ on the face's coordinates (nu, m)."""
-    E = np.zeros((Y.shape[1], len(coordinates.contact)))
-    for w in range(len(coordinates.contact)):
-        for c in range(Y.shape[1]):
-            for r in range(3):
-                E[c, w] += coordinates.axis[w, r] * Y[3 * coordinates.contact[w] + r, c]
+    contact, axis = coordinates.contact, coordinates.axis
+    E = np.zeros((Y.shape[1], len(contact)))
+    for w in range(len(contact)):
+        for r in range(3):
+            if axis[w, r] != 0.0:
+                for c in range(len(E)):
+                    E[c, w] += axis[w, r] * Y[3 * contact[w] + r, c]
     return E
 
 
 @compiled
-def _program(d, face, coordinates, local, force):
+def _program(d, face, coordinates, basis, force):
     """All of the program but its objective, from a basis of the null space in the face's coordinates (m, dim)."""
-    m, dim = local.shape
-    Z, B, lever2 = np.zeros((len(force), dim)), np.zeros((len(d.a), dim)), 0.0
+    contact, axis, a, (m, dim) = coordinates.contact, coordinates.axis, d.a, basis.shape
+    Z, B, lever2 = np.zeros((len(force), dim)), np.zeros((len(a), dim)), 0.0
     for w in range(m):
         for c in range(3):
-            if coordinates.axis[w, c] != 0.0:
+            if axis[w, c] != 0.0:
                 for j in range(dim):
-                    Z[3 * coordinates.contact[w] + c, j] += coordinates.axis[w, c] * local[w, j]
+                    Z[3 * contact[w] + c, j] += axis[w, c] * basis[w, j]
     for row in range(len(force)):
-        for q in range(len(d.a)):
-            J = d.J[row, d.a[q]]
-            if J != 0.0:
-                lever2 = max(lever2, J * J)
+        J = d.J[row]
+        for q in range(len(a)):
+            lever = J[a[q]]
+            if lever != 0.0:
+                lever2 = max(lever2, lever * lever)
                 for j in range(dim):
-                    B[q, j] += J * Z[row, j]
-    rows, slack = _sides(face, coordinates, local, force)
+                    B[q, j] += lever * Z[row, j]
+    rows, slack = _sides(face, coordinates, basis, force)
     return Program(Z, B, rows, slack, lever2)
 
 
 @compiled
-def _sides(face, coordinates, local, force):
+def _sides(face, coordinates, basis, force):
     """Where the face ends: rows (r, dim) and slack (r), for coordinates that must stay ≥ 0 and for facets of cones."""
-    k, (m, dim) = len(face.directions), local.shape
-    r = int(np.count_nonzero(coordinates.positive)) + k * int(np.count_nonzero(coordinates.cone >= 0))
+    positive, cone, mu, k, (m, dim) = coordinates.positive, coordinates.cone, face.mu, len(face.directions), basis.shape
+    r = 0
+    for w in range(m):
+        r += positive[w]
+    for i in range(len(mu)):
+        r += k if cone[i] >= 0 else 0
     rows, slack, count = np.zeros((r, dim)), np.empty(r), 0
     start = _start(coordinates, force)
     for w in range(m):
-        if coordinates.positive[w]:
-            copy(local[w], rows[count])
+        if positive[w]:
+            copy(basis[w], rows[count])
             slack[count] = -start[w]
             count += 1
     facet = np.zeros((k, 3))
-    for i in range(len(face.mu)):
-        if coordinates.cone[i] < 0:
+    for i in range(len(mu)):
+        if cone[i] < 0:
             continue
-        facets(facet, 0, 0, face.mu[i], face.directions)
+        facets(facet, 0, 0, mu[i], face.directions)
         for e in range(k):
             slack[count] = 0.0
             for c in range(3):
                 slack[count] -= facet[e, c] * force[3 * i + c]
                 for j in range(dim):
-                    rows[count, j] += facet[e, c] * local[coordinates.cone[i] + c, j]
+                    rows[count, j] += facet[e, c] * basis[cone[i] + c, j]
             count += 1
     return rows, slack
 
@@ -251,12 +259,11 @@ def _push_inside(y, L, rows, slack):
 def _objective(program, tau, force, aim, weight, H, g):
     """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break
     of that weight added."""
-    Z = program.Z
-    dim = Z.shape[1]
+    Z, target, dim = program.Z, aim.target, program.Z.shape[1]
     K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
     g[:] = 0.0
     for i in range(K.shape[0]):
-        error = sign * (value[i] - aim.target[i])
+        error = sign * (value[i] - target[i])
         for j in range(dim):
             g[j] += K[i, j] * error
             for c in range(j + 1):

@@ -13,6 +13,7 @@ Different from the textbook:
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.memory import local
 from idyn.solvers.linalg import lu_refined
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
@@ -35,12 +36,14 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     False when the basis matrix is singular. Signs are not checked.
     """
     n = len(q)
-    z, w = np.zeros(n), q.copy()
-    index = np.flatnonzero(basis)
-    m = len(index)
+    z, w, index, m = np.zeros(n), q.copy(), np.empty(n, dtype=np.int64), 0
+    for i in range(n):
+        if basis[i]:
+            index[m] = i
+            m += 1
+    A, b = local((m, m)), local(m)
     if m == 0:
         return z, w, True
-    A, b = np.empty((m, m)), np.empty(m)
     for i in range(m):
         b[i] = -q[index[i]]
         for j in range(m):

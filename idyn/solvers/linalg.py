@@ -3,6 +3,7 @@
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.memory import local
 from idyn.types import Array
 
 RANK = 1e-9
@@ -65,20 +66,27 @@ def backward(L: Array, x: Array) -> None:
 @compiled
 def lu_factor(A: Array) -> tuple[Array, Array, bool]:
     """LU with partial pivoting of a copy of A: packed factors, row order, and whether A is regular (pivots > 1e-13 of A)."""
-    n = A.shape[0]
-    LU = A.copy()
-    order = np.arange(n)
+    LU, order = A.copy(), np.empty(len(A), dtype=np.int64)
+    regular = _factor(LU, order)
+    return LU, order, regular
+
+
+@compiled
+def _factor(LU: Array, order: Array) -> bool:
+    """`lu_factor` in place."""
+    n = len(LU)
     largest = 0.0
     for i in range(n):
+        order[i] = i
         for j in range(n):
-            largest = max(largest, abs(A[i, j]))
+            largest = max(largest, abs(LU[i, j]))
     for j in range(n):
         p = j
         for i in range(j + 1, n):
             if abs(LU[i, j]) > abs(LU[p, j]):
                 p = i
         if not abs(LU[p, j]) > 1e-13 * largest:
-            return LU, order, False
+            return False
         if p != j:
             for k in range(n):
                 LU[p, k], LU[j, k] = LU[j, k], LU[p, k]
@@ -89,14 +97,21 @@ def lu_factor(A: Array) -> tuple[Array, Array, bool]:
             if f != 0.0:
                 for k in range(j + 1, n):
                     LU[i, k] -= f * LU[j, k]
-    return LU, order, True
+    return True
 
 
 @compiled
 def lu_solve(LU: Array, order: Array, b: Array) -> Array:
     """Solve A x = b from `lu_factor`."""
+    x = np.empty(len(b))
+    _substitute(LU, order, b, x)
+    return x
+
+
+@compiled
+def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
+    """`lu_solve` into x."""
     n = len(b)
-    x = np.empty(n)
     for i in range(n):
         s = b[order[i]]
         for k in range(i):
@@ -107,22 +122,25 @@ def lu_solve(LU: Array, order: Array, b: Array) -> Array:
         for k in range(i + 1, n):
             s -= LU[i, k] * x[k]
         x[i] = s / LU[i, i]
-    return x
 
 
 @compiled
 def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
     """x with A x = b after one step of iterative refinement, and whether A is regular; zeros when it is not."""
     n = len(b)
-    LU, order, regular = lu_factor(A)
-    if not regular:
-        return np.zeros(n), False
-    x = lu_solve(LU, order, b)
-    rest = b.copy()
+    x, LU, order = np.zeros(n), local((n, n)), np.empty(n, dtype=np.int64)
+    rest, change = local(n), local(n)
+    copy_rows(A, LU)
+    if not _factor(LU, order):
+        return x, False
+    _substitute(LU, order, b, x)
     for i in range(n):
+        rest[i] = b[i]
         for j in range(n):
             rest[i] -= A[i, j] * x[j]
-    x += lu_solve(LU, order, rest)
+    _substitute(LU, order, rest, change)
+    for i in range(n):
+        x[i] += change[i]
     return x, True
 
 
@@ -154,8 +172,10 @@ def null_space(E: Array) -> Array:
 def _reflections(E: Array) -> tuple[Array, int]:
     """Householder QR of Eᵀ with column pivoting: the reflections (rows, m), of which the first `rank` count, and the rank."""
     rows, m = E.shape
-    A = E.T.copy()
-    V = np.zeros((rows, m))
+    A, V = local((m, rows)), np.zeros((rows, m))
+    for i in range(m):
+        for j in range(rows):
+            A[i, j] = E[j, i]
     rank, first = 0, 0.0
     for step in range(min(rows, m)):
         best, best_length = step, -1.0

@@ -98,7 +98,7 @@ def test_the_numbers_are_those_of_numpy(name, law):
         for one in (a, *spoiled(a, rng, f, scene.q_ddot)):
             actual, impulse = certificate(scene, law, one)
             wanted = expected(scene, law, f, one)
-            for field in Residuals._fields:
+            for field in Residuals.__struct_fields__:
                 value = getattr(wanted, field)
                 assert getattr(actual, field) == pytest.approx(value, rel=1e-6, abs=1e-10), field
             t = np.cross(scene.contacts.normals, scene.contacts.tangents)
