@@ -29,24 +29,18 @@ import numpy as np
 
 from controllers.config import Kind
 from idyn.compiled import compiled
-from idyn.status import Status
+from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
-from sim_harness.engines.bilateral import Held, along, orthonormalise, project, row_forces
 from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.engines.normals import Solver, normal_impulses
+from sim_harness.engines.normals import Solver, by_pivots, by_qp
+from sim_harness.engines.sticking import Stick, can_press, impulses, stick_rows, violation
 
 TOLERANCE = 1e-8
 """Largest violation of a step that counts as solved, relative to the fastest contact [m/s]. Usual: 1e-15."""
 
 TOUCHES = 1e-10
 """A contact whose N v⁺ + c is below this share of the fastest contact's speed touches at the end of the step."""
-
-ROUNDING = 1e-12
-"""An impulse below this share of the largest is none. Those of a QP's inactive bounds are not quite zero."""
-
-SHARE = 1e-6
-"""A contact can press when its share of the smallest impulses is more than this of the largest of them."""
 
 
 class NoSlip(Kind, frozen=True, tag="no-slip"):
@@ -70,127 +64,108 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
         return solution(space, p, status, pivots, error)
 
 
+class Hold(NamedTuple):
+    """Which contacts are held sideways (N, bool each).
+
+    can: those with tangents; now: those held at present; let_go: held once and let go; wedged: held again after that, for good
+    """
+
+    can: Array
+    now: Array
+    let_go: Array
+    wedged: Array
+
+
 def settled(space: Space, c: Array, solver: Solver, max_pivots: int) -> tuple[Array, Status, int, float]:
     """Impulses (3N), status, pivots of all attempts, and the largest violation [m/s]; c: gap speeds (N)."""
-    Y, b, normals = space.Y, space.b, slice(2, None, 3)
-    can_hold = space.problem.mu > 0
-    scale = max(1.0, float(np.abs(b[normals] + c).max(initial=0.0)))
-    holds, pivots = can_hold & (b[normals] + c < -TOUCHES * scale), 0
-    let_go, wedged = np.zeros_like(holds), np.zeros_like(holds)
-    while True:
-        stick = _stick(Y, b, c, np.flatnonzero(holds))
-        z, status, used = normal_impulses(stick.Y, stick.r, space.lengths2[normals], solver, max_pivots)
-        pivots += used
-        z = np.where(z > ROUNDING * z.max(initial=0.0), z, 0.0)
-        w = stick.r + stick.Y @ (stick.Y.T @ z)
-        wanted = can_hold & (_can_press(stick.Y, z, w <= TOUCHES * scale) | wedged)
-        if not status.ok or (wanted == holds).all():
-            break
-        wedged |= wanted & let_go
-        let_go |= holds & ~wanted
-        holds = wanted
-    p = impulses(Y, stick, z)
-    if np.any(p.reshape(-1, 3)[z <= 0.0, :2]):  # friction without pressing: those that press come first
-        stick = _stick(Y, b, c, np.concatenate([np.flatnonzero(holds & (z > 0.0)), np.flatnonzero(holds & ~(z > 0.0))]))
-        p = impulses(Y, stick, z)
-    error = violation(Y, b, c, p, stick.rows[stick.held.kept])
+    Y, b, mu, lengths2 = space.Y, space.b, space.problem.mu, np.ascontiguousarray(space.lengths2[2::3])
+    scale = max(1.0, float(np.abs(b[2::3] + c).max(initial=0.0)))
+    if solver == "qp":
+        p, status, pivots, error = _settle_by_qp(Y, b, c, mu, lengths2, scale)
+    else:
+        p, code, pivots, error = _settle(Y, b, c, mu, lengths2, scale, solver == "lemke", max_pivots)
+        status = STATUSES[code]
     if status.ok and not error <= TOLERANCE * scale:
         status = Status.NOT_CERTIFIED
     return p, status, pivots, error
 
 
-class Stick(NamedTuple):
-    """The problem in the normals while some contacts are held sideways.
-
-    rows: of S and T of those contacts, in the order of their elimination (2k)
-    held, t: their directions and how fast the motion must go along them
-    Y, r: N v⁺ + c = Y Yᵀ p_N + r (N, nv), (N)
-    """
-
-    rows: Array
-    held: Held
-    t: Array
-    Y: Array
-    r: Array
+def _settle_by_qp(Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float) -> tuple[Array, Status, int, float]:
+    """As `_settle`, step by step."""
+    hold, pivots = first_choice(b, c, mu, scale), 0
+    while True:
+        stick = stick_rows(Y, b, c, np.flatnonzero(hold.now))
+        z, status, used = by_qp(stick.Y, stick.r, lengths2)
+        pivots += used
+        if not status.ok or not changed(hold, stick, z, scale):
+            p, error = _finish(Y, b, c, hold, stick, z)
+            return p, status, pivots, error
 
 
 @compiled
-def _stick(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
-    n, nv = len(c), Y.shape[1]
-    rows = np.zeros(2 * len(contacts), dtype=np.int64)
-    X = np.zeros((len(rows), nv))
-    speeds = np.zeros(len(rows))
-    for k in range(len(rows)):
-        rows[k] = 3 * contacts[k // 2] + k % 2
-        speeds[k] = -b[rows[k]]
-        for d in range(nv):
-            X[k, d] = Y[rows[k], d]
-    Q, kept = np.zeros((min(len(rows), nv), nv)), np.zeros(min(len(rows), nv), dtype=np.int64)
-    C, rank = orthonormalise(X, Q, kept, 0)
-    held = Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
-    t = along(held, speeds)
-    x = np.zeros(nv)
-    for j in range(rank):
-        for d in range(nv):
-            x[d] += t[j] * Q[j, d]
-    normals, r = np.zeros((n, nv)), np.zeros(n)
+def first_choice(b: Array, c: Array, mu: Array, scale: float) -> Hold:
+    """Those that would close if nothing pressed."""
+    n = len(c)
+    can, now = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     for i in range(n):
-        r[i] = b[3 * i + 2] + c[i]
+        can[i] = mu[i] > 0.0
+        now[i] = can[i] and b[3 * i + 2] + c[i] < -TOUCHES * scale
+    return Hold(can, now, np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
+
+
+@compiled
+def _settle(
+    Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float, by_lemke: bool, max_pivots: int
+) -> tuple[Array, int, int, float]:
+    """Solved anew until those are held that touch and can press: impulses (3N), status, all pivots, largest violation."""
+    hold, pivots = first_choice(b, c, mu, scale), 0
+    while True:
+        stick = stick_rows(Y, b, c, np.flatnonzero(hold.now))
+        z, status, used = by_pivots(stick.Y, stick.r, lengths2, by_lemke, max_pivots)
+        pivots += used
+        if status != SOLVED or not changed(hold, stick, z, scale):
+            p, error = _finish(Y, b, c, hold, stick, z)
+            return p, status, pivots, error
+
+
+@compiled
+def changed(hold: Hold, stick: Stick, z: Array, scale: float) -> bool:
+    """Choose anew who is held, in place, after z (N); whether that changed anything. No contact changes more than thrice."""
+    n, nv = stick.Y.shape
+    x = np.zeros(nv)
+    for i in range(n):
+        if z[i] > 0.0:
+            for d in range(nv):
+                x[d] += z[i] * stick.Y[i, d]
+    touches = np.zeros(n, dtype=np.bool_)
+    for i in range(n):
+        w = stick.r[i]
         for d in range(nv):
-            normals[i, d] = Y[3 * i + 2, d]
-            r[i] += normals[i, d] * x[d]
-        project(held.Q, normals[i])
-    return Stick(rows, held, t, normals, r)
+            w += stick.Y[i, d] * x[d]
+        touches[i] = w <= TOUCHES * scale
+    press = can_press(stick.Y, z, touches)
+    news = False
+    for i in range(n):
+        wanted = hold.can[i] and (press[i] or hold.wedged[i])
+        if wanted != hold.now[i]:
+            news = True
+            if wanted and hold.let_go[i]:
+                hold.wedged[i] = True
+            if not wanted:
+                hold.let_go[i] = True
+            hold.now[i] = wanted
+    return news
 
 
 @compiled
-def impulses(Y: Array, stick: Stick, z: Array) -> Array:
-    """All impulses (3N) from those of the normals (N): the tangential ones make the kept rows' speeds vanish."""
-    p, pressed, load = np.zeros(len(Y)), np.zeros(Y.shape[1]), stick.t.copy()
+def _finish(Y: Array, b: Array, c: Array, hold: Hold, stick: Stick, z: Array) -> tuple[Array, float]:
+    """All impulses (3N) and the largest violation; where there is friction without pressing, those that press come first."""
+    p = impulses(Y, stick, z)
+    elsewhere = False
     for i in range(len(z)):
-        p[3 * i + 2] = z[i]
-        if z[i] != 0.0:
-            for d in range(Y.shape[1]):
-                pressed[d] += z[i] * Y[3 * i + 2, d]
-    for j in range(len(load)):
-        for d in range(Y.shape[1]):
-            load[j] -= stick.held.Q[j, d] * pressed[d]
-    friction = row_forces(stick.held, load)
-    for k in range(len(friction)):
-        p[stick.rows[k]] = friction[k]
-    return p
-
-
-def _can_press(Y: Array, z: Array, touches: Array) -> Array:
-    """Which contacts press, or could take over a share of what others press (N, bool); Y: rows of the normals (N, nv)."""
-    presses = z > 0.0
-    if (touches <= presses).all() or not presses.any():
-        return presses
-    on = np.flatnonzero(touches | presses)
-    Q, kept = np.zeros((min(len(on), Y.shape[1]), len(on))), np.zeros(min(len(on), Y.shape[1]), dtype=np.int64)
-    _, rank = orthonormalise(np.ascontiguousarray(Y[on].T), Q, kept, 0)
-    smallest = Q[:rank].T @ (Q[:rank] @ z[on])
-    presses[on] |= smallest > SHARE * np.abs(smallest).max()
-    return presses
-
-
-@compiled
-def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
-    """The largest of |min(p_N, N v⁺ + c)| and of the speeds along the rows that are held."""
-    x = np.zeros(Y.shape[1])
-    for i in range(len(p)):
-        if p[i] != 0.0:
-            for d in range(len(x)):
-                x[d] += p[i] * Y[i, d]
-    worst = 0.0
-    for i in range(len(c)):
-        w = b[3 * i + 2] + c[i]
-        for d in range(len(x)):
-            w += Y[3 * i + 2, d] * x[d]
-        worst = max(worst, abs(min(p[3 * i + 2], w)))
-    for k in held:
-        s = b[k]
-        for d in range(len(x)):
-            s += Y[k, d] * x[d]
-        worst = max(worst, abs(s))
-    return worst
+        elsewhere = elsewhere or (z[i] <= 0.0 and (p[3 * i] != 0.0 or p[3 * i + 1] != 0.0))
+    if elsewhere:
+        order = np.concatenate((np.flatnonzero(hold.now & (z > 0.0)), np.flatnonzero(hold.now & (z <= 0.0))))
+        stick = stick_rows(Y, b, c, order)
+        p = impulses(Y, stick, z)
+    return p, violation(Y, b, c, p, stick.rows[stick.held.kept])

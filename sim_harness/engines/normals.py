@@ -4,15 +4,15 @@
 Three ways to the same w, which [D15 Tables I–III] compare; z differs where contacts are redundant.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
+from idyn.compiled import compiled
 from idyn.solvers.lemke import lemke
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.qp import solve_qp
-from idyn.status import STATUSES, Status
+from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 
 Solver = Literal["ppm", "qp", "lemke"]
@@ -26,40 +26,68 @@ SATISFIED = 1e-12
 """w above minus this times max |r| is not negative."""
 
 
+ROUNDING = 1e-12
+"""Share of the largest impulse below which that of an inactive bound of a QP is."""
+
+NON_FINITE = Status.NON_FINITE.value
+
+
 def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver, max_pivots: int) -> tuple[Array, Status, int]:
     """z (n), status, pivots or iterations. lengths2: of the rows before anything was eliminated from them, squared (n)."""
-    if not len(r) or r.min() >= 0.0:
-        return np.zeros(len(r)), Status.SOLVED, 0
+    if solver == "qp":
+        return by_qp(Y, r, lengths2)
+    z, status, pivots = by_pivots(Y, r, lengths2, solver == "lemke", max_pivots)
+    return z, STATUSES[status], pivots
+
+
+@compiled
+def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool, max_pivots: int) -> tuple[Array, int, int]:
+    """As `normal_impulses`."""
+    n, least, largest, finite = len(r), 0.0, 0.0, True
+    for i in range(n):
+        least, largest = min(least, r[i]), max(largest, abs(r[i]))
+        finite = finite and np.isfinite(r[i])
+    if not finite:
+        return np.zeros(n), NON_FINITE, 0
+    if least >= 0.0:
+        return np.zeros(n), SOLVED, 0
+    if by_lemke:
+        return _lemke(Y, r, max_pivots)
+    z, status, pivots, _ = ppm(Y, r, lengths2, np.zeros(n, dtype=np.bool_), SATISFIED * largest, max_pivots)
+    if status != SOLVED:
+        z, status, more, _ = dual_active_set(Y, r, lengths2, SATISFIED * largest, max_pivots)
+        pivots += more
+    return z, status, pivots
+
+
+@compiled
+def _lemke(Y: Array, r: Array, max_pivots: int) -> tuple[Array, int, int]:
+    n, nv = Y.shape
+    A = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            s = 0.0
+            for d in range(nv):
+                s += Y[i, d] * Y[j, d]
+            A[i, j] = A[j, i] = s
+    z, status, pivots, mean = np.zeros(n), SOLVED, 0, np.trace(A) / n
+    for shift in SHIFTS:
+        for i in range(n):
+            A[i, i] += shift * mean
+        z, status, used, _ = lemke(A, r, max_pivots, np.ones(n))
+        pivots += used
+        if status == SOLVED:
+            break
+    return z, status, pivots
+
+
+def by_qp(Y: Array, r: Array, lengths2: Array) -> tuple[Array, Status, int]:
+    """In units of mass and speed of order one, as its tolerances are absolute; an impulse below `ROUNDING` is none."""
     if not np.isfinite(r).all():
         return np.zeros(len(r)), Status.NON_FINITE, 0
-    return _SOLVERS[solver](Y, r, lengths2, max_pivots)
-
-
-def _ppm(Y: Array, r: Array, lengths2: Array, max_pivots: int) -> tuple[Array, Status, int]:
-    tolerance = SATISFIED * float(np.abs(r).max())
-    z, status, pivots, _ = ppm(Y, r, lengths2, np.zeros(len(r), dtype=np.bool_), tolerance, max_pivots)
-    if not STATUSES[status].ok:
-        z, status, more, _ = dual_active_set(Y, r, lengths2, tolerance, max_pivots)
-        pivots += more
-    return z, STATUSES[status], pivots
-
-
-def _qp(Y: Array, r: Array, lengths2: Array, max_pivots: int) -> tuple[Array, Status, int]:
-    """In units of mass and speed of order one, as its tolerances are absolute."""
+    if not len(r) or r.min() >= 0.0:
+        return np.zeros(len(r)), Status.SOLVED, 0
     mass, speed = len(r) / lengths2.sum(), float(np.abs(r).max())
     answer = solve_qp(mass * (Y @ Y.T), r / speed, np.eye(len(r)), np.zeros(len(r)))
-    return mass * speed * np.maximum(answer.x, 0.0), answer.status, answer.iterations
-
-
-def _lemke(Y: Array, r: Array, lengths2: Array, max_pivots: int) -> tuple[Array, Status, int]:
-    A, pivots = Y @ Y.T, 0
-    for shift in SHIFTS:
-        shifted = A + shift * np.trace(A) / len(r) * np.eye(len(r))
-        z, status, used, _ = lemke(shifted, r, max_pivots, np.ones(len(r)))
-        pivots += used
-        if STATUSES[status].ok:
-            break
-    return z, STATUSES[status], pivots
-
-
-_SOLVERS: dict[str, Callable[[Array, Array, Array, int], tuple[Array, Status, int]]] = {"ppm": _ppm, "qp": _qp, "lemke": _lemke}
+    x = np.where(answer.x > ROUNDING * answer.x.max(), answer.x, 0.0)
+    return mass * speed * x, answer.status, answer.iterations

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from controllers.config import Kind
+from idyn.compiled import compiled
 from idyn.errors import InputError
 from idyn.status import Status
 from idyn.types import Array
@@ -69,24 +70,24 @@ class Viscous(Kind, frozen=True, tag="viscous"):
 
     def _velocity(self, problem: ForwardProblem, touching: Array, c: Array) -> ForwardSolution:
         """A damper B on v⁺: M (v⁺ − v) = … − dt B v⁺ is (M + dt B)(v⁺ − v) = … − dt B v."""
-        a, B = problem, self._friction(problem, touching)
-        space = contact_space(msgspec.structs.replace(a, M=a.M + a.dt * B, force=a.force - B @ a.v))
+        a = problem
+        M, force = damped(a.M, a.force, a.v, a.J, touching, self.coefficient, a.dt)
+        space = contact_space(msgspec.structs.replace(a, M=M, force=force))
         answer = self._press(space, space.b[2::3] + c)
-        return msgspec.structs.replace(answer, p=self._with_friction(a, touching, answer.p, answer.v_plus))
+        return msgspec.structs.replace(answer, p=with_drag(answer.p, a.J, answer.v_plus, touching, a.dt * self.coefficient))
 
     def _acceleration(self, problem: ForwardProblem, touching: Array, c: Array, turning: Array) -> ForwardSolution:
-        a, B = problem, self._friction(problem, touching)
-        never = np.full(len(c), np.inf)
+        a, never = problem, np.full(len(c), np.inf)
         space = contact_space(msgspec.structs.replace(a, force=a.h))
         impact = self._press(space, np.where(touching, space.b[2::3] + np.minimum(c, 0.0), never))
-        v = impact.v_plus
-        space = contact_space(msgspec.structs.replace(a, v=v, force=a.force - B @ a.v))
-        speeds = space.problem.J[2::3] @ v
+        _, force = damped(a.M, a.force, a.v, a.J, touching, self.coefficient, a.dt)
+        space = contact_space(msgspec.structs.replace(a, v=impact.v_plus, force=force))
+        speeds = space.problem.J[2::3] @ impact.v_plus
         rests = touching & (speeds <= np.maximum(-c, 0.0) + RESTS)
         step = self._press(space, np.where(rests, space.b[2::3] - speeds + a.dt * turning, never))
         return msgspec.structs.replace(
             step,
-            p=self._with_friction(a, touching, impact.p + step.p, a.v),
+            p=with_drag(impact.p + step.p, a.J, a.v, touching, a.dt * self.coefficient),
             rows=None if step.rows is None else impact.rows + step.rows,
             status=step.status if impact.status.ok else impact.status,
             iterations=impact.iterations + step.iterations,
@@ -94,28 +95,63 @@ class Viscous(Kind, frozen=True, tag="viscous"):
             contact=max(impact.contact, step.contact),
         )
 
-    def _friction(self, problem: ForwardProblem, touching: Array) -> Array:
-        """B = μ_v (Sᵀ S + Tᵀ T) over contacts that touch (nv, nv)."""
-        J = problem.J.reshape(-1, 3, len(problem.v))[touching[: len(problem.mu)], :2].reshape(-1, len(problem.v))
-        return self.coefficient * (J.T @ J)
-
-    def _with_friction(self, problem: ForwardProblem, touching: Array, p: Array, v: Array) -> Array:
-        """p with the friction of velocity v beside its normal impulses (n, 3)."""
-        u = (problem.J @ v).reshape(-1, 3)
-        p = p.copy()
-        p[:, :2] = -problem.dt * self.coefficient * u[:, :2] * touching[: len(p), None]
-        return p
-
     def _press(self, space: Space, r: Array) -> ForwardSolution:
         """The step with normal impulses z such that 0 ≤ z ⟂ Y Yᵀ z + r ≥ 0; contacts with r = ∞ are left out."""
-        Y, on = space.Y[2::3], r < np.inf
-        p, scale = np.zeros(len(space.Y)), max(1.0, float(np.abs(r[on]).max(initial=0.0)))
-        z, status, pivots = normal_impulses(
-            np.ascontiguousarray(Y[on]), r[on], space.lengths2[2::3][on], self.solver, self.max_pivots
-        )
-        p[2::3][on] = z
-        w = r[on] + Y[on] @ (Y[on].T @ z)
-        error = float(np.abs(np.minimum(z, w)).max(initial=0.0))
-        if status.ok and not error <= TOLERANCE * scale:
+        on = np.flatnonzero(r < np.inf)
+        Y, few = np.ascontiguousarray(space.Y[2::3][on]), r[on]
+        z, status, pivots = normal_impulses(Y, few, space.lengths2[2::3][on], self.solver, self.max_pivots)
+        p, error = spread(Y, few, z, on, len(r))
+        if status.ok and not error <= TOLERANCE * max(1.0, np.abs(few).max(initial=0.0)):
             status = Status.NOT_CERTIFIED
         return solution(space, p, status, pivots, error)
+
+
+@compiled
+def damped(
+    M: Array, force: Array, v: Array, J: Array, touching: Array, coefficient: float, dt: float
+) -> tuple[Array, Array]:  # fmt: skip
+    """M + dt B (nv, nv) and force − B v (nv) with B = μ_v (Sᵀ S + Tᵀ T) over contacts that touch."""
+    nv = len(v)
+    inertia, drive = M.copy(), force.copy()
+    for i in range(len(J)):
+        if i % 3 == 2 or not touching[i // 3]:
+            continue
+        speed = 0.0
+        for d in range(nv):
+            speed += J[i, d] * v[d]
+        for d in range(nv):
+            pull = coefficient * J[i, d]
+            drive[d] -= pull * speed
+            if pull != 0.0:
+                for e in range(nv):
+                    inertia[d, e] += dt * pull * J[i, e]
+    return inertia, drive
+
+
+@compiled
+def with_drag(p: Array, J: Array, v: Array, touching: Array, pull: float) -> Array:
+    """p (n, 3) with −pull (S, T) v where contacts touch; pull: dt μ_v [N·s²/m]"""
+    out = p.copy()
+    for i in range(len(p)):
+        for e in range(2):
+            out[i, e] = 0.0
+            if touching[i]:
+                for d in range(len(v)):
+                    out[i, e] -= pull * J[3 * i + e, d] * v[d]
+    return out
+
+
+@compiled
+def spread(Y: Array, r: Array, z: Array, on: Array, n: int) -> tuple[Array, float]:
+    """z of the contacts `on` among all impulses (3n), and the largest |min(z, w)|."""
+    p, x, worst = np.zeros(3 * n), np.zeros(Y.shape[1]), 0.0
+    for k in range(len(on)):
+        p[3 * on[k] + 2] = z[k]
+        for d in range(len(x)):
+            x[d] += z[k] * Y[k, d]
+    for k in range(len(on)):
+        w = r[k]
+        for d in range(len(x)):
+            w += Y[k, d] * x[d]
+        worst = max(worst, abs(min(z[k], w)))
+    return p, worst

@@ -1,0 +1,41 @@
+"""How much faster than time itself a quadruped on four feet is stepped at 1 kHz on one core: `pytest -m bench -s`."""
+
+import time
+
+import numpy as np
+import pytest
+from conftest import Stand
+
+from controllers.config import parse
+from controllers.robots import load_robot
+from idyn.terrain import Flat
+from sim_harness.metrics import text_table
+from sim_harness.worlds import NAMES, AnyEngine, build_world
+
+DT, STEPS, SWAY = 1e-3, 2000, 0.01
+
+
+@pytest.mark.bench
+def test_each_engine_against_real_time():
+    """The stance swayed by its joints; whole steps, dynamics and contacts included, best of three rounds."""
+    rows = [["engine", "× real time", "µs per step", "iterations per step", "solved %"]]
+    for name in NAMES:
+        robot, q = load_robot("quadruped")
+        world = build_world(parse(name, AnyEngine, "engine"), robot, Flat(), q)
+        stand = Stand(world)
+        angles, spent, iterations, solved = stand.angles.copy(), [], [], []
+        for _ in range(3):
+            world.reset(q)
+            total = 0.0
+            for k in range(STEPS):
+                stand.angles = angles + SWAY * np.sin(2e-3 * np.pi * k)
+                tau = stand.torque()
+                begin = time.perf_counter()
+                result = world.step(tau, DT)
+                total += time.perf_counter() - begin
+                iterations.append(result.iterations)
+                solved.append(result.status.ok)
+            spent.append(total / STEPS)
+        figures = DT / min(spent), 1e6 * min(spent), np.mean(iterations), 100 * np.mean(solved)
+        rows.append([name, *(f"{x:.1f}" for x in figures)])
+    print("\n" + text_table(rows))
