@@ -18,11 +18,11 @@ import msgspec
 import numpy as np
 
 from controllers.config import Kind, NonNegative, Positive
-from idyn.status import Status
+from idyn.status import STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import no_solution
 from sim_harness.engines.engine import Accuracy, ForwardProblem, ForwardSolution
-from sim_harness.engines.sap_assembly import Materials, Motion, accuracy, constraint_laws, solve_islands
+from sim_harness.engines.sap_assembly import Materials, contact_step
 from sim_harness.engines.sap_motion import SCHEMES, free_motion
 from sim_harness.engines.sap_newton import Rules
 
@@ -61,45 +61,11 @@ class Sap(Kind, frozen=True, tag="sap"):
             return no_solution(problem)
         motion, found = free
         J, materials, chosen = self.constraints(problem)
-        laws = constraint_laws(J, motion.L, motion.first, materials)
         rules = Rules(self.tolerance, self.search == "exact", self.max_iterations)
-        v, gamma, code, steps = solve_islands(motion, J, laws, rules)
-        status = Status(code) if found or code else Status.NOT_CERTIFIED
-        return self._solution(problem, motion, (J, laws, chosen), (v, gamma), status, steps)
-
-    def constraints(self, problem: ForwardProblem) -> tuple[Array, Materials, Array]:
-        """J of contacts and rows, three rows each (3k, nv); what they are made of; which contacts were taken (n)."""
-        a = problem
-        chosen = np.ones(len(a.mu), dtype=bool) if self.candidates == "near" else a.gaps <= 0.0
-        kept = np.flatnonzero(chosen)
-        n, extra = len(kept), 0 if a.rows is None else len(a.rows.g)
-        J = np.zeros((3 * (n + extra), len(a.v)))
-        J[: 3 * n] = a.J[np.repeat(chosen, 3)]
-        mu, k, tau, gaps = np.zeros(n + extra), np.full(n + extra, np.inf), np.zeros(n + extra), np.zeros(n + extra)
-        mu[:n], gaps[:n] = np.minimum(a.mu[kept], MU_CAP), a.gaps[kept]
-        k[:n] = self.stiffness if a.stiffness is None else a.stiffness[kept]
-        tau[:n] = self.dissipation if a.dissipation is None else a.dissipation[kept]
-        if a.rows is not None:
-            J[3 * n + 2 :: 3], gaps[n:] = a.rows.G, a.rows.g
-            mu[n:] = np.where(a.rows.stops, 0.0, np.inf)
-            tau[n:] = self.beta * a.dt / np.pi  # critical damping of a spring of period β dt
-        return J, Materials(mu, k, tau, gaps, n, a.dt, self.beta, self.sigma), chosen
-
-    def _solution(
-        self,
-        problem: ForwardProblem,
-        motion: Motion,
-        constraints: tuple[Array, Array, Array],
-        answer: tuple[Array, Array],
-        status: Status,
-        steps: int,
-    ) -> ForwardSolution:
-        J, laws, chosen = constraints
-        v, gamma = answer
-        dynamics, contact, momentum, slackness = accuracy(motion, J, laws, v, gamma)
-        p, n = np.zeros((len(chosen), 3)), np.count_nonzero(chosen)
+        v, gamma, code, steps, (dynamics, contact, momentum, slackness) = contact_step(motion, J, materials, rules)
+        p, n, drift = np.zeros((len(chosen), 3)), materials.contacts, SCHEMES[self.scheme].drift(v, problem.v)
         p[chosen] = gamma[:n]
-        drift = SCHEMES[self.scheme].drift(v, problem.v)
+        status = STATUSES[code] if found or code else Status.NOT_CERTIFIED
         return ForwardSolution(
             v_plus=v,
             p=p,
@@ -111,3 +77,21 @@ class Sap(Kind, frozen=True, tag="sap"):
             drift=None if drift is v else drift,
             accuracy=Accuracy(momentum=momentum, slackness=slackness),
         )
+
+    def constraints(self, problem: ForwardProblem) -> tuple[Array, Materials, Array]:
+        """J of contacts and rows, three rows each (3k, nv); what they are made of; which contacts were taken (n)."""
+        a = problem
+        chosen = np.ones(len(a.mu), dtype=bool) if self.candidates == "near" else a.gaps <= 0.0
+        kept = np.flatnonzero(chosen)
+        n, extra = len(kept), 0 if a.rows is None else len(a.rows.g)
+        J = np.zeros((3 * (n + extra), len(a.v)))
+        J[: 3 * n] = a.J[np.repeat(chosen, 3)]
+        (mu, tau, gaps), k = np.zeros((3, n + extra)), np.full(n + extra, np.inf)
+        mu[:n], gaps[:n] = np.minimum(a.mu[kept], MU_CAP), a.gaps[kept]
+        k[:n] = self.stiffness if a.stiffness is None else a.stiffness[kept]
+        tau[:n] = self.dissipation if a.dissipation is None else a.dissipation[kept]
+        if a.rows is not None:
+            J[3 * n + 2 :: 3], gaps[n:] = a.rows.G, a.rows.g
+            mu[n:] = np.where(a.rows.stops, 0.0, np.inf)
+            tau[n:] = self.beta * a.dt / np.pi  # critical damping of a spring of period β dt
+        return J, Materials(mu, k, tau, gaps, n, a.dt, self.beta, self.sigma), chosen

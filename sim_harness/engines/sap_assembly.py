@@ -41,6 +41,16 @@ class Motion(NamedTuple):
 
 
 @compiled
+def contact_step(
+    motion: Motion, J: Array, m: Materials, rules: Rules
+) -> tuple[Array, Array, int, int, tuple[float, float, float, float]]:
+    """The velocity after the step (nv), the impulses (k, 3), status, Newton steps, and what `accuracy` says of them."""
+    laws = constraint_laws(J, motion.L, motion.first, m)
+    v, gamma, status, steps = solve_islands(motion, J, laws, rules)
+    return v, gamma, status, steps, accuracy(motion, J, laws, v, gamma)
+
+
+@compiled
 def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
     """The table of `sap_cone` (k, 4), R_n = 0 where nothing gives way. Of a row, J has tangents of 0."""
     k = len(m.mu)
