@@ -182,3 +182,36 @@ def energy_descent(d, v_plus, y):
     for i in range(nu):
         motion[d.u[i]] = x[i]
     return contact_velocities(d, motion)
+
+
+@compiled
+def own_inverse_mass(d, k):
+    """‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k, all joints free [1/kg]: how easily its two bodies give way to an impulse there."""
+    nv = len(d.v)
+    A, X = d.M.copy(), np.zeros((nv, 6))  # M, and the generalised impulses of unit world impulses beside their responses
+    for j in range(nv):
+        sign = _sign(d, k, j)
+        if sign != 0:
+            at = _point_velocity(d.axes[j], d.points[k])
+            for c in range(3):
+                X[j, c] = X[j, 3 + c] = sign * at[c]
+    for j in range(nv):  # elimination without pivoting: M is positive definite
+        for i in range(j + 1, nv):
+            f = A[i, j] / A[j, j]
+            for c in range(j, nv):
+                A[i, c] -= f * A[j, c]
+            for c in range(3, 6):
+                X[i, c] -= f * X[j, c]
+    for i in range(nv - 1, -1, -1):
+        for c in range(3, 6):
+            for j in range(i + 1, nv):
+                X[i, c] -= A[i, j] * X[j, c]
+            X[i, c] /= A[i, i]
+    square = 0.0
+    for a in range(3):
+        for b in range(3):
+            s = 0.0
+            for j in range(nv):
+                s += X[j, a] * X[j, 3 + b]
+            square += s * s
+    return np.sqrt(square) / 3.0

@@ -14,6 +14,10 @@ T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has
 was not there in the last tick begins with p⁻ = 0.
 """
 
+from typing import NamedTuple
+
+import numpy as np
+
 from idyn.compiled import compiled
 from idyn.types import Array, Record
 
@@ -42,6 +46,29 @@ class Ground(Record, frozen=True):
     def keeps(self, dt: float) -> float:
         """Share 1 − H/T_r of a contact's velocity that may be left after a period of dt [s]."""
         return max(0.0, 1.0 - dt / self.relaxation) if self.relaxation > 0.0 else 0.0
+
+
+class Material(NamedTuple):
+    """Ground as a spring and damper, k and τ_d known, on which friction creeps a little  [SAP §II].
+
+    stiffness: k [N/m], > 0; inf: as rigid as the period allows
+    dissipation: τ_d [s], ≥ 0; the force of a contact that is pressed in is k (−φ − τ_d φ̇)
+    beta: period of the stiffest contact, in periods of the prediction; sigma: σ, how little a sticking contact creeps
+    touching_only: contacts with φ > 0 carry nothing, whatever they are about to do
+    """
+
+    stiffness: float = np.inf
+    dissipation: float = 0.0
+    beta: float = 1.0
+    sigma: float = 1e-3
+    touching_only: bool = True
+
+
+RIGID = Material()
+"""For laws that do not ask."""
+
+MOST_FRICTION = 10.0
+"""On such ground, for what slides there rises at μ times its speed."""
 
 
 @compiled

@@ -21,7 +21,7 @@ def conclude(problem: Problem, law: Law, rung: str, solution: LawSolution, chose
     """Velocity, torque and certificate of the chosen impulses."""
     robot, dt = problem.robot, problem.dt
     multipliers = NO_MULTIPLIERS if solution.multipliers is None else solution.multipliers
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, multipliers, solution.epsilon)
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, multipliers, solution.epsilon, law.material)
     v_plus, tau, figures = np.empty(robot.nv), np.empty(robot.na), np.empty(FIGURES)
     force, most = np.empty((len(problem.contacts), 3)), problem.options.force_limit * robot.weight
     settle(problem.dynamics.fields, claim, demand.change, chosen.p, most, force, (v_plus, tau, figures))

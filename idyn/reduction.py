@@ -26,6 +26,7 @@ class Reduced(Record, frozen=True):
     b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
     mu: friction coefficients (n)
+    dynamics: the whole of it, for laws that know what the ground is made of
     independent: share of a tangential row's length that must be new for it to count, see `Ground.independent`
     """
 
@@ -33,6 +34,7 @@ class Reduced(Record, frozen=True):
     b: Array
     energy: Array
     mu: Array
+    dynamics: Dynamics | None = None
     independent: float = 1e-3
 
 
@@ -41,7 +43,7 @@ def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
     again, by this or by `idyn.dynamics.evaluate`."""
     eliminate(dynamics.fields, q_ddot)
     d = dynamics
-    return Reduced(Y=d.Y, b=d.b, energy=d.energy, mu=d.mu, independent=d.independent)
+    return Reduced(Y=d.Y, b=d.b, energy=d.energy, mu=d.mu, dynamics=d, independent=d.independent)
 
 
 @compiled

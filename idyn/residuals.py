@@ -9,7 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.compiled import compiled, inlined
-from idyn.full_space import allowance_of, asked_of, contact_velocities, demand_error, energy_descent, imbalance, in_world
+from idyn.full_space import (
+    allowance_of,
+    asked_of,
+    contact_velocities,
+    demand_error,
+    energy_descent,
+    imbalance,
+    in_world,
+    own_inverse_mass,
+)
+from idyn.ground import MOST_FRICTION, Material
 from idyn.status import Conditions
 from idyn.types import Array
 
@@ -31,6 +41,7 @@ class Claim(NamedTuple):
     multipliers: of the non-penetration rows, by which the convex laws' optimality is judged (n); without them (0) their
         complementarity is inf
     epsilon: weight of the ½ε‖p‖² in the convex law's program [1/kg]
+    material: of the ground, for laws that know it
     """
 
     conditions: int
@@ -38,6 +49,7 @@ class Claim(NamedTuple):
     unlimited: bool
     multipliers: Array
     epsilon: float
+    material: Material
 
 
 class _Contact(NamedTuple):
@@ -67,6 +79,11 @@ def certify(d, claim, change, p, v_plus, tau, residuals):
     residuals[DEMAND] = demand_error(d, change, v_plus)
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
+        return impulse
+    if conditions == Conditions.COMPLIANT:
+        velocity = contact_velocities(d, v_plus)
+        for i in range(len(d.mu)):
+            _compliant(d, i, claim.material, p[3 * i : 3 * i + 3], velocity[i], residuals)
         return impulse
     convex = conditions in (Conditions.CONVEX, Conditions.CONE)
     if convex and not (len(y) == len(d.mu) and np.isfinite(y).all()):
@@ -186,3 +203,28 @@ def _optimal(c, descent, directions, residuals):
         slope = descent[2] + c.mu * (directions[j, 0] * descent[0] + directions[j, 1] * descent[1])
         _worse(residuals, COMPLEMENTARITY, abs(min(loaded, slope)))
     _worse(residuals, CONE, -rest)
+
+
+@compiled
+def _compliant(d, i, material, p, velocity, residuals):
+    """Impulse and z = u − v̂ + R p of contact i must be complementary in the round friction cone and its dual: p is the point of
+    the cone nearest to p − z. The cone is judged apart."""
+    counts = not (material.touching_only and d.gaps[i] > 0.0)
+    w, settle, mu = own_inverse_mass(d, i), d.dt + material.dissipation, min(d.mu[i], MOST_FRICTION)
+    friction = np.hypot(p[0], p[1])
+    _worse(residuals, CONE, max(-p[2], friction - mu * p[2]))
+    if not counts or w == 0.0:
+        _worse(residuals, COMPLEMENTARITY, max(friction, abs(p[2])))
+        return
+    stiffest = (2.0 * np.pi / material.beta) ** 2 / w  # [kg]
+    soft_n, soft_t = 1.0 / min(stiffest, d.dt * material.stiffness * settle), material.sigma * w
+    x = p[0] - (velocity[0] + soft_t * p[0])
+    y = p[1] - (velocity[1] + soft_t * p[1])
+    z = p[2] - (velocity[2] + d.gaps[i] / settle + soft_n * p[2])
+    across = np.hypot(x, y)
+    if across > mu * z:
+        height = max((mu * across + z) / (1.0 + mu * mu), 0.0)
+        share = mu * height / across if across > 0.0 else 0.0
+        x, y, z = share * x, share * y, height
+    error = max(abs(p[0] - x), abs(p[1] - y), abs(p[2] - z))
+    _worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)

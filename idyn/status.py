@@ -62,3 +62,4 @@ class Conditions(IntEnum):
     CONVEX = 3
     GIVEN = 4  # the impulses are data: nothing is claimed of them
     CONE = 5
+    COMPLIANT = 6

@@ -25,6 +25,7 @@ from idyn.compiled import (
 )
 from idyn.consistency import nearest_demand
 from idyn.dynamics import NOTHING, Dynamics, fill
+from idyn.ground import RIGID
 from idyn.inputs import finite
 from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
 from idyn.laws.law import Law, unlimited_somewhere
@@ -228,7 +229,7 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
             continue
         if s.selects and s.conditions != Conditions.FREE:
             p, found, null_dim = _chosen(d, face, s.of_forces, motion[4], p)
-        claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0)
+        claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0, RIGID)
         settle(d, claim, change, p, s.most, vectors[4], (out[1], out[2], figures))
         usual = found and not (without_bounds and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) > 0.0)
         for residual in figures[:BEYOND_TORQUE]:

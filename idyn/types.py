@@ -100,7 +100,7 @@ class DynamicsTerms(Record, frozen=True):
 
 
 class Selection(StrEnum):
-    """Which of the equivalent impulses to take (MATHEMATICS §3.4)."""
+    """Which of the equivalent impulses to take (MATHEMATICS §3.5)."""
 
     OFF = "off"  # the law's own, basic for the pivoting laws
     TORQUE = "torque"  # min ‖τ‖²

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from idyn.ground import RIGID
 from idyn.laws.law import LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.status import Conditions, Status
@@ -15,6 +16,7 @@ class ContactFree:
 
     name = "contact-free"
     conditions = Conditions.FREE
+    material = RIGID
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0

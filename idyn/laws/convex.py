@@ -37,6 +37,7 @@ import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.ground import RIGID
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis
 from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
@@ -64,6 +65,7 @@ class Convex:
     edges k of the polygon; QP back end."""
 
     basis_type: type = np.bool_
+    material = RIGID
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.ground import RIGID
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import hardly_presses, without_separating
@@ -40,6 +41,7 @@ class Coulomb:
     basis_type: type = np.bool_
     name = "coulomb"
     conditions = Conditions.COULOMB
+    material = RIGID
     unlimited_friction = False
 
     def __init__(self, edges: int = 4, circumscribed: bool = False, max_pivots: int = 5000) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import ConfigError
+from idyn.ground import Material
 from idyn.reduction import Reduced
 from idyn.status import Conditions, Status
 from idyn.types import Array, Record
@@ -20,7 +21,7 @@ MOST_EDGES = 64
 
 
 class Face(NamedTuple):
-    """The impulses that solve the law exactly as well as the one found (MATHEMATICS §3.4), all with the same J_uᵀ p.
+    """The impulses that solve the law exactly as well as the one found (MATHEMATICS §3.5), all with the same J_uᵀ p.
 
     flags: for each contact (n, 2 + k, bool)
         0: it may carry a normal impulse, w_N = 0
@@ -53,7 +54,7 @@ class Law(Protocol):
     """A contact law: settings only, no memory. A new law is one file, and one struct and one member of `AnyLaw` in
     `idyn.laws.settings`.
 
-    conditions, directions: what its answers are certified against
+    conditions, directions, material: what its answers are certified against
     unlimited_friction: it takes every μ > 0 for ∞
     basis_width, basis_type: columns of its warm start, one row per contact, and the type of what is in them
     """
@@ -61,6 +62,7 @@ class Law(Protocol):
     name: str
     conditions: Conditions
     directions: Array
+    material: Material
     unlimited_friction: bool
     basis_width: int
     basis_type: type

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.ground import RIGID
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, forward
@@ -55,6 +56,7 @@ class NoSlip:
 
     name = "no-slip"
     conditions = Conditions.NO_SLIP
+    material = RIGID
     unlimited_friction = True
     directions = polygon(4)
     basis_width = 1

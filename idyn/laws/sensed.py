@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from idyn.ground import RIGID
 from idyn.laws.law import LawSolution, polygon
 from idyn.reduction import Reduced
 from idyn.status import Conditions, Status
@@ -22,6 +23,7 @@ class Sensed:
 
     name = "sensed"
     conditions = Conditions.GIVEN
+    material = RIGID
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0

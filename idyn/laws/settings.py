@@ -1,15 +1,17 @@
 """What each law can be given. A kind of law is one struct here, told from the others by `kind`, and one row of `AnyLaw`."""
 
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
 
+from idyn.ground import Material
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.enumeration import Enumeration
 from idyn.laws.law import Law
 from idyn.laws.no_slip import NoSlip
+from idyn.laws.sap import Sap
 from idyn.laws.sensed import Sensed
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -97,6 +99,25 @@ class SensedSettings(LawSettings, frozen=True, tag="sensed"):
         return Sensed()
 
 
+class SapSettings(LawSettings, frozen=True, tag="sap"):
+    """What the ground is made of; the world's engine `sap` has settings of the same names.
+
+    stiffness: k [N/m], > 0, inf for as rigid as the period allows
+    dissipation: τ_d [s], ≥ 0
+    beta: period of the stiffest contact, in control periods; sigma: σ, how little a sticking contact creeps
+    candidates: "touching": what is not there yet carries nothing; "near": it may, within the period
+    """
+
+    stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5
+    dissipation: Annotated[float, msgspec.Meta(ge=0)] = 5e-3
+    beta: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    sigma: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    candidates: Literal["touching", "near"] = "touching"
+
+    def build(self) -> Law:
+        return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, self.candidates == "touching"))
+
+
 class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
     """None: its polygon has four edges."""
 
@@ -115,6 +136,7 @@ AnyLaw = (
     | ConeInfiniteSettings
     | ContactFreeSettings
     | SensedSettings
+    | SapSettings
     | EnumerationSettings
 )
 

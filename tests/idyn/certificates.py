@@ -41,7 +41,7 @@ def certificate(scene, law, a, **altered):
     dynamics, numbers = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), np.empty(6)
     for field, value in altered.items():
         getattr(dynamics, field)[:] = value
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon)
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material)
     dynamics.asked[:] = dynamics.met[:] = scene.q_ddot
     impulse = certify(dynamics.fields, claim, 0.0, a.p, a.v_plus, a.tau, numbers)
     return Residuals(*numbers.tolist()), impulse

@@ -1,4 +1,4 @@
-"""The face of each law's solution (MATHEMATICS §3.4) written in all variables, and the best point of it by quadprog."""
+"""The face of each law's solution (MATHEMATICS §3.5) written in all variables, and the best point of it by quadprog."""
 
 import numpy as np
 import scipy.optimize

@@ -30,6 +30,9 @@ def expected(scene, law, f, a):
     demand = np.abs(a.v_plus[f.a] - f.v[f.a] - DT * scene.q_ddot).max()
     if law.conditions is Conditions.FREE:
         return Residuals(dynamics=force, demand=demand, complementarity=0, cone=np.abs(p).max(initial=0), penetration=0, slip=0)
+    if law.conditions is Conditions.COMPLIANT:
+        worst, cone = compliant(f, law.material, c, u, p)
+        return Residuals(dynamics=force, demand=demand, complementarity=worst, cone=cone, penetration=0, slip=0)
     penetration, cone, slip = max(-w.min(initial=0), 0), max(-p[:, 2].min(initial=0), 0), 0.0
     pairs = []
     free = np.isinf(c.mu) | (law.unlimited_friction & (c.mu > 0))
@@ -67,6 +70,33 @@ def expected(scene, law, f, a):
             cone = max(cone, -rest)
     worst = np.abs(np.concatenate([np.zeros(1), *pairs])).max()
     return Residuals(dynamics=force, demand=demand, complementarity=worst, cone=cone, penetration=penetration, slip=slip)
+
+
+def compliant(f, material, c, u, p):
+    """How far p is from the point of the round cone nearest to p − (u − v̂ + R p), and from the cone  [SAP (21), (29), (30)]."""
+    D, settle = f.J @ np.linalg.solve(f.M, f.J.T), DT + material.dissipation
+    worst = cone = 0.0
+    for i in range(len(c)):
+        mu = min(c.mu[i], 10.0)
+        cone = max(cone, -p[i, 2], np.linalg.norm(p[i, :2]) - mu * p[i, 2])
+        if material.touching_only and c.gaps[i] > 0:
+            worst = max(worst, np.linalg.norm(p[i, :2]), abs(p[i, 2]))
+            continue
+        w = np.linalg.norm(D[3 * i : 3 * i + 3, 3 * i : 3 * i + 3]) / 3
+        soft_n = max(material.beta**2 * w / (4 * np.pi**2), 1 / (DT * material.stiffness * settle))
+        z = u[i] + np.array([material.sigma * w, material.sigma * w, soft_n]) * p[i]
+        z[2] += c.gaps[i] / settle
+        x = p[i] - z
+        across = np.linalg.norm(x[:2])
+        if mu * across <= -x[2]:
+            nearest = np.zeros(3)
+        elif across <= mu * x[2]:
+            nearest = x
+        else:
+            ray = np.array([mu * x[0] / across, mu * x[1] / across, 1.0]) / np.hypot(mu, 1.0)
+            nearest = (ray @ x) * ray
+        worst = max(worst, np.abs(p[i] - nearest).max())
+    return worst, cone
 
 
 def spoiled(a, rng, f, q_ddot):

@@ -167,7 +167,7 @@ def test_the_circumscribed_polygon_encloses_the_cone():
 
 
 def test_at_rest_two_diagonal_feet_carry_a_basic_solution():
-    """MATHEMATICS §3.4: a basic solution loads as few feet as it can; here two, with half the weight each."""
+    """MATHEMATICS §3.5: a basic solution loads as few feet as it can; here two, with half the weight each."""
     scene = standing_scene("quadruped")
     answer = solve(scene)
     loads = np.sort(answer.normal_force)

@@ -18,7 +18,7 @@ from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 
 CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)
-CONTACT_LAWS = [law for law in LAWS if make_law(law).conditions not in CLAIM_NOTHING]
+RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in (*CLAIM_NOTHING, Conditions.COMPLIANT)]
 OPTIONS = Options(ground=LITERAL)
 
 
@@ -57,7 +57,7 @@ def test_newton_and_euler_with_contact_forces(name, law):
 
 
 @pytest.mark.parametrize("selection", Selection)
-@pytest.mark.parametrize("law", CONTACT_LAWS)
+@pytest.mark.parametrize("law", RIGID_LAWS)
 @pytest.mark.parametrize("name", WALKERS)
 def test_at_rest_the_feet_carry_the_weight(name, law, selection):
     scene = standing_scene(name)

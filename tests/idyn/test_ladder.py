@@ -32,6 +32,7 @@ RUNGS = {
     "contact-free": ["contact-free"],
     "sensed": ["sensed"],
     "enumeration": ["enumeration"],
+    "sap": ["newton"],
 }
 
 

@@ -26,6 +26,8 @@ def loaded(name, law):
         scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite", "cone-infinite") else 0 * q_ddot
     )
     law = make_law(law)
+    if law.conditions is Conditions.COMPLIANT:  # presses as far as it has sunk in
+        scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.full(4, -1e-4)))
     return scene, law, *answer_of(scene, law)
 
 

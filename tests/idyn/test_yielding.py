@@ -163,7 +163,7 @@ def worst(scene, answer, ground, last):
     law, numbers = make_law("coulomb"), np.empty(6)
     dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
     dynamics.last[:] = last
-    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0)
+    claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0, law.material)
     dynamics.asked[:] = dynamics.met[:] = (answer.v_plus - scene.state.v)[scene.robot.tree.a] / DT
     certify(dynamics.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, numbers)
     return numbers.max()

@@ -1,0 +1,188 @@
+"""Ground whose stiffness, dissipation and friction are known, as the convex program of compliant contact  [SAP §III–§V].
+
+    min ½ ‖x‖² + ½ ‖γ(u)‖²_R        u = Y x + J v_free,  x = Lᵀ (v_u⁺ − v_u⁰)        γ(u) = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R
+    R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d))),    R_t = σ w,    v̂_n = −φ / (dt + τ_d)
+F is the round cone of μ, w = ‖J_i M⁻¹ J_iᵀ‖_F / 3. The joint motion is prescribed, so the program has nu unknowns, however many
+contacts there are: strongly convex, so every demand has one answer, and the impulses are γ(u) itself. No consistency step is
+needed, and no choice is left. By Newton's method with an exact line search, begun at the velocity there is now.
+
+The ground is the law's own: it is asked of v⁺, whatever the `Ground` of the options makes of other laws' velocities.
+
+When it is wrong: where k and τ_d are not the ground's, for forces are stiff functions of where the feet are: 10 µm are 1 N at
+10⁵ N/m. What slides is pressed as if it were nearer by (dt + τ_d) μ ‖v_T‖; what sticks creeps at R_t f_T dt. Friction above
+`MOST_FRICTION`, so also μ = ∞, is taken for that.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.errors import InputError
+from idyn.ground import MOST_FRICTION, Material
+from idyn.laws.law import LawSolution, polygon
+from idyn.reduction import Reduced
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
+from idyn.types import Array
+
+MOST_STEPS = 100
+"""Of Newton's method. Usual: 2 to 5."""
+
+ENOUGH = 1e-13
+"""The gradient is zero below this share of the largest of what it is the sum of."""
+
+FLAT = 1e-10
+"""The line search ends where the slope is this share of what it was."""
+
+
+class Sap:
+    """Settings: the ground's material."""
+
+    name = "sap"
+    conditions = Conditions.COMPLIANT
+    unlimited_friction = False
+    directions = polygon(4)
+    basis_width = 0
+    basis_type: type = np.bool_
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+
+    def sticking(self, mu: Array) -> Array:
+        return np.zeros(len(mu))
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        if problem.dynamics is None:
+            raise InputError("problem.dynamics", "expected the whole dynamics: this law asks for more than the reduced problem")
+        p, status, steps = solve_compliant(problem.dynamics.fields, self.material)
+        none = np.zeros((len(problem.mu), 0), dtype=np.bool_)
+        yield "newton", LawSolution(p=p, face=None, status=STATUSES[status], iterations=steps, basis=none)
+
+
+@compiled
+def solve_compliant(d, material):
+    """Impulses (3n), status, and Newton steps, for a `Dynamics` with a demand."""
+    nu, rows = len(d.u), len(d.b)
+    stretch = 1.0 / np.sqrt(1.0 + d.rho)  # what the ground's memory has done to Y, undone
+    Y, b, laws, x = stretch * d.Y, d.J @ d.v_free, contact_laws(d, material), np.zeros(nu)
+    for i in range(nu):  # x = Lᵀ (v_u − v_u⁰)
+        for k in range(i, nu):
+            x[i] += d.L[k, i] * (d.v[d.u[k]] - d.v_free[d.u[k]])
+    p, G = np.zeros(rows), np.zeros((rows, 3))
+    for step in range(MOST_STEPS):
+        _impulses(laws, Y @ x + b, p, G)
+        push = Y.T @ p
+        gradient, steepest, largest = x - push, 0.0, 0.0
+        H = np.eye(nu)
+        for i in range(nu):
+            steepest, largest = max(steepest, abs(gradient[i])), max(largest, abs(x[i]), abs(push[i]))
+        if steepest <= ENOUGH * largest:
+            return p, SOLVED, step
+        for row in range(rows):
+            first = row - row % 3
+            for e in range(3):
+                if G[row, e] != 0.0:
+                    for i in range(nu):
+                        for k in range(nu):
+                            H[i, k] += Y[row, i] * G[row, e] * Y[first + e, k]
+        cholesky(H)
+        forward(H, gradient)
+        backward(H, gradient)
+        x -= _share(laws, Y, b, x, gradient) * gradient
+    return p, NOT_CERTIFIED, MOST_STEPS
+
+
+@compiled
+def _share(laws, Y, b, x, way):
+    """How far to go from x against `way` (nu): to where the program is least along it, by Newton's method in a bracket."""
+    u, du = Y @ x + b, Y @ way
+    p, G = np.zeros(len(u)), np.zeros((len(u), 3))
+    low, high, share, flat = 0.0, np.inf, 1.0, -1.0
+    for _ in range(60):
+        at = 0.0 if flat < 0.0 else share  # first of all the slope where it begins
+        _impulses(laws, u - at * du, p, G)
+        slope, curvature = 0.0, 0.0
+        for i in range(len(x)):
+            slope -= way[i] * (x[i] - at * way[i])
+            curvature += way[i] * way[i]
+        for row in range(len(u)):
+            slope += du[row] * p[row]
+            for e in range(3):
+                curvature += du[row] * G[row, e] * du[row - row % 3 + e]
+        if flat < 0.0:
+            flat = FLAT * abs(slope)
+            continue
+        if abs(slope) <= flat:
+            break
+        if slope < 0.0:
+            low = share
+        else:
+            high = share
+        share -= slope / curvature
+        if not low < share < high:
+            share = 2.0 * low if high == np.inf else 0.5 * (low + high)
+    return share
+
+
+@compiled
+def _impulses(laws, u, p, G):
+    """Fills p = γ(u) (3n) and its slopes −∂γ/∂u, a block for each contact (3n, 3)."""
+    G[:] = 0.0
+    for i in range(len(laws)):
+        mu, soft_t, soft_n, aim = laws[i]
+        s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
+        if soft_n == np.inf:
+            p[s] = p[t] = p[n] = 0.0
+            continue
+        p[s], p[t], p[n] = -u[s] / soft_t, -u[t] / soft_t, (aim - u[n]) / soft_n  # sticks, if the cone allows it
+        speed = np.hypot(u[s], u[t])
+        if p[n] >= 0.0 and speed <= mu * p[n] * soft_t:
+            G[s, 0] = G[t, 1] = 1.0 / soft_t
+            G[n, 2] = 1.0 / soft_n
+            continue
+        along = 1.0 / (soft_n + mu * mu * soft_t)
+        pressure = max((aim - u[n] + mu * speed) * along, 0.0)
+        p[s] = p[t] = p[n] = 0.0
+        if pressure == 0.0:
+            continue
+        if speed == 0.0:  # frictionless, and nothing that slides
+            p[n] = pressure
+            G[n, 2] = along
+            continue
+        a, c, across = u[s] / speed, u[t] / speed, mu * pressure / speed
+        p[s], p[t], p[n] = -mu * pressure * a, -mu * pressure * c, pressure
+        pull = mu * mu * along
+        G[s, 0], G[t, 1] = pull * a * a + across * c * c, pull * c * c + across * a * a
+        G[s, 1] = G[t, 0] = (pull - across) * a * c
+        G[s, 2] = G[n, 0] = -mu * along * a
+        G[t, 2] = G[n, 1] = -mu * along * c
+        G[n, 2] = along
+
+
+@compiled
+def contact_laws(d, material):
+    """μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n is inf for contacts that count for nothing: those that do
+    not touch, when only touching ones count, and those that move nothing."""
+    n, nv, dt = len(d.mu), len(d.v), d.dt
+    L, row, laws = d.M.copy(), np.empty((3, nv)), np.empty((n, 4))
+    cholesky(L)
+    for i in range(n):
+        square = 0.0
+        for r in range(3):
+            for j in range(nv):
+                row[r, j] = d.J[3 * i + r, j]
+            forward(L, row[r])
+            for e in range(r + 1):
+                s = 0.0
+                for j in range(nv):
+                    s += row[r, j] * row[e, j]
+                square += s * s if e == r else 2.0 * s * s
+        w, settle = np.sqrt(square) / 3.0, dt + material.dissipation
+        laws[i, 0] = min(d.mu[i], MOST_FRICTION)
+        laws[i, 1] = material.sigma * w
+        laws[i, 2] = max(material.beta**2 * w / (4.0 * np.pi**2), 1.0 / (dt * material.stiffness * settle))
+        laws[i, 3] = -d.gaps[i] / settle
+        if w == 0.0 or (material.touching_only and d.gaps[i] > 0.0):
+            laws[i, 2] = np.inf
+    return laws

@@ -1,0 +1,152 @@
+"""The law of ground whose stiffness, dissipation and friction are known: beside another solver, and known answers."""
+
+import msgspec
+import numpy as np
+import pytest
+import scs
+from oracles import full, outcome
+from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
+from scipy import sparse
+
+from idyn.errors import InputError
+from idyn.ground import Ground, Material
+from idyn.inverse_dynamics import predict
+from idyn.laws import make_law
+from idyn.laws.sap import Sap
+from idyn.laws.settings import SapSettings
+from idyn.problem import Options
+from idyn.reduction import Reduced
+from idyn.types import Consistency
+
+MATERIALS = {
+    "shipped": Material(1e5, 5e-3),
+    "soft": Material(2e3, 0.05),
+    "rigid": Material(np.inf, DT),
+    "bouncing": Material(1e4, 0.0),
+    "near": Material(1e4, 0.02, touching_only=False),
+}
+
+
+PLAINLY = Options(ground=LITERAL)
+
+
+def solve(scene, law, options=PLAINLY, **more):
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, **more)
+
+
+def sunk(scene, depth):
+    """The same contacts, gaps less by `depth` [m]."""
+    return msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=scene.contacts.gaps - depth))
+
+
+def rows_of(scene, material, f):
+    """R (3n) and v̂ (3n) of the contacts that count, from the dense system; and which count (n)."""
+    D, settle, gaps = f.J @ np.linalg.solve(f.M, f.J.T), DT + material.dissipation, scene.contacts.gaps
+    R, aim = np.empty(3 * len(gaps)), np.zeros(3 * len(gaps))
+    for i, gap in enumerate(gaps):
+        w = np.linalg.norm(D[3 * i : 3 * i + 3, 3 * i : 3 * i + 3]) / 3
+        R[3 * i : 3 * i + 2] = material.sigma * w
+        R[3 * i + 2] = max(material.beta**2 * w / (4 * np.pi**2), 1 / (DT * material.stiffness * settle))
+        aim[3 * i + 2] = -gap / settle
+    return R, aim, (gaps <= 0) | (not material.touching_only)
+
+
+def dual_optimum(scene, material):
+    """Impulses that solve the dual program min ½γᵀ(D + R)γ + γᵀ(u₀ − v̂) over round cones  [SAP (22)], by SCS (3n)."""
+    f = full(scene.robot, scene.state, scene.contacts)
+    R, aim, counts = rows_of(scene, material, f)
+    u0 = f.J @ outcome(f, scene.q_ddot, DT, np.zeros(len(R)))[0]
+    D = np.array([f.J @ outcome(f, scene.q_ddot, DT, e)[0] - u0 for e in np.eye(len(R))]).T
+    mu, kept = np.minimum(scene.contacts.mu, 10.0), np.repeat(counts, 3)
+    p = np.zeros(len(R))
+    if not counts.any():
+        return p
+    mass = 1 / np.mean(np.diag(D + np.diag(R))[kept])  # in units in which the program is of order one
+    Q, r = mass * (D + np.diag(R))[np.ix_(kept, kept)], (u0 - aim)[kept]
+    order = np.arange(kept.sum()).reshape(-1, 3)[:, [2, 0, 1]].ravel()  # a cone is (μ p_N, p_S, p_T)
+    A = -np.eye(len(order))[order]
+    A[::3] *= mu[counts][:, None]
+    size = np.abs(r).max()
+    data = {"P": sparse.csc_matrix(np.triu(Q)), "A": sparse.csc_matrix(A), "b": np.zeros(len(order)), "c": r / size}
+    answer = scs.SCS(data, {"q": [3] * counts.sum()}, eps_abs=1e-11, eps_rel=0, verbose=False, max_iters=200_000).solve()
+    assert answer["info"]["status"] == "solved"
+    p[kept] = size * mass * answer["x"]
+    return p
+
+
+@pytest.mark.parametrize("material", MATERIALS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_impulses_are_those_of_the_dual_program(name, material):
+    """Of random motions, some of which part, some stick, some slide."""
+    law, pressed = Sap(MATERIALS[material]), 0
+    for seed in range(8):
+        scene = sunk(random_scene(name, seed), 2e-4)
+        answer = solve(scene, law)
+        assert (answer.law, answer.rung) == ("sap", "newton")
+        assert answer.residuals.worst < 1e-10
+        wanted = dual_optimum(scene, MATERIALS[material])
+        np.testing.assert_allclose(answer.p, wanted, atol=1e-6 * max(np.abs(wanted).max(), 1e-3))
+        pressed += bool(wanted.any())
+    assert pressed >= 3
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_a_robot_that_has_sunk_in_stands(name):
+    """Feet at m g / (4 k): the weight is borne, and nothing moves. Feet at the surface bear less."""
+    scene, stiffness = standing_scene(name), 1e5
+    law = SapSettings(stiffness=stiffness, sigma=1e-6).build()
+    equal = solve(scene, make_law("coulomb")).normal_force  # of the rigid law
+    gaps = -equal / stiffness
+    stands = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=gaps))
+    answer = solve(stands, law)
+    assert answer.normal_force.sum() == pytest.approx(scene.robot.weight, rel=1e-3)
+    assert np.abs(answer.v_plus).max() < 1e-5
+    assert solve(scene, law).normal_force.sum() < 0.5 * scene.robot.weight
+
+
+def test_whatever_is_believed_of_the_ground_and_the_demand_the_answer_is_the_same():
+    """This law has a ground of its own."""
+    scene = sunk(random_scene("quadruped", 3), 1e-4)
+    law, rigid = make_law("sap"), Options(ground=LITERAL)
+    first = solve(scene, law, rigid)
+    yields = solve(scene, law, Options(ground=Ground(relaxation=0.02, memory=0.01)), guess=first.guess)
+    assert yields.residuals.worst < 1e-8
+    np.testing.assert_allclose(yields.p, first.p, atol=1e-12)
+
+
+@pytest.mark.parametrize("consistency", Consistency)
+def test_every_demand_has_an_answer(consistency):
+    """Feet that are driven into the ground: others change the demand or refuse, springs push back."""
+    scene = sunk(standing_scene("quadruped"), 1e-4)
+    scene = msgspec.structs.replace(scene, q_ddot=np.random.default_rng(0).normal(scale=300.0, size=scene.robot.na))
+    answer = solve(scene, make_law("sap"), Options(consistency=consistency, ground=LITERAL))
+    assert answer.status.ok
+    if consistency is Consistency.PROJECT:
+        assert answer.demand_change == 0.0
+
+
+def test_softer_ground_gives_way_more():
+    scene = sunk(standing_scene("solo12"), 1e-3)
+    force = [solve(scene, Sap(Material(k, 0.01))).normal_force.sum() for k in (1e2, 1e3, 1e4)]
+    assert force[0] < force[1] < force[2]
+
+
+def test_rigid_ground_is_as_stiff_as_the_period_allows():
+    """k = ∞ and any k whose spring is quicker than the period are the same."""
+    scene = sunk(standing_scene("solo12"), 1e-6)
+    hard, harder = (solve(scene, Sap(Material(k, DT))).p for k in (1e14, np.inf))
+    np.testing.assert_array_equal(hard, harder)
+
+
+def test_the_reduced_problem_alone_is_not_enough():
+    problem = Reduced(Y=np.zeros((3, 6)), b=np.zeros(3), energy=np.zeros(3), mu=np.ones(1))
+    with pytest.raises(InputError, match="whole dynamics"):
+        next(make_law("sap").attempts(problem, None))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("stiffness", 0.0), ("stiffness", -1.0), ("dissipation", -1e-3), ("beta", 0.0), ("sigma", 0.0)]
+)
+def test_settings_that_make_no_ground_are_refused_by_name(field, value):
+    with pytest.raises(msgspec.ValidationError, match=field):
+        msgspec.convert({"kind": "sap", field: value}, SapSettings)

@@ -1,0 +1,47 @@
+"""The law `sap` in the world `sap`: over all joints and over the unactuated ones, by code that is not shared, one answer."""
+
+import numpy as np
+import pytest
+
+from controllers.robots import load_robot
+from idyn.ground import Ground
+from idyn.inverse_dynamics import predict
+from idyn.laws.settings import SapSettings
+from idyn.problem import Options
+from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.sap import Sap
+
+DT = 1e-3
+GROUNDS = {
+    "shipped": {},
+    "soft": {"stiffness": 2e3, "dissipation": 0.05},
+    "rigid": {"stiffness": np.inf, "dissipation": DT},
+    "creeping": {"sigma": 0.1, "beta": 3.0},
+    "near": {"candidates": "near", "dissipation": 0.02},
+}
+
+
+@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize("name", ["solo12", "quadruped", "go2"])
+def test_a_robot_that_moves_at_random_feels_the_predicted_forces(name, ground):
+    """50 steps of random demands from a drop on, each torque applied in the world: forces to 1e-9 of the largest, velocities
+    to 1e-9."""
+    robot, stance = load_robot(name)
+    rng = np.random.default_rng(0)
+    world = EngineWorld(robot, Flat(), Sap(tolerance=1e-12, **GROUNDS[ground]), stance)
+    world.reset(stance, 0.1 * rng.normal(size=robot.nv))
+    law, options, pressed = SapSettings(**GROUNDS[ground]).build(), Options(ground=Ground(noise=0.0)), 0
+    for _ in range(50):
+        demand = rng.normal(scale=20.0, size=robot.na)
+        answer = predict(robot, world.state, world.contacts, demand, law=law, dt=DT, options=options)
+        assert answer.law == "sap"
+        assert answer.status.ok
+        result = world.step(answer.tau, DT)
+        assert result.status.ok
+        largest = np.abs(result.force).max(initial=1.0)
+        np.testing.assert_allclose(answer.normal_force, result.normal_force, atol=1e-9 * largest)
+        np.testing.assert_allclose(answer.impulse, result.impulse, atol=1e-9 * DT * largest)
+        np.testing.assert_allclose(answer.v_plus, world.v, atol=1e-9)
+        pressed += (result.normal_force > 0.1).sum()
+    assert pressed > 20
