@@ -88,13 +88,14 @@ def held_rows(L: Array, G: Array) -> Held:
     for i in range(m):
         forward(L, X[i])
     Q, kept = np.zeros((min(m, nv), nv)), np.zeros(min(m, nv), dtype=np.int64)
-    C, rank = orthonormalise(X, Q, kept, 0)
+    C, rank = orthonormalise(X, Q, kept, 0, DEPENDENT)
     return Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
 
 
 @compiled
-def orthonormalise(X: Array, Q: Array, kept: Array, rank: int) -> tuple[Array, int]:
+def orthonormalise(X: Array, Q: Array, kept: Array, rank: int, share: float) -> tuple[Array, int]:
     """Go on with the rows X (m, nv) from `rank` directions in Q: coefficients C with X ≈ C Q (m, len(Q)), and the new rank.
+    share: of its length that has to be new, or a row is left out.
 
     Q and kept (rows of X, counted from 0) are filled in place. Gram–Schmidt, done twice: orthogonal to rounding errors.
     """
@@ -116,7 +117,7 @@ def orthonormalise(X: Array, Q: Array, kept: Array, rank: int) -> tuple[Array, i
         rest2 = 0.0
         for d in range(nv):
             rest2 += x[d] * x[d]
-        if rank < len(Q) and not rest2 <= DEPENDENT * DEPENDENT * length2:  # what is no number is kept, and seen
+        if rank < len(Q) and not rest2 <= share * share * length2:  # what is no number is kept, and seen
             C[i, rank] = np.sqrt(rest2)
             for d in range(nv):
                 Q[rank, d] = x[d] / C[i, rank]

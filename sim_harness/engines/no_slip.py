@@ -67,11 +67,13 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
 class Hold(NamedTuple):
     """Which contacts are held sideways (N, bool each).
 
-    can: those with tangents; now: those held at present; let_go: held once and let go; wedged: held again after that, for good
+    can: those with tangents; now: those held at present; first: whose rows come first
+    let_go: held once and let go; wedged: held again after that, for good
     """
 
     can: Array
     now: Array
+    first: Array
     let_go: Array
     wedged: Array
 
@@ -94,23 +96,29 @@ def _settle_by_qp(Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scal
     """As `_settle`, step by step."""
     hold, pivots = first_choice(b, c, mu, scale), 0
     while True:
-        stick = stick_rows(Y, b, c, np.flatnonzero(hold.now))
+        stick = stick_rows(Y, b, c, in_order(hold))
         z, status, used = by_qp(stick.Y, stick.r, lengths2)
         pivots += used
-        if not status.ok or not changed(hold, stick, z, scale):
-            p, error = _finish(Y, b, c, hold, stick, z)
-            return p, status, pivots, error
+        p = impulses(Y, stick, z)
+        if not status.ok or not changed(hold, stick, p, scale):
+            return p, status, pivots, violation(Y, b, c, p, stick.rows[stick.held.kept])
 
 
 @compiled
 def first_choice(b: Array, c: Array, mu: Array, scale: float) -> Hold:
     """Those that would close if nothing pressed."""
     n = len(c)
-    can, now = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    can, now, never = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     for i in range(n):
         can[i] = mu[i] > 0.0
         now[i] = can[i] and b[3 * i + 2] + c[i] < -TOUCHES * scale
-    return Hold(can, now, np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_))
+    return Hold(can, now, never.copy(), never.copy(), never.copy())
+
+
+@compiled
+def in_order(hold: Hold) -> Array:
+    """The contacts that are held, in the order of their elimination."""
+    return np.concatenate((np.flatnonzero(hold.now & hold.first), np.flatnonzero(hold.now & ~hold.first)))
 
 
 @compiled
@@ -120,21 +128,24 @@ def _settle(
     """Solved anew until those are held that touch and can press: impulses (3N), status, all pivots, largest violation."""
     hold, pivots = first_choice(b, c, mu, scale), 0
     while True:
-        stick = stick_rows(Y, b, c, np.flatnonzero(hold.now))
+        stick = stick_rows(Y, b, c, in_order(hold))
         z, status, used = by_pivots(stick.Y, stick.r, lengths2, by_lemke, max_pivots)
         pivots += used
-        if status != SOLVED or not changed(hold, stick, z, scale):
-            p, error = _finish(Y, b, c, hold, stick, z)
-            return p, status, pivots, error
+        p = impulses(Y, stick, z)
+        if status != SOLVED or not changed(hold, stick, p, scale):
+            return p, status, pivots, violation(Y, b, c, p, stick.rows[stick.held.kept])
 
 
 @compiled
-def changed(hold: Hold, stick: Stick, z: Array, scale: float) -> bool:
-    """Choose anew who is held, in place, after z (N); whether that changed anything. No contact changes more than thrice."""
+def changed(hold: Hold, stick: Stick, p: Array, scale: float) -> bool:
+    """Choose anew who is held and whose rows come first, in place, after impulses p (3N); whether that asks for another round.
+
+    It ends: no contact changes more than thrice, and the order is changed once for them.
+    """
     n, nv = stick.Y.shape
-    x = np.zeros(nv)
+    x, z = np.zeros(nv), p[2::3].copy()
     for i in range(n):
-        if z[i] > 0.0:
+        if z[i] != 0.0:
             for d in range(nv):
                 x[d] += z[i] * stick.Y[i, d]
     touches = np.zeros(n, dtype=np.bool_)
@@ -154,18 +165,13 @@ def changed(hold: Hold, stick: Stick, z: Array, scale: float) -> bool:
             if not wanted:
                 hold.let_go[i] = True
             hold.now[i] = wanted
-    return news
-
-
-@compiled
-def _finish(Y: Array, b: Array, c: Array, hold: Hold, stick: Stick, z: Array) -> tuple[Array, float]:
-    """All impulses (3N) and the largest violation; where there is friction without pressing, those that press come first."""
-    p = impulses(Y, stick, z)
-    elsewhere = False
-    for i in range(len(z)):
+    elsewhere, ordered, pressing = False, False, False
+    for i in range(n):
         elsewhere = elsewhere or (z[i] <= 0.0 and (p[3 * i] != 0.0 or p[3 * i + 1] != 0.0))
-    if elsewhere:
-        order = np.concatenate((np.flatnonzero(hold.now & (z > 0.0)), np.flatnonzero(hold.now & (z <= 0.0))))
-        stick = stick_rows(Y, b, c, order)
-        p = impulses(Y, stick, z)
-    return p, violation(Y, b, c, p, stick.rows[stick.held.kept])
+        ordered = ordered or hold.first[i]
+        pressing = pressing or z[i] > 0.0
+    again = news or (elsewhere and pressing and not ordered)
+    if again:
+        for i in range(n):
+            hold.first[i] = z[i] > 0.0
+    return again

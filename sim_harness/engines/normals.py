@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.solvers.lemke import lemke
+from idyn.solvers.lemke import lemke, natural_residual
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.qp import solve_qp
-from idyn.status import SOLVED, STATUSES, Status
+from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
 
 Solver = Literal["ppm", "qp", "lemke"]
@@ -21,6 +21,9 @@ active-set method for quadratic programs (DAQP); lemke: Lemke's method."""
 
 SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
 """Shares of the mean diagonal that are added to the matrix for Lemke's method, one after the other, until it gets through."""
+
+GOOD = 1e-8
+"""Largest |min(z, w)| of Lemke's answer, as a share of max |r|, for which no other shift is tried."""
 
 SATISFIED = 1e-12
 """w above minus this times max |r| is not negative."""
@@ -70,15 +73,19 @@ def _lemke(Y: Array, r: Array, max_pivots: int) -> tuple[Array, int, int]:
             for d in range(nv):
                 s += Y[i, d] * Y[j, d]
             A[i, j] = A[j, i] = s
-    z, status, pivots, mean = np.zeros(n), SOLVED, 0, np.trace(A) / n
+    best, least, status, pivots, mean, largest = np.zeros(n), np.inf, SOLVED, 0, np.trace(A) / n, np.abs(r).max()
     for shift in SHIFTS:
+        shifted = A.copy()
         for i in range(n):
-            A[i, i] += shift * mean
-        z, status, used, _ = lemke(A, r, max_pivots, np.ones(n))
+            shifted[i, i] += shift * mean
+        z, status, used, _ = lemke(shifted, r, max_pivots, np.ones(n))
         pivots += used
-        if status == SOLVED:
-            break
-    return z, status, pivots
+        error = natural_residual(A, r, z)
+        if error < least:
+            best, least = z, error
+        if least <= GOOD * largest:
+            return best, SOLVED, pivots
+    return best, NOT_CERTIFIED if status == SOLVED else status, pivots
 
 
 def by_qp(Y: Array, r: Array, lengths2: Array) -> tuple[Array, Status, int]:

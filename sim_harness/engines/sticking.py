@@ -9,10 +9,14 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.types import Array
-from sim_harness.engines.bilateral import Held, along, orthonormalise, project, row_forces
+from sim_harness.engines.bilateral import DEPENDENT, Held, along, orthonormalise, project, row_forces
 
 ROUNDING = 1e-12
 """An impulse below this share of the largest is none. Those of a QP's inactive bounds are not quite zero."""
+
+INDEPENDENT = 1e-3
+"""A tangential row is left out when less than this share of its length is new, in the metric M⁻¹. Points of a face that are not
+quite on one plane differ by less; their normals hold what such rows would hold with lever arms of micrometres."""
 
 SHARE = 1e-6
 """A contact can press when its share of the smallest impulses is more than this of the largest of them."""
@@ -45,7 +49,7 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
         for d in range(nv):
             X[k, d] = Y[rows[k], d]
     Q, kept = np.zeros((min(len(rows), nv), nv)), np.zeros(min(len(rows), nv), dtype=np.int64)
-    C, rank = orthonormalise(X, Q, kept, 0)
+    C, rank = orthonormalise(X, Q, kept, 0, INDEPENDENT)
     held = Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
     t = along(held, speeds)
     x = np.zeros(nv)
@@ -100,7 +104,7 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
             X[d, k] = Y[on[k], d]
     size = min(len(on), nv)
     Q = np.zeros((size, len(on)))
-    _, rank = orthonormalise(X, Q, np.zeros(size, dtype=np.int64), 0)
+    _, rank = orthonormalise(X, Q, np.zeros(size, dtype=np.int64), 0, DEPENDENT)
     for j in range(rank):
         s = 0.0
         for k in range(len(on)):
