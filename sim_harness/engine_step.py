@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from idyn.robot import Robot
-from idyn.types import Array, ContactSet, DynamicsTerms, State
+from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.jacobian import contact_jacobian
 
@@ -29,6 +31,22 @@ def forward_problem(
         dt=dt,
         bias=bias,
     )
+
+
+class Elsewhere(Record, frozen=True):
+    """A robot at configurations beside q, a `System`."""
+
+    robot: Robot
+    q: Array
+
+    def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
+        terms = self.robot.terms(self.robot.integrate(self.q, shift), v)
+        return terms.M, terms.h
+
+
+def with_system(problem: ForwardProblem, robot: Robot, q: Array) -> ForwardProblem:
+    """For an engine with a scheme of its own, which uses the robot as its scratch: the problem with M and h of its own."""
+    return msgspec.structs.replace(problem, M=problem.M.copy(), h=problem.h.copy(), system=Elsewhere(robot=robot, q=q))
 
 
 def state_after(robot: Robot, q: Array, solution: ForwardSolution, dt: float) -> State:

@@ -14,8 +14,8 @@ from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, DynamicsTerms, State
-from sim_harness.engine_step import forward_problem, state_after
-from sim_harness.engines.engine import Engine, ForwardSolution
+from sim_harness.engine_step import forward_problem, state_after, with_system
+from sim_harness.engines.engine import Engine, ForwardSolution, Integrator
 from sim_harness.jacobian import generalised_force, world_impulses
 from sim_harness.joint_friction import JointFriction, solve_with_friction
 from sim_harness.world import MARGIN, Push, StepResult, checked_state
@@ -48,6 +48,7 @@ class EngineWorld:
         self.margin = margin
         self._mu = mu
         self._friction = friction
+        self._integrates = isinstance(engine, Integrator)
         self.reset(q)
 
     def reset(self, q: Array, v: Array | None = None) -> None:
@@ -67,6 +68,8 @@ class EngineWorld:
         for push in pushes:
             force += self._force_of(push, terms, dt)
         problem = forward_problem(self.robot, terms, self.v, contacts, force, dt, self._bias)
+        if self._integrates:
+            problem = with_system(problem, self.robot, self.q)
         friction = self._friction
         solution = self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
         self.t += dt

@@ -41,7 +41,7 @@ class System(Protocol):
     """The bodies at configurations beside the one they are at, for engines with an integration scheme of their own."""
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
-        """M (nv, nv) and h (nv) at q ⊕ shift and velocity v; `shift` is a displacement [m or rad] (nv)."""
+        """M (nv, nv) and h (nv) at q ⊕ shift and velocity v, until the next call; `shift`: a displacement [m or rad] (nv)."""
         ...
 
 

@@ -39,7 +39,8 @@ class Sap(Kind, frozen=True, tag="sap"):
     scheme: of integration. "symplectic" and "explicit" take forces at the beginning of the step, "implicit" and "midpoint" (of
         second order) find them by Newton's method
     candidates: "touching" takes contacts with φ ≤ 0, so what bounces does so as a spring and damper would; "near" all that are
-        reported: forces without jumps, gliding above the ground without chatter, landings that are damped more
+        reported: forces without jumps, gliding and rest without chatter, landings that are damped more; feet that swing low
+        over ground of much friction are caught by it
     tolerance: ε_r, largest momentum error of a step that counts as solved, of the momentum
     search: "exact" line search or "backtracking"
     max_iterations: allowance of Newton's method

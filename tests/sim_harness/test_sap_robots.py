@@ -1,0 +1,50 @@
+"""Robots that the engine `sap` moves: they trot, with unlimited friction too, and swing the same under every scheme."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from controllers.config import load
+from idyn.terrain import Flat
+from sim_harness.engine_world import EngineWorld
+from sim_harness.engines.sap import Sap
+from sim_harness.engines.sap_motion import SCHEMES
+from sim_harness.experiment import run_in_process
+from sim_harness.joint_friction import JointFriction
+from sim_harness.plan import ExperimentSettings, build_plan, with_controller
+
+DT = 1e-3
+
+
+@pytest.mark.parametrize(("candidates", "mu"), [("touching", 0.8), ("touching", np.inf), ("near", 0.8)])
+def test_sap_carries_a_trot(candidates, mu):
+    settings = load("experiments", "trot-quadruped", ExperimentSettings)
+    engine = Sap(candidates=candidates)
+    settings = msgspec.structs.replace(settings, duration=3.0, engine=engine, mu=mu)
+    summary = run_in_process(with_controller(build_plan(settings), {"law": "coulomb"}), "coulomb", lambda *_: None).summary
+    assert summary.upright
+    assert summary.tilt < 0.05
+    assert summary.modes["ok"] > 0.99
+
+
+def swung(make_world, scheme, dt, viscous=0.0):
+    """The quadruped in the air, its legs driven by steady torques: angles after 50 ms."""
+    world = make_world("sap", scheme=scheme)
+    names = world.robot.joint_names
+    friction = JointFriction.of(world.robot, dict.fromkeys(names, viscous), dict.fromkeys(names, 0.0)) if viscous else None
+    world = EngineWorld(world.robot, Flat(), world.engine, world.q + np.r_[0, 0, 1.0, np.zeros(16)], friction=friction)
+    torque = 0.1 * np.sin(np.arange(12.0))
+    for _ in range(round(0.05 / dt)):
+        assert world.step(torque, dt).status.ok
+    return world.robot.joint_angles(world.q)
+
+
+@pytest.mark.parametrize("viscous", [0.0, 0.01])
+def test_sap_schemes_swing_legs_alike_in_the_limit(make_world, viscous):
+    exact = swung(make_world, "midpoint", 1.25e-4, viscous)
+    for scheme in SCHEMES:
+        coarse, fine = (np.abs(swung(make_world, scheme, dt, viscous) - exact).max() for dt in (2e-3, 1e-3))
+        assert coarse < 0.05
+        order = np.log2(coarse / fine)
+        expected = 2 if scheme == "midpoint" and not viscous else 1
+        assert order == pytest.approx(expected, abs=0.2)
