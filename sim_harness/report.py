@@ -42,6 +42,10 @@ class Report:
         self._parts.append(f'<p><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}"></p>')
         self.paragraph(caption)
 
+    def link(self, target: str, text: str) -> None:
+        """To a file beside the report."""
+        self._parts.append(f'<p><a href="{html.escape(target)}">{html.escape(text)}</a></p>')
+
     def page(self, page: str, title: str, caption: str) -> None:
         """Another whole page in a frame, with all that is in it."""
         inside = html.escape(page)

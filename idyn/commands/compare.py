@@ -1,7 +1,10 @@
-"""`idyn compare`: the paper's tables and figures from our own runs, its numbers beside ours; or figures of recorded logs."""
+"""`idyn compare`: the paper's tables and figures from our own runs, its numbers beside ours; engines on scenes with known
+answers; or figures of recorded logs."""
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from tqdm import tqdm
 
 from idyn.commands.output import add_json
 from idyn.errors import ConfigError
+from sim_harness.compare.engine_jobs import ENGINES, jobs_of, run_jobs
+from sim_harness.compare.engine_report import engines_table, summary, write_engine_report
 from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.logs import summarise_log
 from sim_harness.compare.matrix_table import Panel, upright_table
@@ -20,12 +25,15 @@ from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.timing import timing_table
 from sim_harness.metrics import table, text_table
+from sim_harness.scenes.settings import is_scene
 
 
 def add_to(subparsers: Any) -> None:
     parser = subparsers.add_parser("compare", help="experiments of the paper with its numbers beside ours, or recorded logs")
     parser.add_argument(
-        "what", nargs="*", help="names or paths of comparisons, 'paper' for all of the paper's, or log.mcap files"
+        "what",
+        nargs="*",
+        help="names or paths of comparisons, 'paper' for all of the paper's; scenes, 'engines' for all; or log.mcap files",
     )
     parser.add_argument("--all", action="store_true", help="all of the paper's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once (default: %(default)s)")
@@ -44,10 +52,37 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     what = list(PAPER) if options.all else [name for given in options.what for name in (PAPER if given == "paper" else [given])]
     if not what:
         raise ConfigError("compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files")
+    if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
+        return engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
     if any(logs) and not all(logs):
         raise ConfigError("compare", "expected comparisons or logs, not both")
     return _logs(what) if any(logs) else _comparisons(what, options)
+
+
+def engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
+    """The figures of every engine on every scene it claims, and whether all are as they are known to be."""
+    jobs = jobs_of(words, options.out.absolute() / "scenes", options.seconds)
+    with run_bar() as progress:
+        cells = run_jobs(jobs, options.executor, options.jobs, progress)
+    write_engine_report(cells, options.out)
+    print(text_table(engines_table(cells)))
+    print(f"report: {options.out / 'engines.html'}")
+    return summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
+
+
+@contextmanager
+def run_bar() -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr of runs that are done; silent when stderr is no terminal."""
+    with tqdm(unit="run", smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
+
+        def progress(done: int, total: int, name: str) -> None:
+            bar.total = total
+            bar.set_description_str(name, refresh=False)
+            bar.update(done - bar.n)
+            bar.refresh()
+
+        yield progress
 
 
 def _logs(paths: list[str]) -> tuple[Any, bool]:
@@ -68,14 +103,7 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
         keep_logs=not options.no_logs,
     )
     runs = options.out.absolute() / "runs"  # workers may be elsewhere
-    with tqdm(unit="run", smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
-
-        def progress(done: int, total: int, name: str) -> None:
-            bar.total = total
-            bar.set_description_str(name, refresh=False)
-            bar.update(done - bar.n)
-            bar.refresh()
-
+    with run_bar() as progress:
         results = run_comparisons(comparisons, runs, how, progress)
         timings = [run_timings(comparison, runs, progress) for comparison in comparisons]
     findings = [

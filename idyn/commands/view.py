@@ -6,6 +6,8 @@ from typing import Any
 
 from idyn.commands.output import open_browser
 from idyn.errors import ConfigError
+from sim_harness.scenes.keep import kept_in
+from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_scenes
 
@@ -23,9 +25,14 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     target: Path = options.out or (source if source.is_dir() else source.parent) / "view.html"
     if target.is_dir() or not target.parent.is_dir():
         raise ConfigError("--out", f"expected a file in a folder that exists, got {target}")
-    scenes = read_scenes(source)
-    target.write_text(page_of(f"{source.resolve().stem}: {scenes[0].controller.robot.name}", scenes), encoding="utf-8")
-    print(f"{target}: {len(scenes)} {'run' if len(scenes) == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
+    name, kept = source.resolve().stem, kept_in(source)
+    if kept:
+        page, count = scene_page(f"{name}: {kept[0].settings.about}", kept), len(kept)
+    else:
+        scenes = read_scenes(source)
+        page, count = page_of(f"{name}: {scenes[0].controller.robot.name}", scenes), len(scenes)
+    target.write_text(page, encoding="utf-8")
+    print(f"{target}: {count} {'run' if count == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
     if options.open:
         open_browser(target.resolve().as_uri())
     return None, True

@@ -44,6 +44,12 @@ def read(folder: Path) -> Kept:
     return Kept(settings=settings, recording=recording, outcome=outcome)
 
 
+def kept_in(path: Path) -> list[Kept]:
+    """The run in a folder, or those in its folders; none where there are no scenes."""
+    folders = [path] if (path / ROWS).is_file() else sorted(file.parent for file in path.glob(f"*/{ROWS}"))
+    return [read(folder) for folder in folders]
+
+
 def _write(path: Path, data: msgspec.Struct) -> None:
     """Numbers that are none are written NaN and Infinity, which JSON of the standard library reads again."""
     path.write_text(json.dumps(msgspec.to_builtins(data), indent=1), encoding="utf-8")

@@ -45,9 +45,9 @@ def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE) ->
     count = int(np.argmin(np.append([shown(q) for q in trace.q], False)))
     if not count:
         raise InputError("trace.q", "expected a first configuration of finite numbers")
-    rows = _frames(trace.t[:count], rate)
-    frames = [frame_of(robot, terrain, trace.q[row], trace.simulated[row], trace.predicted[row]) for row in rows]
-    poses, points, world, predicted = (np.array(part) for part in zip(*frames, strict=True))
+    rows = frames(trace.t[:count], rate)
+    parts = [frame_of(robot, terrain, trace.q[row], trace.simulated[row], trace.predicted[row]) for row in rows]
+    poses, points, world, predicted = (np.array(part) for part in zip(*parts, strict=True))
     return Film(
         t=trace.t[rows],
         poses=poses,
@@ -69,7 +69,7 @@ def frame_of(robot: Robot, terrain: Terrain, q: Array, simulated: Array, predict
     return poses, contacts.points, world_forces(contacts, simulated), world_forces(contacts, predicted)
 
 
-def _frames(t: Array, rate: float) -> Array:
+def frames(t: Array, rate: float) -> Array:
     """The first row at or after each multiple of 1/rate, and the last."""
     count = int((t[-1] - t[0]) * rate) + 1
     due = t[0] + np.arange(count) / rate

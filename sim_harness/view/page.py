@@ -43,7 +43,7 @@ def page_of(title: str, scenes: Sequence[Scene]) -> str:
         film = film_of(controller.robot, controller.terrain, scene.trace)
         path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
         runs.append(_run(controller, scene.label, film, scene.trace.modes, path))
-    return _page(title, controllers, runs, live=False)
+    return page_with(title, _looks(controllers), runs, live=False)
 
 
 def live_page(controller: Controller) -> str:
@@ -55,12 +55,17 @@ def live_page(controller: Controller) -> str:
     film = Film(t=zero, poses=poses, points=points, world=world, predicted=predicted, known=True, mode=zero.astype(int))
     path = poses[0, _base(robot), :3] + LIVE_GROUND * np.array([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]])
     run = _run(controller, "", film, ("waiting",), path)
-    return _page(robot.name, {robot.urdf_sha256: controller}, [run], live=True)
+    return page_with(robot.name, _looks({robot.urdf_sha256: controller}), [run], live=True)
 
 
-def _page(title: str, controllers: dict[str, Controller], runs: list[dict[str, Any]], *, live: bool) -> str:
+def _looks(controllers: dict[str, Controller]) -> dict[str, Look]:
     """controllers: one for each robot, by its URDF's digest"""
-    robots = {key: _look(look_of(c.robot, mesh_folders(c))) for key, c in controllers.items()}
+    return {key: look_of(c.robot, mesh_folders(c)) for key, c in controllers.items()}
+
+
+def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *, live: bool) -> str:
+    """The page of runs as the player has them. looks: of each of their robots."""
+    robots = {key: _look(look) for key, look in looks.items()}
     data = {"title": title, "live": live, "robots": robots, "runs": runs}
     parts = {
         "title": html.escape(title),
@@ -123,8 +128,8 @@ def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], p
         "weight": weight,
         "size": size,
         "newtons": newtons_per_metre(weight, size),
-        "ground": _ground(ground_of(controller.settings.contact, path)),
-        "film": _film(film),
+        "ground": ground_data(ground_of(controller.settings.contact, path)),
+        "film": film_data(film),
     }
 
 
@@ -146,11 +151,11 @@ def newtons_per_metre(weight: float, size: float) -> float:
     return float(10.0 * power * min((1, 2, 5, 10), key=lambda step: abs(np.log(step * power / wanted))))
 
 
-def _ground(ground: Ground) -> dict[str, str]:
+def ground_data(ground: Ground) -> dict[str, str]:
     return {"x": floats(ground.x), "y": floats(ground.y), "z": floats(ground.z)}
 
 
-def _film(film: Film) -> dict[str, Any]:
+def film_data(film: Film) -> dict[str, Any]:
     arrays = {name: floats(getattr(film, name)) for name in ("t", "poses", "points", "world", "predicted")}
     return arrays | {"known": film.known, "mode": film.mode.tolist(), "joints": film.poses.shape[1]}
 

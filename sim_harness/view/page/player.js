@@ -72,6 +72,7 @@ function lookAtRobot() {
 
 // The text that does not change with time.
 function describe() {
+  at("show-predicted").closest("th").hidden = Boolean(run.unpredicted);
   at("run-name").textContent = data.runs.length > 1 ? run.label : "";
   at("note").textContent = [
     run.film.known ? "" : "This log does not tell the world's forces.",
@@ -91,6 +92,7 @@ function describe() {
     line.className = row.name.startsWith("sum") ? "sum" : "";
     line.append(Object.assign(document.createElement("th"), { textContent: row.name }));
     row.cells = KINDS.map(() => line.insertCell());
+    row.cells[1].hidden = Boolean(run.unpredicted);
   }
 }
 

@@ -1,0 +1,84 @@
+"""Runs of scenes in three dimensions: the bodies, and on each moving one the force of all its contacts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from idyn.types import Array
+from sim_harness.scenes.keep import Kept
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.touch import half_extents
+from sim_harness.view.film import RATE, Film, frames, poses_of
+from sim_harness.view.ground import Ground
+from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
+from sim_harness.view.shapes import look_of
+
+AROUND = 0.3
+"""How far the ground is drawn beyond where the bodies were [m]."""
+
+STEP = 0.1
+"""Distance of its lines [m]."""
+
+FURTHEST = 10.0
+"""It ends there [m]."""
+
+MODES = ("solved", "NOT SOLVED")
+
+
+def scene_page(title: str, runs: Sequence[Kept]) -> str:
+    """The page of runs of scenes. Raises ConfigError without the extra `[viz]`."""
+    models = [SceneModel(kept.settings) for kept in runs]
+    looks = {model.robot.urdf_sha256: look_of(model.robot, []) for model in models}
+    return page_with(title, looks, [_run(kept, model) for kept, model in zip(runs, models, strict=True)], live=False)
+
+
+def film_of_scene(kept: Kept, model: SceneModel) -> Film:
+    """The film; its places are the moving bodies, and after the joints comes the middle of all bodies, with nothing on it."""
+    r, moving = kept.recording, np.flatnonzero(model.masses)
+    rows = frames(r.t, RATE)
+    steps = np.minimum(rows, r.steps - 1)
+    force, middle = r.force[steps][:, moving], np.zeros((len(rows), 1, 7))
+    middle[..., :3], middle[..., 6] = r.centres[0, moving].mean(axis=0), 1.0
+    return Film(
+        t=r.t[rows],
+        poses=np.concatenate([np.array([poses_of(model.robot, q) for q in r.q[rows]]), middle], axis=1),
+        points=r.centres[rows][:, moving],
+        world=force,
+        predicted=np.zeros_like(force),
+        known=True,
+        mode=np.where(r.ok[steps], 0, 1),
+    )
+
+
+def _run(kept: Kept, model: SceneModel) -> dict[str, Any]:
+    film = film_of_scene(kept, model)
+    moving = np.flatnonzero(model.masses)
+    weight = float(model.masses.sum() * (kept.settings.gravity or 9.81))
+    extents = [half_extents(body.shape, np.eye(3)).max() for body in kept.settings.body]
+    away = np.linalg.norm(kept.recording.centres[0] - film.poses[0, -1, :3], axis=1) + extents
+    size = max(0.1, 0.8 * float(away[moving].max()))
+    return {
+        "label": f"{kept.outcome.scene}, {kept.outcome.engine}",
+        "robot": model.robot.urdf_sha256,
+        "base": film.poses.shape[1] - 1,
+        "places": [model.names[i] for i in moving],
+        "grounded": len(moving),
+        "modes": MODES,
+        "weight": weight,
+        "size": size,
+        "newtons": newtons_per_metre(weight, size),
+        "ground": ground_data(_ground(kept, film.points)),
+        "film": film_data(film),
+        "unpredicted": True,
+    }
+
+
+def _ground(kept: Kept, points: Array) -> Ground:
+    """The plane z = 0 where the bodies were; without one nothing."""
+    if kept.settings.ground is None:
+        return Ground(x=np.zeros(0), y=np.zeros(0), z=np.zeros((0, 0)))
+    near = np.clip(points.reshape(-1, 3)[:, :2], -FURTHEST, FURTHEST)
+    low, high = (np.floor((near.min(axis=0) - AROUND) / STEP), np.ceil((near.max(axis=0) + AROUND) / STEP))
+    x, y = (np.arange(low[i], high[i] + 1) * STEP for i in range(2))
+    return Ground(x=x, y=y, z=np.zeros((len(x), len(y))))

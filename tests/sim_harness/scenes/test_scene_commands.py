@@ -1,0 +1,127 @@
+"""What the command line makes of scenes: figures, what is left in folders, the comparison of engines, the view."""
+
+import json
+
+import numpy as np
+import pytest
+
+from idyn.__main__ import main
+from sim_harness.compare.engine_jobs import jobs_of, run_job, run_jobs
+from sim_harness.compare.engine_report import engines_figure, engines_table, write_engine_report
+from sim_harness.scenes.keep import kept_in, read
+from sim_harness.scenes.model import SceneModel
+from sim_harness.view.bodies import film_of_scene
+
+BURSTS = """
+about = "a spring that is too stiff for forces at the beginning of the step"
+engines = ["sap"]
+dt = 0.01
+duration = 0.3
+[[body]]
+name = "a"
+shape = { sphere = 0.1 }
+mass = 1.0
+joint = [{ kind = "slide", axis = [1, 0, 0], start = 0.1, stiffness = 1e9 }]
+"""
+
+
+def test_simulate_shows_figures_and_leaves_what_can_be_looked_at(tmp_path, capsys):
+    out, figures = tmp_path / "out", tmp_path / "figures.json"
+    assert main(["simulate", "sliding-block", "--engine", "lcp", "--out", str(out), "--json", str(figures)]) == 0
+    assert "travel of block" in capsys.readouterr().out
+    (found,) = json.loads(figures.read_text())
+    assert found["measured"][0]["known"] == pytest.approx(2**2 / (2 * 0.5 * 9.81))
+    kept = read(out / "lcp")
+    assert kept.recording.steps == found["steps"] == 1000
+    assert kept.outcome.measured[0].value == found["measured"][0]["value"]
+    assert (out / "lcp" / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["view", str(out)]) == 0
+    assert "block" in (out / "view.html").read_text()
+
+
+def test_what_is_not_as_known_is_a_bad_result(capsys):
+    assert main(["simulate", "drop", "--seconds", "0.5", "--engine", "penalty"]) == 1
+    assert "NO" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", [["--connect", "tcp://127.0.0.1:1"], ["--view"]])
+def test_scenes_have_no_server(option, capsys):
+    assert main(["simulate", "drop", *option]) == 2
+    assert f"{option[0]}: a scene has no server" in capsys.readouterr().err
+
+
+def test_an_engine_that_has_no_scenes_is_refused(capsys):
+    assert main(["simulate", "drop", "--engine", "bullet"]) == 2
+    assert "no kind named 'bullet'" in capsys.readouterr().err
+
+
+def test_a_scene_is_checked_like_any_other_configuration(capsys):
+    assert main(["check", "four-bar"]) == 0
+    assert "experiments.four-bar: valid" in capsys.readouterr().out
+
+
+def test_the_film_is_the_recording(tmp_path):
+    main(["simulate", "grasp-lift", "--engine", "lcp", "--seconds", "0.1", "--out", str(tmp_path / "out")])
+    (kept,) = kept_in(tmp_path / "out")
+    model = SceneModel(kept.settings)
+    film = film_of_scene(kept, model)
+    assert len(film.t) == 6
+    np.testing.assert_allclose(film.points[-1], kept.recording.centres[-1], atol=1e-12)
+    np.testing.assert_allclose(film.world[0].sum(axis=0), kept.recording.force[0].sum(axis=0))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Jobs run in this process; which ones did."""
+    done = []
+
+    def execute(name, function, tasks, count):
+        for i, task in enumerate(tasks):
+            function(*task)
+            done.append(task[0].folder.name)
+            yield i, None
+
+    monkeypatch.setattr("sim_harness.compare.engine_jobs.run_tasks", execute)
+    return done
+
+
+def test_engines_are_compared_once_and_reported(tmp_path, here):
+    words = ["sliding-block", "four-bar"]
+    jobs = jobs_of(words, tmp_path / "scenes", 0.02)
+    cells = run_jobs(jobs, "processes", 1, lambda *_: None)
+    assert len(cells) == len(here) == len(jobs)
+    assert [cell.kept.outcome.scene for cell in run_jobs(jobs, "processes", 1, lambda *_: None)] == [job.scene for job in jobs]
+    assert len(here) == len(jobs)  # nothing was done again
+    table = engines_table(cells)
+    assert {len(row) for row in table} == {len(table[0])}
+    write_engine_report(cells, tmp_path)
+    for name in ("engines.html", "engines.png", "summary.json", "sliding-block.html", "four-bar.html"):
+        assert (tmp_path / name).stat().st_size > 1000
+    assert engines_figure(cells).startswith(b"\x89PNG")
+
+
+def test_a_changed_scene_is_another_job(tmp_path):
+    first, second = (jobs_of(["drop"], tmp_path, seconds) for seconds in (0.1, 0.2))
+    assert not {job.folder for job in first} & {job.folder for job in second}
+
+
+def test_a_world_that_went_to_pieces_is_in_the_table(tmp_path, here, capsys):
+    path = tmp_path / "bursts.toml"
+    path.write_text(BURSTS)
+    (cell,) = run_jobs(jobs_of([str(path)], tmp_path / "scenes", None), "processes", 1, lambda *_: None)
+    assert cell.kept is None
+    assert "went to pieces" in engines_table([cell])[1][2]
+    write_engine_report([cell], tmp_path)
+    assert main(["compare", str(path), "--out", str(tmp_path / "again")]) == 1
+
+
+def test_scenes_and_other_comparisons_do_not_mix(tmp_path, capsys):
+    assert main(["compare", "drop", "table-3", "--out", str(tmp_path)]) == 2
+    assert "expected scenes only" in capsys.readouterr().err
+
+
+def test_what_was_interrupted_is_done_again(tmp_path):
+    (job,) = [job for job in jobs_of(["drop"], tmp_path, 0.01) if job.engine == "lcp"]
+    (tmp_path / f"{job.folder.name}.1.part").mkdir()
+    run_job(job)
+    assert [path.name for path in tmp_path.iterdir()] == [job.folder.name]
