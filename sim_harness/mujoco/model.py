@@ -40,6 +40,13 @@ def box_name(box: int) -> str:
 
 def build_model(robot: Robot, settings: MujocoSettings) -> mujoco.MjModel:
     """Raises ConfigError for what MuJoCo cannot carry."""
+    spec = bodies_of(robot, settings)
+    _add_geometry(spec, robot, settings)
+    return compiled_model(spec, robot)
+
+
+def bodies_of(robot: Robot, settings: MujocoSettings) -> mujoco.MjSpec:
+    """The bodies and joints, that touch nothing yet. Raises ConfigError for what MuJoCo cannot carry."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
     option = spec.option
@@ -48,7 +55,11 @@ def build_model(robot: Robot, settings: MujocoSettings) -> mujoco.MjModel:
     option.impratio = settings.impratio
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a world that diverges says so and does not begin again
     _add_bodies(spec, robot)
-    _add_geometry(spec, robot, settings)
+    return spec
+
+
+def compiled_model(spec: mujoco.MjSpec, robot: Robot) -> mujoco.MjModel:
+    """Raises ConfigError for what MuJoCo cannot carry."""
     try:
         return spec.compile()
     except ValueError as error:

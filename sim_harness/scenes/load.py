@@ -8,13 +8,12 @@ import numpy as np
 from controllers.config import load, parse
 from controllers.tables import kind_of
 from idyn.errors import ConfigError, nearest
-from sim_harness.engines.engine import Engine
 from sim_harness.scenes.formulas import FORMULAS
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.quantities import QUANTITIES
 from sim_harness.scenes.rows import Closure
 from sim_harness.scenes.settings import BodySettings, JointSettings, SceneSettings
-from sim_harness.worlds import OwnEngine
+from sim_harness.worlds import AnyEngine
 
 CLOSED = 1e-9
 """A closure that is further open than this at the beginning contradicts the other joints [m, rad]."""
@@ -66,16 +65,16 @@ def check_scene(s: SceneSettings) -> SceneSettings:
     return s
 
 
-def engines_of(settings: SceneSettings) -> dict[str, Engine]:
+def engines_of(settings: SceneSettings) -> dict[str, AnyEngine]:
     """The engines that claim a scene, by name. Raises ConfigError."""
-    found = [parse(each, OwnEngine, f"scene.engines[{i}]") for i, each in enumerate(settings.engines)]
+    found = [parse(each, AnyEngine, f"scene.engines[{i}]") for i, each in enumerate(settings.engines)]
     return {str(kind_of(engine)): engine for engine in found}
 
 
-def engine_named(settings: SceneSettings, name: str) -> Engine:
+def engine_named(settings: SceneSettings, name: str) -> AnyEngine:
     """As the scene has it, or with its defaults where the scene does not claim it. Raises ConfigError."""
     claimed = engines_of(settings)
-    engine: Engine = claimed[name] if name in claimed else parse(name, OwnEngine, "--engine")
+    engine: AnyEngine = claimed[name] if name in claimed else parse(name, AnyEngine, "--engine")
     return engine
 
 

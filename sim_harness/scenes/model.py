@@ -96,6 +96,15 @@ class SceneModel:
             v[self.free] = Rotation.from_quat(moved[spans]).inv().apply(before.apply(v_plus[self.free]))
         return State(q=moved, v=v)
 
+    def before(self, q: Array, after: State) -> Array:
+        """The velocity v⁺ along the axes at q that led from there to a state: what `after` turns, turned back (nv)."""
+        v = after.v.copy()
+        if len(self.free):
+            spans = self.free_positions[:, :1] + np.arange(3, 7)
+            turned = Rotation.from_quat(q[spans]).inv() * Rotation.from_quat(after.q[spans])
+            v[self.free] = turned.apply(after.v[self.free])
+        return v
+
     def force_at(self, axes: Array, body: int, point: Array, force: Array) -> Array:
         """Generalised force of a force [N] at a point [m] of a body, world axes (nv)."""
         return generalised_force(axes, self.robot.tree.support, int(self.joints[body]), point, force)

@@ -8,12 +8,13 @@ import numpy as np
 
 from idyn.errors import IdynError
 from idyn.types import Array, Record
-from sim_harness.engines.engine import Engine
 from sim_harness.jacobian import world_impulses
 from sim_harness.scenes.contacts import GROUND
 from sim_harness.scenes.residuals import NAMES, residuals_of
 from sim_harness.scenes.settings import SceneSettings
-from sim_harness.scenes.world import SceneWorld, Step
+from sim_harness.scenes.world import Step
+from sim_harness.scenes.worlds import Scene, build_scene
+from sim_harness.worlds import AnyEngine
 
 ABROAD = 1e3
 """A world in which something is further away, or faster, than this has gone to pieces [m, m/s]."""
@@ -75,7 +76,7 @@ class Recording(Record, frozen=True):
 class Recorder:
     """Collects the rows of a run."""
 
-    def __init__(self, world: SceneWorld) -> None:
+    def __init__(self, world: Scene) -> None:
         self._world = world
         self._states: list[tuple[Array, ...]] = []
         self._steps: list[tuple[object, ...]] = []
@@ -101,7 +102,7 @@ class Recorder:
             np.minimum.at(gap, which, contacts.gaps[rows])
             np.maximum.at(slip, which, speed[rows])
         stretch = model.stretch(self._states[-1][1])
-        found = residuals_of(problem, solution, model.effects, stretch, step.theta)
+        found = residuals_of(problem, solution, model.effects, stretch, step.taken)
         row = total, gap, slip, len(contacts), solution.iterations, solution.status.ok, step.seconds
         self._steps.append((*row, [getattr(found, name) for name in NAMES]))
         self._arrows.append(np.hstack([contacts.points, force]))
@@ -135,12 +136,12 @@ class Recorder:
         )
 
 
-def run_scene(settings: SceneSettings, engine: Engine, progress: Callable[[int], None] = lambda _: None) -> Recording:
+def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[int], None] = lambda _: None) -> Recording:
     """The scene from its beginning to its end. progress: called with the steps done since the last call
 
     Raises Burst for a world that goes to pieces.
     """
-    world = SceneWorld(settings, engine)
+    world = build_scene(settings, engine)
     world.step()  # compiles what is not yet
     world.reset(world.model.start.q, world.model.start.v)
     recorder, moved = Recorder(world), 0.0

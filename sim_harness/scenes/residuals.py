@@ -1,11 +1,22 @@
 """Whether an engine's step is one, decided from the question and the answer alone; shares no code with the engines."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from idyn.types import Array, Record
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.joint_friction import CREEP
 from sim_harness.scenes.model import JointEffects
+
+
+class Taken(NamedTuple):
+    """Where in a step an engine's world takes forces, 0 at its beginning, 1 at its end: M and h at this configuration, springs,
+    dampers."""
+
+    bodies: float
+    springs: float
+    dampers: float
 
 
 class Residuals(Record, frozen=True):
@@ -29,10 +40,9 @@ NAMES = Residuals.__struct_fields__
 
 
 def residuals_of(
-    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, theta: float | None
+    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, taken: Taken
 ) -> Residuals:
-    """stretch: of the joints' springs at the beginning (nv); theta: where in the step forces are taken, None: those of M, h, J
-    at the beginning, those of springs and dampers at the end"""
+    """stretch: of the joints' springs at the beginning (nv)"""
     p, a = solution.p, problem
     u = (a.J @ solution.v_plus).reshape(-1, 3)
     bound = np.where(np.isinf(a.mu), np.inf, np.where(np.isinf(a.mu), 0.0, a.mu) * p[:, 2])
@@ -40,7 +50,7 @@ def residuals_of(
     work = np.abs(p[:, 2] * (a.gaps + a.dt * u[:, 2])) / a.dt
     power = np.maximum(0.0, (p[:, :2] * u[:, :2]).sum(axis=1)) / a.dt
     return Residuals(
-        momentum=momentum(problem, solution, effects, stretch, theta),
+        momentum=momentum(problem, solution, effects, stretch, taken),
         cone=float(np.maximum(beyond, 0.0).max(initial=0.0)),
         gap_work=float(work.sum()),
         power=float(power.sum()),
@@ -48,18 +58,19 @@ def residuals_of(
     )
 
 
-def momentum(
-    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, theta: float | None
-) -> float:
+def momentum(problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, taken: Taken) -> float:
     """As in `Residuals`."""
     a, M, h, v_plus = problem, problem.M, problem.h, solution.v_plus
     drift = v_plus if solution.drift is None else solution.drift
-    share = 1.0 if theta is None else theta
-    shift, v = share * a.dt * drift, share * v_plus + (1.0 - share) * a.v
-    if theta and a.system is not None:
-        M, h = a.system.terms(shift, v)
-    rubbing = effects.viscous * v + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
-    push = a.J.T @ solution.p.ravel() + a.dt * (a.force - h - effects.stiffness * (stretch + shift) - rubbing)
+    if taken.bodies and a.system is not None:
+        M, h = a.system.terms(taken.bodies * a.dt * drift, a.v + taken.bodies * (v_plus - a.v))
+    stretch = stretch + taken.springs * a.dt * drift
+    resisting = (
+        effects.stiffness * stretch
+        + effects.viscous * (a.v + taken.dampers * (v_plus - a.v))
+        + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
+    )
+    push = a.J.T @ solution.p.ravel() + a.dt * (a.force - h - resisting)
     if a.rows is not None and solution.rows is not None:
         push = push + a.rows.G.T @ solution.rows
     return float(np.abs(M @ (v_plus - a.v) - push).max(initial=0.0))

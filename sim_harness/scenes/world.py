@@ -17,6 +17,7 @@ from sim_harness.joint_friction import JointFriction, solve_with_friction
 from sim_harness.joint_springs import with_springs
 from sim_harness.scenes.contacts import Geometry, Touching
 from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.residuals import Taken
 from sim_harness.scenes.rows import Closure, constraint_rows
 from sim_harness.scenes.settings import ForceSettings, SceneSettings
 from sim_harness.world import checked_state
@@ -27,14 +28,14 @@ class Step(Record, frozen=True):
 
     touching: the contacts at its beginning
     problem: what the engine was asked, before joints were put into it; solution: its answer
-    theta: where in the step an engine with a scheme takes forces [SAP §III-A], None for others
+    taken: where in the step forces are taken
     seconds: of this machine, that the engine took [s]
     """
 
     touching: Touching
     problem: ForwardProblem
     solution: ForwardSolution
-    theta: float | None
+    taken: Taken
     seconds: float
 
 
@@ -60,6 +61,8 @@ class SceneWorld:
         self._closures = [Closure(self.model, closure) for closure in settings.closure]
         effects = self.model.effects
         self._integrates = isinstance(engine, Integrator)
+        share = SCHEMES[engine.scheme].theta if isinstance(engine, Integrator) else 0.0
+        self._taken = Taken(share, share, share) if self._integrates else Taken(0.0, 1.0, 1.0)
         viscous = np.zeros_like(effects.viscous) if self._integrates else effects.viscous
         self._friction = JointFriction(viscous=viscous, coulomb=effects.coulomb)
         self._rubs = bool(viscous.any() or effects.coulomb.any())
@@ -86,8 +89,7 @@ class SceneWorld:
         drift = solution.v_plus if solution.drift is None else solution.drift
         self._state = self.model.after(q, solution.v_plus, drift, dt)
         self.t += dt
-        theta = SCHEMES[self.engine.scheme].theta if isinstance(self.engine, Integrator) else None
-        return Step(touching=touching, problem=problem, solution=solution, theta=theta, seconds=seconds)
+        return Step(touching=touching, problem=problem, solution=solution, taken=self._taken, seconds=seconds)
 
     def _problem(self, touching: Touching) -> ForwardProblem:
         model, (q, v) = self.model, (self._state.q, self._state.v)

@@ -42,7 +42,7 @@ def test_a_scene_is_as_it_is_known_to_be(name, engine):
     settings = load_scene(name)
     outcome = outcome_of(name, engine, settings, run_scene(settings, engine_named(settings, engine)))
     assert outcome.good, outcome
-    assert outcome.residuals["momentum"] < 1e-8
+    assert outcome.residuals["momentum"] < (1e-8 if engine != "mujoco" else 1e-6)  # whose own solver stops there
     if engine not in ("no-slip", "viscous"):  # whose friction has no limit
         assert outcome.residuals["cone"] < 1e-8
 

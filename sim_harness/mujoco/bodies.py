@@ -1,0 +1,126 @@
+"""A scene as a MuJoCo model: the robot's bodies with the scene's shapes, closures, springs and stops."""
+
+import numpy as np
+
+from idyn.errors import ConfigError
+from idyn.types import Array
+from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.model import bodies_of, body_name, compiled_model, quaternion_of
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.scenes.contacts import GROUND, candidate_pairs, touching_materials
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.settings import ClosureSettings, Shape
+from sim_harness.scenes.urdf import joint_name
+
+MU_CAP = 100.0
+"""Stands for unlimited friction."""
+
+
+def geom_name(body: int) -> str:
+    """Of the shape of a body, or of the ground."""
+    return "ground" if body == GROUND else f"shape {body}"
+
+
+def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
+    """Raises ConfigError for what MuJoCo cannot carry."""
+    _check(scene, settings)
+    spec = bodies_of(scene.robot, settings)
+    spec.option.gravity = scene.gravity
+    spec.option.timestep = scene.settings.dt
+    for i, body in enumerate(scene.settings.body):
+        kind, size = _shape(body.shape)
+        spec.body(body_name(int(scene.joints[i]))).add_geom(
+            name=geom_name(i), type=kind, size=size, pos=scene.offsets[i], quat=quaternion_of(scene.rotations[i])
+        )
+    pairs = candidate_pairs(scene)
+    if scene.settings.ground is not None:
+        spec.worldbody.add_geom(name=geom_name(GROUND), type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+        moving = [i for i, body in enumerate(scene.settings.body) if body.touches and scene.joints[i]]
+        pairs += [(i, GROUND) for i in moving]
+    for geom in spec.geoms:
+        geom.contype = geom.conaffinity = 0  # nothing touches but the pairs
+    for i, j in pairs:
+        _add_pair(spec, scene, settings, (i, j))
+    held = [_add_closure(spec, scene, closure) for closure in scene.settings.closure]
+    model = compiled_model(spec, scene.robot)
+    for row, data in enumerate(held):
+        model.eq_data[row] = data  # the compiler's own are those of its neutral configuration
+    _add_effects(model, scene)
+    return model
+
+
+def _check(scene: SceneModel, settings: MujocoSettings) -> None:
+    """Raises ConfigError for what only other engines have."""
+    if scene.settings.dt > settings.timestep * (1 + 1e-9):
+        raise ConfigError("engine.timestep", f"'mujoco' takes a scene's steps as they are, got {scene.settings.dt} s")
+    ground = [] if scene.settings.ground is None else [("scene.ground", scene.settings.ground.material)]
+    bodies = [(f"scene.body[{i}]", body.material) for i, body in enumerate(scene.settings.body)]
+    for where, material in ground + bodies:
+        if np.isfinite(material.stiffness):
+            raise ConfigError(f"{where}.material.stiffness", "the engine 'mujoco' has no stiffness in N/m")
+
+
+def _shape(shape: Shape) -> tuple[int, list[float]]:
+    """MuJoCo's kind, and its half sizes."""
+    kinds = mujoco.mjtGeom
+    if shape.box is not None:
+        return kinds.mjGEOM_BOX, [edge / 2 for edge in shape.box]
+    if shape.sphere is not None:
+        return kinds.mjGEOM_SPHERE, [shape.sphere, 0, 0]
+    assert shape.cylinder is not None
+    return kinds.mjGEOM_CYLINDER, [shape.cylinder[0], shape.cylinder[1] / 2, 0]
+
+
+def _add_pair(spec: mujoco.MjSpec, scene: SceneModel, settings: MujocoSettings, pair: tuple[int, int]) -> None:
+    mu = min(max(touching_materials(scene.settings, *pair).mu, mujoco.mjMINMU), MU_CAP)
+    spec.add_pair(
+        geomname1=geom_name(pair[0]),
+        geomname2=geom_name(pair[1]),
+        condim=3,
+        friction=[mu, mu, 0.0, 0.0, 0.0],
+        solref=settings.contact_solref,
+        solimp=settings.solimp,
+    )
+
+
+def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSettings) -> Array:
+    """What MuJoCo holds two bodies together by, from where they are at the reference configuration."""
+    joints = [int(scene.joints[scene.names.index(name)]) if name else 0 for name in closure.bodies]
+    (turn, place), (other_turn, other_place) = (_joint_pose(scene, joint) for joint in joints)
+    equality = spec.add_equality()
+    equality.objtype = mujoco.mjtObj.mjOBJ_BODY
+    equality.name1, equality.name2 = (body_name(joint) for joint in joints)
+    data = np.zeros(len(equality.data))
+    if closure.kind == "pin":
+        equality.type = mujoco.mjtEq.mjEQ_CONNECT
+        data[:3] = turn.T @ (np.array(closure.at) - place)
+        data[3:6] = other_turn.T @ (np.array(closure.at) - other_place)
+    else:
+        equality.type = mujoco.mjtEq.mjEQ_WELD
+        data[:3] = other_turn.T @ (np.array(closure.at) - other_place)
+        data[3:6] = turn.T @ (np.array(closure.at) - place)
+        data[6:10] = quaternion_of(turn.T @ other_turn)
+        data[10] = 1.0
+    equality.data = data
+    return data
+
+
+def _joint_pose(scene: SceneModel, joint: int) -> tuple[Array, Array]:
+    """Of a joint's frame at the reference configuration: rotation (3, 3), origin [m] (3)."""
+    rotations, origins = scene.robot.place(scene.reference)
+    return rotations[joint].copy(), origins[joint].copy()
+
+
+def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:
+    """Springs, dampers, friction and stops of slides and hinges."""
+    effects = scene.effects
+    for body in scene.settings.body:
+        for k in range(0 if isinstance(body.joint, str) else len(body.joint)):
+            dof = scene.dofs[joint_name(body, k)][0]
+            joint = model.body(body_name(int(scene.robot.tree.dof_joint[dof]))).jntadr[0]
+            address = model.jnt_dofadr[joint]
+            model.jnt_stiffness[joint], model.qpos_spring[model.jnt_qposadr[joint]] = effects.stiffness[dof], effects.rest[dof]
+            model.dof_damping[address], model.dof_frictionloss[address] = effects.viscous[dof], effects.coulomb[dof]
+            ends = np.array([effects.low[dof], effects.high[dof]])
+            if np.isfinite(ends).any():
+                model.jnt_limited[joint], model.jnt_range[joint] = 1, ends
