@@ -113,8 +113,11 @@ def _lesser(answer: Prediction, other: Prediction | None) -> Prediction:
 
 def _demands(problem: Problem, law: Law) -> Iterator[Demand]:
     """The demand as it was made and the nearest consistent one: the latter first, or only when the former has no certified
-    answer within the force limit, or never. Where that does not help either, the nearest under which touching contacts stay."""
+    answer within the force limit, or never. Where that does not help either, the nearest under which touching contacts stay.
+    On ground that is a spring every demand is consistent."""
     consistency, contacts = problem.options.consistency, problem.contacts
+    if law.conditions is Conditions.COMPLIANT:
+        consistency = Consistency.OFF
     if consistency in (Consistency.STICK, Consistency.HOLD):
         touching = problem.options.ground.touching
         yield from _nearest(problem, contacts.mu, touching, closed=consistency is Consistency.HOLD)
