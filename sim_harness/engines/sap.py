@@ -42,7 +42,7 @@ class Sap(Kind, frozen=True, tag="sap"):
         reported: forces without jumps, gliding and rest without chatter, landings that are damped more; feet that swing low
         over ground of much friction are caught by it
     tolerance: ε_r, largest momentum error of a step that counts as solved, of the momentum
-    search: "exact" line search or "backtracking"
+    search: "exact" line search or "backtracking" (Armijo): twice the steps and, with σ below 1e-3, now and then too many
     max_iterations: allowance of Newton's method
     """
 

@@ -262,6 +262,16 @@ def slope_of_impulses(c, v):
     return np.vstack(rows) if rows else np.zeros((0, len(v)))
 
 
+@pytest.mark.parametrize("sigma", [1e-6, 1e-1])
+@pytest.mark.parametrize("stiffness", [1e3, np.inf])
+@pytest.mark.parametrize("candidates", ["touching", "near"])
+def test_sap_row_24_wild_states_of_a_robot_are_all_solved(stiffness, sigma, candidates):
+    for problem in random_problems("quadruped", 60, infinite=True):
+        solution = Sap(stiffness=stiffness, sigma=sigma, candidates=candidates).solve(problem)
+        assert solution.status.ok
+        assert solution.iterations <= 40
+
+
 def test_sap_a_step_that_does_not_converge_says_so():
     problem = list(random_problems("quadruped", 8))[7]
     assert Sap(max_iterations=1, tolerance=1e-14).solve(problem).status is Status.NOT_CERTIFIED
