@@ -19,6 +19,8 @@ from sim_harness.compare.engine_report import engines_table, summary, write_engi
 from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.logs import summarise_log
 from sim_harness.compare.matrix_table import Panel, upright_table
+from sim_harness.compare.race import run_race, standings
+from sim_harness.compare.race_report import race_table
 from sim_harness.compare.report import Finding, claims_table, scene_table, write_report
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.run import Options, run_comparisons, run_timings
@@ -106,9 +108,10 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
     with run_bar() as progress:
         results = run_comparisons(comparisons, runs, how, progress)
         timings = [run_timings(comparison, runs, progress) for comparison in comparisons]
+        races = [None if comparison.race is None else run_race(comparison.race, progress) for comparison in comparisons]
     findings = [
-        Finding(name=Path(name).stem, comparison=comparison, results=result, timings=timing)
-        for name, comparison, result, timing in zip(names, comparisons, results, timings, strict=True)
+        Finding(name=Path(name).stem, comparison=comparison, results=result, timings=timing, race=race)
+        for name, comparison, result, timing, race in zip(names, comparisons, results, timings, races, strict=True)
     ]
     write_report(findings, options.out)
     outcomes = [outcome for finding in findings for outcome in _show(finding)]
@@ -128,6 +131,8 @@ def _show(finding: Finding) -> list[Outcome]:
         print(text_table(upright_table(Panel(part, variant), finding.results)))
     if finding.timings is not None:
         print(text_table(timing_table(finding.timings)))
+    if finding.race is not None and finding.comparison.race is not None:
+        print(text_table(race_table(standings(finding.comparison.race, finding.race))))
     outcomes = finding.outcomes
     if outcomes:
         print(text_table(claims_table(outcomes)))

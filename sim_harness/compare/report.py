@@ -17,6 +17,8 @@ from sim_harness.compare.matrix import MatrixSettings, cells
 from sim_harness.compare.matrix_figure import matrix_figure
 from sim_harness.compare.matrix_table import Panel, decide_cells, quantity_table, upright_table
 from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.race import Race, standings
+from sim_harness.compare.race_report import race_figure, race_outcomes, race_table
 from sim_harness.compare.results import Outcome, Results, Runs, Statistic, statistic
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
@@ -30,6 +32,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     comparison: ComparisonSettings
     results: Results
     timings: Timings | None = None
+    race: Race | None = None
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -37,6 +40,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         decided = [decide(check, self.comparison, self.results) for check in self.comparison.check]
         if self.timings is not None and self.comparison.timing is not None:
             decided += timing_outcomes(self.comparison.timing, self.timings)
+        if self.race is not None and self.comparison.race is not None:
+            decided += race_outcomes(self.comparison.race, self.race)
         if (matrix := self.comparison.matrix) is not None:
             decided += [decide_cells(check, matrix, self.results) for check in matrix.check]
         return decided
@@ -128,6 +133,14 @@ def _add(report: Report, finding: Finding, folder: Path) -> None:
         png = run_time_figure(finding.timings)
         (folder / f"{finding.name}.png").write_bytes(png)
         report.picture(png, "Medians of whole predictions; the shaded bands reach up to the 99th percentile.")
+    if finding.race is not None and comparison.race is not None:
+        places = standings(comparison.race, finding.race)
+        report.table(race_table(places))
+        png = race_figure(places)
+        (folder / f"{finding.name}.png").write_bytes(png)
+        report.picture(
+            png, "Time of a whole step and of its engine alone, as multiples of the reference's; the paper's beside."
+        )
     if outcomes:
         report.subheading("Claims")
         report.table(claims_table(outcomes))
@@ -184,7 +197,10 @@ def _summary(finding: Finding) -> dict[str, Any]:
     claims = [outcome._asdict() for outcome in finding.outcomes]
     timings = None if finding.timings is None else msgspec.to_builtins(finding.timings)
     matrix = [] if finding.comparison.matrix is None else _cells(finding.comparison.matrix, finding.results)
-    return {"title": finding.comparison.title, "scenes": scenes, "cells": matrix, "claims": claims, "run times": timings}
+    race = finding.comparison.race
+    places = [] if race is None or finding.race is None else msgspec.to_builtins(standings(race, finding.race))
+    summary = {"title": finding.comparison.title, "scenes": scenes, "cells": matrix, "claims": claims}
+    return summary | {"run times": timings, "race": places}
 
 
 def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.known import check_known
 from sim_harness.compare.matrix import Cell, Count, MatrixSettings, cells, check_matrix, layers
 from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.race import RaceSettings, check_race
 from sim_harness.plan import Plan, with_controller
 
 PaperRow = tuple[float, ...] | Literal["fell"]
@@ -94,7 +95,7 @@ class ComparisonSettings(Settings, frozen=True):
     seeds: runs of each controller in each scene
     figures: of each scene's first seed
     checks, notes: claims to be decided, paragraphs to be printed
-    timing, matrix: instead of scenes
+    timing, matrix, race: instead of scenes
     """
 
     title: str
@@ -112,6 +113,7 @@ class ComparisonSettings(Settings, frozen=True):
     notes: tuple[str, ...] = ()
     timing: TimingSettings | None = None
     matrix: MatrixSettings | None = None
+    race: RaceSettings | None = None
 
 
 def is_comparison(name_or_path: str) -> bool:
@@ -123,8 +125,8 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
     """Read and check a comparison. Raises ConfigError naming the first thing that does not exist."""
     c = load("experiments", name_or_path, ComparisonSettings)
     scenes = [scene.name for scene in c.scene]
-    if (c.timing is not None) + (c.matrix is not None) + bool(scenes) != 1:
-        raise ConfigError("comparison", "expected at least one scene, or [timing], or [matrix]")
+    if sum(part is not None for part in (c.timing, c.matrix, c.race)) + bool(scenes) != 1:
+        raise ConfigError("comparison", "expected at least one scene, or [timing], or [matrix], or [race]")
     if len(set(scenes)) != len(scenes):
         raise ConfigError("comparison.scene", "two scenes have the same name")
     check_known("comparison.quantities", c.quantities, QUANTITIES)
@@ -150,6 +152,8 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
         check_known("comparison.timing.slope", c.timing.slope, c.timing.contacts)
     if c.matrix is not None:
         check_matrix(c.matrix, "comparison.matrix")
+    if c.race is not None:
+        check_race(c.race, "comparison.race")
     return c
 
 
