@@ -167,7 +167,9 @@ def pile_picture(piles: dict[str, Pile]) -> bytes:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        "python -m sim_harness.sap_study", description="orders, energies and iterations of the engine sap"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/sap"), help="folder (default: %(default)s)")
     folder = parser.parse_args(arguments).out
     folder.mkdir(parents=True, exist_ok=True)

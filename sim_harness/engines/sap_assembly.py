@@ -137,7 +137,7 @@ def convex_problem(motion: Motion, J: Array, laws: Array, dofs: Array, members: 
         v_star[i] = motion.v_star[dofs[i]]
         for j in range(m):
             A[i, j], M[i, j] = motion.A[dofs[i], dofs[j]], motion.M[dofs[i], dofs[j]]
-    first, table = profile(A), np.zeros((k, 4))
+    first, table = np.minimum(profile(A), profile(M)), np.zeros((k, 4))
     begin, columns, rows = np.zeros(k + 1, dtype=np.int64), np.zeros(k * m, dtype=np.int64), np.zeros((k * m, 3))
     for i in range(k):
         r, x = 3 * members[i], begin[i]
