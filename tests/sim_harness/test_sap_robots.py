@@ -48,3 +48,17 @@ def test_sap_schemes_swing_legs_alike_in_the_limit(make_world, viscous):
         order = np.log2(coarse / fine)
         expected = 2 if scheme == "midpoint" and not viscous else 1
         assert order == pytest.approx(expected, abs=0.2)
+
+
+@pytest.mark.parametrize(("scheme", "order", "most"), [("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)])
+def test_sap_a_spinning_block_flies_straight_but_for_the_schemes_error(make_block, scheme, order, most):
+    """1 m/s and 10 rad/s for a second, velocities in body axes that turn: a matter of the scheme, the error halves or quarters."""
+    errors = []
+    for dt in (DT, DT / 2):
+        world = make_block("sap", scheme=scheme)
+        world.reset(world.q + np.r_[0, 0, 50.0, np.zeros(4)], np.array([1.0, 0, 0, 0, 0, 10.0]))
+        for _ in range(round(1 / dt)):
+            world.step(np.zeros(0), dt)
+        errors.append(np.hypot(world.q[0] - 1.0, world.q[1]))
+    assert errors[0] < most
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.05)
