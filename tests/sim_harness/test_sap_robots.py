@@ -52,7 +52,7 @@ def test_sap_schemes_swing_legs_alike_in_the_limit(make_world, viscous):
 
 @pytest.mark.parametrize(("scheme", "order", "most"), [("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)])
 def test_sap_a_spinning_block_flies_straight_but_for_the_schemes_error(make_block, scheme, order, most):
-    """1 m/s and 10 rad/s for a second, velocities in body axes that turn: a matter of the scheme, the error halves or quarters."""
+    """1 m/s and 10 rad/s for a second; velocities are in body axes, which turn meanwhile."""
     errors = []
     for dt in (DT, DT / 2):
         world = make_block("sap", scheme=scheme)
