@@ -73,5 +73,6 @@ def race_figure(places: Sequence[Standing]) -> bytes:
     axis.set_xticks(at, [p.title.replace(" (", "\n(") for p in places], fontsize=8)
     axis.set_ylabel("time / the reference's")
     axis.axhline(1.0, color="0.4", linewidth=1)
+    axis.set_xlabel("")
     axis.legend(fontsize=8)
     return png(figure)

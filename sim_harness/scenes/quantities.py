@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idyn.types import Array
 from sim_harness.scenes.recording import Recording
+from sim_harness.scenes.residuals import NAMES
 
 
 class Quantity(NamedTuple):
@@ -18,6 +20,11 @@ class Quantity(NamedTuple):
 def late(r: Recording) -> slice:
     """The last quarter of the steps."""
     return slice(3 * r.steps // 4, None)
+
+
+def openings(r: Recording) -> Array:
+    """By how much the worst closure is open, or a stop is passed, at the beginning of each step [m or rad] (N)."""
+    return np.asarray(r.residuals[:, NAMES.index("closure")])
 
 
 def period(r: Recording, body: int) -> float:
@@ -52,7 +59,10 @@ QUANTITIES = {
     "speed of all": Quantity("m/s", lambda r, b: float(np.linalg.norm(r.velocities[-1], axis=1).max())),
     "lift": Quantity("m/s²", lambda r, b: float((r.velocities[-1, b, 2] - r.velocities[0, b, 2]) / r.t[-1])),
     "period": Quantity("s", period),
+    "drift": Quantity("m", lambda r, b: float(openings(r).max())),
+    "drift-growth": Quantity("m", lambda r, b: float(openings(r)[late(r)].max() - openings(r)[: r.steps // 4].max())),
     "energy": Quantity("J", lambda r, b: float(r.energy[-1])),
 }
 """By name. `travel`, `acceleration`, `squeeze` and `period` are along x, `lift` is upwards; forces, slip and the
-penetration of all are those of the last quarter of the run."""
+penetration of all are those of the last quarter of the run; `drift` is the furthest that a closure was open, `drift-growth`
+by how much further in the last quarter than in the first."""

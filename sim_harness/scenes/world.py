@@ -11,6 +11,7 @@ import numpy as np
 
 from idyn.types import Array, DynamicsTerms, Record, State
 from sim_harness.engine_step import forward_problem
+from sim_harness.engines.bilateral import check_rows
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Springs
 from sim_harness.engines.sap_motion import SCHEMES
 from sim_harness.joint_friction import JointFriction, solve_with_friction
@@ -70,9 +71,14 @@ class SceneWorld:
         self.reset(start.q, start.v)
 
     def reset(self, q: Array, v: Array) -> None:
-        """Put the bodies at (q, v) and the clock to 0. Raises InputError for what is no state."""
-        self._state = checked_state(self.model.robot, q, v)
-        self.t = 0.0
+        """Put the bodies at (q, v) and the clock to 0. Raises InputError for no state, and where closures contradict."""
+        state = checked_state(self.model.robot, q, v)
+        if self._closures:
+            M, _, axes = self.model.terms(state.q, state.v)
+            rows = constraint_rows(self.model, self._closures, state.q, axes)
+            assert rows is not None
+            check_rows(M, rows)
+        self._state, self.t = state, 0.0
 
     @property
     def state(self) -> State:

@@ -9,6 +9,8 @@ from idyn.errors import InputError
 from idyn.status import Status
 from sim_harness.engines.bilateral import FASTEST, check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.scenes.settings import BodySettings, ClosureSettings, SceneSettings, Shape
+from sim_harness.scenes.world import SceneWorld
 from sim_harness.worlds import ENGINES
 
 BILATERAL = sorted(set(ENGINES) - {"sap"})
@@ -159,3 +161,18 @@ def test_a_yielding_stop_is_a_spring():
     force = -engine.kp * (-0.001 + DT * at.v_plus[0]) - engine.kv * at.v_plus[0]
     assert at.rows[0] == pytest.approx(DT * force, rel=1e-9)
     assert 2.0 * (at.v_plus[0] + 0.3) == pytest.approx(at.rows[0], rel=1e-9)
+
+
+def test_a_scene_is_not_put_where_its_closures_contradict():
+    """A block welded to the world and pinned to it besides: open by half a turn, no step to first order closes both."""
+    block = BodySettings(name="block", shape=Shape(box=(0.1, 0.1, 0.1)), mass=1.0)
+    pins = tuple(ClosureSettings(kind="pin", bodies=("block", ""), at=at) for at in ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0)))
+    weld = ClosureSettings(kind="weld", bodies=("block", ""), at=(0.0, 0.0, 0.0))
+    scene = SceneSettings(about="held", body=(block,), engines=("lcp",), dt=DT, duration=0.1, closure=(weld, *pins))
+    world = SceneWorld(scene, ENGINES["lcp"]())
+    for _ in range(20):
+        assert world.step().solution.status.ok
+    assert np.abs(world.state.v).max() < 1e-9
+    q = world.model.robot.integrate(world.state.q, np.array([0, 0, 0, 0, 0, 1.5]))
+    with pytest.raises(InputError, match=r"rows\[\d+\]: contradicts the rows before it"):
+        world.reset(q, np.zeros(6))

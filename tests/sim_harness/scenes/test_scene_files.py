@@ -17,7 +17,7 @@ from sim_harness.scenes.world import SceneWorld
 
 SCENES = [name for name in sorted(names("experiments")) if is_scene(name)]
 CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
-LONG = {"clutter", "dual-arm"}
+LONG = {"clutter", "crank-rocker", "dual-arm"}
 
 SCENE = """
 about = "a ball"
