@@ -16,7 +16,7 @@ from sim_harness.scenes.measures import UNITS, Measured, Outcome
 from sim_harness.view.bodies import scene_page
 
 HEADINGS = ["scene", "engine", "figure", "measured", "known", "error"]
-SPEEDS = ["iterations", "engine µs", "× real time", "unsolved"]
+SPEEDS = ["e_m", "iterations", "engine µs", "× real time", "unsolved"]
 
 GOOD, DOUBTFUL, BAD = "#c8e6c9", "#fff3c4", "#ffcdd2"
 
@@ -31,6 +31,7 @@ def engines_table(cells: Sequence[Cell]) -> list[list[str]]:
             continue
         o = cell.kept.outcome
         steps = [f"{o.residuals[name]:.1e}" for name in UNITS]
+        steps.append("–" if o.e_m is None else f"{o.e_m:.1e}")
         steps += [f"{o.iterations:.1f}", f"{o.engine_us:.0f}", f"{o.pace:.2f}", f"{o.unsolved} of {o.steps}"]
         for i, figure in enumerate(o.measured):
             names, rest = ([o.scene, o.engine], steps) if not i else (["", ""], [""] * len(steps))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sim_harness.scenes.contacts import GROUND, touching_materials
+from sim_harness.scenes.model import is_loose
 from sim_harness.scenes.settings import SceneSettings
 from sim_harness.scenes.touch import half_extents
 from sim_harness.scenes.urdf import anchor, body_pose, inertia, mass_of
@@ -63,6 +64,11 @@ def weight(s: SceneSettings, body: int) -> float:
 def whole_weight(s: SceneSettings, body: int) -> float:
     """Of all bodies that are not fixed [N]."""
     return sum(mass_of(each) for each in s.body if each.joint != "fixed") * press(s)
+
+
+def loose_weight(s: SceneSettings, body: int) -> float:
+    """Of all bodies that hang on nothing, gravity straight down [N]."""
+    return sum(mass_of(each) for each in s.body if is_loose(s, each)) * s.gravity
 
 
 def fall_time(s: SceneSettings, body: int) -> float:
@@ -145,6 +151,7 @@ FORMULAS: dict[str, Formula] = {
     "fall-time": fall_time,
     "sinking": sinking,
     "held": held,
+    "loose-weight": loose_weight,
     "squeeze": squeeze,
     "reading": reading,
     "lift": lift,

@@ -83,7 +83,7 @@ def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
         raise ConfigError(f"{where}.name", f"expected a name of its own, got '{body.name}'")
     if sum(part is not None for part in (body.shape.box, body.shape.sphere, body.shape.cylinder)) != 1:
         raise ConfigError(f"{where}.shape", "expected one of box, sphere, cylinder")
-    if (body.mass is None) == (body.density is None) and body.joint != "fixed":
+    if (body.mass is None) == (body.density is None) and (body.joint != "fixed" or body.parent):
         raise ConfigError(f"{where}.mass", "expected mass or density")
     for field in ("position", "turn", "velocity", "spin"):
         _check_finite(f"{where}.{field}", getattr(body, field))

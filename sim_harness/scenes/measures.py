@@ -37,6 +37,7 @@ class Outcome(Record, frozen=True):
     measured: its figures; residuals: the largest of all steps, by name
     iterations: mean per step; engine_us: median of what the engine took per step [µs]; pace: × real time, everything counted
     unsolved: steps that the engine did not solve
+    e_m: largest momentum error of the convex problem [SAP §VI-C], None of engines that minimise nothing
     """
 
     scene: str
@@ -49,6 +50,7 @@ class Outcome(Record, frozen=True):
     engine_us: float
     pace: float
     unsolved: int
+    e_m: float | None
 
     @property
     def good(self) -> bool:
@@ -65,7 +67,7 @@ def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording)
         quantity = QUANTITIES[m.quantity]
         known = None if m.known is None else FORMULAS[m.known](settings, body)
         figure = Measured(
-            what=m.quantity if m.quantity.endswith("of all") else f"{m.quantity} of {names[body]}",
+            what=m.quantity if m.quantity.endswith(("of all", "of loose")) else f"{m.quantity} of {names[body]}",
             unit=quantity.unit,
             value=quantity.value(run, body),
             known=known,
@@ -84,6 +86,7 @@ def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording)
         engine_us=float(1e6 * np.median(run.seconds)),
         pace=run.pace,
         unsolved=int((~run.ok).sum()),
+        e_m=None if np.isnan(run.accuracy[:, 0]).all() else float(np.nanmax(run.accuracy[:, 0])),
     )
 
 
@@ -103,10 +106,11 @@ def steps_table(outcome: Outcome) -> list[list[str]]:
     heads = [f"{name.replace('_', ' ')} {UNITS[name]}" for name in outcome.residuals]
     values = [f"{value:.2g}" for value in outcome.residuals.values()]
     return [
-        ["engine", *heads, "iterations", "engine µs", "× real time", "unsolved"],
+        ["engine", *heads, "e_m", "iterations", "engine µs", "× real time", "unsolved"],
         [
             outcome.engine,
             *values,
+            "–" if outcome.e_m is None else f"{outcome.e_m:.1e}",
             f"{outcome.iterations:.1f}",
             f"{outcome.engine_us:.0f}",
             f"{outcome.pace:.2f}",

@@ -41,6 +41,7 @@ class SceneModel:
     joints: joint of the robot that carries each body, 0 for the world (nb)
     rotations, offsets: of the bodies in the frames of these joints (nb, 3, 3), [m] (nb, 3)
     masses: [kg] (nb), 0 for those that the world carries
+    loose: which are free, or fixed to one that is (nb)
     gravity: [m/s²] (3)
     effects: of the joints
     free: the linear velocities of free bodies (k, 3); free_positions: their centres in q (k, 3)
@@ -56,6 +57,7 @@ class SceneModel:
         self.names = tuple(body.name for body in bodies)
         self.joints = np.array([robot.joint_of_frame(name) for name in self.names], dtype=np.int64)
         self.masses = np.array([mass_of(body) if joint else 0.0 for body, joint in zip(bodies, self.joints, strict=True)])
+        self.loose = np.array([is_loose(settings, body) for body in bodies])
         slope = 0.0 if settings.ground is None else settings.ground.slope
         self.gravity = settings.gravity * np.array([-np.sin(slope), 0.0, -np.cos(slope)])
         self.dofs = _dofs(robot, bodies)
@@ -149,6 +151,13 @@ class SceneModel:
                 dof, position = self.dofs[joint_name(body, k)]
                 q[position], v[dof] = joint.start, joint.speed
         return State(q=q, v=v)
+
+
+def is_loose(settings: SceneSettings, body: BodySettings) -> bool:
+    """Whether a body is free, or fixed to one that is."""
+    if body.joint == "fixed" and body.parent:
+        return is_loose(settings, next(each for each in settings.body if each.name == body.parent))
+    return body.joint == "free"
 
 
 def _first(robot: Robot, body: BodySettings) -> int:

@@ -28,6 +28,8 @@ def picture(settings: SceneSettings, run: Recording, outcome: Outcome) -> bytes:
     for i, name in enumerate(NAMES):
         if run.residuals[:, i].any():
             axes[3].semilogy(run.t[1:], np.maximum(run.residuals[:, i], 1e-20), linewidth=0.8, label=name.replace("_", " "))
+    if np.isfinite(run.accuracy[:, 0]).any():
+        axes[3].semilogy(run.t[1:], np.maximum(run.accuracy[:, 0], 1e-20), linewidth=0.8, label="$e_m$ (1)")
     axes[3].set_ylabel("residuals\n[SI]")
     axes[3].legend(ncols=5, fontsize=8)
     axes[4].plot(run.t[1:], run.iterations, linewidth=0.8, color="0.3")

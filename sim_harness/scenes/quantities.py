@@ -54,6 +54,7 @@ QUANTITIES = {
     "slip": Quantity("m/s", lambda r, b: float(r.slip[late(r), b].max())),
     "landing": Quantity("s", landing),
     "load of all": Quantity("N", lambda r, b: float(np.abs(r.force[late(r)][:, r.masses > 0, 2].sum(axis=1)).mean())),
+    "load of loose": Quantity("N", lambda r, b: float(abs(r.force[late(r)][:, r.loose, 2].sum(axis=1).mean()))),
     "squeeze": Quantity("N", lambda r, b: float(np.abs(r.force[late(r), b, 0]).mean())),
     "penetration of all": Quantity("m", lambda r, b: float(max(0.0, -r.gap[late(r)].min()))),
     "speed of all": Quantity("m/s", lambda r, b: float(np.linalg.norm(r.velocities[-1], axis=1).max())),

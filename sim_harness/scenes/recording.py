@@ -27,7 +27,7 @@ class Burst(IdynError):
 class Recording(Record, frozen=True):
     """N steps of nb bodies; what is a state has a row more, the beginning.
 
-    masses: of the bodies, 0 of those that are fixed [kg] (nb)
+    masses: of the bodies, 0 of those that are fixed [kg]; loose: which of them hang on nothing (nb)
     t: [s] (N + 1); q, v: (N + 1, nq), (N + 1, nv)
     centres [m], velocities [m/s], spins [rad/s]: of the bodies, world axes (N + 1, nb, 3)
     energy: [J] (N + 1)
@@ -37,9 +37,11 @@ class Recording(Record, frozen=True):
     contacts: how many (N); arrows: point [m] and force on the first body [N] of each, rows of all steps together (·, 6)
     iterations, ok (N); seconds: that the engine took (N); pace: simulated seconds in a second, everything counted
     residuals: columns `NAMES` of `residuals.py` (N, 5)
+    accuracy: e_m and e_μ of engines that minimise, as they say themselves, NaN of others (N, 2)
     """
 
     masses: Array
+    loose: Array
     t: Array
     q: Array
     v: Array
@@ -57,6 +59,7 @@ class Recording(Record, frozen=True):
     seconds: Array
     pace: float
     residuals: Array
+    accuracy: Array
 
     @property
     def steps(self) -> int:
@@ -104,7 +107,9 @@ class Recorder:
         stretch = model.stretch(self._states[-1][1])
         found = residuals_of(problem, solution, model.effects, stretch, step.taken)
         row = total, gap, slip, len(contacts), solution.iterations, solution.status.ok, step.seconds
-        self._steps.append((*row, [getattr(found, name) for name in NAMES]))
+        told = solution.accuracy
+        accuracy = (np.nan, np.nan) if told is None else (told.momentum, told.slackness)
+        self._steps.append((*row, [getattr(found, name) for name in NAMES], accuracy))
         self._arrows.append(np.hstack([contacts.points, force]))
         self._state()
 
@@ -113,9 +118,10 @@ class Recorder:
         states = [np.array(column) for column in zip(*self._states, strict=True)]
         steps = [np.array(column) for column in zip(*self._steps, strict=True)]
         t, q, v, centres, velocities, spins, energy = states
-        force, gap, slip, contacts, iterations, ok, seconds, residuals = steps
+        force, gap, slip, contacts, iterations, ok, seconds, residuals, accuracy = steps
         return Recording(
             masses=self._world.model.masses,
+            loose=self._world.model.loose,
             t=t,
             q=q,
             v=v,
@@ -133,6 +139,7 @@ class Recorder:
             seconds=seconds,
             pace=pace,
             residuals=residuals,
+            accuracy=accuracy,
         )
 
 

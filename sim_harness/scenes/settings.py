@@ -67,7 +67,7 @@ class JointSettings(Settings, frozen=True):
 class BodySettings(Settings, frozen=True):
     """A rigid body, solid and of one material.
 
-    mass [kg] or density [kg/m³]: one of them, but for a fixed body
+    mass [kg] or density [kg/m³]: one of them, but for what is fixed to the world
     position, turn: of its centre [m] and its frame, by angles about the axes x, then y, then z of the world [rad]
     velocity, spin: of a free body at the beginning, world axes [m/s], [rad/s]
     joint: free, fixed, or the slides and hinges that lead to it from its parent

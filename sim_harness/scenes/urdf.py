@@ -92,7 +92,7 @@ def urdf_of(bodies: Sequence[BodySettings]) -> str:
     Xml.SubElement(robot, "link", name="world")
     frames = {"": WORLD} | {body.name: link_pose(body) for body in bodies}
     for i, body in enumerate(bodies):
-        colour = FIXED if body.joint == "fixed" else COLOURS[i % len(COLOURS)]
+        colour = FIXED if body.joint == "fixed" and not body.parent else COLOURS[i % len(COLOURS)]
         _add_link(robot, body, colour)
         _add_joints(robot, body, frames[body.parent])
     return Xml.tostring(robot, encoding="unicode")

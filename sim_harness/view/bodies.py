@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from idyn.types import Array
@@ -12,7 +13,7 @@ from sim_harness.scenes.touch import half_extents
 from sim_harness.view.film import RATE, Film, frames, poses_of
 from sim_harness.view.ground import Ground
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
-from sim_harness.view.shapes import look_of
+from sim_harness.view.shapes import Look, look_of
 
 AROUND = 0.3
 """How far the ground is drawn beyond where the bodies were [m]."""
@@ -23,14 +24,24 @@ STEP = 0.1
 FURTHEST = 10.0
 """It ends there [m]."""
 
+GLASS = 0.25
+"""Opacity of bodies that are fixed."""
+
 MODES = ("solved", "NOT SOLVED")
 
 
 def scene_page(title: str, runs: Sequence[Kept]) -> str:
     """The page of runs of scenes. Raises ConfigError without the extra `[viz]`."""
     models = [SceneModel(kept.settings) for kept in runs]
-    looks = {model.robot.urdf_sha256: look_of(model.robot, []) for model in models}
+    looks = {model.robot.urdf_sha256: _look(model) for model in models}
     return page_with(title, looks, [_run(kept, model) for kept, model in zip(runs, models, strict=True)], live=False)
+
+
+def _look(model: SceneModel) -> Look:
+    """The bodies; those of the world can be seen through."""
+    look = look_of(model.robot, [])
+    shapes = [shape if shape.joint else msgspec.structs.replace(shape, opacity=GLASS) for shape in look.shapes]
+    return msgspec.structs.replace(look, shapes=shapes)
 
 
 def film_of_scene(kept: Kept, model: SceneModel) -> Film:
@@ -63,7 +74,7 @@ def _run(kept: Kept, model: SceneModel) -> dict[str, Any]:
         "robot": model.robot.urdf_sha256,
         "base": film.poses.shape[1] - 1,
         "places": [model.names[i] for i in moving],
-        "grounded": len(moving),
+        "grounded": 0 if kept.settings.ground is None else len(moving),
         "modes": MODES,
         "weight": weight,
         "size": size,

@@ -110,6 +110,7 @@ def _shape(shape: Shape, number: dict[int, int]) -> dict[str, Any]:
         "size": shape.size,
         "placement": shape.placement.tolist(),
         "colour": shape.colour,
+        "opacity": shape.opacity,
         "mesh": number.get(id(shape.mesh)),
     }
 

@@ -23,7 +23,7 @@ class Shape(Record, frozen=True):
     joint: index of the joint that carries it, 0 for the world
     kind, size: a box's edges, a sphere's radius, a cylinder's radius and length along z, all centred; a mesh has no size [m]
     placement: its frame in the joint's, position then quaternion xyzw (7)
-    colour: red, green, blue from 0 to 1
+    colour: red, green, blue from 0 to 1; opacity: from 0 to 1
     """
 
     joint: int
@@ -32,6 +32,7 @@ class Shape(Record, frozen=True):
     placement: Array
     colour: tuple[float, ...]
     mesh: Mesh | None = None
+    opacity: float = 1.0
 
 
 class Look(Record, frozen=True):

@@ -26,11 +26,11 @@ function makeRobot(robot, joints) {
     const geometry = shape.kind === "mesh" ? meshes[shape.mesh] : geometries[shape.kind](shape.size);
     const material = new THREE.MeshStandardMaterial({
       color: new THREE.Color(...shape.colour), roughness: 0.65, metalness: 0.05, flatShading: shape.kind === "mesh",
-      side: THREE.DoubleSide,
+      side: THREE.DoubleSide, transparent: shape.opacity < 1, opacity: shape.opacity, depthWrite: shape.opacity === 1,
     });
     const object = new THREE.Mesh(geometry, material);
     place(object, shape.placement, 0);
-    object.castShadow = object.receiveShadow = true;
+    object.castShadow = object.receiveShadow = shape.opacity === 1;
     groups[shape.joint].add(object);
   }
   return groups;

@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -42,7 +43,10 @@ def test_a_scene_is_as_it_is_known_to_be(name, engine):
     settings = load_scene(name)
     outcome = outcome_of(name, engine, settings, run_scene(settings, engine_named(settings, engine)))
     assert outcome.good, outcome
-    assert outcome.residuals["momentum"] < (1e-8 if engine != "mujoco" else 1e-6)  # whose own solver stops there
+    if name in LONG:  # solved as loosely as the paper does
+        assert outcome.e_m <= engine_named(settings, engine).tolerance
+    else:
+        assert outcome.residuals["momentum"] < (1e-8 if engine != "mujoco" else 1e-6)  # whose own solver stops there
     if engine not in ("no-slip", "viscous"):  # whose friction has no limit
         assert outcome.residuals["cone"] < 1e-8
 
@@ -141,3 +145,39 @@ def test_no_scene_is_a_comparison_or_the_reverse():
         data = tomllib.loads(path.read_text())
         assert ("body" in data) + ("title" in data) + ("server" in data) >= 1
         assert not ("body" in data and ("title" in data or "server" in data))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("tolerance", "held"), [(3e-1, False), (1e-1, False), (1e-2, True), (1e-4, True), (1e-6, True)])
+def test_sap_row_39_the_dual_arm_fails_where_momentum_is_off_by_a_tenth(tolerance, held):
+    settings = load_scene("dual-arm")
+    engine = msgspec.structs.replace(engine_named(settings, "sap"), tolerance=tolerance)
+    outcome = outcome_of("dual-arm", "sap", settings, run_scene(settings, engine))
+    load = outcome.measured[0].value
+    print(f"tolerance {tolerance:g}: e_m {outcome.e_m:.2g}, {outcome.iterations:.2f} iterations, load {load:.2f} N")
+    assert outcome.e_m <= tolerance
+    assert outcome.good is held
+
+
+def test_sap_row_31_slip_control_slips_under_1_newton_and_sticks_under_16():
+    settings = load_scene("slip-control", 6.0)
+    run = run_scene(settings, engine_named(settings, "sap"))
+    block = [body.name for body in settings.body].index("block")
+    sinks = -run.velocities[1:, block, 2]
+    pressing = run.t[1:] <= 4.5
+    assert 2 * 0.8 * 1.0 < 0.166 * 9.81 < 2 * 0.8 * 16.0  # the threshold 2 μ F = m g lies between
+    assert np.abs(sinks[pressing]).max() < 1e-3
+    assert sinks[-1] > 0.2
+
+
+def test_sap_row_37_a_patch_sinks_as_one_spring_and_resists_turning():
+    settings = load_scene("patches")
+    for edge in (1, 2, 4):
+        one = msgspec.structs.replace(settings, edge=edge, duration=0.6)
+        run = run_scene(one, engine_named(one, "sap"))
+        assert -run.gap[-1, 0] == pytest.approx(9.81 / 1e4, rel=1e-3)
+    body = msgspec.structs.replace(settings.body[0], spin=(0.0, 0.0, 3.0))
+    spun = msgspec.structs.replace(settings, body=(body,), duration=0.4)
+    run = run_scene(spun, engine_named(spun, "sap"))
+    assert run.spins[0, 0, 2] == 3.0
+    assert abs(run.spins[-1, 0, 2]) < 1e-3
