@@ -132,7 +132,7 @@ def _show(finding: Finding) -> list[Outcome]:
     if finding.timings is not None:
         print(text_table(timing_table(finding.timings)))
     if finding.race is not None and finding.comparison.race is not None:
-        print(text_table(race_table(standings(finding.comparison.race, finding.race))))
+        print(text_table(race_table(finding.comparison.race, standings(finding.comparison.race, finding.race))))
     outcomes = finding.outcomes
     if outcomes:
         print(text_table(claims_table(outcomes)))

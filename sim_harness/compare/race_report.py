@@ -9,8 +9,8 @@ from sim_harness.compare.results import Outcome
 from sim_harness.plots import png, rows
 
 
-def race_table(places: Sequence[Standing]) -> list[list[str]]:
-    """One row for each runner: times, ratios with the paper's, work and failures."""
+def race_table(settings: RaceSettings, places: Sequence[Standing]) -> list[list[str]]:
+    """One row for each runner: times, ratios with the paper's, work and failures, and how its lasting run ended."""
     table = [
         [
             "contact model",
@@ -22,7 +22,8 @@ def race_table(places: Sequence[Standing]) -> list[list[str]]:
             "iterations (most)",
             "contacts",
             "unsolved %",
-            "speed at the end",
+            f"moved in {settings.lasting * settings.dt:g} s, mm",
+            "of these steps unsolved %",
         ]
     ]
     for p in places:
@@ -37,7 +38,8 @@ def race_table(places: Sequence[Standing]) -> list[list[str]]:
                 f"{p.iterations:.1f} ({p.most})",
                 f"{p.contacts:.1f}",
                 f"{100 * p.unsolved:.1f}",
-                f"{p.speed:.1e}",
+                f"{1e3 * p.moved:.3g}",
+                f"{100 * p.lasting_unsolved:.1f}",
             ]
         )
     return table

@@ -135,7 +135,7 @@ def _add(report: Report, finding: Finding, folder: Path) -> None:
         report.picture(png, "Medians of whole predictions; the shaded bands reach up to the 99th percentile.")
     if finding.race is not None and comparison.race is not None:
         places = standings(comparison.race, finding.race)
-        report.table(race_table(places))
+        report.table(race_table(comparison.race, places))
         png = race_figure(places)
         (folder / f"{finding.name}.png").write_bytes(png)
         report.picture(

@@ -10,7 +10,7 @@ import pytest
 from controllers.config import find
 from idyn.errors import ConfigError
 from sim_harness.compare.march import March
-from sim_harness.compare.race import Stopwatch, Trial, run_race, standings
+from sim_harness.compare.race import Race, Stopwatch, Trial, run_race, standings
 from sim_harness.compare.race_report import race_figure, race_outcomes, race_table
 from sim_harness.compare.report import Finding, write_report
 from sim_harness.compare.settings import load_comparison
@@ -23,7 +23,7 @@ TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
 
 def short(name, **changes):
     race = load_comparison(name).race
-    return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, **changes)
+    return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, lasting=2, **changes)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -31,7 +31,7 @@ def test_every_runner_of_a_table_is_timed_and_reported(name, tmp_path):
     settings, seen = short(name), []
     race = run_race(settings, lambda *news: seen.append(news))
     assert seen[-1][:2] == (2 * len(settings.runner),) * 2
-    for trials in race.values():
+    for trials in race.trials.values():
         assert len(trials) == 2
         assert all(len(t.iterations) == 3 and 0 < t.engine < t.total for t in trials)
         assert trials[0].contacts > 0
@@ -44,18 +44,22 @@ def test_every_runner_of_a_table_is_timed_and_reported(name, tmp_path):
 def test_ratios_are_those_of_the_means_and_the_papers_stand_beside():
     settings = load_comparison("d15-table-1").race
     times = {runner.title: 3e-3 if "Lemke" in runner.title else 1e-3 for runner in settings.runner}
-    race = {
-        title: [
-            Trial(total=t * (1 + k), engine=t / 2, iterations=[2, 4], contacts=36.0, unsolved=0.5, speed=0.0) for k in range(2)
-        ]
-        for title, t in times.items()
-    }
+
+    def trial(total, engine):
+        return Trial(total=total, engine=engine, iterations=[2, 4], contacts=36.0, unsolved=0.5, moved=0.0123)
+
+    race = Race(
+        trials={title: [trial(t, t / 2), trial(2 * t, t / 2)] for title, t in times.items()},
+        lasting={title: trial(1.0, 1.0) for title in times},
+    )
     first = standings(settings, race)[0]
     assert (first.total_ratio, first.engine_ratio) == pytest.approx((3.0, 3.0))
     assert first.paper_ratio == pytest.approx(10.9681 / 1.6680)
     assert (first.iterations, first.most, first.unsolved) == (3.0, 4, 0.5)
     assert [outcome.holds for outcome in race_outcomes(settings, race)] == [True, False]
-    assert "4500.0 ± 2121.3" in text_table(race_table(standings(settings, race)))
+    assert "4500.0 ± 2121.3" in text_table(race_table(settings, standings(settings, race)))
+    assert "moved in 1 s, mm" in text_table(race_table(settings, standings(settings, race)))
+    assert first.moved == 0.0123
     assert race_figure(standings(settings, race))[:4] == b"\x89PNG"
 
 
