@@ -37,16 +37,18 @@ def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "re
 def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
     """Joint angles (na) that put the contact places at `places` [m] (n, 3) with the base of q; None when they do not reach.
 
-    Gauss–Newton with the contact Jacobian, from the joint angles of q.
+    Gauss–Newton with the contact Jacobian, from the joint angles of q. Closed chains stay so, by joints without a motor.
     """
     moved, still = np.array(q), np.zeros(robot.nv)
+    joints = robot.tree.a if not robot.closures.keys else np.arange(6 if robot.floating else 0, robot.nv)
     for _ in range(50):
-        error = (places - contact_places(robot, moved)).ravel()
+        gaps, G = robot.closure_gaps(moved)
+        error = np.concatenate([(places - contact_places(robot, moved)).ravel(), -gaps])
         if np.abs(error).max() < TOLERANCE:
             return robot.joint_angles(moved)
         axes = robot.terms(moved, still).axes
-        step = np.zeros(robot.nv)
-        step[robot.tree.a] = np.linalg.lstsq(contact_jacobian(robot, axes, places)[:, robot.tree.a], error, rcond=None)[0]
+        step, rows = np.zeros(robot.nv), np.vstack([contact_jacobian(robot, axes, places), G])
+        step[joints] = np.linalg.lstsq(rows[:, joints], error, rcond=1e-9)[0]
         moved = robot.integrate(moved, np.clip(step, -0.2, 0.2))
     return None
 

@@ -7,7 +7,7 @@ import msgspec
 
 from controllers.config import NonNegative, Settings, find, load
 from controllers.stance import standing
-from idyn.description import ContactPoint, Sole
+from idyn.description import Closure, ContactPoint, Sole
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.shapes import Box
@@ -26,9 +26,11 @@ class RobotSettings(Settings, frozen=True):
         Names: see `idyn.description.Description`
     contact: places that may touch the ground, and boxes of other bodies; sole: flat feet, which do so with their corners
     box: what else may be touched
+    closure: where chains are closed: frames of two bodies whose origins stay together
     tau_max: effort limits that replace the URDF's [N·m]
     armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: directly driven
-    standing: joint angles of the nominal stance [rad]; joints left out stand at 0
+    standing: joint angles of the nominal stance [rad]; joints left out stand at 0. Joints without a motor that close a chain
+        are moved until it is closed
     """
 
     urdf: str
@@ -38,6 +40,7 @@ class RobotSettings(Settings, frozen=True):
     contact: tuple[ContactPoint, ...] = ()
     sole: tuple[Sole, ...] = ()
     box: tuple[Box, ...] = ()
+    closure: tuple[Closure, ...] = ()
     tau_max: dict[str, float] = msgspec.field(default_factory=dict)
     armature: NonNegative | dict[str, NonNegative] = 0.0
     standing: dict[str, float] = msgspec.field(default_factory=dict)
@@ -52,6 +55,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
         base=settings.base,
         contact=settings.contact + tuple(corner for sole in settings.sole for corner in sole.corners()),
         box=settings.box,
+        closure=settings.closure,
         actuated=settings.actuated,
         unactuated=settings.unactuated,
         tau_max=settings.tau_max,

@@ -8,21 +8,48 @@ from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
 
+CLOSING_STEPS = 50
+"""Of Newton's method."""
+
 RESTING = 1e-10
 """A foot with a gap of at most this rests [m]."""
 
 
 def standing(robot: Robot, angles: dict[str, float]) -> Array:
     """The stance with the given joint angles [rad], base level, its lowest contact sphere on the plane z = 0 (nq)."""
-    target = np.zeros(robot.na)
+    known = [*robot.joint_names, *(passive_joints(robot) if robot.closures.keys else ())]
+    step = np.zeros(robot.nv)
     for name, angle in angles.items():
-        if name not in robot.joint_names:
-            raise ConfigError(f"standing.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
-        target[robot.joint_names.index(name)] = angle
-    q = robot.with_joint_angles(robot.neutral(), target)
+        if name not in known:
+            raise ConfigError(f"standing.{name}", f"no such joint{nearest(name, known)}")
+        step[robot.tree.dof_names.index(name)] = angle
+    q = robot.with_joint_angles(robot.integrate(robot.neutral(), step), step[robot.tree.a])
+    if robot.closures.keys:
+        q = closed(robot, q)
     if robot.floating and robot.spheres.keys:
         q[2] -= float((contact_places(robot, q)[:, 2] - robot.spheres.radii).min())
     return q
+
+
+def passive_joints(robot: Robot) -> list[str]:
+    """Names of the degrees of freedom without a motor that are not the base's."""
+    first = 6 if robot.floating else 0
+    return [robot.tree.dof_names[k] for k in robot.tree.u.tolist() if k >= first]
+
+
+def closed(robot: Robot, q: Array) -> Array:
+    """q with its closed chains closed by their joints without a motor, which go the shortest way (nq). Raises ConfigError where
+    they cannot be closed."""
+    u = robot.tree.u
+    for _ in range(CLOSING_STEPS):
+        gaps, G = robot.closure_gaps(q)
+        if np.abs(gaps).max() < RESTING:
+            return q
+        step = np.zeros(robot.nv)
+        step[u] = np.linalg.lstsq(G[:, u], -gaps, rcond=1e-9)[0]
+        q = robot.integrate(q, step)
+    worst = robot.closures.keys[int(np.abs(gaps).argmax()) // 3]
+    raise ConfigError("standing", f"the chain {worst} stays open by {np.abs(gaps).max():.3g} m")
 
 
 def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
@@ -51,4 +78,5 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     angles = angles_for_places(robot, q, places)
     if angles is None:
         raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
-    return robot.with_joint_angles(q, angles)
+    q = robot.with_joint_angles(q, angles)
+    return closed(robot, q) if robot.closures.keys else q

@@ -56,12 +56,16 @@ def nearest_demand(d, q_ddot, sticking, touching, closed):
         wanted[j] = (1.0 - d.keep) * d.v[j]
     for k in range(na):
         wanted[a[k]] += dt * q_ddot[k]
-    Y, b = np.empty((3 * n, na + nu)), np.empty(3 * n)
-    bilateral = np.zeros(3 * n, dtype=np.bool_)
-    for row in range(3 * n):
+    rows = 3 * n + len(d.G)
+    Y, b = np.empty((rows, na + nu)), np.empty(rows)
+    bilateral = np.ones(rows, dtype=np.bool_)
+    for row in range(rows):
         i, r = row // 3, row % 3
-        J, s = d.J[row], allowance(d, i) if r == 2 else 0.0
-        bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
+        if i < n:
+            J, s = d.J[row], allowance(d, i) if r == 2 else 0.0
+            bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
+        else:  # a closure's row: of v⁺, not of v̂
+            J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + d.keep * np.dot(d.G[row - 3 * n], d.v)
         for j in range(nv):
             s += J[j] * wanted[j]
         b[row] = s
@@ -69,14 +73,14 @@ def nearest_demand(d, q_ddot, sticking, touching, closed):
             Y[row, k] = J[a[k]]
         for k in range(nu):
             Y[row, na + k] = J[u[k]] / root
-    p, status = np.zeros(3 * n), SOLVED
+    p, status = np.zeros(rows), SOLVED
     if not (bilateral.all() and all_vanish(Y, b, p)):
         p, status = _held(Y, b, bilateral)
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):
         change = 0.0
-        for row in range(3 * n):
+        for row in range(rows):
             change += Y[row, k] * p[row]
         nearest[k] += change / dt
         largest = max(largest, abs(change))

@@ -54,6 +54,13 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
 
+class Closure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two points that stay together, as by a ball joint: the origins of two frames of the URDF, of two bodies."""
+
+    first: str
+    second: str
+
+
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """A robot before it is built.
 
@@ -61,6 +68,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     base: how the root link is held: by a floating base, or not at all
     contact: places that may touch the ground, and boxes of other bodies; those of flat feet: `Sole.corners`
     box: what else may be touched
+    closure: where chains are closed
     actuated: joints of several degrees of freedom (URDF: planar, floating) that have a motor for each of them; all others of
         that kind have none: a floating base, free bodies that the robot touches
     unactuated: joints of one axis, or single degrees of freedom, without a motor
@@ -76,6 +84,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     base: Literal["free_flyer", "fixed"] = "free_flyer"
     contact: tuple[ContactPoint, ...] = ()
     box: tuple[Box, ...] = ()
+    closure: tuple[Closure, ...] = ()
     actuated: tuple[str, ...] = ()
     unactuated: tuple[str, ...] = ()
     tau_max: dict[str, float] = {}

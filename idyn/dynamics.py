@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from idyn.closures import closure_rows
 from idyn.compiled import (
+    CUBE,
     INDICES,
     MASK,
     MATRIX,
@@ -54,18 +56,25 @@ class Dynamics(ArrayRecord):
         J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
         asked: demanded joint accelerations [rad/s²] (na)
         last: p⁻, the impulses of the last tick in these rows, as far as the ground remembers them [N·s] (3n)
+    Closed chains of m closures, see `idyn.closures`
+        loops: joints (m, 2); ends: points in the world [m] (m, 2, 3); G (3m, nv), rate (3m) [m/s]
     Of a demand, filled by `idyn.reduction.reduce`
         met: that demand [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
         v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
         Y (3n, nu), b (3n), energy (3n): see `idyn.reduction.Reduced`
+        C (3n, 3m), bound: J̃ (3n, nv), J itself without closures; closing_free: λ₀ (3m)
+        closing: λ, the closures' impulses on their first bodies in the world [N·s] (3m), filled by `idyn.reduction.recover`
     """
 
     field_types: ClassVar[dict[str, Any]] = {
         **dict.fromkeys(("parents", "dof_joint", "u", "a", "bodies", "others"), INDICES),
         **dict.fromkeys(("v", "h", "own_h", "mu", "gaps", "last", "v_free", "b", "energy", "tau_max", "asked", "met"), VECTOR),
         **dict.fromkeys(("M", "axes", "own_M", "own_axes", "points", "normals", "tangents", "J", "L", "Y"), MATRIX),
+        **dict.fromkeys(("rate", "closing_free", "closing"), VECTOR),
+        **dict.fromkeys(("G", "C", "bound"), MATRIX),
         "support": MASK,
-        "unit_spans": SPANS,
+        **dict.fromkeys(("unit_spans", "loops"), SPANS),
+        "ends": CUBE,
         "nq": WHOLE,
         **dict.fromkeys(("noise", "recovery_speed", "keep", "rho", "dt", "touching", "independent"), REAL),
     }
@@ -85,6 +94,10 @@ class Dynamics(ArrayRecord):
     tau_max: Array
     asked: Array
     met: Array
+    G: Array
+    bound: Array
+    ends: Array
+    closing: Array
     ground: Ground | None = None
     independent: float
     steady: object = None
@@ -100,6 +113,9 @@ class Dynamics(ArrayRecord):
         self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)))
         self.put(_touch, np.empty(n, np.int64), np.empty(n, np.int64), *np.empty((3, n, 3)), *np.empty((2, n)))
         self.put(_room, np.empty((3 * n, nv)), np.zeros(3 * n), np.empty((3 * n, nu)), *np.empty((2, 3 * n)))
+        m = len(robot.closures.keys)
+        self.put(_loops, robot.closures.joints, np.empty((m, 2, 3)), np.empty((3 * m, nv)), *np.zeros((3, 3 * m)))
+        self.put(_bound, np.empty((3 * n, 3 * m)), np.empty((3 * n, nv)) if m else self.J)
         self.put(_demand, np.zeros(robot.na), np.zeros(robot.na), np.empty((nu, nu)), np.empty(nv))
 
     def believe(self, ground: Ground, dt: float) -> None:
@@ -153,6 +169,8 @@ def _filled(d: Dynamics, robot: Robot, state: State, contacts: ContactSet, appli
     """Whether these data could be filled in; what is wrong with them otherwise is for others to say."""
     try:
         robot.terms(state.q, state.v)
+        if len(d.ends):
+            robot.closure_ends(d.ends)
         return bool(fill(d.fields, *fill_arguments(state, contacts, applied), NO_FORCES if last is None else last))
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return False
@@ -210,6 +228,16 @@ def _room(d, J, last, Y, b, energy):
 
 
 @compiled
+def _loops(d, loops, ends, G, rate, closing_free, closing):
+    d.loops, d.ends, d.G, d.rate, d.closing_free, d.closing = borrowed(loops, ends, G, rate, closing_free, closing)
+
+
+@compiled
+def _bound(d, C, bound):
+    d.C, d.bound = borrowed(C, bound)
+
+
+@compiled
 def _demand(d, asked, met, L, v_free):
     d.asked, d.met, d.L, d.v_free = borrowed(asked, met, L, v_free)
 
@@ -261,6 +289,7 @@ def fill(d, motion, bodies, frames, reals, last):
     if flaw != 0:
         return False
     _jacobian(d)
+    closure_rows(d)
     in_contact_rows(last, d.tangents, d.normals, d.dt, d.last)
     if len(last) == 0 or not finite(d.last):
         d.last[:] = 0.0

@@ -70,7 +70,52 @@ def _response(d, impulse):
                 at = _point_velocity(d.axes[d.u[i]], d.points[k])
                 x[i] += sign * (at[0] * impulse[k, 0] + at[1] * impulse[k, 1] + at[2] * impulse[k, 2])
     _divide_by_inertia(d, x)
+    _hold_closed(d, x)
     return x
+
+
+@compiled
+def _hold_closed(d, x):
+    """Takes from the unactuated motion x (nu) what impulses of the closures would take: G_u x = 0, in place. Elimination with
+    pivots on the diagonal; those that are rounding errors of the first belong to rows that say nothing new."""
+    rows, nu = 3 * len(d.ends), len(x)
+    G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))
+    for row in range(rows):
+        k = row // 3
+        for i in range(nu):
+            j = d.u[i]
+            sign = int(d.support[d.loops[k, 0], j]) - int(d.support[d.loops[k, 1], j])
+            if sign != 0:
+                G[row, i] = sign * _point_velocity(d.axes[j], _middle(d, k))[row % 3]
+    answers = G.copy()
+    for row in range(rows):
+        _divide_by_inertia(d, answers[row])
+    for row in range(rows):
+        for i in range(nu):
+            A[row, rows] += G[row, i] * x[i]
+            for other in range(rows):
+                A[row, other] += G[row, i] * answers[other, i]
+    largest, done = 0.0, np.zeros(rows, dtype=np.bool_)
+    for row in range(rows):
+        largest = max(largest, A[row, row])
+    for _ in range(rows):
+        pivot = -1
+        for row in range(rows):
+            if not done[row] and A[row, row] > 1e-12 * largest and (pivot < 0 or A[row, row] > A[pivot, pivot]):
+                pivot = row
+        if pivot < 0:
+            break
+        done[pivot] = True
+        for row in range(rows):
+            f = A[row, pivot] / A[pivot, pivot]
+            if row != pivot and f != 0.0:
+                for c in range(rows + 1):
+                    A[row, c] -= f * A[pivot, c]
+    for row in range(rows):
+        if done[row]:
+            impulse = A[row, rows] / A[row, row]
+            for i in range(nu):
+                x[i] -= impulse * answers[row, i]
 
 
 @compiled
@@ -115,9 +160,39 @@ def imbalance(d, v_plus, tau, impulse):
                 power = e[0] * f[0] + e[1] * f[1] + e[2] * f[2]
                 power += e[3] * moment[0] + e[4] * moment[1] + e[5] * moment[2]
                 balance[j] -= power if first[j] else -power
+    for k in range(len(d.ends)):
+        f, first, second = d.closing[3 * k : 3 * k + 3], support[d.loops[k, 0]], support[d.loops[k, 1]]
+        for j in range(nv):
+            if first[j] != second[j]:
+                at = _point_velocity(axes[j], _middle(d, k))
+                power = at[0] * f[0] + at[1] * f[1] + at[2] * f[2]
+                balance[j] -= power if first[j] else -power
     worst = 0.0
     for j in range(nv):
         worst = max(worst, abs(balance[j])) if balance[j] == balance[j] else np.inf
+    return worst
+
+
+@compiled
+def _middle(d, k):
+    """Between the two points of closure k."""
+    one, other = d.ends[k, 0], d.ends[k, 1]
+    return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
+
+
+@compiled
+def closure_error(d, v_plus):
+    """How far the closures' points are from coming together as they should: a gap beyond the noise floor within the period, but
+    not faster than a penetration is undone [m/s]."""
+    worst, twists = 0.0, body_twists(d, v_plus)
+    for k in range(len(d.ends)):
+        one = _point_velocity(twists[d.loops[k, 0]], _middle(d, k))
+        other = _point_velocity(twists[d.loops[k, 1]], _middle(d, k))
+        for c in range(3):
+            gap = d.ends[k, 0, c] - d.ends[k, 1, c]
+            wanted = 0.0 if abs(gap) <= d.noise else -np.sign(gap) * min(abs(gap) / d.dt, d.recovery_speed)
+            error = abs(one[c] - other[c] - wanted)
+            worst = np.inf if np.isnan(error) else max(worst, error)
     return worst
 
 
@@ -139,17 +214,7 @@ def _point_velocity(twist, x):
 @compiled
 def contact_velocities(d, v):
     """Relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
-    axes, parents, dof_joint, dof = d.axes, d.parents, d.dof_joint, 0
-    twists = local((len(parents), 6))
-    for c in range(6):
-        twists[0, c] = 0.0
-    for j in range(1, len(twists)):
-        for c in range(6):
-            twists[j, c] = twists[parents[j], c]
-        while dof < len(v) and dof_joint[dof] == j:
-            for c in range(6):
-                twists[j, c] += axes[dof, c] * v[dof]
-            dof += 1
+    twists = body_twists(d, v)
     out = np.empty((len(d.mu), 3))
     for i in range(len(out)):
         s, n = d.tangents[i], d.normals[i]
@@ -160,6 +225,23 @@ def contact_velocities(d, v):
         out[i, 1] = t[0] * x[0] + t[1] * x[1] + t[2] * x[2]
         out[i, 2] = n[0] * x[0] + n[1] * x[1] + n[2] * x[2]
     return out
+
+
+@compiled
+def body_twists(d, v):
+    """Spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
+    axes, parents, dof_joint, dof = d.axes, d.parents, d.dof_joint, 0
+    twists = np.empty((len(parents), 6))
+    for c in range(6):
+        twists[0, c] = 0.0
+    for j in range(1, len(twists)):
+        for c in range(6):
+            twists[j, c] = twists[parents[j], c]
+        while dof < len(v) and dof_joint[dof] == j:
+            for c in range(6):
+                twists[j, c] += axes[dof, c] * v[dof]
+            dof += 1
+    return twists
 
 
 @compiled
@@ -178,6 +260,7 @@ def energy_descent(d, v_plus, y):
                 at, n = _point_velocity(d.axes[d.u[i]], d.points[k]), d.normals[k]
                 x[i] -= sign * y[k] * (at[0] * n[0] + at[1] * n[1] + at[2] * n[2])
     _divide_by_inertia(d, x)
+    _hold_closed(d, x)
     motion = np.zeros(nv)
     for i in range(nu):
         motion[d.u[i]] = x[i]

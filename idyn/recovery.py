@@ -41,6 +41,7 @@ def conclude(problem: Problem, law: Law, rung: str, solution: LawSolution, chose
         torque_excess=numbers[BEYOND_TORQUE],
         force_excess=numbers[BEYOND_FORCE],
         null_dim=chosen.null_dim,
+        closing=problem.dynamics.closing.copy(),
         guess=Guess(law=law.name, keys=problem.contacts.keys, basis=solution.basis, tau=tau, force=force),
     )
 

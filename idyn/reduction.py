@@ -1,6 +1,6 @@
 """The reduction to the unactuated space: what is left of contact once the joint motion is prescribed  [ZD §3, §4.2, §6.2.2].
 
-M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des
+M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des          closed chains: `idyn.closures`
 
 v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈_des + h_u)          M_uu = L Lᵀ,   Y = J_u L⁻ᵀ
 J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
@@ -9,6 +9,7 @@ J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
 
 import numpy as np
 
+from idyn.closures import close_loops, press_back
 from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
 from idyn.ground import allowance
@@ -85,6 +86,8 @@ def eliminate(d, q_ddot):
             energy += y[k] * inertial[k]
         d.b[row], d.energy[row] = b, energy
         forward(L, y)
+    if len(d.G) > 0:
+        close_loops(d, inertial)
     if d.rho > 0.0:
         _remember(d)
 
@@ -109,10 +112,10 @@ def _remember(d):
 
 @compiled
 def recover(d, p, v_plus, tau):
-    """Fills v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows."""
+    """Fills v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows; and `closing`."""
     v, u, a, dt = d.v, d.u, d.a, d.dt
     nu, nv = len(u), len(v)
-    force, change, gain = local(nv), local(nu), local(nv)  # Jᵀ p; M_uu⁻¹ J_uᵀ p; v⁺ − v
+    force, change, gain = local(nv), local(nu), local(nv)  # Jᵀ p + Gᵀ λ; M_uu⁻¹ of it; v⁺ − v
     for j in range(nv):
         force[j] = 0.0
     for row in range(len(p)):
@@ -120,8 +123,15 @@ def recover(d, p, v_plus, tau):
             J = d.J[row]
             for j in range(nv):
                 force[j] += J[j] * p[row]
+    press_back(d, p)
     for i in range(nu):
         change[i] = force[u[i]]
+    for row in range(len(d.G)):
+        G, more, before = d.G[row], d.closing[row], d.closing_free[row]
+        for i in range(nu):
+            change[i] += G[u[i]] * (more - before)
+        for j in range(nv):
+            force[j] += G[j] * more
     forward(d.L, change)
     backward(d.L, change)
     copy(d.v_free, v_plus)

@@ -12,6 +12,7 @@ from idyn.compiled import compiled, inlined
 from idyn.full_space import (
     allowance_of,
     asked_of,
+    closure_error,
     contact_velocities,
     demand_error,
     energy_descent,
@@ -77,6 +78,7 @@ def certify(d, claim, change, p, v_plus, tau, residuals):
     impulse = in_world(d, p)
     residuals[DYNAMICS] = imbalance(d, v_plus, tau, impulse)
     residuals[DEMAND] = demand_error(d, change, v_plus)
+    residuals[SLIP] = closure_error(d, v_plus)
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
         return impulse

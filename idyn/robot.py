@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
+from idyn.closures import place_closures
 from idyn.description import Description
 from idyn.errors import FrameNotFound, InputError, ModelError
 from idyn.inspection import Finding, inspect_urdf
@@ -25,7 +26,7 @@ class Robot:
     name, urdf_sha256: of the model, of the URDF's text
     nq, nv, na, nu: sizes of q and v, and how many of the velocities are actuated and unactuated (na + nu = nv)
     joint_names: the actuated joints, or degrees of freedom of joints with several, in model order (na)
-    tree, bodies, limits: see `idyn.tree`; spheres, boxes: see `idyn.places`
+    tree, bodies, limits: see `idyn.tree`; spheres, boxes: see `idyn.places`; closures: see `idyn.closures`
     total_mass [kg], weight [N]
     floating: whether its base floats
     contact_names: of all contacts that geometry may find: the spheres' keys, then those of the pairs
@@ -59,6 +60,7 @@ class Robot:
         self._frame_joints = {name: int(frame.parentJoint) for name, frame in frames.items()}
         self.spheres = place_spheres(frames, description.contact)
         self.boxes = place_boxes(frames, description.box, self.spheres)
+        self.closures = place_closures(frames, description.closure)
         self.contact_names = self.spheres.keys + self.boxes.pair_keys
         self.scratch: dict[int, object] = {}
         self._neutral = np.array(pin.neutral(model))
@@ -115,6 +117,21 @@ class Robot:
         """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of the scratch."""
         pin.forwardKinematics(self._model, self._data, q)
         return self._rotations, self._translations
+
+    def closure_ends(self, ends: Array) -> None:
+        """Fills the points of the closures (m, 2, 3), in the world, where `terms` or `place` has put their bodies."""
+        joints, offsets = self.closures.joints, self.closures.offsets
+        np.einsum("mkij,mkj->mki", self._rotations[joints], offsets, out=ends)
+        ends += self._translations[joints]
+
+    def closure_gaps(self, q: Array) -> tuple[Array, Array]:
+        """How far the first point of each closure is from the second, in the world [m] (3m), and what changes that (3m, nv)."""
+        axes, ends = self.terms(q, np.zeros(self.nv)).axes, np.empty((len(self.closures.keys), 2, 3))
+        self.closure_ends(ends)
+        first, second = self.tree.support[self.closures.joints.T].astype(np.float64)
+        velocities = axes[:, :3] + np.cross(axes[:, 3:], ends.mean(axis=1)[:, None, :])
+        moves = (first - second)[:, :, None] * velocities
+        return (ends[:, 0] - ends[:, 1]).ravel(), moves.transpose(0, 2, 1).reshape(-1, self.nv)
 
     def neutral(self) -> Array:
         return self._neutral.copy()

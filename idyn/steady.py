@@ -106,6 +106,8 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     vectors = c.points, c.normals, c.tangents, guess.carried_over(guess.force, c.keys), force
     try:
         robot.terms(state.q, state.v)
+        if len(problem.dynamics.ends):
+            robot.closure_ends(problem.dynamics.ends)
         rung, pivots, null_dim = _tick(
             kept.fields, motion, (c.bodies, c.others), vectors, (c.mu, c.gaps), basis, (p, v_plus, tau)
         )
@@ -129,6 +131,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         torque_excess=numbers[BEYOND_TORQUE],
         force_excess=numbers[BEYOND_FORCE],
         null_dim=null_dim,
+        closing=problem.dynamics.closing.copy() if len(problem.dynamics.closing) else NOTHING,
         guess=Guess(law=law.name, keys=c.keys, basis=basis, tau=tau, force=force),
     )
 

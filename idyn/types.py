@@ -165,7 +165,7 @@ class Residuals(msgspec.Struct, frozen=True, gc=False):
     complementarity: max |min(z, w)| over the law's own pairs [N·s or m/s]
     cone: how far an impulse is outside its friction cone or pulls [N·s]
     penetration: how fast a contact still closes beyond its allowance [m/s]
-    slip: largest tangential speed that the law promised to be zero [m/s]
+    slip: largest tangential speed that the law promised to be zero, or speed at which a closed chain comes apart [m/s]
     """
 
     dynamics: float
@@ -198,6 +198,7 @@ class Prediction(Record, frozen=True):
     torque_excess: how far the largest torque is beyond its limit [N·m]; 0 within
     force_excess: how far the largest contact force is beyond `Options.force_limit` [N]; 0 within
     null_dim: dimension of the contact impulses that move nothing
+    closing: impulses of the robot's closures on their first bodies, in the world, x, y, z of each [N·s] (3m)
     guess: pass to the next call
     """
 
@@ -215,6 +216,7 @@ class Prediction(Record, frozen=True):
     torque_excess: float
     force_excess: float
     null_dim: int
+    closing: Array
     guess: Guess
 
     @property

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 import msgspec
+import numpy as np
 
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Rows
 from sim_harness.jacobian import contact_jacobian
 
 
@@ -18,8 +19,9 @@ def forward_problem(
     force: Array,
     dt: float,
     bias: Callable[[], Array] | None = None,
+    rows: Rows | None = None,
 ) -> ForwardProblem:
-    """The step from velocity v under a generalised force [N, N·m] (nv); terms: at the step's beginning; bias: see there."""
+    """The step from velocity v under a generalised force [N, N·m] (nv); terms: where it begins; bias, rows: see there."""
     return ForwardProblem(
         M=terms.M,
         h=terms.h,
@@ -30,7 +32,16 @@ def forward_problem(
         gaps=contacts.gaps,
         dt=dt,
         bias=bias,
+        rows=rows,
     )
+
+
+def closed_chains(robot: Robot, q: Array) -> Rows | None:
+    """Of a robot at q, None where it has none. Uses the robot's scratch."""
+    if not robot.closures.keys:
+        return None
+    gaps, G = robot.closure_gaps(q)
+    return Rows(G=G, g=gaps, stops=np.zeros(len(gaps), dtype=bool))
 
 
 class Elsewhere(Record, frozen=True):

@@ -14,7 +14,7 @@ from idyn.contacts import contacts_from_geometry
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, DynamicsTerms, State
-from sim_harness.engine_step import forward_problem, state_after, with_system
+from sim_harness.engine_step import closed_chains, forward_problem, state_after, with_system
 from sim_harness.engines.engine import Engine, ForwardSolution, Integrator
 from sim_harness.jacobian import generalised_force, world_impulses
 from sim_harness.joint_friction import JointFriction, solve_with_friction
@@ -61,13 +61,13 @@ class EngineWorld:
         return State(q=self.q, v=self.v)
 
     def step(self, tau: Array, dt: float, pushes: Sequence[Push] = ()) -> StepResult:
-        contacts = self.contacts
+        contacts, rows = self.contacts, closed_chains(self.robot, self.q)
         terms = self.robot.terms(self.q, self.v)
         force = np.zeros(self.robot.nv)
         force[self.robot.tree.a] = tau
         for push in pushes:
             force += self._force_of(push, terms, dt)
-        problem = forward_problem(self.robot, terms, self.v, contacts, force, dt, self._bias)
+        problem = forward_problem(self.robot, terms, self.v, contacts, force, dt, self._bias, rows)
         if self._integrates:
             problem = with_system(problem, self.robot, self.q)
         friction = self._friction

@@ -33,6 +33,7 @@ LAYERS = (
         "idyn.places",
         "idyn.inspection",
         "idyn.contacts",
+        "idyn.closures",
         "idyn.ground",
         "idyn.inputs",
         "idyn.dynamics",

@@ -177,7 +177,7 @@ def _program(d, face, coordinates, basis, force):
                 for j in range(dim):
                     Z[3 * contact[w] + c, j] += axis[w, c] * basis[w, j]
     for row in range(len(force)):
-        J = d.J[row]
+        J = d.bound[row]
         for q in range(len(a)):
             lever = J[a[q]]
             if lever != 0.0:

@@ -144,13 +144,13 @@ def _rows(d, face, p):
         for k in range(nu):
             largest = max(largest, abs(d.Y[row, k]))
         for k in range(na):
-            lever = max(lever, abs(d.J[row, d.a[k]]))
+            lever = max(lever, abs(d.bound[row, d.a[k]]))
     largest, lever = largest if largest > 0.0 else 1.0, lever if lever > 0.0 else 1.0
     for row in range(size):
         for k in range(nu):
             E[k, row] = d.Y[row, k] / largest
         for k in range(na):
-            K[k, row] = -d.J[row, d.a[k]] / lever
+            K[k, row] = -d.bound[row, d.a[k]] / lever
     kinds, rays = _cones(face)
     return Rows(E, K, p / dt, tau, lever, kinds, rays, face.unlimited)
 

@@ -100,7 +100,9 @@ def orthonormalise(X: Array, Q: Array, kept: Array, rank: int, share: float) -> 
     Q and kept (rows of X, counted from 0) are filled in place. Gram–Schmidt, done twice: orthogonal to rounding errors.
     """
     m, nv = X.shape
-    C = np.zeros((m, len(Q)))
+    C, longest2 = np.zeros((m, len(Q))), 0.0
+    for i in range(m):
+        longest2 = max(longest2, np.dot(X[i], X[i]))
     for i in range(m):
         x = X[i].copy()
         length2 = 0.0
@@ -117,7 +119,8 @@ def orthonormalise(X: Array, Q: Array, kept: Array, rank: int, share: float) -> 
         rest2 = 0.0
         for d in range(nv):
             rest2 += x[d] * x[d]
-        if rank < len(Q) and not rest2 <= share * share * length2:  # what is no number is kept, and seen
+        least2 = max(share * share * length2, NOTHING * NOTHING * longest2)  # a plane linkage's third row is all rounding
+        if rank < len(Q) and not rest2 <= least2:  # what is no number is kept, and seen
             C[i, rank] = np.sqrt(rest2)
             for d in range(nv):
                 Q[rank, d] = x[d] / C[i, rank]

@@ -55,6 +55,7 @@ def bodies_of(robot: Robot, settings: MujocoSettings) -> mujoco.MjSpec:
     option.impratio = settings.impratio
     option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a world that diverges says so and does not begin again
     _add_bodies(spec, robot)
+    _close_chains(spec, robot, settings)
     return spec
 
 
@@ -97,6 +98,22 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
                 "'mujoco' has revolute, continuous and prismatic joints, and floating ones without motors on the environment; "
                 f"of {robot.name}, joint {i} is something else",
             )
+
+
+def _close_chains(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:
+    """A site at each end of a closure, and the constraint that they stay together, as stiff as the timestep allows."""
+    for k, (joints, offsets) in enumerate(zip(robot.closures.joints, robot.closures.offsets, strict=True)):
+        ends = [f"closure {k} {side}" for side in ("first", "second")]
+        for name, joint, offset in zip(ends, joints, offsets, strict=True):
+            spec.body(body_name(joint)).add_site(name=name, pos=offset)
+        spec.add_equality(
+            type=mujoco.mjtEq.mjEQ_CONNECT,
+            objtype=mujoco.mjtObj.mjOBJ_SITE,
+            name1=ends[0],
+            name2=ends[1],
+            solref=[2.0 * settings.timestep, 1.0],
+            solimp=[mujoco.mjMAXIMP, mujoco.mjMAXIMP, 0.001, 0.5, 2.0],
+        )
 
 
 def _add_axis(body: mujoco.MjsBody, to_body: Array, axis: Array, armature: float) -> None:

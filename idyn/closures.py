@@ -1,0 +1,147 @@
+"""Closed chains: points of two bodies that stay together, eliminated before any law is asked  (MATHEMATICS §2.1).
+
+    G v⁺ = −rate       G: velocity of the first point relative to the second, three rows for each closure, world axes
+    Y_G = G_u L⁻ᵀ, of which a maximal independent set of rows A counts, Y_A Y_Aᵀ = F Fᵀ
+    C = −J_u M_uu⁻¹ G_Aᵀ (F Fᵀ)⁻¹,     J̃ = J + C G_A           contacts press on the closures too, and these press back
+    λ₀ = −(F Fᵀ)⁻¹ (G v_free + rate)_A,  λ = λ₀ + Cᵀ p
+With J̃ in J's place and λ₀ among the known forces everything else stays what it is without closures: D = J̃_u M_uu⁻¹ J̃_uᵀ.
+
+It takes joints without a motor to close a chain: where motors alone do, Y_G has no row for it, and the certificate says so when
+their demands contradict one another.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from idyn.compiled import compiled
+from idyn.description import Closure
+from idyn.errors import FrameNotFound, InputError
+from idyn.solvers.linalg import backward, copy, copy_rows, forward
+from idyn.solvers.pivoting import append_row
+from idyn.types import Array, Record
+
+
+class Closures(Record, frozen=True):
+    """Points that stay together, m pairs.
+
+    keys: their names, `first frame=second frame` (m)
+    joints: that carry the first and the second (m, 2)
+    offsets: of the points in these joints' frames [m] (m, 2, 3)
+    """
+
+    keys: tuple[str, ...]
+    joints: Array
+    offsets: Array
+
+
+def place_closures(frames: Mapping[str, Any], closures: Sequence[Closure]) -> Closures:
+    """Closures in their joints' frames; `frames`: `pin.Frame` by name. Raises FrameNotFound, InputError."""
+    for closure in closures:
+        for name in (closure.first, closure.second):
+            if name not in frames:
+                raise FrameNotFound(name, frames)
+        if frames[closure.first].parentJoint == frames[closure.second].parentJoint:
+            raise InputError(
+                f"closure.{closure.first}", f"expected frames of two bodies, got '{closure.second}' of the same one"
+            )
+    placed = [(frames[closure.first], frames[closure.second]) for closure in closures]
+    return Closures(
+        keys=tuple(f"{closure.first}={closure.second}" for closure in closures),
+        joints=np.array([[frame.parentJoint for frame in pair] for pair in placed], dtype=np.int64).reshape(-1, 2),
+        offsets=np.array([[frame.placement.translation for frame in pair] for pair in placed]).reshape(-1, 2, 3),
+    )
+
+
+@compiled
+def closure_rows(d):
+    """Fills G (3m, nv), about the middle of the two points, and the speeds at which they come together again (3m) [m/s]."""
+    axes, G = d.axes, d.G
+    for k in range(len(d.ends)):
+        first, second = d.support[d.loops[k, 0]], d.support[d.loops[k, 1]]
+        one, other = d.ends[k, 0], d.ends[k, 1]
+        x, y, z = 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
+        for j in range(len(axes)):
+            sign, e = int(first[j]) - int(second[j]), axes[j]
+            G[3 * k, j] = sign * (e[0] + e[4] * z - e[5] * y)
+            G[3 * k + 1, j] = sign * (e[1] + e[5] * x - e[3] * z)
+            G[3 * k + 2, j] = sign * (e[2] + e[3] * y - e[4] * x)
+        for c in range(3):
+            gap = one[c] - other[c]
+            d.rate[3 * k + c] = min(max(gap / d.dt, -d.recovery_speed), d.recovery_speed) if abs(gap) > d.noise else 0.0
+
+
+@compiled
+def close_loops(d, inertial):
+    """What the elimination without closures has filled, v_free, Y, b, energy, for closed chains; C, J̃ and λ₀ besides.
+
+    inertial: v̂_u + M_uu⁻¹ M_ua v̂_a before (nu): M_uu times it is the momentum of which `energy` is the gradient
+    """
+    u, L, Y, C = d.u, d.L, d.Y, d.C
+    Y_A, F, active = _independent(d)
+    count, nu = len(active), len(u)
+    push, change = np.empty(count), np.zeros(nu)  # of λ₀; Lᵀ of what it does to v_u
+    for i in range(count):
+        push[i] = -d.rate[active[i]] - np.dot(d.G[active[i]], d.v_free)
+    forward(F, push)
+    backward(F, push)
+    d.closing_free[:] = 0.0
+    for i in range(count):
+        d.closing_free[active[i]] = push[i]
+        for c in range(nu):
+            change[c] += Y_A[i, c] * push[i]
+    weight = change.copy()
+    backward(L, change)
+    for c in range(nu):
+        d.v_free[u[c]] += change[c]
+        for i in range(c, nu):
+            weight[c] += L[i, c] * inertial[i]
+    C[:] = 0.0
+    copy_rows(d.J, d.bound)
+    for row in range(len(Y)):
+        J, y = d.J[row], Y[row]
+        for c in range(nu):
+            d.b[row] += J[u[c]] * change[c]
+        for i in range(count):
+            push[i] = -np.dot(Y_A[i], y)
+        forward(F, push)
+        backward(F, push)
+        for i in range(count):
+            C[row, active[i]] = push[i]
+            for c in range(nu):
+                y[c] += push[i] * Y_A[i, c]
+            for j in range(len(J)):
+                d.bound[row, j] += push[i] * d.G[active[i], j]
+        d.energy[row] = np.dot(y, weight)
+
+
+@compiled
+def _independent(d):
+    """Y_A (r, nu), the factor F of its Gram matrix (r, r), and which rows of G they are (r), as they come  [D15 Alg. 2]."""
+    G, L, u = d.G, d.L, d.u
+    rows, nu = len(G), len(u)
+    Y, F, active, longest = np.empty((rows, nu)), np.zeros((rows, rows)), np.empty(rows, dtype=np.int64), 0.0
+    for row in range(rows):
+        for i in range(nu):
+            Y[row, i] = G[row, u[i]]
+        forward(L, Y[row])
+        longest = max(longest, np.dot(Y[row], Y[row]))
+    count = 0
+    for row in range(rows):
+        if longest > 0.0 and append_row(F, Y, active, count, row, longest):
+            count += 1
+    Y_A = np.empty((count, nu))
+    for i in range(count):
+        copy(Y[active[i]], Y_A[i])
+    return Y_A, F[:count, :count].copy(), active[:count].copy()
+
+
+@compiled
+def press_back(d, p):
+    """Fills `closing`, λ = λ₀ + Cᵀ p."""
+    copy(d.closing_free, d.closing)
+    for row in range(len(p)):
+        if p[row] != 0.0:
+            for k in range(len(d.closing)):
+                d.closing[k] += d.C[row, k] * p[row]
