@@ -4,14 +4,27 @@ from collections.abc import Callable
 
 import numpy as np
 
+from controllers.tables import KIND
+from idyn.errors import ConfigError
 from sim_harness.scenes.contacts import GROUND, touching_materials
 from sim_harness.scenes.model import is_loose
-from sim_harness.scenes.settings import SceneSettings
+from sim_harness.scenes.settings import BodySettings, JointSettings, SceneSettings
 from sim_harness.scenes.touch import half_extents
 from sim_harness.scenes.urdf import anchor, body_pose, inertia, mass_of
 
 Formula = Callable[[SceneSettings, int], float]
 """Of a scene and the index of a body."""
+
+
+def _needs(there: bool, formula: str, what: str) -> None:
+    """Raises ConfigError for a scene that a formula is not about."""
+    if not there:
+        raise ConfigError(f"scene.measure.known = '{formula}'", f"expected {what}")
+
+
+def _joints(body: BodySettings) -> tuple[JointSettings, ...]:
+    """The slides and hinges of a body."""
+    return () if isinstance(body.joint, str) else body.joint
 
 
 def slope(s: SceneSettings) -> float:
@@ -39,6 +52,15 @@ def stop_distance(s: SceneSettings, body: int) -> float:
     return s.body[body].velocity[0] ** 2 / (2 * friction(s, body) * s.gravity)
 
 
+def viscous_way(s: SceneSettings, body: int) -> float:
+    """How far a block slides on the four corners of its face under the viscous friction of the engine that claims the scene:
+    m v / c (1 − exp(−c t / m)) with c = 4 μ_v [m]."""
+    coefficients = [each["coefficient"] for each in s.engines if isinstance(each, dict) and each.get(KIND) == "viscous"]
+    _needs(bool(coefficients), "viscous-way", "the engine 'viscous' with a coefficient")
+    rate = 4 * coefficients[0] / mass_of(s.body[body])
+    return float(s.body[body].velocity[0] / rate * -np.expm1(-rate * s.duration))
+
+
 def sliding(s: SceneSettings, body: int) -> float:
     """Acceleration of a block at rest on a slope: 0 up to atan μ, beyond it what friction leaves of gravity [m/s²]."""
     along, held = pull(s), friction(s, body) * press(s)
@@ -49,8 +71,8 @@ def rolling(s: SceneSettings, body: int) -> float:
     """Acceleration of a sphere or a cylinder at rest on a slope: g sin α / (1 + I/m r²) while it rolls, which needs friction of
     tan α / (1 + m r²/I); with less it slips [m/s²]."""
     shape = s.body[body].shape
-    radius = shape.sphere if shape.cylinder is None else shape.cylinder[0]
-    assert radius is not None, "rolling: expected a sphere or a cylinder"
+    _needs(shape.box is None, "rolling", "a sphere or a cylinder")
+    radius = shape.cylinder[0] if shape.cylinder is not None else shape.sphere or 0.0
     ratio = float(inertia(shape)[2]) / radius**2
     rolls = abs(pull(s)) / (1 + 1 / ratio) <= friction(s, body) * press(s)
     return pull(s) / (1 + ratio) if rolls else sliding(s, body)
@@ -96,9 +118,9 @@ def squeeze(s: SceneSettings, body: int) -> float:
 
 def reading(s: SceneSettings, body: int) -> float:
     """How far a scale on a slide goes down under all bodies that are not fixed [m]."""
-    joint = s.body[body].joint
-    assert not isinstance(joint, str), "reading: expected a slide"
-    return -whole_weight(s, body) / joint[0].stiffness
+    joints = _joints(s.body[body])
+    _needs(bool(joints) and joints[0].stiffness > 0, "reading", "a slide with a spring")
+    return -whole_weight(s, body) / joints[0].stiffness
 
 
 def lift(s: SceneSettings, body: int) -> float:
@@ -110,16 +132,17 @@ def lift(s: SceneSettings, body: int) -> float:
 def spring_period(s: SceneSettings, body: int) -> float:
     """Of a body between the world and a spring along x; with friction it rolls, and its inertia counts [s]."""
     given = s.body[body]
-    assert not isinstance(given.joint, str), "spring-period: expected a slide"
+    _needs(bool(_joints(given)) and _joints(given)[0].stiffness > 0, "spring-period", "a slide with a spring first")
     inert = mass_of(given)
     if friction(s, body) > 0 and given.shape.cylinder is not None:
         inert *= 1 + float(inertia(given.shape)[2]) / given.shape.cylinder[0] ** 2
-    return float(2 * np.pi * np.sqrt(inert / given.joint[0].stiffness))
+    return float(2 * np.pi * np.sqrt(inert / _joints(given)[0].stiffness))
 
 
 def slip_under_pads(s: SceneSettings, body: int) -> float:
     """How far a body between two pads sinks while their force is low, at each turn: a t²/2 and what it takes to brake [m]."""
-    pad = next(force for force in s.force)
+    _needs(bool(s.force), "slip-under-pads", "forces on the pads")
+    pad = s.force[0]
     index = [each.name for each in s.body].index(pad.body)
     mu = min(s.body[body].material.mu, s.body[index].material.mu)
     down, up = (2 * mu * abs(force[0]) / mass_of(s.body[body]) for force in (pad.otherwise, pad.force))
@@ -132,9 +155,8 @@ def parallelogram_period(s: SceneSettings, body: int) -> float:
     """Small swings of a coupler on two parallel cranks along z, each hinged to the world: 2π √(I / g S), I the cranks' inertia
     about their hinges and the coupler's mass at the cranks' length, S the mass moment [s]."""
     cranks = [each for each in s.body if not isinstance(each.joint, str) and not each.parent]
-    first = cranks[0].joint[0]
-    assert not isinstance(first, str), "parallelogram-period: expected hinges"
-    length = 2 * float(np.linalg.norm(np.subtract(cranks[0].position, anchor(cranks[0], first))))
+    _needs(len(cranks) == 2, "parallelogram-period", "two bodies hinged to the world")
+    length = 2 * float(np.linalg.norm(np.subtract(cranks[0].position, anchor(cranks[0], _joints(cranks[0])[0]))))
     coupler = sum(mass_of(each) for each in s.body if each.parent)
     turning = sum(mass_of(each) * (float(inertia(each.shape)[1]) + (length / 2) ** 2) for each in cranks)
     moment = sum(mass_of(each) * length / 2 for each in cranks) + coupler * length
@@ -144,6 +166,7 @@ def parallelogram_period(s: SceneSettings, body: int) -> float:
 FORMULAS: dict[str, Formula] = {
     "nothing": lambda s, body: 0.0,
     "stop-distance": stop_distance,
+    "viscous-way": viscous_way,
     "sliding": sliding,
     "rolling": rolling,
     "weight": weight,

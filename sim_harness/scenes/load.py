@@ -60,6 +60,9 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         _check_known(f"scene.measure[{i}].quantity", measure.quantity, QUANTITIES)
         _check_known(f"scene.measure[{i}].known", measure.known or next(iter(FORMULAS)), FORMULAS)
         _check_known(f"scene.measure[{i}].body", measure.body or names[0], names)
+    for measure in s.measure:
+        if measure.known is not None:
+            FORMULAS[measure.known](s, names.index(measure.body) if measure.body else 0)
     engines_of(s)
     _check_closed(s)
     return s

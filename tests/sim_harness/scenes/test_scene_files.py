@@ -95,6 +95,8 @@ BAD = [
     ("", "", '[[force]]\nbody = "bal"\nforce = [1.0, 0.0, 0.0]', r"force\[0\].body"),
     ("", "", '[[measure]]\nquantity = "hight"', r"measure\[0\].quantity"),
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "noting"', r"measure\[0\].known"),
+    ("", "", '[[measure]]\nquantity = "rise"\nknown = "reading"', "'reading'.*expected a slide"),
+    ("", "", '[[measure]]\nquantity = "rise"\nknown = "viscous-way"', "'viscous-way'.*coefficient"),
     ("", "", '[[closure]]\nkind = "pin"\nbodies = ["ball", "ball"]\nat = [0.0, 0.0, 0.0]', r"closure\[0\].bodies"),
 ]
 
