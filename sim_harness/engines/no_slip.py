@@ -14,8 +14,8 @@ Different from the textbook:
   (by least squares: its share of the smallest impulses with the same effect is positive); it is not where it cannot press at
   all, as of a block that falls along a wall.
 - Of dependent tangential rows those of contacts that press come first, so friction is found where there is a normal force.
-- D15's g in (54) and e in (57) have no forces; v(t) there stands for v + dt M⁻¹ f, and (57) for e = N X⁻¹ (M v(t) + dt f)
-  with the upper left block of A⁻¹ for X⁻¹.
+- D15's g in (54) and e in (57) have no forces: it is e = N X⁻¹ (M v(t) + dt f) with the upper left block of A⁻¹ for X⁻¹; the
+  zeros in (52) are f_s and f_t.
 - The gap speed, as in `lcp`; contacts with μ = 0 and stops are never held.
 
 Modelling error: friction has no limit. Legs can jam, and a foot that would slip anywhere else stays. Where closures leave a

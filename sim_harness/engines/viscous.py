@@ -8,8 +8,9 @@ acceleration level is the model as D15 §IV states it, whose forces are those of
 of the differential equations; there an inelastic impact without friction comes first wherever a touching contact closes.
 
 Different from the textbook: in (14)–(15) and (29) the viscous terms at the second tangent have signs that differ from each
-other and from those at the first; here both oppose the motion. f* in (42) stands for M v̇ without contacts. Constraint rows
-are met at the velocity level in both, so drift of closures does not depend on it.
+other and from those at the first; here both oppose the motion. (39), (40) and (42) turn the sign of f* as (29) has it and leave
+out J̇ v and Ṅ v: it is g = (f*, J̇ v), h = Ṅ v and e = Ṅ v − (N, 0) A⁻¹ g. Constraint rows are met at the velocity level in
+both, so drift of closures does not depend on it.
 
 Modelling error: friction does not know how hard a contact presses; a robot stands on such ground only where it cannot slide
 apart. At the acceleration level explicit friction is unstable from dt μ_v J M⁻¹ Jᵀ ≈ 2 on, and a contact is noticed when it
