@@ -67,9 +67,10 @@ def closure_rows(d):
             G[3 * k, j] = sign * (e[0] + e[4] * z - e[5] * y)
             G[3 * k + 1, j] = sign * (e[1] + e[5] * x - e[3] * z)
             G[3 * k + 2, j] = sign * (e[2] + e[3] * y - e[4] * x)
+        gap = np.sqrt((one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2 + (one[2] - other[2]) ** 2)
+        share = min(1.0 / d.dt, d.recovery_speed / gap) if gap > d.noise else 0.0
         for c in range(3):
-            gap = one[c] - other[c]
-            d.rate[3 * k + c] = min(max(gap / d.dt, -d.recovery_speed), d.recovery_speed) if abs(gap) > d.noise else 0.0
+            d.rate[3 * k + c] = share * (one[c] - other[c])
 
 
 @compiled

@@ -188,10 +188,11 @@ def closure_error(d, v_plus):
     for k in range(len(d.ends)):
         one = _point_velocity(twists[d.loops[k, 0]], _middle(d, k))
         other = _point_velocity(twists[d.loops[k, 1]], _middle(d, k))
+        apart = d.ends[k, 0] - d.ends[k, 1]
+        length = np.sqrt(np.sum(apart * apart))
+        speed = 0.0 if length <= d.noise else min(length / d.dt, d.recovery_speed)
         for c in range(3):
-            gap = d.ends[k, 0, c] - d.ends[k, 1, c]
-            wanted = 0.0 if abs(gap) <= d.noise else -np.sign(gap) * min(abs(gap) / d.dt, d.recovery_speed)
-            error = abs(one[c] - other[c] - wanted)
+            error = abs(one[c] - other[c] + (speed * apart[c] / length if speed > 0.0 else 0.0))
             worst = np.inf if np.isnan(error) else max(worst, error)
     return worst
 

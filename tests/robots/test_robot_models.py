@@ -12,7 +12,7 @@ from idyn.errors import FrameNotFound
 from idyn.robot import Robot
 from idyn.terrain import Flat
 
-ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1")
+ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1", "fivebar")
 LEGS = ("LF", "RF", "LH", "RH")
 MIRROR = np.array([1.0, -1.0, 1.0])
 """Reflection in the sagittal plane."""

@@ -100,6 +100,7 @@ class SpringDamper:
             torque_excess=0.0,
             force_excess=0.0,
             null_dim=0,
+            closing=np.zeros(0),
             guess=guess,
         )
         mode = Mode.DAMPING if inputs.estop else Mode.FAULT if state.q[2] > 1.0 else Mode.OK

@@ -1,0 +1,241 @@
+"""Closed chains: against dense algebra, against the same linkage cut at another joint, and what is wrong with a closure."""
+
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+import pytest
+from oracles import full
+from scenes import DT, LITERAL
+
+from controllers.robots import load_robot
+from idyn.contacts import contacts_from_geometry
+from idyn.description import Closure, ContactPoint, Description
+from idyn.errors import FrameNotFound, InputError
+from idyn.inverse_dynamics import predict
+from idyn.laws import make_law
+from idyn.problem import Options
+from idyn.robot import Robot
+from idyn.terrain import Flat
+from idyn.types import Consistency, Selection, State
+
+LAWS = ("no-slip", "coulomb", "convex", "convex-one-stage", "cone", "cone-infinite", "contact-free", "sap")
+
+
+@lru_cache(maxsize=1)
+def fivebar():
+    return load_robot("fivebar")
+
+
+def gap_and_rows(robot, q):
+    """How far the chains are open (3m), and by central differences what changes that (3m, nv), by Pinocchio alone."""
+    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
+    data = model.createData()
+
+    def gaps(q):
+        pin.framesForwardKinematics(model, data, q)
+        place = [
+            [np.array(data.oMf[model.getFrameId(name)].translation) for name in (closure.first, closure.second)]
+            for closure in robot.description.closure
+        ]
+        return np.concatenate([first - second for first, second in place])
+
+    steps = 1e-6 * np.eye(model.nv)
+    columns = [(gaps(pin.integrate(model, q, step)) - gaps(pin.integrate(model, q, -step))) / 2e-6 for step in steps]
+    return gaps(q), np.array(columns).T
+
+
+def moving(seed, open_by=0.0):
+    """The quadruped with closed legs in motion that keeps them closed, near the ground; its chains open by some metres."""
+    robot, stance = fivebar()
+    rng = np.random.default_rng(seed)
+    q, u = robot.integrate(stance, np.r_[0.02 * rng.normal(size=6), np.zeros(robot.nv - 6)]), robot.tree.u[6:]
+    for _ in range(20):  # other hips, and the knees that close the legs again
+        gaps, G = robot.closure_gaps(q)
+        step = np.zeros(robot.nv)
+        step[u] = np.linalg.lstsq(G[:, u], -gaps, rcond=1e-9)[0]
+        q = robot.integrate(q, step)
+    q[2] -= contacts_from_geometry(robot, q, Flat(), margin=1.0).gaps.min()
+    _, G = robot.closure_gaps(q)
+    v = 0.3 * rng.normal(size=robot.nv)
+    v -= np.linalg.pinv(G, rcond=1e-9) @ (G @ v)
+    if open_by:
+        q = robot.integrate(q, np.r_[np.zeros(6), open_by * rng.normal(size=robot.nv - 6)])
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=0.01)
+    return robot, State(q=q, v=v), contacts, 20.0 * rng.normal(size=robot.na)
+
+
+def dense(robot, state, contacts, q_ddot, p, rate):
+    """v⁺, τ and the closures' generalised impulse Gᵀλ that go with contact impulses p, from the whole system at once."""
+    f = full(robot, state, contacts)
+    G = gap_and_rows(robot, state.q)[1]
+    G[np.abs(G) < 1e-8] = 0.0  # of the differences
+    v_a, nu = f.v[f.a] + DT * q_ddot, len(f.u)
+    push = f.J.T @ p - DT * f.h
+    system = np.block([[f.M[np.ix_(f.u, f.u)], -G[:, f.u].T], [G[:, f.u], np.zeros((len(G), len(G)))]])
+    right = np.r_[f.M[f.u] @ f.v + push[f.u] - f.M[np.ix_(f.u, f.a)] @ v_a, -rate - G[:, f.a] @ v_a]
+    solution = np.linalg.lstsq(system, right, rcond=1e-10)[0]
+    v_plus = np.empty(robot.nv)
+    v_plus[f.u], v_plus[f.a] = solution[:nu], v_a
+    held = G.T @ solution[nu:]
+    tau = (f.M[f.a] @ (v_plus - f.v) - push[f.a] - held[f.a]) / DT
+    return v_plus, tau, held, G
+
+
+@pytest.mark.parametrize("selection", [Selection.OFF, Selection.TORQUE])
+@pytest.mark.parametrize("law", LAWS)
+def test_velocity_torque_and_closure_forces_are_those_of_the_whole_system(law, selection):
+    options = Options(selection=selection, consistency=Consistency.OFF, ground=LITERAL)
+    pressed = own = 0
+    for seed in range(8):
+        robot, state, contacts, q_ddot = moving(seed)
+        answer = predict(robot, state, contacts, q_ddot, law=make_law(law), dt=DT, options=options)
+        assert answer.residuals.worst < 1e-8
+        own += answer.law == law
+        v_plus, tau, held, G = dense(robot, state, contacts, q_ddot, answer.p, np.zeros(12))
+        np.testing.assert_allclose(answer.v_plus, v_plus, atol=1e-7)
+        np.testing.assert_allclose(answer.tau, tau, atol=1e-4)
+        np.testing.assert_allclose(G.T @ answer.closing, held, atol=1e-7)
+        np.testing.assert_allclose(G @ answer.v_plus, 0.0, atol=1e-7)
+        pressed += answer.normal_force.sum() > 1.0
+    assert own >= 6
+    assert pressed >= (0 if law == "contact-free" else 4)
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
+def test_chains_that_are_open_are_closed_at_the_speed_of_penetrations(law):
+    """Beyond the noise floor, all at once within the period where that is slow enough."""
+    for size in (1e-5, 1e-3):
+        robot, state, contacts, q_ddot = moving(3, open_by=size)
+        options = Options(consistency=Consistency.OFF)
+        answer = predict(robot, state, contacts, 0 * q_ddot, law=make_law(law), dt=DT, options=options)
+        assert answer.residuals.worst < 1e-8
+        gaps, G = gap_and_rows(robot, state.q)
+        apart = gaps.reshape(-1, 3)
+        lengths = np.linalg.norm(apart, axis=1)[:, None]
+        wanted = np.where(lengths > options.ground.noise, apart * np.minimum(1 / DT, 0.05 / lengths), 0.0).ravel()
+        flat = np.abs(G).max(axis=1) > 1e-6
+        of_the_middle = 5.0 * np.abs(gaps).max()  # where both points are taken to be
+        np.testing.assert_allclose((G @ answer.v_plus)[flat], -wanted[flat], atol=of_the_middle)
+
+
+@pytest.mark.parametrize("consistency", [Consistency.HOLD, Consistency.STICK])
+def test_a_consistent_demand_keeps_feet_where_they_are_and_chains_closed(consistency):
+    robot, stance = fivebar()
+    contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.01)
+    state = State(q=stance, v=np.zeros(robot.nv))
+    q_ddot = 30.0 * np.random.default_rng(1).normal(size=robot.na)
+    options = Options(consistency=consistency, ground=LITERAL)
+    answer = predict(robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=DT, options=options)
+    assert answer.status.ok
+    assert answer.demand_change > 1e-3
+    f = full(robot, state, contacts)
+    np.testing.assert_allclose((f.J @ answer.v_plus).reshape(-1, 3)[:, :2], 0.0, atol=1e-8)
+
+
+def test_warm_and_cold_agree():
+    robot, state, contacts, q_ddot = moving(5)
+    law, options = make_law("coulomb"), Options(consistency=Consistency.OFF, ground=LITERAL)
+    cold = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options)
+    warm = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options, guess=cold.guess)
+    assert warm.rung == "warm"
+    np.testing.assert_allclose(warm.tau, cold.tau, atol=1e-9)
+    np.testing.assert_allclose(warm.closing, cold.closing, atol=1e-12)
+
+
+def leg(cut):
+    """One leg below a body: two thighs, two shanks, cut at the foot or at the hind knee."""
+
+    def link(name, mass, centre):
+        return (
+            f'<link name="{name}"><inertial><origin xyz="0 0 {centre}"/><mass value="{mass}"/>'
+            '<inertia ixx="0.002" iyy="0.003" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        )
+
+    def joint(name, parent, child, z, kind="continuous"):
+        return (
+            f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
+            f'<origin xyz="0 0 {z}"/><axis xyz="0 1 0"/></joint>'
+        )
+
+    links = [link("body", 3.0, 0.0), link("thigh", 0.1, -0.05), link("thigh2", 0.1, -0.05), link("shank", 0.1, -0.1)]
+    joints = [joint("hip", "body", "thigh", 0), joint("hip2", "body", "thigh2", 0), joint("knee", "thigh", "shank", -0.1)]
+    ends = [joint("end", "shank", "foot", -0.2, "fixed")]
+    if cut == "foot":
+        links.append(link("shank2", 0.1, -0.1))
+        joints.append(joint("knee2", "thigh2", "shank2", -0.1))
+        ends.append(joint("end2", "shank2", "foot2", -0.2, "fixed"))
+        passive, closure = ("knee", "knee2"), Closure(first="foot", second="foot2")
+    else:  # the hind shank hangs on the front one's end, upside down
+        links.append(link("shank2", 0.1, 0.1))
+        joints.append(joint("ankle", "shank", "shank2", -0.2))
+        ends += [joint("end2", "shank2", "top", 0.2, "fixed"), joint("knee_place", "thigh2", "knee2_place", -0.1, "fixed")]
+        passive, closure = ("knee", "ankle"), Closure(first="top", second="knee2_place")
+    names = ["foot", *(["foot2"] if cut == "foot" else ["top", "knee2_place"])]
+    empty = [f'<link name="{name}"/>' for name in names]
+    urdf = f'<robot name="leg">{"".join([*links, *empty, *joints, *ends])}</robot>'
+    contact = (ContactPoint(frame="foot", radius=0.0, mu=0.7),)
+    return Robot(Description(urdf=urdf, contact=contact, unactuated=passive, closure=(closure,)))
+
+
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone", "contact-free"])
+def test_where_a_chain_is_cut_makes_no_difference(law):
+    """The same leg as two trees, at rest, for rates of G are of second order: equal torques and contact forces."""
+    rng, pressed = np.random.default_rng(0), 0
+    for _ in range(10):
+        answers = []
+        hips, base = np.array([-1.1, 1.1]) + 0.1 * rng.normal(size=2), 0.1 * rng.normal(size=6)
+        demand = 20.0 * rng.normal(size=2)
+        for cut in ("foot", "knee"):
+            robot = leg(cut)
+            first = {"hip": hips[0], "hip2": hips[1], "knee": 1.6, "knee2": -1.6, "ankle": -1.0}
+            step = np.r_[base, [first[name] for name in robot.tree.dof_names[6:]]]
+            q = robot.integrate(robot.neutral(), step)
+            u = robot.tree.u[6:]
+            for _ in range(60):
+                gaps, G = robot.closure_gaps(q)
+                step = np.zeros(robot.nv)
+                step[u] = np.clip(np.linalg.lstsq(G[:, u], -gaps, rcond=1e-9)[0], -0.3, 0.3)
+                q = robot.integrate(q, step)
+            assert np.abs(gaps).max() < 1e-12
+            state = State(q=q, v=np.zeros(robot.nv))
+            contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
+            contacts = msgspec.structs.replace(contacts, gaps=np.zeros(1))
+            options = Options(consistency=Consistency.OFF, ground=LITERAL, selection=Selection.OFF)
+            answer = predict(robot, state, contacts, demand, law=make_law(law), dt=DT, options=options)
+            assert answer.law == law
+            answers.append((contacts.points, answer))
+        (place, one), (other_place, other) = answers
+        np.testing.assert_allclose(place, other_place, atol=1e-10)
+        np.testing.assert_allclose(one.tau, other.tau, atol=1e-7)
+        np.testing.assert_allclose(one.force, other.force, atol=1e-7)
+        np.testing.assert_allclose(one.v_plus[:6], other.v_plus[:6], atol=1e-10)
+        pressed += one.normal_force[0] > 1.0
+    assert pressed >= (0 if law == "contact-free" else 2)
+
+
+def test_closure_forces_that_are_not_those_of_the_motion_are_refused():
+    """The certificate reckons them into the balance: spoiled by 1 mN·s they show as that."""
+    robot, state, contacts, q_ddot = moving(2)
+    options = Options(consistency=Consistency.OFF, ground=LITERAL)
+    answer = predict(robot, state, contacts, q_ddot, law=make_law("coulomb"), dt=DT, options=options)
+    G = gap_and_rows(robot, state.q)[1]
+    f = full(robot, state, contacts)
+    torque = np.zeros(robot.nv)
+    torque[f.a] = answer.tau
+    balance = f.M @ (answer.v_plus - f.v) - f.J.T @ answer.p - DT * (torque - f.h)
+    np.testing.assert_allclose(balance, G.T @ answer.closing, atol=1e-8)
+    assert np.abs(G.T @ answer.closing).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error", "words"),
+    [
+        ("LF_front_end", "LF_hind_ende", FrameNotFound, "LF_hind_ende"),
+        ("LF_front_end", "LF_front_shank", InputError, "two bodies"),
+    ],
+)
+def test_closures_that_are_none_are_refused_by_name(first, second, error, words):
+    with pytest.raises(error, match=words):
+        fivebar()[0].variant(closure=(Closure(first=first, second=second),))
