@@ -58,6 +58,7 @@ QUANTITIES = {
     "squeeze": Quantity("N", lambda r, b: float(np.abs(r.force[late(r), b, 0]).mean())),
     "penetration of all": Quantity("m", lambda r, b: float(max(0.0, -r.gap[late(r)].min()))),
     "speed of all": Quantity("m/s", lambda r, b: float(np.linalg.norm(r.velocities[-1], axis=1).max())),
+    "mean speed of all": Quantity("m/s", lambda r, b: float(np.linalg.norm(r.velocities[-1, r.masses > 0], axis=1).mean())),
     "lift": Quantity("m/s²", lambda r, b: float((r.velocities[-1, b, 2] - r.velocities[0, b, 2]) / r.t[-1])),
     "period": Quantity("s", period),
     "drift": Quantity("m", lambda r, b: float(openings(r).max())),
