@@ -9,16 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.compiled import compiled, inlined
+from idyn.full_closures import closure_error, own_inverse_mass
 from idyn.full_space import (
     allowance_of,
     asked_of,
-    closure_error,
     contact_velocities,
     demand_error,
     energy_descent,
     imbalance,
     in_world,
-    own_inverse_mass,
 )
 from idyn.ground import MOST_FRICTION, Material
 from idyn.status import Conditions

@@ -24,7 +24,8 @@ from idyn.compiled import (
     several,
 )
 from idyn.consistency import nearest_demand
-from idyn.dynamics import NOTHING, Dynamics, fill
+from idyn.dynamics import NOTHING, Dynamics
+from idyn.filling import fill
 from idyn.ground import RIGID
 from idyn.inputs import finite
 from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs

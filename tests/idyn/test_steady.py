@@ -7,8 +7,8 @@ import pytest
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 import idyn.inverse_dynamics
-from idyn.dynamics import fill
 from idyn.errors import InputError
+from idyn.filling import fill
 from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
