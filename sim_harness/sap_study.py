@@ -1,11 +1,11 @@
-"""What the schemes and the solver of the engine `sap` do, as a page: `python -m sim_harness.sap_study --out runs/sap`.
+"""What the schemes and the solver of the engine `sap` do, as a page: `idyn compare sap-study`.
 
 Orders and energies of the cylinder on a spring [SAP §VI-B], iterations and momentum errors of the clutter [SAP §VI-C].
 """
 
-import argparse
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -14,7 +14,6 @@ import numpy as np
 
 from idyn.types import Array, Record
 from sim_harness.engines.sap import Sap
-from sim_harness.metrics import text_table
 from sim_harness.plots import STYLE, png, rows
 from sim_harness.report import Report
 from sim_harness.scenes.load import load_scene
@@ -166,28 +165,26 @@ def pile_picture(piles: dict[str, Pile]) -> bytes:
         return png(figure)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        "python -m sim_harness.sap_study", description="orders, energies and iterations of the engine sap"
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/sap"), help="folder (default: %(default)s)")
-    folder = parser.parse_args(arguments).out
+def study(folder: Path, progress: Callable[[int, int, str], None]) -> list[list[list[str]]]:
+    """Run all of it, write tables and pictures to `report.html` in a folder; the tables. `progress`: done, of how many, which."""
     folder.mkdir(parents=True, exist_ok=True)
-    orders = {(scheme, dt): swing("rolls", scheme, dt, ORDER_S) for scheme in SCHEMES for dt in STEPS}
-    short = {(motion, scheme): swing(motion, scheme, STEPS[0], 20.0) for motion in SCENES for scheme in SCHEMES}
-    long = {scheme: swing("rolls", scheme, STEPS[0], LONG_S) for scheme in ("symplectic", "midpoint")}
-    piles = {candidates: pile(candidates) for candidates in CANDIDATES}
+    parts = {
+        "orders": lambda: {(scheme, dt): swing("rolls", scheme, dt, ORDER_S) for scheme in SCHEMES for dt in STEPS},
+        "energies": lambda: {(motion, each): swing(motion, each, STEPS[0], 20.0) for motion in SCENES for each in SCHEMES},
+        "ten minutes": lambda: {scheme: swing("rolls", scheme, STEPS[0], LONG_S) for scheme in ("symplectic", "midpoint")},
+        "clutter": lambda: {candidates: pile(candidates) for candidates in CANDIDATES},
+    }
+    done: list[Any] = []
+    for name, part in parts.items():
+        progress(len(done), len(parts), name)
+        done.append(part())
+    orders, short, long, piles = done
     report = Report("The engine sap", "Its schemes on a cylinder on a spring, and its solver on forty bodies in a bin.")
-    tables = order_table(orders), energy_table(short, long), pile_table(piles)
+    tables = [order_table(orders), energy_table(short, long), pile_table(piles)]
     for table in tables:
         report.table(table)
     for name, picture in (("schemes", order_picture(orders, short)), ("clutter", pile_picture(piles))):
         (folder / f"{name}.png").write_bytes(picture)
         report.picture(picture, {"schemes": "Errors and energies by scheme.", "clutter": "The clutter, step by step."}[name])
     (folder / "report.html").write_text(report.html, encoding="utf-8")
-    sys.stdout.write("\n\n".join(text_table(table) for table in tables) + f"\n{folder / 'report.html'}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return tables

@@ -27,7 +27,10 @@ from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.timing import timing_table
 from sim_harness.metrics import table, text_table
+from sim_harness.sap_study import study
 from sim_harness.scenes.settings import is_scene
+
+STUDY = "sap-study"
 
 
 def add_to(subparsers: Any) -> None:
@@ -35,7 +38,7 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        help="names or paths of comparisons, 'paper' for all of the paper's; scenes, 'engines' for all; or log.mcap files",
+        help="names or paths of comparisons, 'paper' for all of the paper's; scenes, 'engines' for all; 'sap-study'; log.mcap",
     )
     parser.add_argument("--all", action="store_true", help="all of the paper's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once (default: %(default)s)")
@@ -54,6 +57,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     what = list(PAPER) if options.all else [name for given in options.what for name in (PAPER if given == "paper" else [given])]
     if not what:
         raise ConfigError("compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files")
+    if what == [STUDY]:
+        return _study(options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
@@ -85,6 +90,15 @@ def run_bar() -> Iterator[Callable[[int, int, str], None]]:
             bar.refresh()
 
         yield progress
+
+
+def _study(out: Path) -> tuple[Any, bool]:
+    """Orders, energies and iterations of the engine `sap`."""
+    with run_bar() as progress:
+        tables = study(out, progress)
+    print("\n\n".join(map(text_table, tables)))
+    print(f"report: {out / 'report.html'}")
+    return tables, True
 
 
 def _logs(paths: list[str]) -> tuple[Any, bool]:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from controllers.config import parse
+from idyn.__main__ import main
 from idyn.errors import ConfigError
 from sim_harness import sap_study
 from sim_harness.engines.sap import Sap
-from sim_harness.sap_study import SCENES, Pile, effective_mass, main, pile, swing
+from sim_harness.sap_study import SCENES, Pile, effective_mass, pile, swing
 from sim_harness.worlds import AnyEngine
 
 
@@ -41,7 +42,7 @@ def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.setattr(sap_study, "LONG_S", 2.0)
     monkeypatch.setattr(sap_study, "ORDER_S", 1.0)
-    assert main(["--out", str(tmp_path)]) == 0
+    assert main(["compare", "sap-study", "--out", str(tmp_path)]) == 0
     assert {"schemes.png", "clutter.png", "report.html"} == {path.name for path in tmp_path.iterdir()}
     printed = capsys.readouterr().out
     assert "midpoint" in printed
