@@ -166,7 +166,7 @@ def pile_picture(piles: dict[str, Pile]) -> bytes:
 
 
 def study(folder: Path, progress: Callable[[int, int, str], None]) -> list[list[list[str]]]:
-    """Run all of it, write tables and pictures to `report.html` in a folder; the tables. `progress`: done, of how many, which."""
+    """Run all of it, write tables and pictures to `report.html` in a folder; the tables. progress: done, of how many, which."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
         "orders": lambda: {(scheme, dt): swing("rolls", scheme, dt, ORDER_S) for scheme in SCHEMES for dt in STEPS},
