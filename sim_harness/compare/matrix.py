@@ -6,18 +6,22 @@ of the picture. Every part is run in all variants (the shipped controllers, say,
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
 from controllers.config import Settings
-from controllers.tables import Choice
+from controllers.settings import AnyControlLaw
+from controllers.tables import kind_of
 from idyn.errors import ConfigError
 from sim_harness.compare.changes import Changes
 from sim_harness.compare.known import check_known
 from sim_harness.compare.quantities import QUANTITIES
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
+
+KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
+"""Of laws that a controller can have."""
 
 
 class Cell(NamedTuple):
@@ -38,12 +42,19 @@ class CaseSettings(Settings, frozen=True):
     robots: dict[str, Changes] = msgspec.field(default_factory=dict)
 
 
+class LawSettings(Settings, frozen=True):
+    """Who predicts. changes: to the experiment; worlds: further ones in single worlds, such as what is known of their floor."""
+
+    changes: Changes = msgspec.field(default_factory=dict)
+    worlds: dict[str, Changes] = msgspec.field(default_factory=dict)
+
+
 class PartSettings(Settings, frozen=True):
     """Some robots, worlds, laws and cases, each with each.
 
     columns: the axis that goes across, the others go down
     seeds: runs in each cell instead of the comparison's number; changes: to the experiment
-    quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, a table of each
+    quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, a table of each and a panel in the part's own picture
     """
 
     name: str
@@ -80,16 +91,15 @@ class CellCheckSettings(Settings, frozen=True):
 
 
 class MatrixSettings(Settings, frozen=True):
-    """variants, robots, worlds, cases: name → changes to the comparison's experiment; what comes later in this list goes over
-    what comes before, and `changes` of a part below all of them.
-    laws: name → what is put into the law, at the end; a name without an entry is a kind of law"""
+    """variants, robots, worlds, cases, laws: name → changes to the comparison's experiment; what comes later in this list goes
+    over what comes before, and `changes` of a part below all of them. A law without an entry is a kind of law."""
 
     robots: dict[str, Changes]
     worlds: dict[str, Changes]
     cases: dict[str, CaseSettings]
     part: tuple[PartSettings, ...]
     variants: dict[str, Changes]
-    laws: dict[str, Choice] = msgspec.field(default_factory=dict)
+    laws: dict[str, LawSettings] = msgspec.field(default_factory=dict)
     check: tuple[CellCheckSettings, ...] = ()
 
 
@@ -108,7 +118,7 @@ def cells_of(part: PartSettings, variants: Iterable[str]) -> Iterator[Cell]:
 def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
     """What changes in a cell, with the names of the tables it comes from."""
     part = next(part for part in matrix.part if part.name == cell.part)
-    case = matrix.cases[cell.case]
+    case, law = matrix.cases[cell.case], matrix.laws.get(cell.law, LawSettings(changes={"controller": {"law": cell.law}}))
     return [
         (f"part.{part.name}", part.changes),
         (f"variants.{cell.variant}", matrix.variants[cell.variant]),
@@ -116,6 +126,8 @@ def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
         (f"worlds.{cell.world}", matrix.worlds[cell.world]),
         (f"cases.{cell.case}", case.changes),
         (f"cases.{cell.case}.robots.{cell.robot}", case.robots.get(cell.robot, {})),
+        (f"laws.{cell.law}", law.changes),
+        (f"laws.{cell.law}.worlds.{cell.world}", law.worlds.get(cell.world, {})),
     ]
 
 
@@ -139,9 +151,12 @@ def check_matrix(matrix: MatrixSettings, where: str) -> None:
         raise ConfigError(f"{where}.part", "two parts have the same name")
     for name, case in matrix.cases.items():
         check_known(f"{where}.cases.{name}.robots", case.robots, matrix.robots)
+    for name, law in matrix.laws.items():
+        check_known(f"{where}.laws.{name}.worlds", law.worlds, matrix.worlds)
     for part in matrix.part:
         for field in ("robots", "worlds", "cases"):
             check_known(f"{where}.part.{part.name}.{field}", getattr(part, field), getattr(matrix, field))
+        check_known(f"{where}.part.{part.name}.laws", part.laws, [*matrix.laws, *KINDS])
         check_known(f"{where}.part.{part.name}.quantities", part.quantities, QUANTITIES)
     for check in matrix.check:
         check_known(f"{where}.check.variant", [check.variant] if check.variant else [], matrix.variants)

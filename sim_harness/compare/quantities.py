@@ -21,6 +21,7 @@ def _or_nan(value: float | None) -> float:
 
 QUANTITIES = {
     "tracking": Quantity("E|θ−θ_des| rad", lambda s: s.tracking, lost=True),
+    "joint-error": Quantity("E|θ−θ_des| mrad", lambda s: 1e3 * s.tracking, lost=True),
     "speed-tracking": Quantity("E|θ̇−θ̇_des| rad/s", lambda s: s.speed_tracking, lost=True),
     "torque-rate": Quantity("E|dτ/dt| N·m/s", lambda s: s.torque_rate),
     "torque-rate-max": Quantity("max |dτ/dt| N·m/s", lambda s: s.torque_rate_max),

@@ -14,7 +14,7 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.figures import FIGURES
 from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.matrix import MatrixSettings, cells
-from sim_harness.compare.matrix_figure import matrix_figure
+from sim_harness.compare.matrix_figure import matrix_figure, part_figure
 from sim_harness.compare.matrix_table import Panel, decide_cells, quantity_table, upright_table
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.race import Race, standings
@@ -152,7 +152,7 @@ def _add(report: Report, finding: Finding, folder: Path) -> None:
 
 
 def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results, folder: Path) -> None:
-    """The picture, and the tables of each part."""
+    """The picture, the tables of each part, and the pictures of those with quantities."""
     png = matrix_figure(matrix, results)
     (folder / f"{name}.png").write_bytes(png)
     report.picture(png, "Share of the robots that stayed upright, by colour, and their mean joint tracking error [mrad].")
@@ -163,6 +163,10 @@ def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Resu
             report.table(upright_table(panel, results))
             for quantity in part.quantities:
                 report.table(quantity_table(panel, quantity, results))
+        if part.quantities:
+            png = part_figure(part, matrix, results)
+            (folder / f"{name}-{part.name}.png".replace(" ", "-").replace(",", "")).write_bytes(png)
+            report.picture(png, f"{part.name}: who stayed upright, and the means over those of each quantity.")
 
 
 def _pictures(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> list[tuple[str, bytes]]:

@@ -182,9 +182,7 @@ def plan_of(comparison: ComparisonSettings, scene: SceneSettings, controller: st
 def plan_of_cell(comparison: ComparisonSettings, cell: Cell, seconds: float | None = None) -> Plan:
     """What is run in a cell of the matrix, `seconds` long instead of the experiment's duration. Raises ConfigError."""
     matrix = [] if comparison.matrix is None else layers(comparison.matrix, cell)
-    plan = plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
-    law = {} if comparison.matrix is None else comparison.matrix.laws
-    return with_controller(plan, {"law": law.get(cell.law, cell.law)}, f"matrix.part.{cell.part}.laws")
+    return plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
 
 
 def plans(comparison: ComparisonSettings) -> Iterator[Plan]:

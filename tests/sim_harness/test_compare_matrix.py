@@ -35,8 +35,9 @@ solo12 = { server = "quadruped", controller = { robot = "solo12" } }
 [matrix.worlds]
 lcp = {}
 penalty = { engine = { kind = "penalty", kp = 2e4 } }
-[matrix.laws]
-cone = { kind = "cone", edges = 8 }
+[matrix.laws.cone]
+changes = { contacts = "message", controller.law = { kind = "cone", edges = 8 } }
+worlds.penalty.controller.law.edges = 16
 [matrix.cases.plain]
 [matrix.cases.drives]
 changes.robot.trunk.mass_factor = 1.1
@@ -103,6 +104,9 @@ def test_changes_of_all_axes_reach_the_plan(matrix):
         ConeSettings(edges=8),
     )
     assert (other.controller.robot, other.controller.feedback.kp) == ("quadruped", 900.0)
+    assert (settings.contacts, other.settings.contacts) == ("geometry", "message")
+    told = plan_of_cell(comparison, Cell("laws", "shipped", "quadruped", "penalty", "cone", "plain"))
+    assert (told.controller.law, told.settings.engine) == (ConeSettings(edges=16), Penalty(kp=2e4))
 
 
 def test_a_cell_that_two_parts_have_is_one_job(matrix, tmp_path):
@@ -120,6 +124,8 @@ def test_a_cell_that_two_parts_have_is_one_job(matrix, tmp_path):
     [
         ('worlds = ["lcp", "penalty"]', 'worlds = ["lpc"]', "part.stand.worlds: there is no 'lpc'"),
         ('cases = ["plain", "drives"]', 'cases = ["drivse"]', "drives"),
+        ('laws = ["coulomb"]', 'laws = ["columb"]', "part.stand.laws: there is no 'columb' .nearest: coulomb"),
+        ("worlds.penalty.controller", "worlds.penlaty.controller", "laws.cone.worlds: there is no 'penlaty'"),
         ("robots.solo12.robot", "robots.solo.robot", "cases.drives.robots: there is no 'solo'"),
         ('quantities = ["torque"]', 'quantities = ["torqe"]', "torque"),
         ('parts = ["stand"]', 'parts = ["stnad"]', "check.parts: there is no 'stnad'"),
@@ -174,16 +180,17 @@ def test_claims_are_about_shares_or_about_every_cell(matrix):
     assert ninety.holds is True
 
 
-def test_the_command_ends_in_one_picture(matrix, here, tmp_path, capsys):
+def test_the_command_ends_in_a_picture_of_all_and_one_of_each_part_with_quantities(matrix, here, tmp_path, capsys):
     out, claims = tmp_path / "out", tmp_path / "claims.json"
     main(["compare", matrix, "--out", str(out), "--seeds", "1", "--json", str(claims)])
     assert len(here) == 2 * (8 + 1)
     assert [claim["claim"] for claim in json.loads(claims.read_text())] == ["all stand", "torque is small"]
     assert "quadruped · penalty" in capsys.readouterr().out
     html = (out / "report.html").read_text()
-    assert html.count("data:image/png") == 1
+    assert html.count("data:image/png") == 2
     assert 'src="http' not in html
-    assert (out / "matrix.png").read_bytes()[1:4] == b"PNG"
+    for picture in ("matrix.png", "matrix-stand.png"):
+        assert (out / picture).read_bytes()[1:4] == b"PNG"
     summary = json.loads((out / "summary.json").read_text())["matrix"]
     assert len(summary["cells"]) == 20
     assert summary["cells"][0]["seconds"] == [pytest.approx(0.03)]
@@ -193,7 +200,7 @@ def test_the_command_ends_in_one_picture(matrix, here, tmp_path, capsys):
     assert not math.isnan(summary["cells"][0]["quantities"]["tracking"]["mean"])
 
 
-@pytest.mark.parametrize("name", ["robustness", "robustness-losses"])
+@pytest.mark.parametrize("name", ["robustness", "robustness-losses", "laws-and-worlds"])
 def test_a_shipped_matrix_can_be_run(name):
     """Every robot in every case makes a plan, and so does every world, law and variant."""
     comparison = load_comparison(name)
