@@ -18,7 +18,7 @@ from sim_harness.compare.engine_jobs import ENGINES, jobs_of, run_jobs
 from sim_harness.compare.engine_report import engines_table, summary, write_engine_report
 from sim_harness.compare.executors import EXECUTORS
 from sim_harness.compare.logs import summarise_log
-from sim_harness.compare.matrix_table import Panel, upright_table
+from sim_harness.compare.matrix_table import Panel, quantity_table, upright_table
 from sim_harness.compare.race import run_race, standings
 from sim_harness.compare.race_report import race_table
 from sim_harness.compare.report import Finding, claims_table, scene_table, write_report
@@ -142,7 +142,10 @@ def _show(finding: Finding) -> list[Outcome]:
     matrix = finding.comparison.matrix
     for part, variant in () if matrix is None else product(matrix.part, matrix.variants):
         print(f"\n{part.name}, {variant}")
-        print(text_table(upright_table(Panel(part, variant), finding.results)))
+        panel = Panel(part, variant)
+        print(text_table(upright_table(panel, finding.results)))
+        for quantity in part.quantities:
+            print(text_table(quantity_table(panel, quantity, finding.results)))
     if finding.timings is not None:
         print(text_table(timing_table(finding.timings)))
     if finding.race is not None and finding.comparison.race is not None:
