@@ -8,9 +8,9 @@ needed, and no choice is left. By Newton's method with an exact line search, beg
 
 The ground is the law's own: it is asked of v⁺, whatever the `Ground` of the options makes of other laws' velocities.
 
-When it is wrong: where k, τ_d and σ are not the ground's, or gaps not measured, for forces are stiff functions of where the
-feet are: 10 µm are 1 N at 10⁵ N/m. What slides is pressed as if it were nearer by (dt + τ_d) μ ‖v_T‖; what sticks creeps at R_t f_T dt. Friction above
-`MOST_FRICTION`, so also μ = ∞, is taken for that.
+When it is wrong: where k, τ_d and σ are not the ground's, or gaps not measured: forces are stiff functions of where the feet
+are: 10 µm are 1 N at 10⁵ N/m. What slides is pressed as if it were nearer by (dt + τ_d) μ ‖v_T‖; what sticks creeps at
+R_t f_T dt. Friction above `MOST_FRICTION`, so also μ = ∞, is taken for that.
 """
 
 from collections.abc import Iterator
