@@ -11,6 +11,9 @@ from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.types import Array
 
+CLOSED = 1e-5
+"""A chain that is open by less counts as closed [m]."""
+
 TOLERANCE = 1e-11
 """Largest error of a contact place that counts as solved [m]."""
 
@@ -44,7 +47,7 @@ def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
     for _ in range(50):
         gaps, G = robot.closure_gaps(moved)
         error = np.concatenate([(places - contact_places(robot, moved)).ravel(), -gaps])
-        if np.abs(error).max() < TOLERANCE:
+        if np.abs(error[: places.size]).max() < TOLERANCE and np.abs(gaps).max(initial=0.0) < CLOSED:
             return robot.joint_angles(moved)
         axes = robot.terms(moved, still).axes
         step, rows = np.zeros(robot.nv), np.vstack([contact_jacobian(robot, axes, places), G])

@@ -11,8 +11,11 @@ from idyn.types import Array
 CLOSING_STEPS = 50
 """Of Newton's method."""
 
+OUT_OF_PLANE = 1e-5
+"""What no joint can close may stay open by so much [m]: links of a plane linkage that are not quite in one plane."""
+
 RESTING = 1e-10
-"""A foot with a gap of at most this rests [m]."""
+"""A foot with a gap of at most this rests [m], and a joint that would move by less [rad or m]."""
 
 
 def standing(robot: Robot, angles: dict[str, float]) -> Array:
@@ -43,10 +46,10 @@ def closed(robot: Robot, q: Array) -> Array:
     u = robot.tree.u
     for _ in range(CLOSING_STEPS):
         gaps, G = robot.closure_gaps(q)
-        if np.abs(gaps).max() < RESTING:
-            return q
         step = np.zeros(robot.nv)
         step[u] = np.linalg.lstsq(G[:, u], -gaps, rcond=1e-9)[0]
+        if np.abs(step).max() < RESTING and np.abs(gaps).max() < OUT_OF_PLANE:
+            return q
         q = robot.integrate(q, step)
     worst = robot.closures.keys[int(np.abs(gaps).argmax()) // 3]
     raise ConfigError("standing", f"the chain {worst} stays open by {np.abs(gaps).max():.3g} m")

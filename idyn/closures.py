@@ -1,10 +1,11 @@
 """Closed chains: points of two bodies that stay together, eliminated before any law is asked  (MATHEMATICS §2.1).
 
     G v⁺ = −rate       G: velocity of the first point relative to the second, three rows for each closure, world axes
-    Y_G = G_u L⁻ᵀ, of which a maximal independent set of rows A counts, Y_A Y_Aᵀ = F Fᵀ
-    C = −J_u M_uu⁻¹ G_Aᵀ (F Fᵀ)⁻¹,     J̃ = J + C G_A           contacts press on the closures too, and these press back
-    λ₀ = −(F Fᵀ)⁻¹ (G v_free + rate)_A,  λ = λ₀ + Cᵀ p
+    G_u L⁻ᵀ = T Q,     Q orthonormal rows, as many as are independent;  W = T (Tᵀ T)⁻¹
+    C = −J_u L⁻ᵀ Qᵀ Wᵀ,    J̃ = J + C G           contacts press on the closures too, and these press back
+    λ₀ = −W Wᵀ (G v_free + rate),    λ = λ₀ + Cᵀ p
 With J̃ in J's place and λ₀ among the known forces everything else stays what it is without closures: D = J̃_u M_uu⁻¹ J̃_uᵀ.
+Where rows depend on one another, as in a plane linkage, λ is the smallest that does it, whichever way the robot faces.
 
 It takes joints without a motor to close a chain: where motors alone do, Y_G has no row for it, and the certificate says so when
 their demands contradict one another.
@@ -18,9 +19,11 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.description import Closure
 from idyn.errors import FrameNotFound, InputError
-from idyn.solvers.linalg import backward, copy, copy_rows, forward
-from idyn.solvers.pivoting import append_row
+from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, forward, row_basis
 from idyn.types import Array, Record
+
+NEW = 1e-7
+"""A row says something new when more than this share of the longest is."""
 
 
 class Closures(Record, frozen=True):
@@ -46,6 +49,8 @@ def place_closures(frames: Mapping[str, Any], closures: Sequence[Closure]) -> Cl
             raise InputError(
                 f"closure.{closure.first}", f"expected frames of two bodies, got '{closure.second}' of the same one"
             )
+        if closures.count(closure) > 1:
+            raise InputError(f"closure.{closure.first}", f"expected once, got it with '{closure.second}' twice")
     placed = [(frames[closure.first], frames[closure.second]) for closure in closures]
     return Closures(
         keys=tuple(f"{closure.first}={closure.second}" for closure in closures),
@@ -80,18 +85,19 @@ def close_loops(d, inertial):
     inertial: v̂_u + M_uu⁻¹ M_ua v̂_a before (nu): M_uu times it is the momentum of which `energy` is the gradient
     """
     u, L, Y, C = d.u, d.L, d.Y, d.C
-    Y_A, F, active = _independent(d)
-    count, nu = len(active), len(u)
-    push, change = np.empty(count), np.zeros(nu)  # of λ₀; Lᵀ of what it does to v_u
-    for i in range(count):
-        push[i] = -d.rate[active[i]] - np.dot(d.G[active[i]], d.v_free)
-    forward(F, push)
-    backward(F, push)
+    Q, W = _span(d)
+    rank, nu, rows = len(Q), len(u), len(d.G)
+    along, change = np.zeros(rank), np.zeros(nu)  # of what λ₀ does to v_u, in Q; Lᵀ of it
+    for row in range(rows):
+        lacking = -d.rate[row] - np.dot(d.G[row], d.v_free)
+        for k in range(rank):
+            along[k] += W[row, k] * lacking
     d.closing_free[:] = 0.0
-    for i in range(count):
-        d.closing_free[active[i]] = push[i]
+    for k in range(rank):
         for c in range(nu):
-            change[c] += Y_A[i, c] * push[i]
+            change[c] += Q[k, c] * along[k]
+        for row in range(rows):
+            d.closing_free[row] += W[row, k] * along[k]
     weight = change.copy()
     backward(L, change)
     for c in range(nu):
@@ -104,38 +110,42 @@ def close_loops(d, inertial):
         J, y = d.J[row], Y[row]
         for c in range(nu):
             d.b[row] += J[u[c]] * change[c]
-        for i in range(count):
-            push[i] = -np.dot(Y_A[i], y)
-        forward(F, push)
-        backward(F, push)
-        for i in range(count):
-            C[row, active[i]] = push[i]
+        for k in range(rank):
+            share = np.dot(Q[k], y)
             for c in range(nu):
-                y[c] += push[i] * Y_A[i, c]
+                y[c] -= share * Q[k, c]
+            for other in range(rows):
+                C[row, other] -= share * W[other, k]
+        for other in range(rows):
             for j in range(len(J)):
-                d.bound[row, j] += push[i] * d.G[active[i], j]
+                d.bound[row, j] += C[row, other] * d.G[other, j]
         d.energy[row] = np.dot(y, weight)
 
 
 @compiled
-def _independent(d):
-    """Y_A (r, nu), the factor F of its Gram matrix (r, r), and which rows of G they are (r), as they come  [D15 Alg. 2]."""
+def _span(d):
+    """An orthonormal basis Q (r, nu) of the rows of Y_G = T Q, and W = T (Tᵀ T)⁻¹ (3m, r)  [D15 Alg. 2]."""
     G, L, u = d.G, d.L, d.u
-    rows, nu = len(G), len(u)
-    Y, F, active, longest = np.empty((rows, nu)), np.zeros((rows, rows)), np.empty(rows, dtype=np.int64), 0.0
-    for row in range(rows):
-        for i in range(nu):
-            Y[row, i] = G[row, u[i]]
-        forward(L, Y[row])
-        longest = max(longest, np.dot(Y[row], Y[row]))
-    count = 0
-    for row in range(rows):
-        if longest > 0.0 and append_row(F, Y, active, count, row, longest):
-            count += 1
-    Y_A = np.empty((count, nu))
-    for i in range(count):
-        copy(Y[active[i]], Y_A[i])
-    return Y_A, F[:count, :count].copy(), active[:count].copy()
+    Y_G = np.empty((len(G), len(u)))
+    for row in range(len(G)):
+        for i in range(len(u)):
+            Y_G[row, i] = G[row, u[i]]
+        forward(L, Y_G[row])
+    Q = row_basis(Y_G, NEW)
+    W, rank = np.empty((len(G), len(Q))), len(Q)
+    for row in range(len(G)):
+        for k in range(rank):
+            W[row, k] = np.dot(Q[k], Y_G[row])
+    F = np.zeros((rank, rank))
+    for row in range(len(G)):
+        for k in range(rank):
+            for j in range(rank):
+                F[k, j] += W[row, k] * W[row, j]
+    cholesky(F)
+    for row in range(len(G)):
+        forward(F, W[row])
+        backward(F, W[row])
+    return Q, W
 
 
 @compiled

@@ -32,6 +32,9 @@ MOST_STEPS = 100
 ENOUGH = 1e-13
 """The gradient is zero below this share of the largest of what it is the sum of."""
 
+ROUNDED = 1e-8
+"""A gradient below this share that no step makes smaller is all rounding: the certificate judges what is left."""
+
 FLAT = 1e-10
 """The line search ends where the slope is this share of what it was."""
 
@@ -69,7 +72,7 @@ def solve_compliant(d, material):
     for i in range(nu):  # x = Lᵀ (v_u − v_u⁰)
         for k in range(i, nu):
             x[i] += d.L[k, i] * (d.v[d.u[k]] - d.v_free[d.u[k]])
-    p, G = np.zeros(rows), np.zeros((rows, 3))
+    p, G, before = np.zeros(rows), np.zeros((rows, 3)), np.inf
     for step in range(MOST_STEPS):
         _impulses(laws, Y @ x + b, p, G)
         push = Y.T @ p
@@ -77,8 +80,9 @@ def solve_compliant(d, material):
         H = np.eye(nu)
         for i in range(nu):
             steepest, largest = max(steepest, abs(gradient[i])), max(largest, abs(x[i]), abs(push[i]))
-        if steepest <= ENOUGH * largest:
+        if steepest <= ENOUGH * largest or before <= min(steepest, ROUNDED * largest):
             return p, SOLVED, step
+        before = steepest
         for row in range(rows):
             first = row - row % 3
             for e in range(3):

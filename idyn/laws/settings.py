@@ -16,6 +16,9 @@ from idyn.laws.sensed import Sensed
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
+LARGE = 1e6
+"""More is as good as infinite, and infinite settings make no law."""
+
 
 class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """Base of the settings of a law."""
@@ -109,9 +112,9 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
     """
 
     stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5
-    dissipation: Annotated[float, msgspec.Meta(ge=0)] = 5e-3
-    beta: Annotated[float, msgspec.Meta(gt=0)] = 1.0
-    sigma: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    dissipation: Annotated[float, msgspec.Meta(ge=0, le=LARGE)] = 5e-3
+    beta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1.0
+    sigma: Annotated[float, msgspec.Meta(gt=0, le=LARGE)] = 1e-3
     candidates: Literal["touching", "near"] = "touching"
 
     def build(self) -> Law:

@@ -20,6 +20,7 @@ from idyn.laws.law import Face, is_free
 from idyn.reduction import recover
 from idyn.selection.aim import Aim
 from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, TOO_DEAR, nearest_in_cones
+from idyn.solvers.linalg import row_basis
 from idyn.types import Array
 
 SOFTNESS = (1e-1, 1e-3, 1e-4, 1e-5)
@@ -35,6 +36,9 @@ when that is too stiff."""
 
 WORTH = 1e3
 """So many times what the law's own forces cost is too much for torque limits or real friction cones."""
+
+NEW = 1e-9
+"""A row of E counts when more than this share of the longest is new."""
 
 INWARDS = 1e-9
 """Limits are met with this share to spare, so that rounding does not exceed them."""
@@ -151,6 +155,8 @@ def _rows(d, face, p):
             E[k, row] = d.Y[row, k] / largest
         for k in range(na):
             K[k, row] = -d.bound[row, d.a[k]] / lever
+    if len(d.G) > 0:  # closed chains leave less motion than there are joints
+        E = row_basis(E, NEW)
     kinds, rays = _cones(face)
     return Rows(E, K, p / dt, tau, lever, kinds, rays, face.unlimited)
 

@@ -145,6 +145,31 @@ def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
 
 
 @compiled
+def row_basis(A: Array, new: float) -> Array:
+    """An orthonormal basis of the rows of A (r, m), which count as far as more than the share `new` of the longest is new in
+    them: Gram–Schmidt, what is most new first, each twice."""
+    rows, m = A.shape
+    rest, Q, rank, longest = A.copy(), np.empty((min(rows, m), m)), 0, 0.0
+    while rank < len(Q):
+        newest, length = 0, 0.0
+        for row in range(rows):
+            size = np.sqrt(np.dot(rest[row], rest[row]))
+            if size > length:
+                newest, length = row, size
+        longest = max(longest, length)
+        if not length > new * longest:
+            break
+        q = rest[newest] / length
+        for k in range(rank):
+            q -= np.dot(Q[k], q) * Q[k]
+        Q[rank] = q / np.sqrt(np.dot(q, q))
+        for row in range(rows):
+            rest[row] -= np.dot(Q[rank], rest[row]) * Q[rank]
+        rank += 1
+    return Q[:rank].copy()
+
+
+@compiled
 def rank_of(E: Array) -> int:
     """How many rows of E are independent."""
     _, rank = _reflections(E)

@@ -48,8 +48,8 @@ class Sap(Kind, frozen=True, tag="sap"):
 
     stiffness: Positive = 1e5
     dissipation: NonNegative = 5e-3
-    beta: Annotated[float, msgspec.Meta(gt=0)] = 1.0
-    sigma: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    beta: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    sigma: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1e-3
     scheme: Literal["symplectic", "explicit", "implicit", "midpoint"] = "symplectic"
     candidates: Literal["touching", "near"] = "touching"
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8

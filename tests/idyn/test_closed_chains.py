@@ -229,6 +229,36 @@ def test_closure_forces_that_are_not_those_of_the_motion_are_refused():
     assert np.abs(G.T @ answer.closing).max() > 1e-4
 
 
+@pytest.mark.parametrize("yaw", [1e-6, 0.3, np.pi / 2 - 1e-6, 2.0])
+def test_closure_forces_turn_with_the_robot(yaw):
+    """A plane linkage has a row too many: whichever way it faces, nothing is made up across its plane."""
+    robot, stance = fivebar()
+    contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.01)
+    turn = np.array([[np.cos(yaw), -np.sin(yaw), 0.0], [np.sin(yaw), np.cos(yaw), 0.0], [0.0, 0.0, 1.0]])
+    turned = np.r_[turn @ stance[:3], 0.0, 0.0, np.sin(yaw / 2), np.cos(yaw / 2), stance[7:]]
+    law, still = make_law("coulomb"), np.zeros(robot.nv)
+    one = predict(robot, State(q=stance, v=still), contacts, np.zeros(robot.na), law=law, dt=DT)
+    contacts = contacts_from_geometry(robot, turned, Flat(), margin=0.01)
+    other = predict(robot, State(q=turned, v=still), contacts, np.zeros(robot.na), law=law, dt=DT)
+    np.testing.assert_allclose(other.closing.reshape(-1, 3), one.closing.reshape(-1, 3) @ turn.T, atol=1e-9)
+    np.testing.assert_allclose(other.tau, one.tau, atol=1e-7)
+
+
+def test_more_motors_than_a_chain_needs_press_no_harder_against_one_another_than_they_must():
+    """Both hips and one knee of a leg with motors, in free fall: torques do not depend on the pitch."""
+    torques = []
+    for pitch in (0.0, 1e-6, 1e-3, 0.5):
+        robot = leg("foot").variant(unactuated=("knee2",))
+        angles = {"hip": -1.1, "hip2": 1.1, "knee": 1.6, "knee2": -1.6}
+        step = np.r_[np.zeros(6), [angles[name] for name in robot.tree.dof_names[6:]]]
+        q = robot.integrate(robot.neutral(), step)
+        q[3:7] = 0.0, np.sin(pitch / 2), 0.0, np.cos(pitch / 2)
+        contacts = contacts_from_geometry(robot, q, Flat(), margin=-np.inf)
+        answer = predict(robot, State(q=q, v=np.zeros(robot.nv)), contacts, np.zeros(3), law=make_law("coulomb"), dt=DT)
+        torques.append(answer.tau)
+    np.testing.assert_allclose(torques, np.tile(torques[0], (4, 1)), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "error", "words"),
     [
@@ -239,3 +269,9 @@ def test_closure_forces_that_are_not_those_of_the_motion_are_refused():
 def test_closures_that_are_none_are_refused_by_name(first, second, error, words):
     with pytest.raises(error, match=words):
         fivebar()[0].variant(closure=(Closure(first=first, second=second),))
+
+
+def test_a_closure_given_twice_is_refused():
+    one = Closure(first="LF_front_end", second="LF_hind_end")
+    with pytest.raises(InputError, match="twice"):
+        fivebar()[0].variant(closure=(one, one))

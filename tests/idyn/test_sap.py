@@ -143,9 +143,20 @@ def test_the_reduced_problem_alone_is_not_enough():
         next(make_law("sap").attempts(problem, None))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("stiffness", 0.0), ("stiffness", -1.0), ("dissipation", -1e-3), ("beta", 0.0), ("sigma", 0.0)]
-)
+BAD = [("stiffness", 0.0), ("stiffness", -1.0), ("dissipation", -1e-3), ("dissipation", np.inf)]
+BAD += [(field, value) for field in ("beta", "sigma") for value in (0.0, np.inf, np.nan)]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD)
 def test_settings_that_make_no_ground_are_refused_by_name(field, value):
     with pytest.raises(msgspec.ValidationError, match=field):
         msgspec.convert({"kind": "sap", field: value}, SapSettings)
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e-5, 1e-4])
+def test_friction_that_hardly_creeps_is_solved_as_far_as_rounding_allows(sigma):
+    """Newton's method ends where no step makes the gradient smaller, and the certificate judges."""
+    law = Sap(Material(1e5, 1e-3, sigma=sigma))
+    answers = [solve(sunk(random_scene("solo12", seed), 1e-4), law) for seed in range(60)]
+    assert {(answer.law, answer.status.name) for answer in answers} == {("sap", "SOLVED")}
+    assert max(answer.iterations for answer in answers) < 60
