@@ -62,5 +62,4 @@ def with_system(problem: ForwardProblem, robot: Robot, q: Array) -> ForwardProbl
 
 def state_after(robot: Robot, q: Array, solution: ForwardSolution, dt: float) -> State:
     """Where the step from q ends: q ⊕ dt v⁺, or dt times the velocity with which the engine says that it drifts."""
-    drift = solution.v_plus if solution.drift is None else solution.drift
-    return State(q=robot.integrate(q, drift * dt), v=solution.v_plus)
+    return State(q=robot.integrate(q, solution.course * dt), v=solution.v_plus)

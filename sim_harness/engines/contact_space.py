@@ -49,7 +49,7 @@ class Space(Record, frozen=True):
     @property
     def D(self) -> Array:
         """Y Yᵀ (3N, 3N), reckoned when it is asked for."""
-        return _gram(self.Y)
+        return gram(self.Y)
 
 
 def contact_space(given: ForwardProblem) -> Space:
@@ -82,7 +82,8 @@ def _contact_space(
 
 
 @compiled
-def _gram(Y: Array) -> Array:
+def gram(Y: Array) -> Array:
+    """Y Yᵀ"""
     m, nv = Y.shape
     D = np.zeros((m, m))
     for i in range(m):

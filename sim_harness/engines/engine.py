@@ -113,6 +113,11 @@ class ForwardSolution(Record, frozen=True):
     drift: Array | None = None
     accuracy: Accuracy | None = None
 
+    @property
+    def course(self) -> Array:
+        """The velocity with which the configuration moves, whether or not it is v_plus (nv)."""
+        return self.v_plus if self.drift is None else self.drift
+
 
 class Engine(Protocol):
     """A contact model with its solver. Holds settings only: two calls with equal problems give equal bits."""

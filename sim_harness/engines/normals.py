@@ -14,6 +14,7 @@ from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.qp import solve_qp
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
+from sim_harness.engines.contact_space import gram
 
 Solver = Literal["ppm", "qp", "lemke"]
 """ppm: the modified Principal Pivoting Method [D15 Alg. 1], nv × nv systems only, the monotone rule where it cycles; qp: an
@@ -65,14 +66,7 @@ def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool, max_pivots: i
 
 @compiled
 def _lemke(Y: Array, r: Array, max_pivots: int) -> tuple[Array, int, int]:
-    n, nv = Y.shape
-    A = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i + 1):
-            s = 0.0
-            for d in range(nv):
-                s += Y[i, d] * Y[j, d]
-            A[i, j] = A[j, i] = s
+    n, A = len(r), gram(Y)
     best, least, status, pivots, mean, largest = np.zeros(n), np.inf, SOLVED, 0, np.trace(A) / n, np.abs(r).max()
     for shift in SHIFTS:
         shifted = A.copy()

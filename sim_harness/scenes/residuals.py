@@ -61,10 +61,9 @@ def residuals_of(
 def momentum(problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, taken: Taken) -> float:
     """As in `Residuals`."""
     a, M, h, v_plus = problem, problem.M, problem.h, solution.v_plus
-    drift = v_plus if solution.drift is None else solution.drift
     if taken.bodies and a.system is not None:
-        M, h = a.system.terms(taken.bodies * a.dt * drift, a.v + taken.bodies * (v_plus - a.v))
-    stretch = stretch + taken.springs * a.dt * drift
+        M, h = a.system.terms(taken.bodies * a.dt * solution.course, a.v + taken.bodies * (v_plus - a.v))
+    stretch = stretch + taken.springs * a.dt * solution.course
     resisting = (
         effects.stiffness * stretch
         + effects.viscous * (a.v + taken.dampers * (v_plus - a.v))

@@ -92,8 +92,7 @@ class SceneWorld:
         begin = time.perf_counter()
         solution = self._solve(problem)
         seconds = time.perf_counter() - begin
-        drift = solution.v_plus if solution.drift is None else solution.drift
-        self._state = self.model.after(q, solution.v_plus, drift, dt)
+        self._state = self.model.after(q, solution.v_plus, solution.course, dt)
         self.t += dt
         return Step(touching=touching, problem=problem, solution=solution, taken=self._taken, seconds=seconds)
 

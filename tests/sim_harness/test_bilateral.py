@@ -69,6 +69,21 @@ def test_redundant_rows_change_nothing(engine):
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
+def test_a_row_that_is_all_rounding_holds_nothing(engine):
+    """The third row of a plane linkage: 1e-17 of the others' length, and open by as little."""
+    rng = np.random.default_rng(4)
+    for problem in random_problems("quadruped", 10):
+        G, g = random_rows(rng, 18, 4)
+        few = ENGINES[engine]().solve(with_rows(problem, G, g))
+        more = ENGINES[engine]().solve(
+            with_rows(problem, np.vstack([G, 1e-17 * rng.normal(size=(1, 18))]), np.append(g, 1e-17))
+        )
+        assert more.status.ok
+        np.testing.assert_allclose(more.v_plus, few.v_plus, atol=1e-9)
+        assert more.rows[4] == 0.0
+
+
+@pytest.mark.parametrize("engine", BILATERAL)
 def test_rows_that_hold_everything_leave_no_motion(engine):
     rng = np.random.default_rng(3)
     for problem in random_problems("quadruped", 6):
