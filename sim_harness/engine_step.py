@@ -45,19 +45,47 @@ def closed_chains(robot: Robot, q: Array) -> Rows | None:
 
 
 class Elsewhere(Record, frozen=True):
-    """A robot at configurations beside q, a `System`."""
+    """A robot at configurations beside q, a `System`; contacts: those of the step."""
 
     robot: Robot
     q: Array
+    contacts_at_q: ContactSet
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
         terms = self.robot.terms(self.robot.integrate(self.q, shift), v)
         return terms.M, terms.h
 
+    def rows(self, shift: Array) -> Rows | None:
+        return closed_chains(self.robot, self.robot.integrate(self.q, shift))
 
-def with_system(problem: ForwardProblem, robot: Robot, q: Array) -> ForwardProblem:
-    """For an engine with a scheme of its own, which uses the robot as its scratch: the problem with M and h of its own."""
-    return msgspec.structs.replace(problem, M=problem.M.copy(), h=problem.h.copy(), system=Elsewhere(robot=robot, q=q))
+    def contacts(self, shift: Array) -> tuple[Array, Array]:
+        robot, moved = self.robot, self.robot.integrate(self.q, shift)
+        return moved_contacts(robot, self.contacts_at_q, self.q, moved, robot.terms(moved, np.zeros(robot.nv)).axes)
+
+
+def moved_contacts(robot: Robot, contacts: ContactSet, q: Array, moved: Array, axes: Array) -> tuple[Array, Array]:
+    """J (3n, nv) and gaps [m] (n) of the contacts at q when their points have gone with the bodies to where `axes` are.
+
+    Modelling error: a round body rolls away from its point; its gap is off by r (ω dt)² / 2.
+    """
+    c, ground = contacts, np.zeros_like(contacts.others)
+    ends = []
+    rotations, origins = (places.copy() for places in robot.place(q))
+    there = robot.place(moved)
+    for joints in (c.bodies, c.others):
+        local = np.einsum("nji,nj->ni", rotations[joints], c.points - origins[joints])
+        ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints])
+    J = contact_jacobian(axes, robot.tree.support, msgspec.structs.replace(c, others=ground, points=ends[0]))
+    if c.others.any():
+        second = msgspec.structs.replace(c, bodies=c.others, others=ground, points=ends[1])
+        J -= contact_jacobian(axes, robot.tree.support, second)
+    return J, c.gaps + ((ends[0] - ends[1]) * c.normals).sum(axis=1)
+
+
+def with_system(problem: ForwardProblem, robot: Robot, q: Array, contacts: ContactSet) -> ForwardProblem:
+    """For an engine that looks elsewhere, which uses the robot as its scratch: the problem with M and h of its own."""
+    system = Elsewhere(robot=robot, q=q, contacts_at_q=contacts)
+    return msgspec.structs.replace(problem, M=problem.M.copy(), h=problem.h.copy(), system=system)
 
 
 def state_after(robot: Robot, q: Array, solution: ForwardSolution, dt: float) -> State:

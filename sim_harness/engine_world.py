@@ -15,7 +15,7 @@ from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array, ContactSet, DynamicsTerms, State
 from sim_harness.engine_step import closed_chains, forward_problem, state_after, with_system
-from sim_harness.engines.engine import Engine, ForwardSolution, Integrator
+from sim_harness.engines.engine import Engine, ForwardSolution, Integrator, Yielding
 from sim_harness.jacobian import generalised_force, world_impulses
 from sim_harness.joint_friction import JointFriction, solve_with_friction
 from sim_harness.world import MARGIN, Push, StepResult, checked_state
@@ -48,7 +48,7 @@ class EngineWorld:
         self.margin = margin
         self._mu = mu
         self._friction = friction
-        self._integrates = isinstance(engine, Integrator)
+        self._looks_elsewhere = isinstance(engine, Integrator | Yielding)
         self.reset(q)
 
     def reset(self, q: Array, v: Array | None = None) -> None:
@@ -68,8 +68,8 @@ class EngineWorld:
         for push in pushes:
             force += self._force_of(push, terms, dt)
         problem = forward_problem(self.robot, terms, self.v, contacts, force, dt, self._bias, rows)
-        if self._integrates:
-            problem = with_system(problem, self.robot, self.q)
+        if self._looks_elsewhere:
+            problem = with_system(problem, self.robot, self.q, contacts)
         friction = self._friction
         solution = self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
         self.t += dt

@@ -205,7 +205,8 @@ def worst_contradiction(held: Held, g: Array) -> tuple[int, float]:
 
 
 def check_rows(M: Array, rows: Rows) -> None:
-    """For whoever builds a scene. Raises InputError for rows of wrong shapes, that are not finite, or contradict one another.
+    """For whoever builds a scene. Raises InputError for rows of wrong shapes, that are not finite, or contradict one another;
+    those that yield contradict nothing.
 
     M: inertia (nv, nv), positive definite
     """
@@ -217,7 +218,7 @@ def check_rows(M: Array, rows: Rows) -> None:
         or not np.isfinite(rows.g).all()
     ):
         raise InputError("rows", f"expected finite G ({m}, {len(M)}), g ({m}) and stops ({m}), got G {rows.G.shape}")
-    on = np.flatnonzero(~rows.stops)
+    on = np.flatnonzero(~rows.stops & ~rows.yields)
     L = M.copy()
     cholesky(L)
     row, off = worst_contradiction(held_rows(L, rows.G[on]), rows.g[on])

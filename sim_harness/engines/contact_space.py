@@ -3,6 +3,7 @@
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.errors import InputError
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -53,6 +54,9 @@ class Space(Record, frozen=True):
 
 
 def contact_space(given: ForwardProblem) -> Space:
+    """Raises InputError for rows that yield: they are to be folded into M and force before."""
+    if given.rows is not None and given.rows.yields.any():
+        raise InputError("rows.compliance", "expected rigid rows, which are all that this engine knows")
     a = without_stops(given)
     G, g = (np.zeros((0, len(a.v))), np.zeros(0)) if a.rows is None else (a.rows.G, a.rows.g)
     L, v_free, Y, lengths2, b, held, agree, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)

@@ -7,21 +7,41 @@ The engines differ in which impulses p they allow. They know nothing of the laws
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from idyn.status import Status
 from idyn.types import Array, Record
 
 
 class Rows(Record, frozen=True):
-    """Constraints beside contacts, m rows: closures, welds and couplers g(q) = 0, stops of joints g(q) ≥ 0.
+    """Constraints beside contacts, m rows: closures, welds and couplers g(q) = 0, stops of joints g(q) ≥ 0, springs.
+
+    A row that yields presses with λ = −(g + τ_d ġ) / e at the end of the step, which a stop does only while that is positive.
+    Elastic elements are such rows, too, also where they are not linear [Macklin §5.2]: at every configuration −g / e are the
+    forces there and Gᵀ diag(1/e) G their stiffness, or what is positive semidefinite of it.
 
     G: ġ = G v (m, nv)
     g: where they stand now [m or rad] (m)
     stops: which are one-sided (m)
+    compliance: e = 1/k, ≥ 0, 0 for rigid [m/N, rad/(N·m)] (m); None: all are rigid
+    dissipation: τ_d, ≥ 0, of a row that yields; its damping is k τ_d [s] (m); None: of none
     """
 
     G: Array
     g: Array
     stops: Array
+    compliance: Array | None = None
+    dissipation: Array | None = None
+
+    @property
+    def yields(self) -> Array:
+        """Which rows are not rigid (m)."""
+        return np.zeros(len(self.g), dtype=bool) if self.compliance is None else self.compliance > 0.0
+
+    @property
+    def damping_times(self) -> Array:
+        """τ_d of all rows [s] (m)"""
+        return np.zeros(len(self.g)) if self.dissipation is None else self.dissipation
 
 
 class Springs(Record, frozen=True):
@@ -38,10 +58,19 @@ class Springs(Record, frozen=True):
 
 
 class System(Protocol):
-    """The bodies at configurations beside the one they are at, for engines with an integration scheme of their own."""
+    """The bodies at configurations beside the one they are at: q ⊕ shift, where a step dt v = shift [m or rad] (nv) leads."""
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
-        """M (nv, nv) and h (nv) at q ⊕ shift and velocity v, until the next call; `shift`: a displacement [m or rad] (nv)."""
+        """M (nv, nv) and h (nv) at q ⊕ shift and velocity v, until the next call."""
+        ...
+
+    def rows(self, shift: Array) -> Rows | None:
+        """The constraint rows at q ⊕ shift, in the order of the problem's."""
+        ...
+
+    def contacts(self, shift: Array) -> tuple[Array, Array]:
+        """J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift: the points go with their bodies, normals and
+        tangents stay."""
         ...
 
 
@@ -59,7 +88,7 @@ class ForwardProblem(Record, frozen=True):
     stiffness, dissipation: of the bodies in contact [N/m] (n), [s] (n); None where the engine has its own
     bias: reckons Ṅ v, the acceleration along the normals that v̇ = 0 leaves [m/s²] (n), for engines that ask for it
     springs: of the joints, for engines that take them into their own scheme; what is folded into M and force is not here
-    system: for engines that integrate by themselves; the others do not ask for it
+    system: for engines that look at other configurations; the others do not ask for it
     """
 
     M: Array
@@ -132,3 +161,14 @@ class Integrator(Engine, Protocol):
 
     @property
     def scheme(self) -> str: ...
+
+
+@runtime_checkable
+class Yielding(Engine, Protocol):
+    """An engine that takes rows with compliance as they are. For all others they are folded into M and force.
+
+    rows_at: where in the step the G and J of its forces are taken, 0 at its beginning, 1 at its end
+    """
+
+    @property
+    def rows_at(self) -> float: ...

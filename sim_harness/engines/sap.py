@@ -4,7 +4,7 @@
     R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d)))        R_t = σ w        v̂_n = −φ / (dt + τ_d)
 A contact presses with f_N = −k (φ⁺ + τ_d N v⁺) where it sticks, never pulls, and slides against the whole of its friction.
 Rows are solved with the contacts: a stop is a contact without friction, a tie (closure, weld, coupler) one that also pulls,
-both near rigid. Islands of bodies that nothing links are minimised one by one.
+both near rigid where they have no compliance of their own. Islands of bodies that nothing links are minimised one by one.
 
 Modelling error: one that ought to stick creeps at R_t f_T dt; one that slides is pressed as if it were nearer by
 (dt + τ_d) μ ‖v_T‖, so it glides above the ground; no contact is stiffer than 4π² / (β² w dt (dt + τ_d)), R_n's first term.
@@ -12,7 +12,7 @@ Modelling error: one that ought to stick creeps at R_t f_T dt; one that slides i
 feet down that are on their way up.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -56,6 +56,8 @@ class Sap(Kind, frozen=True, tag="sap"):
     search: Literal["exact", "backtracking"] = "exact"
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100
 
+    rows_at: ClassVar[float] = 0.0
+
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         free = free_motion(problem, self.scheme)
         if free is None:
@@ -94,5 +96,10 @@ class Sap(Kind, frozen=True, tag="sap"):
         if a.rows is not None:
             J[3 * n + 2 :: 3], gaps[n:] = a.rows.G, a.rows.g
             mu[n:] = np.where(a.rows.stops, 0.0, np.inf)
-            tau[n:] = self.beta * a.dt / np.pi  # critical damping of a spring of period β dt
+            on = a.rows.yields
+            tau[n:] = np.where(
+                on, a.rows.damping_times, self.beta * a.dt / np.pi
+            )  # critical damping of a spring of period β dt
+            if a.rows.compliance is not None:
+                k[n:][on] = 1.0 / a.rows.compliance[on]
         return J, Materials(mu, k, tau, gaps, n, a.dt, self.beta, self.sigma), chosen

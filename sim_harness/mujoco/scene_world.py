@@ -30,7 +30,7 @@ from sim_harness.scenes.settings import SceneSettings
 from sim_harness.scenes.world import Step, applied_force, force_now
 from sim_harness.world import checked_state
 
-TAKEN = Taken(bodies=0.0, springs=0.0, dampers=1.0)
+TAKEN = Taken(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
 """MuJoCo's integrator `Euler`; the others take more at the end."""
 
 

@@ -88,15 +88,29 @@ class SceneModel:
         turning[self.free] = np.cross(v[self.free + 3], v[self.free])
         return M, h - M @ turning, terms.axes.copy()
 
-    def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
-        moved, v = self.robot.integrate(q, drift * dt), v_plus.copy()
+    def moved(self, q: Array, shift: Array) -> Array:
+        """Where a displacement along the axes at q leads, free bodies straight on (nq)."""
+        moved = self.robot.integrate(q, shift)
         if len(self.free):
             straight, spans = self.free_positions, self.free_positions[:, :1] + np.arange(3, 7)
+            moved[straight] = q[straight] + Rotation.from_quat(q[spans]).apply(shift[self.free])
+        return moved
+
+    def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
+        """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
+        moved, v = self.moved(q, dt * drift), v_plus.copy()
+        if len(self.free):
+            spans = self.free_positions[:, :1] + np.arange(3, 7)
             before = Rotation.from_quat(q[spans])
-            moved[straight] = q[straight] + dt * before.apply(drift[self.free])
             v[self.free] = Rotation.from_quat(moved[spans]).inv().apply(before.apply(v_plus[self.free]))
         return State(q=moved, v=v)
+
+    def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
+        """J (m, nv) of a configuration q ⊕ shift for velocities of free bodies along the axes at q; changed in place."""
+        spans = self.free_positions[:, :1] + np.arange(3, 7)
+        for free, span in zip(self.free, spans, strict=True):
+            J[:, free] = J[:, free] @ (Rotation.from_quat(moved[span]).inv() * Rotation.from_quat(q[span])).as_matrix()
+        return J
 
     def before(self, q: Array, after: State) -> Array:
         """The velocity v⁺ along the axes at q that led from there to a state: what `after` turns, turned back (nv)."""

@@ -12,11 +12,12 @@ from sim_harness.scenes.model import JointEffects
 
 class Taken(NamedTuple):
     """Where in a step an engine's world takes forces, 0 at its beginning, 1 at its end: M and h at this configuration, springs,
-    dampers."""
+    dampers, and along which Jacobians contacts and rows press."""
 
     bodies: float
     springs: float
     dampers: float
+    rows: float
 
 
 class Residuals(Record, frozen=True):
@@ -26,7 +27,7 @@ class Residuals(Record, frozen=True):
     cone: by how much an impulse pulls, or is beyond the friction cone [N·s]
     gap_work: Σ |f_N (φ + dt N v⁺)|: what the normal forces do over gaps or penetrations, 0 where contact is rigid [J]
     power: of friction that drives, Σ max(0, f_T · v_T⁺) [W]
-    closure: the largest |g| of closures, or by how much a stop is passed, at the beginning of the step [m, rad]
+    closure: the largest |g| of closures, or by how much a stop is passed, at the beginning of the step, of rigid rows [m, rad]
     """
 
     momentum: float
@@ -54,7 +55,7 @@ def residuals_of(
         cone=float(np.maximum(beyond, 0.0).max(initial=0.0)),
         gap_work=float(work.sum()),
         power=float(power.sum()),
-        closure=0.0 if a.rows is None else violation(a.rows.g, a.rows.stops),
+        closure=0.0 if a.rows is None else violation(np.where(a.rows.yields, 0.0, a.rows.g), a.rows.stops),
     )
 
 
@@ -69,9 +70,13 @@ def momentum(problem: ForwardProblem, solution: ForwardSolution, effects: JointE
         + effects.viscous * (a.v + taken.dampers * (v_plus - a.v))
         + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
     )
-    push = a.J.T @ solution.p.ravel() + a.dt * (a.force - h - resisting)
-    if a.rows is not None and solution.rows is not None:
-        push = push + a.rows.G.T @ solution.rows
+    J, rows = a.J, a.rows
+    if taken.rows and a.system is not None:
+        shift = taken.rows * a.dt * solution.course
+        J, rows = a.system.contacts(shift)[0], a.system.rows(shift)
+    push = J.T @ solution.p.ravel() + a.dt * (a.force - h - resisting)
+    if rows is not None and solution.rows is not None:
+        push = push + rows.G.T @ solution.rows
     return float(np.abs(M @ (v_plus - a.v) - push).max(initial=0.0))
 
 

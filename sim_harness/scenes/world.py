@@ -9,10 +9,11 @@ import time
 import msgspec
 import numpy as np
 
-from idyn.types import Array, DynamicsTerms, Record, State
-from sim_harness.engine_step import forward_problem
+from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
+from sim_harness.compliant_rows import taking_compliance
+from sim_harness.engine_step import forward_problem, moved_contacts
 from sim_harness.engines.bilateral import check_rows
-from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Springs
+from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Rows, Springs, Yielding
 from sim_harness.engines.sap_motion import SCHEMES
 from sim_harness.joint_friction import JointFriction, solve_with_friction
 from sim_harness.joint_springs import with_springs
@@ -41,14 +42,31 @@ class Step(Record, frozen=True):
 
 
 class Bodies(Record, frozen=True):
-    """The scene at configurations beside q, a `System`."""
+    """The scene at configurations beside q, a `System`; contacts: those of the step."""
 
     model: SceneModel
+    closures: list[Closure]
     q: Array
+    contacts_at_q: ContactSet
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
         M, h, _ = self.model.terms(self.model.robot.integrate(self.q, shift), v)
         return M, h
+
+    def rows(self, shift: Array) -> Rows | None:
+        moved = self.model.moved(self.q, shift)
+        rows = constraint_rows(self.model, self.closures, moved, self._axes(moved))
+        if rows is not None:
+            self.model.along_axes_at(self.q, moved, rows.G)
+        return rows
+
+    def contacts(self, shift: Array) -> tuple[Array, Array]:
+        model, moved = self.model, self.model.moved(self.q, shift)
+        J, gaps = moved_contacts(model.robot, self.contacts_at_q, self.q, moved, self._axes(moved))
+        return model.along_axes_at(self.q, moved, J), gaps
+
+    def _axes(self, moved: Array) -> Array:
+        return self.model.robot.terms(moved, np.zeros(self.model.robot.nv)).axes
 
 
 class SceneWorld:
@@ -63,7 +81,9 @@ class SceneWorld:
         effects = self.model.effects
         self._integrates = isinstance(engine, Integrator)
         share = SCHEMES[engine.scheme].theta if isinstance(engine, Integrator) else 0.0
-        self._taken = Taken(share, share, share) if self._integrates else Taken(0.0, 1.0, 1.0)
+        rows_at = engine.rows_at if isinstance(engine, Yielding) else 0.0
+        self._taken = Taken(share, share, share, rows_at) if self._integrates else Taken(0.0, 1.0, 1.0, rows_at)
+        self._solver = taking_compliance(engine)
         viscous = np.zeros_like(effects.viscous) if self._integrates else effects.viscous
         self._friction = JointFriction(viscous=viscous, coulomb=effects.coulomb)
         self._rubs = bool(viscous.any() or effects.coulomb.any())
@@ -107,7 +127,7 @@ class SceneWorld:
             rows=constraint_rows(model, self._closures, q, axes),
             stiffness=touching.stiffness if soft else None,
             dissipation=touching.dissipation if soft else None,
-            system=Bodies(model=model, q=q),
+            system=Bodies(model=model, closures=self._closures, q=q, contacts_at_q=touching.contacts),
         )
 
     def _solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -119,7 +139,7 @@ class SceneWorld:
                 problem = msgspec.structs.replace(problem, springs=springs)
             else:
                 problem = with_springs(problem, effects.stiffness, stretch)
-        return solve_with_friction(self.engine, problem, self._friction) if self._rubs else self.engine.solve(problem)
+        return solve_with_friction(self._solver, problem, self._friction) if self._rubs else self._solver.solve(problem)
 
 
 def applied_force(model: SceneModel, q: Array, axes: Array, t: float) -> Array:

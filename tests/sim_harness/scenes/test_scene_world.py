@@ -126,7 +126,7 @@ def test_the_checker_finds_what_is_wrong_with_an_answer():
     replace, stretch = msgspec.structs.replace, np.zeros(6)
 
     def found(solution: ForwardSolution, asked: ForwardProblem = problem):
-        return residuals_of(asked, solution, effects, stretch, Taken(0.0, 1.0, 1.0))
+        return residuals_of(asked, solution, effects, stretch, Taken(0.0, 1.0, 1.0, 0.0))
 
     assert max(found(good).momentum, found(good).cone, found(good).gap_work, found(good).power) < 1e-12
     assert found(replace(good, v_plus=good.v_plus + 0.01)).momentum == pytest.approx(0.01)

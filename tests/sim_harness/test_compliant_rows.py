@@ -1,0 +1,172 @@
+"""Rows that yield, in every engine: the implicit step of a spring and damper; and bodies beside where they are."""
+
+import msgspec
+import numpy as np
+import pytest
+from conftest import robot_world
+from sap_bodies import DT, Body, G
+
+from controllers.config import parse
+from controllers.robots import load_robot
+from idyn.errors import InputError
+from sim_harness.compliant_rows import Folded, taking_compliance
+from sim_harness.engine_step import Elsewhere
+from sim_harness.engines.engine import Rows, Yielding
+from sim_harness.engines.sap import Sap
+from sim_harness.scenes.load import engine_named, load_scene
+from sim_harness.scenes.world import SceneWorld
+from sim_harness.worlds import ENGINES, AnyEngine
+
+M, K, TAU = 2.0, 5e3, 4e-3
+
+
+def weight_on_a_row(stop, g=0.0, v=0.0, compliance=1 / K, dissipation=TAU):
+    """A mass under gravity that a row holds up, and a second one that slides on the ground."""
+    body = Body(np.diag([M, 1.0, 1.0, 1.0]), np.array([M * G, 0, 0, G]), np.eye(4)[1:], lambda q: q[3:], 0.5)
+    body.v = np.array([v, 1.0, 0.0, 0.0])
+    rows = Rows(
+        G=np.eye(4)[:1],
+        g=np.array([g]),
+        stops=np.array([stop]),
+        compliance=np.array([compliance]),
+        dissipation=np.array([dissipation]),
+    )
+    return msgspec.structs.replace(body.problem(DT), rows=rows)
+
+
+def spring_step(v, g):
+    """v⁺ and impulse of the implicit step: M (v⁺ − v) = −dt M G − dt K (g + (dt + τ_d) v⁺)."""
+    v_plus = (M * v - DT * M * G - DT * K * g) / (M + DT * K * (DT + TAU))
+    return v_plus, -DT * K * (g + (DT + TAU) * v_plus)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    ("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)]
+)
+def test_a_row_that_yields_is_an_implicit_spring(name, stop, g, v):
+    engine = taking_compliance(parse(name, AnyEngine, "engine"))
+    solution = engine.solve(weight_on_a_row(stop, g, v))
+    v_plus, impulse = spring_step(v, g)
+    if stop and impulse < 0:
+        v_plus, impulse = v - DT * G, 0.0
+    assert solution.status.ok
+    assert solution.v_plus[0] == pytest.approx(v_plus, abs=1e-9)
+    assert solution.rows[0] == pytest.approx(impulse, abs=1e-8)
+    alone = engine.solve(msgspec.structs.replace(weight_on_a_row(stop, g, v), rows=None))
+    np.testing.assert_allclose(solution.p, alone.p, atol=1e-7)  # the other mass feels nothing of it
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_rows_that_yield_and_rigid_ones_are_told_in_the_order_of_the_problem(name):
+    problem = weight_on_a_row(stop=False)
+    rows = Rows(
+        G=np.eye(4)[[3, 0, 1]],
+        g=np.zeros(3),
+        stops=np.array([True, False, False]),
+        compliance=np.array([0.0, 1 / K, 0.0]),
+    )
+    solution = taking_compliance(parse(name, AnyEngine, "engine")).solve(msgspec.structs.replace(problem, rows=rows))
+    residual = problem.M @ (solution.v_plus - problem.v) - problem.J.T @ solution.p.ravel() - rows.G.T @ solution.rows
+    np.testing.assert_allclose(residual, -DT * problem.h, atol=1e-10)
+    assert solution.rows[1] == pytest.approx(-DT * K * DT * solution.v_plus[0], rel=1e-6)
+    assert abs(solution.v_plus[1]) < 0.03  # what slides is held at once, by sap but for β² / 4π² of it
+
+
+@pytest.mark.parametrize("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), Yielding)])
+def test_an_engine_of_rigid_rows_refuses_others(name):
+    with pytest.raises(InputError, match=r"rows\.compliance.*rigid"):
+        parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
+
+
+def test_sap_takes_compliance_as_it_is():
+    assert taking_compliance(Sap()) == Sap()
+    for stop in (False, True):
+        problem = weight_on_a_row(stop, -0.01, 0.1)
+        np.testing.assert_allclose(Sap().solve(problem).v_plus, Folded(engine=Sap()).solve(problem).v_plus, atol=1e-9)
+
+
+def test_stops_that_never_agree_are_not_certified():
+    class Restless:
+        """An engine whose answer always contradicts."""
+
+        def solve(self, problem):
+            pressed = problem.M[0, 0] > M
+            solution = Sap().solve(problem)
+            return msgspec.structs.replace(solution, v_plus=np.full(4, 1.0 if pressed else -1.0))
+
+    assert not Folded(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
+
+
+def test_equal_bits_without_compliance():
+    rigid = msgspec.structs.replace(
+        weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
+    )
+    lcp = parse("lcp", AnyEngine, "engine")
+    assert (taking_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
+
+
+def slopes(values, nv, at, eps=1e-6):
+    """How values(shift) change with the shift, by central differences (len, nv)."""
+    return np.array([(values(at + eps * e) - values(at - eps * e)) / (2 * eps) for e in np.eye(nv)]).T
+
+
+SCENES = ["four-bar", "dual-arm", "clutter", "weighing-scale", "grasp-lift"]
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_rows_and_contacts_of_a_scene_elsewhere(name):
+    settings = load_scene(name)
+    world = SceneWorld(settings, engine_named(settings, "sap"))
+    for _ in range(5):
+        step = world.step()
+    problem, system, nv = step.problem, step.problem.system, world.model.robot.nv
+    rest = np.zeros(nv)
+    J, gaps = system.contacts(rest)
+    np.testing.assert_allclose(J, problem.J, atol=1e-12)
+    np.testing.assert_allclose(gaps, problem.gaps, atol=1e-12)
+    np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], nv, rest), atol=1e-6)
+    if problem.rows is None:
+        assert system.rows(rest) is None
+    else:
+        np.testing.assert_allclose(system.rows(rest).G, problem.rows.G, atol=1e-12)
+        np.testing.assert_allclose(system.rows(rest).G, slopes(lambda s: system.rows(s).g, nv, rest), atol=1e-6)
+    v = np.random.default_rng(0).normal(size=nv)  # where a step leads, bodies turned: J is still along the axes at q
+    moved = world.model.after(system.q, v, v, 0.1)
+    there = world.model.terms(moved.q, moved.v)[2]
+    assert np.abs(world.model.moved(system.q, 0.1 * v) - moved.q).max() == 0.0
+    turned = system.contacts(0.1 * v)[0] @ v
+    if (step.touching.pairs[:, 1] < 0).all():
+        points = moved_points(world.model, step.touching, system.q, moved.q)
+        plain = [
+            point_velocity(there, world.model, i, p, moved.v) for i, p in zip(step.touching.pairs[:, 0], points, strict=True)
+        ]
+        normals = step.touching.contacts.normals
+        np.testing.assert_allclose(turned[2::3], (np.array(plain).reshape(-1, 3) * normals).sum(axis=1), atol=1e-9)
+
+
+def moved_points(model, touching, q, moved):
+    """Where the contact points of the first bodies have gone (n, 3)."""
+    body = touching.pairs[:, 0]
+    (turns, centres), (there, ends) = (tuple(x.copy() for x in model.place(each)) for each in (q, moved))
+    return [there[i] @ turns[i].T @ (p - centres[i]) + ends[i] for i, p in zip(body, touching.contacts.points, strict=True)]
+
+
+def point_velocity(axes, model, body, point, v):
+    twist = model.robot.tree.support[model.joints[body]] @ (axes * v[:, None])
+    return twist[:3] + np.cross(twist[3:], point)
+
+
+def test_rows_and_contacts_of_a_robot_elsewhere():
+    world = robot_world()
+    robot, contacts = world.robot, world.contacts
+    system = Elsewhere(robot=robot, q=world.q, contacts_at_q=contacts)
+    rest = np.zeros(robot.nv)
+    J, gaps = system.contacts(rest)
+    np.testing.assert_allclose(gaps, contacts.gaps, atol=1e-15)
+    np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], robot.nv, rest), atol=1e-6)
+    assert system.rows(rest) is None
+    legs, q = load_robot("fivebar")
+    closed = Elsewhere(robot=legs, q=q, contacts_at_q=contacts)
+    still = np.zeros(legs.nv)
+    np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
