@@ -12,6 +12,7 @@ from idyn.types import Array
 from sim_harness.engine_world import EngineWorld
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import Engine
+from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
@@ -21,7 +22,7 @@ from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world import World
 
-OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap
+OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap | FirstOrder
 AnyEngine = OwnEngine | MujocoSettings
 """`[engine]` of an experiment."""
 
