@@ -14,10 +14,11 @@ Different from the paper [its digest, §0]:
 
 Modelling error: first order in dt; springs that a step does not resolve are dead, so nothing bounces that is stiffer than
 about 1/dt² of its mass. What sticks creeps at its load over B_t. A damper acts on what is near as well: with `dissipation` a
-landing begins before the ground; contacts taken only once they touch (`touching`) bounce by the part of a step that they are deep.
+landing begins before the ground. Contacts that are taken only once they touch (`touching`) bounce by the part of a step that
+they are deep.
 """
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,9 +28,11 @@ from idyn.status import STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import no_solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.first_order_cone import solve
+from sim_harness.engines.first_order_convex import convexified
 from sim_harness.engines.first_order_law import Table
-from sim_harness.engines.first_order_newton import Rules, solve
 from sim_harness.engines.first_order_space import Bodies, contact_ways, free_motion, times_transposed, velocity_after
+from sim_harness.engines.first_order_ways import Rules
 
 
 class Chosen(NamedTuple):
@@ -48,7 +51,8 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     friction: "cone" is Coulomb's law; "convex" its convexification, of one solution, under which what slides glides
     candidates: "near" takes all contacts that are reported, which presses what arrives to rest within its step; "touching"
         those with φ ≤ 0
-    tolerance: largest violation of the contact law of a step that counts as solved, as a share of the fastest contact, or of 1 m/s
+    tolerance: largest violation of the contact law of a step that counts as solved, as a share of the fastest contact or of
+        1 m/s
     max_iterations: allowance of Newton's method
     """
 
@@ -60,6 +64,8 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-10
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 30
 
+    rows_at: ClassVar[float] = 0.0
+
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         chosen = self.choose(problem)
         bodies, table = self.parts(problem, chosen)
@@ -70,9 +76,11 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         begin = times_transposed(free.L, free.first, problem.v - free.v_free)
         motion = float(np.linalg.norm(times_transposed(free.L, free.first, free.v_free)))
         scale = max(1.0, float(np.abs(w).max(initial=0.0)))
-        rules = Rules(self.tolerance * scale, motion, self.friction == "convex", self.max_iterations)
-        p, code, steps, error = solve(ways, table, w, begin[order], rules)
-        return answer(problem, chosen, (p, STATUSES[code], steps, error), free.agree, velocity_after(bodies, free, ways, order, p))
+        rules = Rules(self.tolerance * scale, motion, self.max_iterations)
+        how = convexified if self.friction == "convex" else solve
+        p, code, steps, error = how(ways, table, w, begin[order], rules)
+        after = velocity_after(bodies, free, ways, order, p)
+        return answer(problem, chosen, (p, STATUSES[code], steps, error), free.agree, after)
 
     def choose(self, problem: ForwardProblem) -> Chosen:
         a, rows = problem, problem.rows
@@ -80,7 +88,7 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         if rows is None:
             nothing = np.zeros(0, dtype=bool)
             return Chosen(contacts, nothing, nothing)
-        rigid = ~rows.stops if rows.compliance is None else ~rows.stops & (rows.compliance == 0.0)
+        rigid = ~rows.stops & ~rows.yields
         return Chosen(contacts, ~rigid, rigid)
 
     def parts(self, problem: ForwardProblem, chosen: Chosen) -> tuple[Bodies, Table]:
@@ -98,9 +106,8 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
             J[3 * n + 2 :: 3], tie[n:], gaps[n:] = rows.G[soft], ~rows.stops[soft], rows.g[soft]
             if rows.compliance is not None:
                 e[n:] = rows.compliance[soft]
-            damping = np.zeros(len(rows.g)) if rows.dissipation is None else rows.dissipation
-            tau[n:] = damping[soft]
-            G, g = rows.G[rigid], rows.g[rigid] * (dt / (dt + damping[rigid]))
+            tau[n:] = rows.damping_times[soft]
+            G, g = rows.G[rigid], rows.g[rigid]
         R = np.empty((n + m, 2))
         R[:, 0], R[:, 1] = 1.0 / (dt * self.tangential), e / (dt * (dt + tau))
         table = Table(mu, tie, R, np.zeros((n + m, 2)), -gaps / (dt + tau))

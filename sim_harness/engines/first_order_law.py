@@ -59,7 +59,7 @@ def stiffness_and_damping(R: Array, share: Array, dt: float) -> tuple[Array, Arr
 
 
 def hertz(modulus: float, radius: float, depth: float) -> tuple[float, float]:
-    """F [N] and dF/dd [N/m] of a sphere on a plane at a depth d: F = E* √(r d³)  [Drumwright §5.3 (121)], as printed: Hertz has 4/3.
+    """F [N] and dF/dd [N/m] of a sphere on a plane at a depth d: F = E* √(r d³)  [Drumwright (121)], as printed: Hertz has 4/3.
 
     A row's K is dF/dd, and its g the place where a spring of K has the force F, −F/K: not the d^{3/2} of (123), whose
     gradient has no unit of a Jacobian and vanishes where the sphere first touches.
@@ -96,30 +96,17 @@ def _cone(mu: float, R: Array) -> Array:
 
 
 @compiled
-def slope(z: Array, mu: float, tie: bool, R: Array, convex: bool, G: Array) -> int:
-    """G ← −∂p/∂u [kg] (3, 3) with dz = −du/R, and the region. It is not symmetric where something slides without gliding:
-    the normal's speed changes friction, the tangents' does not change the normal impulse."""
+def slope(z: Array, mu: float, tie: bool, R: Array, G: Array) -> int:
+    """G ← −∂p/∂u [kg] (3, 3) of the convexified law, symmetric and ⪰ 0, with dz = −du/R; and the region."""
     p = np.empty(3)
-    region = press(z, mu, tie, R, convex, p)
+    region = press(z, mu, tie, R, True, p)
     for i in range(3):
         for j in range(3):
             G[i, j] = 0.0
-    if region == APART:
-        return region
-    if convex and mu > 0.0 and not tie:
+    if region != APART and (mu == 0.0 or tie):
+        G[2, 2] = 1.0 / R[NORMAL]
+    elif region != APART:
         sap_cone.slope(z[0], z[1], _cone(mu, R), p[2], region, G)
-        return region
-    G[2, 2] = 1.0 / R[NORMAL]
-    if mu == 0.0 or tie:
-        return region
-    if region == STICKING:
-        G[0, 0] = G[1, 1] = 1.0 / R[TANGENT]
-        return region
-    radius = np.sqrt(z[0] * z[0] + z[1] * z[1])
-    a, b, across = z[0] / radius, z[1] / radius, mu * z[2] / (radius * R[TANGENT])
-    G[0, 0], G[1, 1] = across * b * b, across * a * a
-    G[0, 1] = G[1, 0] = -across * a * b
-    G[0, 2], G[1, 2] = mu * a / R[NORMAL], mu * b / R[NORMAL]
     return region
 
 

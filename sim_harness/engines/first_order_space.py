@@ -1,7 +1,7 @@
 """The step of `first-order` from contacts and rows: what its Newton method is given, and where its impulses lead.
 
-Rigid rows are projected out in y = Lᵀ v, as `bilateral` does it for other engines; all that yields is in the table. M's blocks, one
-for each tree, stay apart, and trees are put in an order in which what links them stays near the diagonal (`sap_islands`).
+Rigid rows are projected out in y = Lᵀ v, as `bilateral` does it for other engines; all that yields is in the table. M's blocks,
+one for each tree, stay apart, and trees are put in an order in which what links them stays near the diagonal (`sap_islands`).
 """
 
 from typing import NamedTuple
@@ -12,12 +12,20 @@ from idyn.compiled import compiled
 from idyn.types import Array
 from sim_harness.engines.bilateral import Held, along, closing_speeds, held_rows, project, row_forces, worst_contradiction
 from sim_harness.engines.first_order_law import NORMAL, TANGENT, Table
-from sim_harness.engines.first_order_newton import Ways, pushed
-from sim_harness.engines.sap_islands import backward_within, cholesky_within, forward_within, islands_of, profile, touched, trees_of
+from sim_harness.engines.first_order_ways import Ways, pushed
+from sim_harness.engines.sap_islands import (
+    backward_within,
+    cholesky_within,
+    forward_within,
+    islands_of,
+    profile,
+    touched,
+    trees_of,
+)
 
 
 class Bodies(NamedTuple):
-    """The step before any impulse: drive is dt (f − h) (nv), J three rows for each of the table (3N, nv), rigid rows G, g (m)."""
+    """The step before any impulse: drive, dt (f − h) (nv); J, three rows for each item (3N, nv); G, g, the rigid rows (m)."""
 
     M: Array
     v: Array
