@@ -14,6 +14,7 @@ from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import Engine
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.newton import Newton
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.engines.penalty import Penalty
 from sim_harness.engines.sap import Sap
@@ -22,7 +23,7 @@ from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.world import World
 
-OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap | FirstOrder
+OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap | FirstOrder | Newton
 AnyEngine = OwnEngine | MujocoSettings
 """`[engine]` of an experiment."""
 

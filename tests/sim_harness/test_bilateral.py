@@ -64,8 +64,10 @@ def test_redundant_rows_change_nothing(engine):
         many = ENGINES[engine]().solve(with_rows(problem, np.vstack([G, 3 * G, mix @ G]), np.concatenate([g, 3 * g, mix @ g])))
         assert many.status.ok
         np.testing.assert_allclose(many.v_plus, few.v_plus, atol=1e-7)
-        assert np.abs(many.rows[4:]).max() == 0.0
-        np.testing.assert_allclose(many.rows[:4], few.rows, atol=1e-7)
+        stacked = np.vstack([G, 3 * G, mix @ G])
+        np.testing.assert_allclose(stacked.T @ many.rows, G.T @ few.rows, atol=1e-7)
+        if engine != "newton":  # which shares the load among all of them
+            assert np.abs(many.rows[4:]).max() == 0.0
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
