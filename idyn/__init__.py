@@ -10,6 +10,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from idyn.batch import BatchPrediction, predict_batch
+    from idyn.batch_arrays import Batch, BatchGuess
     from idyn.contacts import contacts_from_geometry, contacts_from_points
     from idyn.description import ContactPoint, Description, Sole
     from idyn.errors import ConfigError, InputError, ModelError
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __version__ = version("idyn")
 
 _HOMES = {
+    "idyn.batch": ("BatchPrediction", "predict_batch"),
+    "idyn.batch_arrays": ("Batch", "BatchGuess"),
     "idyn.contacts": ("contacts_from_geometry", "contacts_from_points"),
     "idyn.description": ("ContactPoint", "Description", "Sole"),
     "idyn.errors": ("ConfigError", "InputError", "ModelError"),

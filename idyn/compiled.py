@@ -25,7 +25,7 @@ from numba.experimental import structref
 
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 INDICES, SPANS = numba.int64[::1], numba.int64[:, ::1]
-FLAGS, MASK = numba.boolean[::1], numba.boolean[:, ::1]
+FLAGS, MASK, BASES = numba.boolean[::1], numba.boolean[:, ::1], numba.boolean[:, :, ::1]
 """Types of fields: arrays that can be written to, their rows one after the other."""
 
 WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
@@ -133,9 +133,11 @@ def several(kind: Any, count: int) -> Any:
 def only(function: Callable[..., Any], *types: Any) -> None:
     """Compile for arguments of these types, and for no others: whoever hands in anything else gets a TypeError, not a minute
     of compiling."""
-    if not numba.config.DISABLE_JIT and not function.signatures:  # type: ignore[attr-defined]
+    if numba.config.DISABLE_JIT:
+        return
+    if not function.signatures:  # type: ignore[attr-defined]
         function.compile(types)  # type: ignore[attr-defined]
-        function.disable_compile()  # type: ignore[attr-defined]
+    function.disable_compile()  # type: ignore[attr-defined]
 
 
 class ArrayRecord:

@@ -49,10 +49,16 @@ def fill(d, motion, bodies, frames, reals, last):
         return False
     _jacobian(d)
     closure_rows(d)
+    recall(d, last)
+    return True
+
+
+@compiled
+def recall(d, last):
+    """p⁻ from the last tick's forces, as in `fill`, in a record that is filled."""
     in_contact_rows(last, d.tangents, d.normals, d.dt, d.last)
     if len(last) == 0 or not finite(d.last):
         d.last[:] = 0.0
-    return True
 
 
 @compiled

@@ -1,6 +1,7 @@
 """The robot: a model with its indices, places and limits, and the dynamics terms. The only door to Pinocchio's algorithms."""
 
 import hashlib
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -62,7 +63,7 @@ class Robot:
         self.boxes = place_boxes(frames, description.box, self.spheres)
         self.closures = place_closures(frames, description.closure)
         self.contact_names = self.spheres.keys + self.boxes.pair_keys
-        self.scratch: dict[int, object] = {}
+        self.scratch: dict[Hashable, object] = {}
         self._neutral = np.array(pin.neutral(model))
         self._one_axis_each = bool((self.tree.q_index >= 0).all())
         self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
@@ -84,6 +85,13 @@ class Robot:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are built anew, with a scratch of their own."""
         return Robot, (self.description,)
+
+    def twin(self) -> "Robot":
+        """The same robot with a scratch of its own, for another thread; the rest is shared."""
+        other = object.__new__(Robot)
+        other.__dict__.update(self.__dict__, scratch={})
+        other._open_data()
+        return other
 
     def _open_data(self) -> None:
         """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
@@ -112,6 +120,22 @@ class Robot:
         pin.crba(self._model, self._data, q, pin.Convention.WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
         return DynamicsTerms(M=self._M, h=self._h, axes=self._axes)
+
+    def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
+        """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),
+        h (·, 1, nv) and, of closed chains, of `ends` (·, 2m, 3), all contiguous. As memory: numpy copies in twice the time."""
+        model, data, world, m = self._model, self._data, pin.Convention.WORLD, len(self.closures.keys)
+        one, two, three = (_bytes(own) for own in (self._M.T, self._axes, self._h))
+        all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
+        a, b, c = len(one), len(two), len(three)
+        i = j = k = 0
+        for row, (q, v) in enumerate(states):
+            pin.crba(model, data, q, world)
+            pin.nonLinearEffects(model, data, q, v)
+            all_M[i : i + a], all_axes[j : j + b], all_h[k : k + c] = one, two, three
+            i, j, k = i + a, j + b, k + c
+            if m:
+                self.closure_ends(ends[row].reshape(m, 2, 3))
 
     def place(self, q: Array) -> tuple[Array, Array]:
         """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of the scratch."""
@@ -199,6 +223,11 @@ def _build(description: Description, source: str) -> pin.Model:
     if model.nv == 0:
         raise ModelError(f"{source}: the model has no moving joint")
     return model
+
+
+def _bytes(array: Array) -> memoryview:
+    """The memory of a contiguous array."""
+    return memoryview(array.data).cast("B")
 
 
 def _address(view: Array) -> int:

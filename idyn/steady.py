@@ -70,7 +70,7 @@ class Steady(ArrayRecord):
 
     def __init__(self, dynamics: Dynamics, law: Law, options: Options, weight: float) -> None:
         """weight: of the robot [N]"""
-        only(_tick, TYPE, *TAKEN)
+        only(tick, TYPE, *TAKEN)
         self.law, self.made_for, self.names = law, _asked(options), compiled_rungs(law)
         selects, consistency = options.selection is not Selection.OFF, options.consistency
         self.fields = self.begin(_blank)
@@ -90,13 +90,14 @@ TAKEN = (
     MASK,
     several(VECTOR, 3),
 )
-"""What `_tick` takes besides."""
+"""What `tick` takes besides."""
 
 
 def steady(problem: Problem, law: Law) -> Prediction | None:
     """The law's answer at the last basis; None when it takes the ladder to find one, or to say what is wrong with the data."""
     guess, c, robot, state, applied = problem.guess, problem.contacts, problem.robot, problem.state, problem.applied
-    n, before, kept = len(c.keys), last_basis(problem, law), _kept(problem, law)
+    n, before = len(c.keys), last_basis(problem, law)
+    kept = kept_for(problem.dynamics, law, problem.options, robot.weight)
     if guess is None or before is None or kept is None:
         return None
     if not (0.0 < problem.dt < np.inf and _forces_are_sound(problem, guess)):
@@ -109,7 +110,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         robot.terms(state.q, state.v)
         if len(problem.dynamics.ends):
             robot.closure_ends(problem.dynamics.ends)
-        rung, pivots, null_dim = _tick(
+        rung, pivots, null_dim = tick(
             kept.fields, motion, (c.bodies, c.others), vectors, (c.mu, c.gaps), basis, (p, v_plus, tau)
         )
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
@@ -138,7 +139,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
 
 
 def _forces_are_sound(problem: Problem, guess: Guess) -> bool:
-    """Whether forces are vectors of which something is made before `_tick` looks at them: a target, rows of other contacts."""
+    """Whether forces are vectors of which something is made before `tick` looks at them: a target, rows of other contacts."""
     contacts, preferred, n = problem.contacts, problem.preferred, len(problem.contacts.keys)
     objective = OBJECTIVES.get(problem.options.selection)
     if preferred is not None and not _vectors(preferred, n):
@@ -153,15 +154,14 @@ def _vectors(array: Array, n: int) -> bool:
     return type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64
 
 
-def _kept(problem: Problem, law: Law) -> Steady | None:
-    """That of the last tick, as a rule; None for a law of which no rung is compiled."""
-    dynamics, options = problem.dynamics, problem.options
+def kept_for(dynamics: Dynamics, law: Law, options: Options, weight: float) -> Steady | None:
+    """That of the last tick, as a rule; None for a law of which no rung is compiled. weight: of the robot [N]"""
     known = dynamics.steady
     if isinstance(known, Steady) and known.law is law and known.made_for == _asked(options):
         return known
     if not compiled_rungs(law):
         return None
-    dynamics.steady = known = Steady(dynamics, law, options, problem.robot.weight)
+    dynamics.steady = known = Steady(dynamics, law, options, weight)
     return known
 
 
@@ -203,20 +203,25 @@ def _limits(s, most, figures):
 
 
 @compiled
-def _tick(s, motion, bodies, vectors, reals, basis, out):
+def tick(s, motion, bodies, vectors, reals, basis, out):
     """The rung that answered, or LADDER when not all went the usual way; pivots, and the dimension of the choice.
 
     motion: q, v, applied, q̈, the selection's target, the last torque
     vectors: of each contact point, normal, tangent, force of the last tick, and the force to be filled
     basis: the last one, which becomes the one to begin at next time; out, to be filled: p, v⁺, τ; and the figures of `s`
     """
-    motion, vectors, out, d = borrowed(*motion), borrowed(*vectors), borrowed(*out), s.d
-    demand, change = motion[3], 0.0
-    if not (
-        len(demand) == len(motion[5]) == len(d.a)
-        and finite(demand)
-        and fill(d, motion[:3], bodies, vectors[:3], reals, vectors[3])
-    ):
+    motion, vectors, d = borrowed(*motion), borrowed(*vectors), s.d
+    if len(motion[5]) == len(d.a) and fill(d, motion[:3], bodies, vectors[:3], reals, vectors[3]):
+        return answer(s, motion[3], motion[4], basis, vectors[4], out, 0)
+    return LADDER, 0, 0
+
+
+@compiled
+def answer(s, demand, target, basis, force, out, first):
+    """As `tick`, where the record of `s` is filled: the answer to a demand, q̈ (na). force (n, 3) and `out` are to be filled;
+    first: of the rungs."""
+    (demand,), out, d, change = borrowed(demand), borrowed(*out), s.d, 0.0
+    if not (len(demand) == len(d.a) and finite(demand)):
         return LADDER, 0, 0
     copy(demand, d.asked)
     if s.beforehand:
@@ -226,15 +231,15 @@ def _tick(s, motion, bodies, vectors, reals, basis, out):
     eliminate(d, demand)
     figures, without_bounds = s.figures, s.unlimited or unlimited_somewhere(d.mu, False)[0]
     figures[CHANGE] = change
-    for rung in range(s.rungs):
+    for rung in range(first, s.rungs):
         p, face, multipliers, status, pivots = compiled_rung(d, s, basis, rung)
         null_dim, found = 0, status == SOLVED
         if not found:
             continue
         if s.selects and s.conditions != Conditions.FREE:
-            p, found, null_dim = _chosen(d, face, s.of_forces, motion[4], p)
+            p, found, null_dim = _chosen(d, face, s.of_forces, target, p)
         claim = Claim(s.conditions, s.directions, s.unlimited, multipliers, 0.0, RIGID)
-        settle(d, claim, change, p, s.most, vectors[4], (out[1], out[2], figures))
+        settle(d, claim, change, p, s.most, force, (out[1], out[2], figures))
         usual = found and not (without_bounds and max(figures[BEYOND_TORQUE], figures[BEYOND_FORCE]) > 0.0)
         for residual in figures[:BEYOND_TORQUE]:
             usual = usual and residual <= CERTIFIED

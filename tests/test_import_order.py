@@ -55,6 +55,10 @@ LAYERS = (
         "idyn.inverse_dynamics",
         "idyn.outcomes",
         "idyn.ways",
+        "idyn.batch",
+        "idyn.batch_arrays",
+        "idyn.batch_crew",
+        "idyn.batch_members",
     ),
 )
 """Inside `idyn`: each layer may import itself and those before it."""

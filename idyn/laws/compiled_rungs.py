@@ -24,12 +24,24 @@ RUNGS: dict[type, tuple[str, ...]] = {
 }
 """By the law's own class: one that is derived from it may do otherwise."""
 
+COLD: dict[type, tuple[int, str]] = {
+    NoSlip: (0, "cold"),  # from an open basis
+    Coulomb: (1, "cold"),
+    ContactFree: (0, "contact-free"),
+}
+"""Which of these is the first where there is no basis to begin at, with one of zeros, and its name then; of others none is."""
+
 
 def compiled_rungs(law: Law) -> tuple[str, ...]:
     """Names of the first of the law's rungs, as many as `compiled_rung` takes."""
     if isinstance(law, Convex) and law.one_stage:
         return ()  # without a basis
     return RUNGS.get(type(law), ())
+
+
+def cold_rung(law: Law) -> tuple[int, str] | None:
+    """Number and name of the first of the law's rungs without a basis, None where it is not compiled."""
+    return COLD.get(type(law)) if compiled_rungs(law) else None
 
 
 @inlined

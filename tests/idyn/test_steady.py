@@ -4,6 +4,7 @@ import msgspec
 import numba
 import numpy as np
 import pytest
+from same import assert_same
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 import idyn.inverse_dynamics
@@ -15,8 +16,8 @@ from idyn.laws import LAWS, make_law
 from idyn.laws.compiled_rungs import compiled_rungs
 from idyn.laws.coulomb import Coulomb
 from idyn.problem import Options
-from idyn.steady import _tick
-from idyn.types import Consistency, Guess, Selection, State
+from idyn.steady import tick
+from idyn.types import Consistency, Selection, State
 
 RESUMING = tuple(name for name in LAWS if compiled_rungs(make_law(name)))
 YIELDING = Ground(relaxation=0.02, memory=0.01, recovery_speed=0.0)
@@ -41,19 +42,6 @@ def by_ladder(monkeypatch, *arguments, **more):
     with monkeypatch.context() as patch:
         patch.setattr(idyn.inverse_dynamics, "steady", lambda problem, law: None)
         return solve(*arguments, **more)
-
-
-def assert_same(one, other):
-    """To the last bit."""
-    for field in one.__struct_fields__:
-        a, b = getattr(one, field), getattr(other, field)
-        if isinstance(a, Guess):
-            assert_same(a, b)
-        elif isinstance(a, np.ndarray):
-            assert a.dtype == b.dtype
-            assert a.tobytes() == b.tobytes(), field
-        else:
-            assert a == b, field
 
 
 @pytest.mark.parametrize("consistency", Consistency)
@@ -121,7 +109,7 @@ def test_views_and_read_only_arrays_are_data_like_any():
 def test_nothing_but_the_arrays_it_was_compiled_for_is_ever_compiled():
     """Data of another type must not cost a minute at 1 kHz."""
     test_views_and_read_only_arrays_are_data_like_any()
-    assert len(fill.signatures) == len(_tick.signatures) == 1
+    assert len(fill.signatures) == len(tick.signatures) == 1
 
 
 def test_a_law_that_is_derived_from_another_goes_its_own_way():

@@ -1,0 +1,286 @@
+"""Batches: each member is to the last bit what `predict` says to it alone, whoever answered it, on however many threads."""
+
+import msgspec
+import numba
+import numpy as np
+import pytest
+from hard import degenerate_scene
+from same import assert_same
+from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
+
+import idyn.batch_crew
+from controllers.robots import load_robot
+from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law, predict, predict_batch
+from idyn.batch_arrays import TOUCH
+from idyn.batch_members import solve_members
+from idyn.laws import LAWS
+from idyn.laws.compiled_rungs import cold_rung, compiled_rungs
+from idyn.types import Consistency, Selection
+
+YIELDING = Ground(relaxation=0.02, memory=0.01, recovery_speed=0.0)
+ROBOT = "solo12"
+
+
+def mixed(count):
+    """States of one robot with four contacts: standing, wild and degenerate ones in turn."""
+    robot, scenes, rng = walker(ROBOT)[0], [], np.random.default_rng(5)
+    for seed in range(1000):
+        kind = len(scenes) % 3
+        scene = (standing_scene(ROBOT), random_scene(ROBOT, seed, n=4), degenerate_scene(seed))[kind]
+        if len(scene.contacts) == 4:  # other walkers' states are degenerate for this one, too
+            demand = rng.normal(size=robot.na) if kind == 0 else scene.q_ddot
+            scenes.append(msgspec.structs.replace(scene, robot=robot, q_ddot=demand))
+        if len(scenes) == count:
+            return scenes
+    raise AssertionError("too few of four contacts")
+
+
+def batch_of(scenes, **more):
+    """The scenes as arrays; the contacts get the names of the first one's."""
+    touch = {name: np.array([getattr(scene.contacts, name) for scene in scenes]) for name in TOUCH}
+    state = State(q=np.array([scene.state.q for scene in scenes]), v=np.array([scene.state.v for scene in scenes]))
+    contacts = ContactSet(**touch, keys=scenes[0].contacts.keys)
+    return Batch(state=state, contacts=contacts, q_ddot=np.array([scene.q_ddot for scene in scenes]), **more)
+
+
+def alone(robot, batch, i, law, options, guess=None):
+    """What `predict` says to member i of a batch whose arrays are all spread out."""
+    c = batch.contacts
+    contacts = ContactSet(**{name: getattr(c, name)[i].copy() for name in TOUCH}, keys=c.keys)
+    applied, preferred = (None if rows is None else rows[i].copy() for rows in (batch.applied, batch.preferred))
+    state = State(q=batch.state.q[i].copy(), v=batch.state.v[i].copy())
+    settings = {"law": law, "dt": DT, "options": options, "guess": guess, "applied": applied, "preferred": preferred}
+    return predict(robot, state, contacts, batch.q_ddot[i].copy(), **settings)
+
+
+def assert_all_same(robot, batch, law, options, threads=2):
+    """Without a guess, and twice with that of the last batch. How many members no ladder was asked for."""
+    guess, guesses, compiled = None, [None] * len(batch.q_ddot), 0
+    for _ in range(3):
+        answer = predict_batch(robot, batch, law=law, dt=DT, options=options, guess=guess, threads=threads)
+        singles = [alone(robot, batch, i, law, options, before) for i, before in enumerate(guesses)]
+        for i, single in enumerate(singles):
+            assert_same(answer.member(i), single)
+            row = (answer.tau[i], answer.force[i], answer.v_plus[i], answer.p[i], answer.residuals[i], answer.status[i])
+            expected = (
+                single.tau,
+                single.force,
+                single.v_plus,
+                single.p,
+                msgspec.structs.astuple(single.residuals),
+                single.status,
+            )
+            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, expected, strict=True))
+            assert answer.ways[answer.way[i]] == (single.law, single.rung)
+        guess, guesses = answer.guess, [single.guess for single in singles]
+        compiled += len(answer) - len(answer.singles)
+    return compiled
+
+
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("law", LAWS)
+def test_members_are_predicted_as_if_alone(law, selection):
+    """Every law and selection, degenerate members among the others, on ground of both kinds and with every treatment of
+    demands in turn."""
+    kind = list(Selection).index(selection)
+    law, scenes = make_law(law), mixed(12)
+    options = Options(
+        selection=selection,
+        consistency=list(Consistency)[kind % 4],
+        ground=YIELDING if kind % 2 else LITERAL,
+        bounded=kind == 4,
+    )
+    preferred = np.random.default_rng(1).normal(size=(len(scenes), 4, 3))
+    batch = batch_of(scenes, preferred=preferred if kind % 2 == 0 else None)
+    compiled = assert_all_same(scenes[0].robot, batch, law, options)
+    assert (compiled > 0) == bool(compiled_rungs(law))
+
+
+@pytest.mark.parametrize("consistency", [Consistency.STICK, Consistency.HOLD])
+@pytest.mark.parametrize("law", [name for name in LAWS if compiled_rungs(make_law(name))])
+def test_standing_members_never_need_the_ladder(law, consistency):
+    """Where single predictions are steady, so is the whole batch; begun without a basis as far as the law has such a rung."""
+    scene, rng = standing_scene("quadruped"), np.random.default_rng(2)
+    scenes = [msgspec.structs.replace(scene, q_ddot=0.3 * rng.normal(size=scene.robot.na)) for _ in range(40)]
+    law, options = make_law(law), Options(consistency=consistency, ground=YIELDING)
+    first = predict_batch(scene.robot, batch_of(scenes), law=law, dt=DT, options=options)
+    again = predict_batch(scene.robot, batch_of(scenes), law=law, dt=DT, options=options, guess=first.guess)
+    assert len(first.singles) == (0 if cold_rung(law) else 40)
+    assert not again.singles
+    assert (first.status == 0).all()
+    assert (again.residuals.max(axis=1) < 1e-8).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_and_chunks_do_not_matter(monkeypatch, threads):
+    """Chunks of seven, members in any of them."""
+    scenes = mixed(30)
+    robot, batch, law = scenes[0].robot, batch_of(scenes), make_law("coulomb")
+    expected = predict_batch(robot, batch, law=law, dt=DT, threads=1)
+    monkeypatch.setattr(idyn.batch_crew, "CHUNK", 7)
+    robot.scratch.clear()
+    answer = predict_batch(robot, batch, law=law, dt=DT, threads=threads)
+    robot.scratch.clear()
+    for i in range(len(answer)):
+        assert_same(answer.member(i), expected.member(i))
+
+
+@pytest.mark.parametrize("given", ["nothing", "one for all", "its own"])
+def test_one_state_and_many_demands(given):
+    """Arrays without a row for each member are everybody's, a guess as well; who shares state and contacts shares what was
+    computed of them, here by twos and fives."""
+    scene, other, rng = standing_scene(ROBOT), random_scene(ROBOT, 3, n=4), np.random.default_rng(3)
+    robot, law, options = scene.robot, make_law("coulomb"), Options(ground=YIELDING)
+    demands = rng.normal(size=(40, robot.na))
+    batch = Batch(state=scene.state, contacts=scene.contacts, q_ddot=demands)
+    guess = predict(robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options).guess
+    if given == "its own":
+        guess = predict_batch(robot, batch, law=law, dt=DT, options=options).guess
+    guess = None if given == "nothing" else guess
+    answer = predict_batch(robot, batch, law=law, dt=DT, options=options, guess=guess)
+    for i, demand in enumerate(demands):
+        before = guess.member(i) if given == "its own" else guess
+        alone = predict(robot, scene.state, scene.contacts, demand, law=law, dt=DT, options=options, guess=before)
+        assert_same(answer.member(i), alone)
+
+    scenes = [other if k // 5 % 2 else scene for k in range(40)]
+    scenes = [
+        msgspec.structs.replace(each, contacts=(scene if k // 2 % 2 else other).contacts, q_ddot=demands[k])
+        for k, each in enumerate(scenes)
+    ]
+    assert_all_same(robot, batch_of(scenes), law, options)
+
+
+def test_contacts_may_come_and_go_between_batches():
+    """What the last batch left is sorted by the contacts' names."""
+    scene, law, options = standing_scene(ROBOT), make_law("no-slip"), Options(ground=YIELDING)
+    robot, demands, guess, before = scene.robot, np.random.default_rng(4).normal(size=(6, scene.robot.na)), None, [None] * 6
+    for rows in ([0, 1, 2, 3], [0, 3], [3, 0, 1], [], [1], [2, 1, 3, 0]):
+        contacts = scene.contacts.take(np.array(rows, dtype=np.int64))
+        batch = Batch(state=scene.state, contacts=contacts, q_ddot=demands)
+        answer = predict_batch(robot, batch, law=law, dt=DT, options=options, guess=guess)
+        singles = [
+            predict(robot, scene.state, contacts, demand, law=law, dt=DT, options=options, guess=one)
+            for demand, one in zip(demands, before, strict=True)
+        ]
+        for i, single in enumerate(singles):
+            assert_same(answer.member(i), single)
+        guess, before = answer.guess, [single.guess for single in singles]
+
+
+@pytest.mark.parametrize("name", ["fivebar", "arm", "g1"])
+def test_other_robots(name):
+    """Closed chains, a fixed base, a humanoid; with forces applied."""
+    robot, q = load_robot(name)
+    rng, count = np.random.default_rng(6), 10
+    q = np.array([robot.integrate(q, 0.01 * rng.normal(size=robot.nv)) for _ in range(count)])
+    n = min(4, len(robot.spheres.keys))
+    contacts = ContactSet(
+        bodies=np.tile(robot.spheres.joints[:n], (count, 1)),
+        others=np.zeros((count, n), np.int64),
+        points=rng.normal(size=(count, n, 3)),
+        normals=np.tile([0.0, 0.0, 1.0], (count, n, 1)),
+        tangents=np.tile([1.0, 0.0, 0.0], (count, n, 1)),
+        mu=np.full((count, n), 0.7),
+        gaps=np.zeros((count, n)),
+        keys=robot.spheres.keys[:n],
+    )
+    state = State(q=q, v=0.1 * rng.normal(size=(count, robot.nv)))
+    demands, applied = rng.normal(size=(count, robot.na)), rng.normal(size=(count, robot.nv))
+    batch = Batch(state=state, contacts=contacts, q_ddot=demands, applied=applied)
+    assert_all_same(robot, batch, make_law("coulomb"), Options(ground=YIELDING))
+
+
+def test_no_members_and_no_contacts():
+    scene, law = standing_scene(ROBOT), make_law("coulomb")
+    nobody = Batch(state=scene.state, contacts=scene.contacts, q_ddot=np.zeros((0, scene.robot.na)))
+    none = predict_batch(scene.robot, nobody, law=law, dt=DT)
+    assert len(none) == 0
+    assert none.force.shape == (0, 4, 3)
+    flying = batch_of([msgspec.structs.replace(scene, contacts=scene.contacts.take(np.zeros(0, np.int64)))] * 3)
+    assert_all_same(scene.robot, flying, law, Options())
+
+
+MALFORMED = [
+    ("q of member|q\\[", lambda b: b.state.q.__setitem__((3, 0), np.nan)),
+    ("q\\[3:7\\] of member 3", lambda b: b.state.q.__setitem__((3, slice(3, 7)), 0.7)),
+    ("v\\[5\\] of member 3", lambda b: b.state.v.__setitem__((3, 5), np.inf)),
+    ("q_ddot\\[2\\] of member 3", lambda b: b.q_ddot.__setitem__((3, 2), np.nan)),
+    ("contacts.mu\\[1\\] of member 3", lambda b: b.contacts.mu.__setitem__((3, 1), -1.0)),
+    ("contacts.normals\\[2\\] of member 3", lambda b: b.contacts.normals.__setitem__((3, 2), 1.0)),
+    ("contacts.bodies\\[0\\] of member 3", lambda b: b.contacts.bodies.__setitem__((3, 0), 99)),
+]
+
+
+@pytest.mark.parametrize("law", ["coulomb", "convex"])
+@pytest.mark.parametrize(("field", "spoil"), MALFORMED)
+def test_values_that_are_malformed_are_named_with_their_member(law, field, spoil):
+    batch = batch_of([standing_scene(ROBOT)] * 5)
+    spoil(batch)
+    with pytest.raises(InputError, match=field):
+        predict_batch(walker(ROBOT)[0], batch, law=make_law(law), dt=DT)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("q:", {"state": State(q=np.zeros((5, 18)), v=np.zeros((5, 18)))}),
+        ("v: expected 5 rows, as many as `q` has, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),
+        ("q_ddot: expected an array float64", {"q_ddot": np.zeros((5, 12), np.float32)}),
+        ("q_ddot: .* got list", {"q_ddot": [[0.0] * 12] * 5}),
+        ("applied", {"applied": np.zeros((5, 12))}),
+        ("preferred", {"preferred": np.zeros((5, 3))}),
+    ],
+)
+def test_arrays_of_a_wrong_shape_are_named(field, changes):
+    scene = standing_scene(ROBOT)
+    batch = msgspec.structs.replace(batch_of([scene] * 5), **changes)
+    with pytest.raises(InputError, match=field):
+        predict_batch(scene.robot, batch, law=make_law("coulomb"), dt=DT)
+
+
+def test_other_things_that_are_malformed():
+    scene, law = standing_scene(ROBOT), make_law("coulomb")
+    robot, batch = scene.robot, batch_of([scene] * 5)
+    guess = predict_batch(robot, batch, law=law, dt=DT).guess
+    with pytest.raises(InputError, match=r"guess\.tau: expected 5 rows"):
+        predict_batch(robot, batch, law=law, dt=DT, guess=msgspec.structs.replace(guess, tau=guess.tau[:4]))
+    with pytest.raises(InputError, match=r"guess\.force"):
+        predict_batch(robot, batch, law=law, dt=DT, guess=msgspec.structs.replace(guess, force=guess.force[..., :2]))
+    with pytest.raises(InputError, match="dt"):
+        predict_batch(robot, batch, law=law, dt=np.nan)
+    with pytest.raises(InputError, match="threads"):
+        predict_batch(robot, batch, law=law, dt=DT, threads=0)
+    with pytest.raises(InputError, match="batch"):
+        predict_batch(robot, Batch(state=scene.state, contacts=scene.contacts, q_ddot=scene.q_ddot), law=law, dt=DT)
+
+
+def test_a_guess_of_another_law_or_a_basis_that_is_none_is_not_resumed():
+    scene, law = standing_scene(ROBOT), make_law("coulomb")
+    robot, batch = scene.robot, batch_of([scene] * 5)
+    guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
+    for changes in ({"law": "other"}, {"basis": guess.basis.astype(float)}, {"basis": guess.basis[..., :3]}):
+        other = msgspec.structs.replace(guess, **changes)
+        answer = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN, guess=other)
+        assert {answer.ways[k] for k in answer.way.tolist()} == {("coulomb", "cold")}
+        for i in range(5):
+            assert_same(answer.member(i), alone(robot, batch, i, law, PLAIN, other.member(i)))
+    answer = predict_batch(robot, batch, law=law, dt=DT, options=msgspec.structs.replace(PLAIN, warm_start=False), guess=guess)
+    assert {answer.ways[k] for k in answer.way.tolist()} == {("coulomb", "cold")}
+
+
+def test_views_and_read_only_arrays_are_data_like_any():
+    scenes, law = mixed(6), make_law("coulomb")
+    robot, batch = scenes[0].robot, batch_of(mixed(6))
+    expected = predict_batch(robot, batch, law=law, dt=DT)
+    batch.q_ddot.flags.writeable = False
+    state = State(q=np.asfortranarray(batch.state.q), v=np.repeat(batch.state.v, 2, axis=0)[::2])
+    odd = msgspec.structs.replace(batch, state=state)
+    assert predict_batch(robot, odd, law=law, dt=DT).tau.tobytes() == expected.tau.tobytes()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_it_is_compiled_once():
+    test_views_and_read_only_arrays_are_data_like_any()
+    test_no_members_and_no_contacts()
+    assert len(solve_members.signatures) == 1
