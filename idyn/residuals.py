@@ -113,6 +113,8 @@ def certify(d, claim, change, p, v_plus, tau, residuals):
             _no_slip(c, residuals)
         elif conditions == Conditions.COULOMB:
             _coulomb(c, claim.directions, residuals)
+        elif conditions == Conditions.EXACT_CONE:
+            _exact_cone(c, residuals)
         elif not convex:
             residuals[COMPLEMENTARITY] = np.inf  # nobody here knows that claim
         else:
@@ -186,6 +188,21 @@ def _coulomb(c, directions, residuals):
         error = max(error, min(share, directions[j, 0] * c.vs + directions[j, 1] * c.vt + speed))
     _worse(residuals, COMPLEMENTARITY, error)
     _worse(residuals, CONE, -rest)
+
+
+@compiled
+def _exact_cone(c, residuals):
+    """Complementarity in the normal; friction is the point of its disc nearest to p_T − v_T, so it dissipates most."""
+    _worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
+    if c.free:
+        if not _lets_go(c):
+            _worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
+        return
+    most, x, y = c.mu * max(c.pn, 0.0), c.ps - c.vs, c.pt - c.vt
+    share = min(1.0, most / np.hypot(x, y)) if x != 0.0 or y != 0.0 else 1.0
+    error = max(abs(c.ps - share * x), abs(c.pt - share * y))
+    _worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)
+    _worse(residuals, CONE, np.hypot(c.ps, c.pt) - most)
 
 
 @compiled

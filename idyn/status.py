@@ -63,3 +63,4 @@ class Conditions(IntEnum):
     GIVEN = 4  # the impulses are data: nothing is claimed of them
     CONE = 5
     COMPLIANT = 6
+    EXACT_CONE = 7

@@ -83,7 +83,7 @@ ROOMS = {
 log knows neither; the last five put them together."""
 
 DOORS = {
-    "pinocchio": {"idyn.robot", "sim_harness.view.shapes"},  # the last for its geometry
+    "pinocchio": {"idyn.robot", "idyn.solvers.proximal", "sim_harness.view.shapes"},  # its contact solvers; its geometry
     "coal": {"sim_harness.scenes.touch"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},

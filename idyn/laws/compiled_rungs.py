@@ -10,6 +10,7 @@ from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.convex_basis import solve_basis
 from idyn.laws.coulomb import Coulomb, solve_coulomb
+from idyn.laws.exact_cone import ExactCone, solve_exact_cone
 from idyn.laws.law import Face, Law, unlimited_somewhere
 from idyn.laws.no_slip import PRINCIPAL, NoSlip, solve_no_slip
 from idyn.laws.rays import Program
@@ -20,6 +21,7 @@ RUNGS: dict[type, tuple[str, ...]] = {
     NoSlip: ("warm",),
     Coulomb: ("warm", "cold"),
     Convex: ("warm",),
+    ExactCone: ("warm",),
     ContactFree: ("contact-free",),
 }
 """By the law's own class: one that is derived from it may do otherwise."""
@@ -51,7 +53,7 @@ def compiled_rung(d, law, basis, rung):
     Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; `basis` (n, ·), the last one, is
     overwritten with the next.
     """
-    conditions, multipliers = law.conditions, np.empty(0)
+    conditions, multipliers, friction = law.conditions, np.empty(0), np.empty((0, 2))
     if conditions == Conditions.NO_SLIP:
         p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, d.independent, law.max_pivots)
         copy_rows(after, basis)
@@ -63,7 +65,9 @@ def compiled_rung(d, law, basis, rung):
         program = Program(d.Y, d.b, gradient, d.mu, law.unlimited, law.directions)
         p, multipliers, flags, solved = solve_basis(program, basis, conditions == Conditions.CONE)
         status, pivots = SOLVED if solved else NOT_CERTIFIED, 0
-    else:  # contact-free; Coulomb's law has rungs that come before where friction is unlimited
+    elif conditions == Conditions.EXACT_CONE and not unlimited_somewhere(d.mu, False)[1]:
+        p, flags, friction, status, pivots = solve_exact_cone(d.Y, d.b, d.mu, d.last)
+    else:  # contact-free; the laws of limited friction have rungs that come before where it is unlimited
         p, flags, pivots = np.zeros(len(d.b)), np.zeros((len(d.mu), len(law.directions) + 2), dtype=np.bool_), 0
         status = SOLVED if conditions == Conditions.FREE else NOT_CERTIFIED
-    return p, Face(flags, law.directions, d.mu, law.unlimited), multipliers, status, pivots
+    return p, Face(flags, law.directions, d.mu, law.unlimited, friction), multipliers, status, pivots

@@ -19,6 +19,8 @@ error that choosing another point of the face can cause."""
 MOST_EDGES = 64
 """Of a friction polygon, which is within 0.13 % of the circle then; work and memory grow with them."""
 
+NO_FRICTION = np.zeros((0, 2))
+
 
 class Face(NamedTuple):
     """The impulses that solve the law exactly as well as the one found (MATHEMATICS §3.5), all with the same J_uᵀ p.
@@ -29,12 +31,15 @@ class Face(NamedTuple):
         2…: friction direction j may be loaded, w_F = 0
     directions: the friction polygon's corners in (s, t) coordinates, counter-clockwise (k, 2)
     mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞; tangential impulses are free then
+    friction: of laws whose cone is round, flags being (n, 3): where each contact's friction points, (s, t) of unit length, or
+        zero (n, 2); none (0, 2) where the cone is the polygon
     """
 
     flags: Array
     directions: Array
     mu: Array
     unlimited: bool
+    friction: Array = NO_FRICTION
 
 
 class LawSolution(Record, frozen=True):

@@ -9,6 +9,7 @@ from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.enumeration import Enumeration
+from idyn.laws.exact_cone import ExactCone
 from idyn.laws.law import Law
 from idyn.laws.no_slip import NoSlip
 from idyn.laws.sap import Sap
@@ -121,6 +122,13 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
         return Sap(Material(self.stiffness, self.dissipation, self.beta, self.sigma, self.candidates == "touching"))
 
 
+class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
+    """None: its cone has no edges."""
+
+    def build(self) -> Law:
+        return ExactCone()
+
+
 class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
     """None: its polygon has four edges."""
 
@@ -131,6 +139,7 @@ class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
 AnyLaw = (
     NoSlipSettings
     | CoulombSettings
+    | ExactConeSettings
     | ConvexSettings
     | ConvexOneStageSettings
     | ConvexInfiniteSettings

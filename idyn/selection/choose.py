@@ -54,7 +54,7 @@ def choose_among_few(d, face, of_forces, target, p):
             continue
         null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(d.Y, face)
         if null_dim <= FEW:
-            seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside)
+            seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
             chosen, found, null_dim = few.choose(d, seen, Aim(target, of_forces, inside), p)
             if found or null_dim == 0:
                 return chosen, True, null_dim

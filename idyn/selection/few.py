@@ -123,6 +123,11 @@ def _coordinates(face):
             for r in range(3):
                 contact[count], axis[count, r] = i, 1.0
                 count += 1
+        elif len(face.friction) > 0:
+            contact[count], positive[count], axis[count, 2] = i, True, 1.0
+            for r in range(2):
+                axis[count, r] = mu[i] * face.friction[i, r]
+            count += 1
         else:
             for j in range(k):
                 if flags[i, 2 + j]:
@@ -204,11 +209,13 @@ def _sides(face, coordinates, basis, force):
             copy(basis[w], rows[count])
             slack[count] = -start[w]
             count += 1
-    facet = np.zeros((k, 3))
+    facet, directions = np.zeros((k, 3)), face.directions.copy()
     for i in range(len(mu)):
         if cone[i] < 0:
             continue
-        facets(facet, 0, 0, mu[i], face.directions)
+        if len(face.friction) > 0:
+            _turn(face.directions, face.friction[i], directions)
+        facets(facet, 0, 0, mu[i], directions)
         for e in range(k):
             slack[count] = 0.0
             for c in range(3):
@@ -217,6 +224,18 @@ def _sides(face, coordinates, basis, force):
                     rows[count, j] += facet[e, c] * basis[cone[i] + c, j]
             count += 1
     return rows, slack
+
+
+@compiled
+def _turn(directions, friction, turned):
+    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
+    it has the law's own impulses in it then."""
+    a, c = friction
+    if a == 0.0 and c == 0.0:
+        a = 1.0
+    for j in range(len(directions)):
+        turned[j, 0] = a * directions[j, 0] - c * directions[j, 1]
+        turned[j, 1] = c * directions[j, 0] + a * directions[j, 1]
 
 
 @compiled

@@ -19,7 +19,7 @@ from idyn.dynamics import Dynamics
 from idyn.laws.law import Face, is_free
 from idyn.reduction import recover
 from idyn.selection.aim import Aim
-from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, TOO_DEAR, nearest_in_cones
+from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, ROUND, TOO_DEAR, nearest_in_cones
 from idyn.solvers.linalg import row_basis
 from idyn.types import Array
 
@@ -176,6 +176,13 @@ def _cones(face):
         kinds[i], count = RAYS, 0
         if is_free(mu[i], face.unlimited) or mu[i] == 0.0:
             rays[i, 0, 2] = 1.0
+            continue
+        if len(face.friction) > 0:
+            length, sticks = np.sqrt(1.0 + mu[i] ** 2), not flags[i, 1]
+            kinds[i] = ROUND if sticks else RAYS
+            rays[i, 0, 0] = mu[i] / length * (1.0 if sticks else face.friction[i, 0])
+            rays[i, 0, 1] = mu[i] / length * (0.0 if sticks else face.friction[i, 1])
+            rays[i, 0, 2] = 1.0 / length
             continue
         for j in range(k):
             if flags[i, 2 + j] or not flags[i, 1]:

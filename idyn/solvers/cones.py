@@ -8,8 +8,8 @@ takes a few operations. So the dual, in the r multipliers λ only,
 
     x(λ) = Π_C(x₀ − Aᵀ λ),        A x(λ) − t(λ) = 0,       t_k(λ) the point where h_k has the slope λ_k
 
-is a piecewise linear equation, the gradient of a concave function: Newton's method with the derivatives J of the projections
-and t' of the points, (A J Aᵀ + diag t') Δ = A x − t, and a line search end after finitely many steps, of O(n r²) each.
+is the gradient of a concave function and, without round cones, piecewise linear: Newton's method with the derivatives J of the
+projections and t' of the points, (A J Aᵀ + diag t') Δ = A x − t, and a line search end after a few steps, of O(n r²) each.
 
 A feasible set that is empty shows as a dual value that grows without end. One that is hardly more than a point is not the
 dual's strength: then none may be found in MOST_STEPS steps.
@@ -20,8 +20,9 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, copy, forward
 
-NOTHING, FREE, RAYS = 0, 1, 2
-"""Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order."""
+NOTHING, FREE, RAYS, ROUND = 0, 1, 2, 3
+"""Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order; what its
+first ray, which is in the plane of s and n, passes over when it is turned about n."""
 
 EXACT, ENOUGH = 1e-12, 2e-11
 """Errors of the rules that are aimed at, and that are accepted when no step makes them less; relative to the largest of 1, b
@@ -178,6 +179,9 @@ def project(x, kind, rays, slope):
     if kind == NOTHING:
         x[:] = 0.0
         return
+    if kind == ROUND:
+        _project_on_round(x, rays[0, 0] / rays[0, 2], slope)
+        return
     count = 0
     while count < len(rays) and (rays[count, 0] != 0.0 or rays[count, 1] != 0.0 or rays[count, 2] != 0.0):
         count += 1
@@ -215,3 +219,24 @@ def project(x, kind, rays, slope):
                 for q in range(3):
                     slope[c, q] = a[c] * a[q]
     copy(y, x)
+
+
+@compiled
+def _project_on_round(x, mu, slope):
+    """`project` on the cone ‖(s, t)‖ ≤ μ n."""
+    across = np.hypot(x[0], x[1])
+    if across <= mu * x[2]:
+        slope[0, 0] = slope[1, 1] = slope[2, 2] = 1.0
+        return
+    height = (mu * across + x[2]) / (1.0 + mu * mu)
+    if height <= 0.0:
+        x[:] = 0.0
+        return
+    a, c, share, along = x[0] / across, x[1] / across, mu * height / across, 1.0 / (1.0 + mu * mu)
+    pull = mu * mu * along
+    slope[0, 0], slope[1, 1] = share * c * c + pull * a * a, share * a * a + pull * c * c
+    slope[0, 1] = slope[1, 0] = (pull - share) * a * c
+    slope[0, 2] = slope[2, 0] = mu * along * a
+    slope[1, 2] = slope[2, 1] = mu * along * c
+    slope[2, 2] = along
+    x[0], x[1], x[2] = share * x[0], share * x[1], height
