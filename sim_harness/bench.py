@@ -59,11 +59,13 @@ class Case(Record, frozen=True):
 CASES = {
     "no-slip": Case(law="no-slip"),
     "coulomb": Case(law="coulomb"),
+    "exact-cone": Case(law="exact-cone"),
     "convex": Case(law="convex", selection=Selection.TORQUE),
     "contact-free": Case(law="contact-free"),
     "convex, stage I": Case(law="convex"),
     "no-slip, selected": Case(law="no-slip", selection=Selection.TORQUE),
     "coulomb, selected": Case(law="coulomb", selection=Selection.TORQUE),
+    "exact-cone, selected": Case(law="exact-cone", selection=Selection.TORQUE),
     "no-slip, selected, hold": Case(law="no-slip", selection=Selection.TORQUE, consistency=Consistency.HOLD),
     "coulomb, selected, hold": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.HOLD),
     "convex, selected, hold": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.HOLD),

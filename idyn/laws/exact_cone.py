@@ -1,15 +1,14 @@
 """Coulomb friction with the round cone, without a polygon  [De Saxcé & Feng 1998; Alart & Curnier 1991].
 
     0 ≤ p_N ⟂ w ≥ 0,   w = N v̂ + φ/dt          p_T = the point of the disc of radius μ p_N nearest to p_T − v̂_T
-so (v̂_T, w + μ ‖v̂_T‖) and p are complementary in the cone of μ and its dual. With û = Y x + b only x = Yᵀ p couples the
-contacts: nu unknowns, however many there are. About impulses p⁰ and with a small ρ [1/kg],
+so (v̂_T, w + μ ‖v̂_T‖) and p are complementary in the cone of μ and its dual. With Π doing the same to p − û/ρ, û = D p + b,
 
-    F(x) = x − Yᵀ p(x) = 0,      p_N = max(p⁰_N − u_N/ρ, 0),     p_T = nearest point of the disc to p⁰_T − u_T/ρ,     u = Y x + b
+    F(p) = p − Π(p − û/ρ) = 0
 
-is solved by Newton's method, whose matrix I + Yᵀ G Y/ρ is regular however redundant contacts are; then p⁰ ← p, and again. At
-the end p = p⁰, which is the law. What the law leaves open stays as near as it can to where it was begun.
+is solved by Newton's method with a line search. Only Yᵀ p couples the contacts, D = Y Yᵀ, so a step takes one system of nu
+equations, however many contacts there are; ε in it keeps impulses that the law leaves open from moving far.
 
-Begun at the last impulses, at none, at what Coulomb's law has with 4 and 8 edges, and at what Pinocchio's ADMM and projected
+Begun at the last impulses; else at those of Coulomb's law with 4 and with 8 edges, and at what Pinocchio's ADMM and projected
 Gauss–Seidel come to. The law is not convex: none of these must lead to an answer, and there may be several.
 μ = ∞ is a disc without an edge; contacts that part are let go (`idyn.laws.separating`).
 
@@ -38,17 +37,16 @@ from idyn.types import Array
 EDGES = (4, 8)
 """Of the polygons whose solutions are where it is begun."""
 
-SOFT = 1e-5
-"""ρ as a share of the mean diagonal of D_NN. Speeds are found to 1e-16/SOFT of the largest."""
+SOFT, EPSILON = 1e-1, 1e-5
+"""ρ as a share of the mean diagonal of D_NN, and ε."""
 
-ENOUGH = 1e-12
-"""‖F‖, and speeds ρ (p − p⁰), are zero below this share of the largest."""
+ENOUGH, ROUNDED = 1e-11, 1e-10
+"""‖F‖ is zero below this share of the largest speed over ρ; below the second it is rounding if no step makes it smaller: the
+certificate judges what is left."""
 
-ROUNDED = 1e-9
-"""‖F‖ below this share that no step makes smaller is all rounding: the certificate judges what is left."""
-
-ROUNDS, STEPS, HALVINGS = 6, 30, 12
-"""So often p⁰ is moved at the most; Newton steps each time; and how often one that leads nowhere is halved."""
+STEPS, HALVINGS, LOST = 60, 14, 15
+"""Newton steps at the most, how often one that leads nowhere is halved, and so many in a row that are no progress are the end.
+Usual: 4, 0, 0."""
 
 
 class ExactCone:
@@ -85,7 +83,6 @@ class ExactCone:
 
 def _ways(unlimited: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
     """How it is solved, one after the other; unlimited: whether friction is somewhere, which Pinocchio's is not."""
-    yield "cold", lambda problem: _newton(problem, np.zeros(len(problem.b)))
     for edges in EDGES:
         yield f"from {edges} edges", partial(_from_polygon, edges=edges)
     for method in () if unlimited else METHODS:
@@ -118,75 +115,61 @@ def _no_basis(problem: Reduced) -> Array:
 def solve_exact_cone(Y, b, mu, start):
     """Impulses (3n), the face's flags (n, 3) and friction (n, 2), status and Newton steps; begun at impulses `start` (3n)."""
     d, speed = units(Y, b, b)
-    rho, small = SOFT * d, speed / np.sqrt(d)
-    before, p, x = start.copy(), np.empty(len(b)), Y.T @ start
-    status, steps = NOT_CERTIFIED, 0
-    for _ in range(ROUNDS):
-        rest, more = _balanced((Y, b, mu), before, rho, ENOUGH * small, x, p)
-        steps += more
-        moved = 0.0
-        for row in range(len(b)):
-            moved = max(moved, rho * abs(p[row] - before[row]))
-            before[row] = p[row]
-        if rest <= ROUNDED * small and moved <= ENOUGH * speed:
-            status = SOLVED
-            break
-    flags, friction = face_of(Y, b, mu, p)
-    return p, flags, friction, status, steps
-
-
-@compiled
-def _balanced(problem, before, rho, enough, x, p):
-    """Takes x (nu) to where F vanishes and fills p(x) (3n); ‖F‖ that is left, and Newton steps."""
-    Y, b, mu = problem
-    nu = len(x)
-    G, J, F, trial = local((len(b), 3)), local((nu, nu)), local(nu), local(nu)
-    rest = _imbalance(problem, before, rho, x, p, G, F)
-    for step in range(STEPS):
-        if rest <= enough:
-            return rest, step
-        _slope(Y, G, rho, J)
-        change, regular = lu_refined(J, F)
-        share, best = 1.0, np.inf
+    rho, rows, problem = SOFT * d, len(b), (Y, b, mu)
+    p, trial, change = start.copy(), local(rows), local(rows)
+    F, G, H = local(rows), local((rows, 3)), local((rows, 3))
+    rest, step, lost, small = _distance(problem, rho, p, F, G), 0, 0, speed / rho
+    best, least = p.copy(), rest
+    while rest > ENOUGH * small and step < STEPS and lost < LOST:
+        _change(Y, rho, F, G, H, change)
+        share, before = 1.0, rest
         for _ in range(HALVINGS):
-            for i in range(nu):
-                trial[i] = x[i] - share * change[i]
-            best = _imbalance(problem, before, rho, trial, p, G, F)
-            if best < rest or not regular:
+            for row in range(rows):
+                trial[row] = p[row] + share * change[row]
+            rest = _distance(problem, rho, trial, F, G)
+            if rest < before:
                 break
             share *= 0.5
-        copy(trial, x)
-        if not best < rest:
-            return best, step + 1
-        rest = best
-    return rest, STEPS
+        copy(trial, p)  # over an edge of Π, if no part of the step leads down
+        step, lost = step + 1, lost + 1
+        if rest < least:
+            copy(p, best)
+            least, lost = rest, 0
+    _distance(problem, rho, best, F, G)
+    for row in range(rows):
+        if F[row] == best[row]:  # the law has none
+            best[row] = 0.0
+    flags, friction = face_of(Y, b, mu, best)
+    return best, flags, friction, SOLVED if least <= ROUNDED * small else NOT_CERTIFIED, step
 
 
 @compiled
-def _imbalance(problem, before, rho, x, p, G, F):
-    """Fills p(x) (3n), −ρ ∂p/∂u, a block of three rows for each contact (3n, 3), and F (nu); ‖F‖."""
+def _distance(problem, rho, p, F, G):
+    """‖F‖; fills F = p − Π(p − û/ρ) (3n), and the slopes of Π, a block of three rows for each contact (3n, 3)."""
     Y, b, mu = problem
-    nu = len(x)
+    nu, square = Y.shape[1], 0.0
+    x = local(nu)
+    for c in range(nu):
+        x[c] = 0.0
+    for row in range(len(b)):
+        if p[row] != 0.0:
+            for c in range(nu):
+                x[c] += Y[row, c] * p[row]
     for row in range(len(b)):
         s = b[row]
         for c in range(nu):
             s += Y[row, c] * x[c]
-        p[row] = before[row] - s / rho
+        F[row] = p[row] - s / rho
     for i in range(len(mu)):
-        _on_cone(mu[i], p[3 * i : 3 * i + 3], G[3 * i : 3 * i + 3])
-    copy(x, F)
+        _project(mu[i], F[3 * i : 3 * i + 3], G[3 * i : 3 * i + 3])
     for row in range(len(b)):
-        if p[row] != 0.0:
-            for c in range(nu):
-                F[c] -= Y[row, c] * p[row]
-    square = 0.0
-    for c in range(nu):
-        square += F[c] * F[c]
+        F[row] = p[row] - F[row]
+        square += F[row] * F[row]
     return np.sqrt(square)
 
 
 @compiled
-def _on_cone(mu, p, G):
+def _project(mu, p, G):
     """Takes p (3) to where the law has it, first p_N, then p_T on its disc; fills the slope of that map (3, 3)."""
     for r in range(3):
         G[r, 0] = G[r, 1] = G[r, 2] = 0.0
@@ -194,11 +177,10 @@ def _on_cone(mu, p, G):
         G[2, 2] = 1.0
     else:
         p[2] = 0.0
-    friction = np.hypot(p[0], p[1])
-    if mu == np.inf or (p[2] > 0.0 and friction <= mu * p[2]):
+    friction, most = np.hypot(p[0], p[1]), mu * p[2] if mu < np.inf else np.inf
+    if friction <= most and most > 0.0:
         G[0, 0] = G[1, 1] = 1.0
         return
-    most = mu * p[2]
     if most == 0.0:
         p[0] = p[1] = 0.0
         return
@@ -210,20 +192,52 @@ def _on_cone(mu, p, G):
 
 
 @compiled
-def _slope(Y, G, rho, J):
-    """J ← I + Yᵀ G Y / ρ (nu, nu)."""
-    nu = len(J)
+def _change(Y, rho, F, G, H, change):
+    """Newton's step (3n): Δ with (1 − (1 − ε) G) Δ = −F − G Y z/ρ, z = Yᵀ Δ, so (1 + Yᵀ H Y) z = −Yᵀ A F.
+
+    A = (1 − (1 − ε) G)⁻¹ contact by contact, H = A G/ρ (3n, 3).
+    """
+    nu = Y.shape[1]
+    S, slide = local((nu, nu)), local(nu)
     for i in range(nu):
+        slide[i] = 0.0
         for k in range(nu):
-            J[i, k] = 1.0 if i == k else 0.0
-    for row in range(len(Y)):
-        first = row - row % 3
+            S[i, k] = 1.0 if i == k else 0.0
+    for s in range(0, len(F), 3):
+        _resolve(G[s : s + 3], F[s : s + 3], rho, H[s : s + 3], change[s : s + 3])
+        for r in range(3):
+            for e in range(3):
+                h = H[s + r, e]
+                if h != 0.0:
+                    for i in range(nu):
+                        for k in range(nu):
+                            S[i, k] += Y[s + r, i] * h * Y[s + e, k]
+            for i in range(nu):
+                slide[i] += Y[s + r, i] * change[s + r]
+    z, _ = lu_refined(S, slide)
+    for s in range(0, len(F), 3):
         for e in range(3):
-            g = G[row, e] / rho
-            if g != 0.0:
-                for i in range(nu):
-                    for k in range(nu):
-                        J[i, k] += g * Y[row, i] * Y[first + e, k]
+            u = 0.0
+            for k in range(nu):
+                u += Y[s + e, k] * z[k]
+            for r in range(3):
+                change[s + r] -= H[s + r, e] * u
+
+
+@compiled
+def _resolve(G, F, rho, H, change):
+    """Fills A G/ρ (3, 3) and −A F (3) of one contact; G has nothing in its last row but the last."""
+    keep = 1.0 - EPSILON
+    a, c, e = 1.0 - keep * G[0, 0], 1.0 - keep * G[1, 1], -keep * G[0, 1]
+    det, n = a * c - e * e, 1.0 / (1.0 - keep * G[2, 2])
+    change[2] = -n * F[2]
+    x, y = -F[0] + keep * G[0, 2] * change[2], -F[1] + keep * G[1, 2] * change[2]
+    change[0], change[1] = (c * x - e * y) / det, (a * y - e * x) / det
+    H[2, 0] = H[2, 1] = 0.0
+    H[2, 2] = n * G[2, 2] / rho
+    for k in range(3):
+        x, y = G[0, k] / rho + keep * G[0, 2] * H[2, k], G[1, k] / rho + keep * G[1, 2] * H[2, k]
+        H[0, k], H[1, k] = (c * x - e * y) / det, (a * y - e * x) / det
 
 
 @compiled

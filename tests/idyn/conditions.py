@@ -88,6 +88,26 @@ def cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int
     return float(worst)
 
 
+def exact_cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
+    """De Saxcé: p is the point of the round cone nearest to p − (u_T, u_N + φ/dt + μ ‖u_T‖). With μ = ∞ as Coulomb."""
+    u, impulse, free = (f.J @ v_plus).reshape(-1, 3), p.reshape(-1, 3), np.isinf(mu)
+    u[:, 2] += extra
+    worst = holds_while_parting(u, impulse, 0 * extra, free)
+    for i in range(len(mu)):
+        if free[i]:
+            sticks = impulse[i].any() or u[i, 2] <= 1e-9
+            worst = max(worst, abs(min(impulse[i, 2], u[i, 2])), sticks * np.linalg.norm(u[i, :2]))
+            continue
+        x = impulse[i] - u[i] - [0, 0, mu[i] * np.linalg.norm(u[i, :2])]
+        across, height = np.linalg.norm(x[:2]), x[2]
+        if across > mu[i] * height:
+            ray = np.array([mu[i], 1.0]) / np.hypot(mu[i], 1.0)
+            along = max(ray @ [across, height], 0.0)
+            x = along * np.r_[ray[0] * x[:2] / across, ray[1]]
+        worst = max(worst, np.abs(impulse[i] - x).max())
+    return float(worst)
+
+
 def outside_cone(p: Array, mu: Array, k: int = 4) -> float:
     """How far impulses pull or leave the polygon (μ = ∞ does not limit)."""
     impulse = p.reshape(-1, 3)

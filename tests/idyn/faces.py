@@ -95,6 +95,26 @@ def coulomb_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 
     return Polyhedron(G, np.vstack(A), np.vstack(E))
 
 
+def exact_cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 8) -> Polyhedron:
+    """Contacts that slide keep the direction of their friction; those that stick stay in a polygon inside their round cone,
+    with a corner where their friction points. For 0 < μ < ∞."""
+    n = len(mu)
+    u, p = (f.J @ answer.v_plus).reshape(-1, 3), answer.p.reshape(-1, 3)
+    A, E = [np.eye(3 * n)[2::3]], [np.zeros((0, 3 * n))]
+    for i in range(n):
+        rows, angle = np.eye(3 * n)[3 * i : 3 * i + 3], np.arctan2(p[i, 1], p[i, 0])
+        if u[i, 2] + extra[i] > ZERO:
+            E.append(rows)
+        elif np.linalg.norm(u[i, :2]) > ZERO:
+            if not p[i].any():
+                angle = np.arctan2(-u[i, 1], -u[i, 0])
+            E.append(rows[:2] - mu[i] * np.outer([np.cos(angle), np.sin(angle)], rows[2]))
+        else:
+            turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+            A.append(mu[i] * rows[2] - facet_normals(k) @ turn.T @ rows[:2])
+    return Polyhedron(np.eye(3 * n), np.vstack(A), np.vstack(E))
+
+
 def cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 4) -> Polyhedron:
     """In the loads of each contact's k rays: none along which the contact opens. For 0 < μ < ∞."""
     n, d = len(mu), corners(k)

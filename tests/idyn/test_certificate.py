@@ -52,6 +52,13 @@ def expected(scene, law, f, a):
             speed, rest = max(-along.min(), 0), c.mu[i] * p[i, 2] - shares.sum()
             pairs.append(np.r_[min(speed, max(rest, 0)), np.minimum(shares, along + speed)])
             cone = max(cone, -rest)
+    if law.conditions is Conditions.EXACT_CONE:
+        pairs.append(np.minimum(p[:, 2], w))
+        slip = moving[free & ~apart].max(initial=0)
+        for i in np.flatnonzero(~free):
+            most, x = c.mu[i] * max(p[i, 2], 0), p[i, :2] - u[i, :2]
+            pairs.append(p[i, :2] - x * min(1, most / max(np.linalg.norm(x), 1e-300)))
+            cone = max(cone, np.linalg.norm(p[i, :2]) - most)
     if law.conditions in (Conditions.CONVEX, Conditions.CONE):
         pairs.append(np.minimum(a.y, w))
         qp = convex_program(f, scene.q_ddot, DT, c.mu, allowance(c.gaps, DT), k)

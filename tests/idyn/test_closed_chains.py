@@ -23,7 +23,7 @@ from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Consistency, Selection, State
 
-LAWS = ("no-slip", "coulomb", "convex", "convex-one-stage", "cone", "cone-infinite", "contact-free", "sap")
+LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "cone", "cone-infinite", "contact-free", "sap")
 
 
 @lru_cache(maxsize=1)

@@ -113,7 +113,7 @@ def farkas(f, q_ddot, extra):
     return found.x if found.status == 0 else None
 
 
-LAWS = ("no-slip", "coulomb", "convex", "convex-infinite", "cone", "cone-infinite")
+LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 import scipy.optimize
-from conditions import allowance, cone_error, coulomb_error, dynamics, no_slip_error, outside_cone
+from conditions import allowance, cone_error, coulomb_error, dynamics, exact_cone_error, no_slip_error, outside_cone
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, full
 from scenes import DT
@@ -19,7 +19,10 @@ from idyn.ground import Ground
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 
-LAWS = ("no-slip", "coulomb", "convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage", "cone-infinite")
+LAWS = (
+    *("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"),
+    "cone-infinite",
+)
 GROUND = Ground()
 CERTIFIED = 1e-8
 """Largest error of an answer [N·s, N·m·s or m/s]."""
@@ -56,6 +59,8 @@ def error_of(scene, answer):
         errors.append(no_slip_error(f, answer.p, answer.v_plus, mu, extra))
     elif answer.law == "coulomb":
         errors.append(coulomb_error(f, answer.p, answer.v_plus, mu, extra))
+    elif answer.law == "exact-cone":
+        errors.append(exact_cone_error(f, answer.p, answer.v_plus, mu, extra))
     else:
         mu = np.where(mu > 0, np.inf, 0.0) if answer.law.endswith("infinite") else mu
         errors += [outside_cone(answer.p, mu), -(f.J[2::3] @ answer.v_plus + extra).min(initial=0)]
@@ -110,7 +115,7 @@ def test_random_states_of_every_law(count):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.long)])
-@pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone", "cone-infinite"])
+@pytest.mark.parametrize("law", ["no-slip", "coulomb", "exact-cone", "cone", "cone-infinite"])
 def test_feet_that_are_torn_apart_hold_nothing(law, count):
     """Rest, unlimited friction, demands of ±50 rad/s²: no kilonewtons, and no contact that parts is held."""
     solver = make_law(law)

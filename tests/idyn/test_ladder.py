@@ -23,6 +23,7 @@ from idyn.types import Consistency, Guess, Selection
 RUNGS = {
     "no-slip": ["cold", "all rows", "dual active set"],
     "coulomb": ["cold", *(f"regularised 1e-{e:02d}" for e in (12, 10, 8, 6, 4))],
+    "exact-cone": ["from 4 edges", "from 8 edges", "from admm", "from pgs"],
     "convex": ["daqp", "lemke", "quadprog"],
     "convex-one-stage": ["daqp", "quadprog"],
     "convex-infinite": ["daqp", "lemke", "quadprog"],
@@ -111,7 +112,7 @@ def test_rungs_are_named_in_their_order():
         law = make_law(name)
         assert [rung for rung, _ in law.attempts(reduced, None)] == rungs
         warm = [rung for rung, _ in law.attempts(reduced, np.zeros((2, law.basis_width), dtype=bool))]
-        begun = [] if law.basis_width == 0 or name == "enumeration" else ["warm"]
+        begun = [] if (law.basis_width == 0 and name != "exact-cone") or name == "enumeration" else ["warm"]
         assert warm == [*begun, *(rungs[1:] if name == "no-slip" else rungs)]
 
 

@@ -17,7 +17,7 @@ from idyn.types import Consistency, Selection
 
 RELAXATION, MEMORY = 0.05, 0.005
 YIELDING = Ground(noise=0.0, recovery_speed=0.0, relaxation=RELAXATION, memory=MEMORY)
-LAWS = ("no-slip", "coulomb", "convex", "cone", "cone-infinite")
+LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "cone", "cone-infinite")
 
 
 def solve(scene, law, ground=YIELDING, guess=None, selection=Selection.TORQUE, consistency=Consistency.PROJECT, dt=DT):
