@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from idyn.commands.output import add_json
 from idyn.errors import ConfigError
+from sim_harness import cone_study, sap_study
 from sim_harness.compare.engine_jobs import ENGINES, jobs_of, run_jobs
 from sim_harness.compare.engine_report import engines_table, summary, write_engine_report
 from sim_harness.compare.executors import EXECUTORS
@@ -27,10 +28,10 @@ from sim_harness.compare.run import Options, run_comparisons, run_timings
 from sim_harness.compare.settings import PAPER, load_comparison
 from sim_harness.compare.timing import timing_table
 from sim_harness.metrics import table, text_table
-from sim_harness.sap_study import study
 from sim_harness.scenes.settings import is_scene
 
-STUDY = "sap-study"
+STUDIES = {"sap-study": sap_study.study, "cone-study": cone_study.study}
+"""Pages about one engine or law."""
 
 
 def add_to(subparsers: Any) -> None:
@@ -38,7 +39,8 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        help="names or paths of comparisons, 'paper' for all of the paper's; scenes, 'engines' for all; 'sap-study'; log.mcap",
+        help="names or paths of comparisons, 'paper' for all of the paper's; scenes, 'engines' for all; one of "
+        f"{', '.join(STUDIES)}; log.mcap",
     )
     parser.add_argument("--all", action="store_true", help="all of the paper's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once (default: %(default)s)")
@@ -57,8 +59,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     what = list(PAPER) if options.all else [name for given in options.what for name in (PAPER if given == "paper" else [given])]
     if not what:
         raise ConfigError("compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files")
-    if what == [STUDY]:
-        return _study(options.out)
+    if len(what) == 1 and what[0] in STUDIES:
+        return _study(what[0], options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
@@ -92,10 +94,10 @@ def run_bar() -> Iterator[Callable[[int, int, str], None]]:
         yield progress
 
 
-def _study(out: Path) -> tuple[Any, bool]:
-    """Orders, energies and iterations of the engine `sap`."""
+def _study(name: str, out: Path) -> tuple[Any, bool]:
+    """The study's tables."""
     with run_bar() as progress:
-        tables = study(out, progress)
+        tables = STUDIES[name](out, progress)
     print("\n\n".join(map(text_table, tables)))
     print(f"report: {out / 'report.html'}")
     return tables, True

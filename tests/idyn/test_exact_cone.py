@@ -1,0 +1,187 @@
+"""The law with the round cone: its statement over random states, isotropy, a convex program solved by SCS, and polygons."""
+
+import msgspec
+import numpy as np
+import pytest
+import scs
+from conditions import allowance, dynamics, exact_cone_error
+from oracles import eliminate, full
+from scenes import DT, LITERAL, PLAIN, WALKERS, limitless, many_points, random_scene, standing_scene, turned
+from scipy.sparse import csc_matrix
+
+from idyn.dynamics import evaluate
+from idyn.inverse_dynamics import predict
+from idyn.laws import make_law
+from idyn.laws.exact_cone import face_of, solve_exact_cone
+from idyn.problem import Options
+from idyn.reduction import reduce
+from idyn.solvers.linalg import RANK
+from idyn.solvers.proximal import METHODS, solve_cones
+from idyn.status import SOLVED
+from idyn.types import State
+
+VARIANTS = {
+    "few feet": (1, None),
+    "twelve points": (3, None),
+    "some frictionless": (1, (0.0, 0.6)),
+    "some unlimited": (1, (0.3, np.inf)),
+    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
+}
+
+
+def scenes(name, variant, count):
+    points, mu = VARIANTS[variant]
+    for seed in range(count):
+        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
+        if mu is not None:
+            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
+            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
+        yield scene
+
+
+def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
+    scene, law = msgspec.structs.replace(scene, **changes), make_law(law)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=options, guess=guess)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", WALKERS)
+def test_exact_cone_obeys_its_statement(name, variant):
+    """Its own answer in every state of finite friction; where it is somewhere unlimited in nearly all."""
+    own, count = 0, 40
+    for scene in scenes(name, variant, count):
+        answer = solve(scene)
+        own += answer.law == "exact-cone" and answer.status.ok
+        if answer.law != "exact-cone":
+            assert not answer.status.ok
+            continue
+        f = full(scene.robot, scene.state, scene.contacts)
+        extra, size = allowance(scene.contacts.gaps, DT), max(1.0, np.abs(answer.p).max(initial=0))
+        assert exact_cone_error(f, answer.p, answer.v_plus, scene.contacts.mu, extra) <= 1e-8 * size
+        assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) <= 1e-9 * size
+    assert own >= (count if "un" not in variant and variant != "all kinds" else 0.7 * count)
+
+
+@pytest.mark.parametrize("angle", [0.3, np.pi / 4, 2.0])
+@pytest.mark.parametrize("name", WALKERS)
+def test_no_direction_is_special(name, angle):
+    """However the tangents are turned, v⁺ and forces in the world stay. Begun at the same impulses: polygons are not isotropic,
+    and the law may have several answers."""
+    slid = 0
+    for seed in range(30):
+        scene = random_scene(name, seed, mu=0.3)
+        begun = solve(scene).guess
+        one, other = solve(scene, guess=begun), solve(scene, guess=begun, contacts=turned(scene.contacts, angle))
+        np.testing.assert_allclose(one.v_plus, other.v_plus, atol=1e-9)
+        np.testing.assert_allclose(one.force, other.force, atol=1e-5 * max(1.0, np.abs(one.force).max()))
+        u = (full(scene.robot, scene.state, scene.contacts).J @ one.v_plus).reshape(-1, 3)
+        slid += bool(np.hypot(u[:, 0], u[:, 1])[one.p[2::3] > 1e-9].max(initial=0) > 1e-6)
+    assert slid >= 8
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.1, np.pi / 4, np.pi / 8])
+def test_friction_of_a_slide_is_mu_times_the_load_against_it(angle):
+    """In whatever direction: a polygon of four edges lacks up to 29 % of it."""
+    scene = standing_scene("quadruped", mu=0.5)
+    v = np.zeros(18)
+    v[:2] = 0.5 * np.array([np.cos(angle), np.sin(angle)])
+    answer = solve(scene, robot=limitless("quadruped"), state=State(q=scene.state.q, v=v))
+    friction = answer.force.sum(axis=0)[:2]
+    np.testing.assert_allclose(friction, -0.5 * answer.normal_force.sum() * v[:2] / 0.5, rtol=1e-8, atol=1e-8)
+
+
+def least_of_program(f, scene, extra, s):
+    """Of ½ pᵀ D p + pᵀ (b + s e_N) over the round cones, with SCS: D p (3n)."""
+    D, b, _, _ = eliminate(f, scene.q_ddot, DT)
+    b[2::3] += extra + s
+    values, vectors = np.linalg.eigh((D + D.T) / 2)
+    keep = values > RANK * values.max()
+    root = np.sqrt(values[keep])[:, None] * vectors[:, keep].T  # D = rootᵀ root
+    n, r = len(s), int(keep.sum())  # variables p (3n) and x = root p (r): min ½ xᵀx + bᵀp
+    cones = np.zeros((3 * n, 3 * n))
+    for i in range(n):
+        cones[3 * i, 3 * i + 2], cones[3 * i + 1, 3 * i], cones[3 * i + 2, 3 * i + 1] = -scene.contacts.mu[i], -1, -1
+    A = np.block([[root, -np.eye(r)], [cones, np.zeros((3 * n, r))]])
+    P = np.zeros((3 * n + r, 3 * n + r))
+    P[3 * n :, 3 * n :] = np.eye(r)
+    data = {"P": csc_matrix(P), "A": csc_matrix(A), "b": np.zeros(len(A)), "c": np.r_[b, np.zeros(r)]}
+    found = scs.solve(data, {"z": r, "q": [3] * n}, eps_abs=1e-11, eps_rel=1e-11, max_iters=200_000, verbose=False)
+    assert found["info"]["status"] == "solved"
+    return root.T @ found["x"][3 * n :]  # D p
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_it_is_the_least_of_a_convex_program_that_knows_how_fast_feet_slide(name):
+    """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
+    slid = 0
+    for seed in range(16):
+        scene = random_scene(name, seed, mu=0.4)
+        answer = solve(scene)
+        f = full(scene.robot, scene.state, scene.contacts)
+        u, extra = (f.J @ answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
+        s = scene.contacts.mu * np.hypot(u[:, 0], u[:, 1])
+        slid += bool((s[answer.p[2::3] > 1e-9] > 1e-6).any())
+        D, _, _, _ = eliminate(f, scene.q_ddot, DT)
+        ours, theirs = D @ answer.p, least_of_program(f, scene, extra, s)
+        np.testing.assert_allclose(ours, theirs, atol=2e-6 * max(1.0, np.abs(ours).max()))
+    assert slid >= 4
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_polygons_come_to_it(name):
+    """With ever more edges Coulomb's law comes near, if only with 1/k where feet slide: its friction points to a corner."""
+    errors = []
+    for seed in range(24):
+        scene = random_scene(name, seed, mu=0.3, n=4, touching=1.0)
+        exact = solve(scene)
+        f = full(scene.robot, scene.state, scene.contacts)
+        u = (f.J @ exact.v_plus).reshape(-1, 3)
+        if not (np.hypot(u[:, 0], u[:, 1])[exact.p[2::3] > 1e-9] > 1e-6).any():
+            continue
+        polygons = [predict_polygon(scene, k) for k in (4, 16, 64)]
+        errors.append([np.abs(answer.v_plus - exact.v_plus).max() for answer in polygons])
+    assert len(errors) >= 8
+    mean = np.median(errors, axis=0)
+    assert mean[1] < 0.6 * mean[0]
+    assert mean[2] < 0.4 * mean[1]
+
+
+def predict_polygon(scene, edges):
+    law = make_law("coulomb", edges=edges)
+    return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pinocchios_solvers_come_to_the_same(method):
+    """Where they converge: the same contact velocities, from another's code altogether."""
+    same = 0
+    for seed in range(30):
+        scene = random_scene("quadruped", seed, mu=0.5)
+        d = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
+        r = reduce(d, scene.q_ddot)
+        D, mean, speed = r.Y @ r.Y.T, np.mean(np.sum(r.Y[2::3] ** 2, axis=1)), np.abs(r.b).max()
+        theirs = speed / mean * solve_cones(D / mean, r.b / speed, r.mu, method)
+        p, _, _, status, _ = solve_exact_cone(r.Y, r.b, r.mu, theirs)
+        assert status == SOLVED
+        same += bool(np.abs(D @ (p - theirs)).max() <= 1e-5 * speed)
+    assert same >= 24
+
+
+def test_a_guess_of_its_own_is_where_it_is_begun():
+    """The next tick of a stance takes a step or two; without a warm start it begins anew."""
+    scene = standing_scene("quadruped", mu=0.6)
+    first = solve(scene, options=Options(ground=LITERAL))
+    warm = solve(scene, options=Options(ground=LITERAL), guess=first.guess)
+    cold = solve(scene, options=Options(ground=LITERAL, warm_start=False), guess=first.guess)
+    assert (first.rung, warm.rung, cold.rung) == ("from 4 edges", "warm", "from 4 edges")
+    assert warm.iterations <= 3
+    np.testing.assert_allclose(warm.tau, first.tau, atol=1e-7)
+
+
+def test_face_says_who_sticks_slides_and_parts():
+    Y = np.eye(9)[:, :9]
+    mu, p = np.full(3, 0.5), np.array([0.1, 0, 1, 0.3, 0.4, 1, 0, 0, 0])
+    b = -p + np.array([0, 0, 0, -0.03, -0.04, 0, 0, 0, 0.2])
+    flags, friction = face_of(Y, b, mu, p)
+    assert flags.tolist() == [[True, False, True], [True, True, False], [False, False, False]]
+    np.testing.assert_allclose(friction, [[1, 0], [0.6, 0.8], [0, 0]])

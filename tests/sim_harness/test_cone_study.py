@@ -1,0 +1,33 @@
+"""The study of edges: what polygons lack is what geometry says, and the page has its table and picture."""
+
+import numpy as np
+import pytest
+
+from idyn.__main__ import main
+from idyn.laws import make_law
+from sim_harness import cone_study
+from sim_harness.cone_study import DIRECTIONS, EXACT, sliding_errors, stance
+
+
+@pytest.mark.parametrize("edges", [4, 8, 16])
+def test_a_polygon_lacks_what_is_between_its_corners(edges):
+    """Friction points to the nearer corner: at worst cos(π/k) of it is left along the slide, off by π/k. Half-way both corners
+    are loaded: it is as weak, and may point anywhere between them."""
+    lacks, off = sliding_errors(stance(), make_law("coulomb", edges=edges), edges)
+    assert lacks == pytest.approx(1 - np.cos(np.pi / edges), rel=0.02)
+    assert 0.9 * np.pi / edges * (1 - 2 / DIRECTIONS) <= off <= np.pi / edges * 1.001
+
+
+def test_the_round_cone_lacks_nothing():
+    lacks, off = sliding_errors(stance(), make_law(EXACT), 4)
+    assert max(lacks, off) < 1e-9
+
+
+def test_the_page_of_edges_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cone_study, "EDGES", (4, 8))
+    monkeypatch.setattr(cone_study, "DRAGGED", 12)
+    assert main(["compare", "cone-study", "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"edges.png", "report.html"}
+    printed = capsys.readouterr().out
+    assert "exact-cone" in printed
+    assert "8 edges" in printed
