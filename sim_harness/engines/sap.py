@@ -4,7 +4,8 @@
     R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d)))        R_t = σ w        v̂_n = −φ / (dt + τ_d)
 A contact presses with f_N = −k (φ⁺ + τ_d N v⁺) where it sticks, never pulls, and slides against the whole of its friction.
 Rows are solved with the contacts: a stop is a contact without friction, a tie (closure, weld, coupler) one that also pulls,
-both near rigid where they have no compliance of their own. Islands of bodies that nothing links are minimised one by one.
+both near rigid where they have no compliance of their own, and with one as stiff as that. Islands of bodies that nothing links
+are minimised one by one.
 
 Modelling error: one that ought to stick creeps at R_t f_T dt; one that slides is pressed as if it were nearer by
 (dt + τ_d) μ ‖v_T‖, so it glides above the ground; no contact is stiffer than 4π² / (β² w dt (dt + τ_d)), R_n's first term.

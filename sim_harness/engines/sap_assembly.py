@@ -67,7 +67,8 @@ def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
         row = i >= m.contacts
         w = np.sqrt(total) / (1.0 if row else 3.0)
         laws[i, MU] = m.mu[i]
-        laws[i, R_N] = regularisation(w, m.stiffness[i], m.dissipation[i], m.dt, m.beta)
+        beta = 0.0 if row and m.stiffness[i] < np.inf else m.beta  # what yields is as stiff as it says
+        laws[i, R_N] = regularisation(w, m.stiffness[i], m.dissipation[i], m.dt, beta)
         laws[i, R_T] = laws[i, R_N] if row else m.sigma * w
         laws[i, V_HAT] = -m.gaps[i] / (m.dt + m.dissipation[i])
         if w == 0.0:

@@ -9,6 +9,7 @@ from sim_harness.mujoco.model import bodies_of, body_name, compiled_model, quate
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.scenes.contacts import GROUND, candidate_pairs, touching_materials
 from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.rows import yields
 from sim_harness.scenes.settings import ClosureSettings, Shape
 from sim_harness.scenes.urdf import joint_name
 
@@ -55,6 +56,13 @@ def _check(scene: SceneModel, settings: MujocoSettings) -> None:
         raise ConfigError("engine.timestep", f"'mujoco' takes a scene's steps as they are, got {scene.settings.dt} s")
     ground = [] if scene.settings.ground is None else [("scene.ground", scene.settings.ground.material)]
     bodies = [(f"scene.body[{i}]", body.material) for i, body in enumerate(scene.settings.body)]
+    for i, body in enumerate(scene.settings.body):
+        if body.shape.hull is not None:
+            raise ConfigError(f"scene.body[{i}].shape.hull", "the engine 'mujoco' has boxes, spheres and cylinders here")
+    if yields(scene.settings):
+        raise ConfigError("scene", "the engine 'mujoco' has no closures and stops with a stiffness, and no elastic bodies here")
+    if scene.settings.cells:
+        raise ConfigError("scene.cells", "the engine 'mujoco' finds its contacts itself")
     for where, material in ground + bodies:
         if np.isfinite(material.stiffness):
             raise ConfigError(f"{where}.material.stiffness", "the engine 'mujoco' has no stiffness in N/m")

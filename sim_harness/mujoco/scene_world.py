@@ -25,9 +25,9 @@ from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.scenes.contacts import GROUND, Touching, touching_materials
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.residuals import Taken
-from sim_harness.scenes.rows import Closure, constraint_rows
+from sim_harness.scenes.rows import Constraints
 from sim_harness.scenes.settings import SceneSettings
-from sim_harness.scenes.world import Step, applied_force, force_now
+from sim_harness.scenes.world import Step, applied_force, force_now, where_now
 from sim_harness.world import checked_state
 
 TAKEN = Taken(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
@@ -42,7 +42,7 @@ class MujocoScene:
         self._mujoco = scene_model(self.model, engine)
         self._data = mujoco.MjData(self._mujoco)
         self._coordinates = Coordinates(self.model.robot, self._mujoco)
-        self._closures = [Closure(self.model, closure) for closure in settings.closure]
+        self._constraints = Constraints(self.model)
         names = [geom_name(i) for i in range(len(settings.body))] + ([] if settings.ground is None else [geom_name(GROUND)])
         self._bodies = {self._mujoco.geom(name).id: i for i, name in enumerate(names)}
         if settings.ground is not None:
@@ -84,7 +84,7 @@ class MujocoScene:
             dynamics=float("nan"),
             contact=float("nan"),
         )
-        problem = msgspec.structs.replace(problem, rows=constraint_rows(self.model, self._closures, before.q, axes))
+        problem = msgspec.structs.replace(problem, rows=self._constraints.rows(before.q, axes))
         self.t += dt
         return Step(touching=touching, problem=problem, solution=solution, taken=TAKEN, seconds=seconds)
 
@@ -102,8 +102,8 @@ class MujocoScene:
         for force in self.model.settings.force:
             i = self.model.names.index(force.body)
             body = self._mujoco.body(body_name(int(self.model.joints[i]))).id
-            point = self._data.geom(geom_name(i)).xpos
-            push, none, where = force_now(force, t), np.zeros(3), np.array(point)
+            geom = self._data.geom(geom_name(i))
+            push, none, where = force_now(force, t), np.zeros(3), geom.xpos + geom.xmat.reshape(3, 3) @ where_now(force, t)
             mujoco.mj_applyFT(self._mujoco, self._data, push, none, where, body, self._data.qfrc_applied)
 
     def _touching(self) -> tuple[Touching, Array]:

@@ -7,8 +7,9 @@ import numpy as np
 from idyn.contacts import first_tangents
 from idyn.types import Array, ContactSet, Record
 from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.polyhedra import Spot
 from sim_harness.scenes.settings import Material, SceneSettings
-from sim_harness.scenes.touch import Place, Spot, Toucher, ground_points, half_extents
+from sim_harness.scenes.touch import Place, Toucher, ground_points, half_extents
 
 UP = np.array([0.0, 0.0, 1.0])
 
@@ -48,7 +49,7 @@ class Geometry:
         if self._settings.ground is not None:
             for i in np.flatnonzero(centres[:, 2] - extents[:, 2] <= margin).tolist():
                 if self._settings.body[i].touches and model.joints[i]:
-                    points = ground_points(places[i], self._settings.edge)
+                    points = ground_points(places[i], self._settings.edge, self._settings.cells)
                     found += [(i, GROUND, k, Spot(p, UP, p[2])) for k, p in enumerate(points) if p[2] <= margin]
         for i, j in self._near(centres, extents, margin).tolist():
             found += [(i, j, k, spot) for k, spot in enumerate(self._touch.between(places[i], places[j]))]

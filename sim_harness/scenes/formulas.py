@@ -9,6 +9,7 @@ from idyn.errors import ConfigError
 from sim_harness.scenes.contacts import GROUND, touching_materials
 from sim_harness.scenes.model import is_loose
 from sim_harness.scenes.settings import BodySettings, JointSettings, SceneSettings
+from sim_harness.scenes.statics import at_stop, block_statics, hinges
 from sim_harness.scenes.touch import half_extents
 from sim_harness.scenes.urdf import anchor, body_pose, inertia, mass_of
 
@@ -163,6 +164,36 @@ def parallelogram_period(s: SceneSettings, body: int) -> float:
     return float(2 * np.pi * np.sqrt((turning + coupler * length**2) / (s.gravity * moment)))
 
 
+def stacked_weight(s: SceneSettings, body: int) -> float:
+    """Of a body and all that are listed after it [N]."""
+    return sum(mass_of(each) for each in s.body[body:] if each.joint != "fixed") * press(s)
+
+
+def sliding_way(s: SceneSettings, body: int) -> float:
+    """How far a block slides from rest on a slope: a t² / 2 [m]."""
+    return sliding(s, body) * s.duration**2 / 2
+
+
+def pressed(s: SceneSettings, body: int) -> float:
+    """The weight of a body and all forces downwards on it [N]."""
+    return weight(s, body) - sum(force.force[2] for force in s.force if force.body == s.body[body].name)
+
+
+def settling(s: SceneSettings, body: int) -> float:
+    """By how much a box sinks into an elastic foundation under its weight and the forces on it, upwards [m]."""
+    _needs(s.cells > 0, "settling", "a scene with cells")
+    return -pressed(s, body) / (s.cells**2 * touching_materials(s, body, GROUND).stiffness)
+
+
+def gripped(s: SceneSettings, body: int) -> float:
+    """Acceleration upwards of a body between pads that forces along x press on it: nothing up to m g = μ Σ N, beyond that what
+    friction leaves of gravity [m/s²]."""
+    _needs(bool(s.force), "gripped", "forces on the pads")
+    names = [each.name for each in s.body]
+    held = sum(touching_materials(s, body, names.index(force.body)).mu * abs(force.force[0]) for force in s.force)
+    return -max(0.0, s.gravity - held / mass_of(s.body[body]))
+
+
 FORMULAS: dict[str, Formula] = {
     "nothing": lambda s, body: 0.0,
     "stop-distance": stop_distance,
@@ -181,4 +212,12 @@ FORMULAS: dict[str, Formula] = {
     "spring-period": spring_period,
     "slip-under-pads": slip_under_pads,
     "parallelogram-period": parallelogram_period,
+    "stacked-weight": stacked_weight,
+    "sliding-way": sliding_way,
+    "pressed": pressed,
+    "settling": settling,
+    "gripped": gripped,
+    "hinges": hinges,
+    "at-stop": at_stop,
+    "block-statics": block_statics,
 }

@@ -8,7 +8,9 @@ import numpy as np
 from controllers.config import load, parse
 from controllers.tables import kind_of
 from idyn.errors import ConfigError, nearest
+from sim_harness.scenes.expand import expanded
 from sim_harness.scenes.formulas import FORMULAS
+from sim_harness.scenes.hulls import CENTRED, hull_of
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.quantities import QUANTITIES
 from sim_harness.scenes.rows import Closure
@@ -22,19 +24,10 @@ CLOSED = 1e-9
 def load_scene(name_or_path: str, duration: float | None = None) -> SceneSettings:
     """Read a scene and check it. Raises ConfigError naming the first field that is wrong."""
     settings = load("experiments", name_or_path, SceneSettings)
-    settings = msgspec.structs.replace(settings, body=tuple(each for body in settings.body for each in copies_of(body)))
+    settings = expanded(settings)
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
     return check_scene(settings)
-
-
-def copies_of(body: BodySettings) -> list[BodySettings]:
-    """The bodies that a body with copies stands for."""
-    if body.copies == 1:
-        return [body]
-    one = msgspec.structs.replace(body, copies=1)
-    places = [tuple(x + k * step for x, step in zip(body.position, body.apart, strict=True)) for k in range(body.copies)]
-    return [msgspec.structs.replace(one, name=f"{body.name}-{k}", position=place) for k, place in enumerate(places)]
 
 
 def check_scene(s: SceneSettings) -> SceneSettings:
@@ -55,7 +48,7 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         _check_finite(f"scene.closure[{i}].at", closure.at)
     for i, force in enumerate(s.force):
         _check_known(f"scene.force[{i}].body", force.body, names)
-        _check_finite(f"scene.force[{i}].force", (*force.force, *force.otherwise))
+        _check_finite(f"scene.force[{i}].force", (*force.force, *force.otherwise, *force.at, force.orbit))
     for i, measure in enumerate(s.measure):
         _check_known(f"scene.measure[{i}].quantity", measure.quantity, QUANTITIES)
         _check_known(f"scene.measure[{i}].known", measure.known or next(iter(FORMULAS)), FORMULAS)
@@ -84,8 +77,13 @@ def engine_named(settings: SceneSettings, name: str) -> AnyEngine:
 def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
     if not body.name or body.name in (*before, "world", "ground"):
         raise ConfigError(f"{where}.name", f"expected a name of its own, got '{body.name}'")
-    if sum(part is not None for part in (body.shape.box, body.shape.sphere, body.shape.cylinder)) != 1:
-        raise ConfigError(f"{where}.shape", "expected one of box, sphere, cylinder")
+    shape = body.shape
+    if sum(part is not None for part in (shape.box, shape.sphere, shape.cylinder, shape.hull)) != 1:
+        raise ConfigError(f"{where}.shape", "expected one of box, sphere, cylinder, hull")
+    if shape.hull is not None:
+        _check_finite(f"{where}.shape.hull", (x for corner in shape.hull for x in corner))
+        if not np.abs(centre := hull_of(shape.hull).centre).max() <= CENTRED:
+            raise ConfigError(f"{where}.shape.hull", f"expected corners counted from the centre of mass, got it at {centre}")
     if (body.mass is None) == (body.density is None) and (body.joint != "fixed" or body.parent):
         raise ConfigError(f"{where}.mass", "expected mass or density")
     for field in ("position", "turn", "velocity", "spin"):

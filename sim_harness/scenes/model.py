@@ -24,6 +24,7 @@ class JointEffects(Record, frozen=True):
     stiffness: of springs [N/m, N·m/rad]; rest: where they are relaxed [m, rad]
     viscous [N·s/m, N·m·s/rad], coulomb [N, N·m]: friction
     low, high: stops, −inf and inf where there are none [m, rad]
+    stop_compliance: of the stops, 0 of rigid ones [m/N, rad/(N·m)]; stop_dissipation: [s]
     """
 
     stiffness: Array
@@ -32,6 +33,8 @@ class JointEffects(Record, frozen=True):
     coulomb: Array
     low: Array
     high: Array
+    stop_compliance: Array
+    stop_dissipation: Array
 
 
 class SceneModel:
@@ -187,15 +190,24 @@ def _dofs(robot: Robot, bodies: Sequence[BodySettings]) -> dict[str, tuple[int, 
 
 
 def _effects(robot: Robot, bodies: Sequence[BodySettings], dofs: dict[str, tuple[int, int]]) -> JointEffects:
-    columns = np.zeros((6, robot.nv))
+    columns = np.zeros((8, robot.nv))
     columns[4], columns[5] = -np.inf, np.inf
     for body in bodies:
         for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
             stop = (-np.inf, np.inf) if joint.stop is None else joint.stop
             values = joint.stiffness, joint.rest, joint.damping, joint.coulomb, *stop
-            columns[:, dofs[joint_name(body, k)][0]] = values
-    stiffness, rest, viscous, coulomb, low, high = columns
-    return JointEffects(stiffness=stiffness, rest=rest, viscous=viscous, coulomb=coulomb, low=low, high=high)
+            columns[:, dofs[joint_name(body, k)][0]] = *values, 1.0 / joint.stop_stiffness, joint.stop_dissipation
+    stiffness, rest, viscous, coulomb, low, high, compliance, dissipation = columns
+    return JointEffects(
+        stiffness=stiffness,
+        rest=rest,
+        viscous=viscous,
+        coulomb=coulomb,
+        low=low,
+        high=high,
+        stop_compliance=compliance,
+        stop_dissipation=dissipation,
+    )
 
 
 def _reference(robot: Robot, bodies: Sequence[BodySettings]) -> Array:

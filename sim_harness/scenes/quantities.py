@@ -55,6 +55,7 @@ QUANTITIES = {
     "landing": Quantity("s", landing),
     "load of all": Quantity("N", lambda r, b: float(np.abs(r.force[late(r)][:, r.masses > 0, 2].sum(axis=1)).mean())),
     "load of loose": Quantity("N", lambda r, b: float(abs(r.force[late(r)][:, r.loose, 2].sum(axis=1).mean()))),
+    "bearing": Quantity("N", lambda r, b: float(abs(r.force[late(r), b:, 2].sum(axis=1).mean()))),
     "squeeze": Quantity("N", lambda r, b: float(np.abs(r.force[late(r), b, 0]).mean())),
     "penetration of all": Quantity("m", lambda r, b: float(max(0.0, -r.gap[late(r)].min()))),
     "speed of all": Quantity("m/s", lambda r, b: float(np.linalg.norm(r.velocities[-1], axis=1).max())),
@@ -66,5 +67,6 @@ QUANTITIES = {
     "energy": Quantity("J", lambda r, b: float(r.energy[-1])),
 }
 """By name. `travel`, `acceleration`, `squeeze` and `period` are along x, `lift` is upwards; forces, slip and the
-penetration of all are those of the last quarter of the run; `drift` is the furthest that a closure was open, `drift-growth`
+penetration of all are those of the last quarter of the run; `bearing` is what presses on a body and on all listed after it from
+without; `drift` is the furthest that a closure was open, `drift-growth`
 by how much further in the last quarter than in the first."""

@@ -1,4 +1,4 @@
-"""The constraint rows of a scene: closures of two bodies, and stops of joints."""
+"""The constraint rows of a scene: closures of two bodies, stops of joints, elastic blocks."""
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -6,8 +6,12 @@ from scipy.spatial.transform import Rotation
 from idyn.types import Array, ContactSet
 from sim_harness.engines.engine import Rows
 from sim_harness.jacobian import contact_jacobian
+from sim_harness.scenes.elastic import ElasticBlock
 from sim_harness.scenes.model import SceneModel
-from sim_harness.scenes.settings import ClosureSettings
+from sim_harness.scenes.settings import ClosureSettings, SceneSettings
+
+Part = tuple[Array, Array, Array, Array]
+"""G (m, nv), g, compliance and dissipation (m) of some rows."""
 
 WORLD = -1
 """In the place of a body's index."""
@@ -62,18 +66,47 @@ class Closure:
         return moves
 
 
-def constraint_rows(model: SceneModel, closures: list[Closure], q: Array, axes: Array) -> Rows | None:
-    """All closures, then the stops of all joints that have one; None where there are neither."""
-    parts = [closure.rows(q, axes) for closure in closures]
-    stops = []
-    for dof, position in model.dofs.values():
-        for sign, end in ((1.0, model.effects.low[dof]), (-1.0, model.effects.high[dof])):
-            if np.isfinite(end):
-                row = np.zeros((1, model.robot.nv))
-                row[0, dof] = sign
-                stops.append((row, np.array([sign * (q[position] - end)])))
-    if not parts and not stops:
-        return None
-    G, g = (np.concatenate(column) for column in zip(*parts, *stops, strict=True))
-    one_sided = np.arange(len(g)) >= len(g) - len(stops)
-    return Rows(G=G, g=g, stops=one_sided)
+class Constraints:
+    """All rows of a scene."""
+
+    def __init__(self, model: SceneModel) -> None:
+        self._model = model
+        self.closures = [Closure(model, closure) for closure in model.settings.closure]
+        self._elastic = [ElasticBlock(model, block) for block in model.settings.elastic]
+
+    def rows(self, q: Array, axes: Array) -> Rows | None:
+        """Of all closures, then of the stops of all joints that have one, then of elastic blocks; None where there are none."""
+        parts = [self._of_closure(i, q, axes) for i in range(len(self.closures))]
+        stops = self._stops(q)
+        parts += [*stops, *(block.rows(q) for block in self._elastic)]
+        if not parts:
+            return None
+        G, g, compliance, dissipation = (np.concatenate(column) for column in zip(*parts, strict=True))
+        first = sum(len(part[1]) for part in parts[: len(self.closures)])
+        one_sided = (np.arange(len(g)) >= first) & (np.arange(len(g)) < first + len(stops))
+        if not compliance.any():
+            return Rows(G=G, g=g, stops=one_sided)
+        return Rows(G=G, g=g, stops=one_sided, compliance=compliance, dissipation=dissipation)
+
+    def _of_closure(self, index: int, q: Array, axes: Array) -> Part:
+        settings, (G, g) = self._model.settings.closure[index], self.closures[index].rows(q, axes)
+        return G, g, np.full(len(g), 1.0 / settings.stiffness), np.full(len(g), settings.dissipation)
+
+    def _stops(self, q: Array) -> list[Part]:
+        model, out = self._model, []
+        for dof, position in model.dofs.values():
+            for sign, end in ((1.0, model.effects.low[dof]), (-1.0, model.effects.high[dof])):
+                if np.isfinite(end):
+                    row = np.zeros((1, model.robot.nv))
+                    row[0, dof] = sign
+                    softness, damping = model.effects.stop_compliance[dof], model.effects.stop_dissipation[dof]
+                    out.append((row, np.array([sign * (q[position] - end)]), np.array([softness]), np.array([damping])))
+        return out
+
+
+def yields(settings: SceneSettings) -> bool:
+    """Whether any of a scene's rows does."""
+    joints = [joint for body in settings.body if not isinstance(body.joint, str) for joint in body.joint]
+    soft = [joint.stop_stiffness for joint in joints if joint.stop is not None]
+    soft += [closure.stiffness for closure in settings.closure]
+    return bool(settings.elastic) or any(np.isfinite(soft))

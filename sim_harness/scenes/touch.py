@@ -3,16 +3,20 @@
 A pair touches in a patch: a point, a line or a polygon, each of its corners one contact. Coal finds who touches and the
 patch; two things are taken from the shapes themselves. The normal is that of a face where one is as good as parallel to
 coal's, which is exact to 1e-5 only where shapes just touch; and the gap at each point is that of the two faces there, where
-coal has one for all.
+coal has one for all. Of two bodies one of which is a hull, patches are found in `polyhedra.py`: coal's come apart where
+triangles of one face are in one plane.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import coal
 import numpy as np
 
 from idyn.types import Array
+from sim_harness.scenes.hulls import Corners, hull_of
+from sim_harness.scenes.polyhedra import Polyhedron, Spot, polyhedron_at, touching_polyhedra, with_points_between
 from sim_harness.scenes.settings import Shape
 
 PARALLEL = 1e-3
@@ -38,44 +42,55 @@ class Face(NamedTuple):
     flat: bool
 
 
-class Spot(NamedTuple):
-    """A contact of a pair: point [m] (3), normal from the second body to the first (3), gap [m]."""
-
-    point: Array
-    normal: Array
-    gap: float
-
-
 def geometry(shape: Shape) -> coal.ShapeBase:
     """The shape as coal has it."""
     if shape.box is not None:
         return coal.Box(*shape.box)
     if shape.sphere is not None:
         return coal.Sphere(shape.sphere)
+    if shape.hull is not None:
+        return polyhedron(shape.hull)
     assert shape.cylinder is not None
     return coal.Cylinder(*shape.cylinder)
 
 
+@lru_cache(maxsize=4096)
+def polyhedron(corners: Corners) -> coal.Convex:
+    """A convex body as coal has it."""
+    points, triangles, hull = coal.StdVec_Vec3s(), coal.StdVec_Triangle(), hull_of(corners)
+    for corner in hull.corners:
+        points.append(corner)
+    for triangle in hull.triangles.tolist():
+        triangles.append(coal.Triangle(*triangle))
+    return coal.Convex(points, triangles)
+
+
 def half_extents(shape: Shape, rotation: Array) -> Array:
-    """Of the smallest box along the world's axes around a shape that is turned [m] (3)."""
+    """Of the smallest box along the world's axes, around the centre of a shape that is turned, that holds it [m] (3)."""
     if shape.box is not None:
         return np.abs(rotation) @ (np.array(shape.box) / 2)
     if shape.sphere is not None:
         return np.full(3, shape.sphere)
+    if shape.hull is not None:
+        return np.abs(hull_of(shape.hull).corners @ rotation.T).max(axis=0)
     assert shape.cylinder is not None
     radius, length = shape.cylinder
     along = np.abs(rotation[:, 2])
     return along * length / 2 + radius * np.sqrt(np.maximum(1 - along**2, 0))
 
 
-def ground_points(place: Place, edge: int) -> Array:
+def ground_points(place: Place, edge: int, cells: int = 0) -> Array:
     """Points of a body that may touch the ground first [m] (k, 3): the corners of a box with those between them on its edges,
-    the lowest point of a sphere, of each rim of a cylinder the lowest and three more."""
+    or the middles of the cells of its faces; the corners of a hull, the lowest point of a sphere, of each rim of a cylinder
+    the lowest and three more."""
     shape, rotation, centre = place
     if shape.sphere is not None:
         return centre[None] - np.array([[0.0, 0.0, shape.sphere]])
     if shape.box is not None:
-        return centre + box_points(np.array(shape.box) / 2, edge) @ rotation.T
+        half = np.array(shape.box) / 2
+        return centre + (face_points(half, cells) if cells else box_points(half, edge)) @ rotation.T
+    if shape.hull is not None:
+        return centre + hull_of(shape.hull).corners @ rotation.T
     assert shape.cylinder is not None
     radius, length = shape.cylinder
     axis = rotation[:, 2]
@@ -94,6 +109,17 @@ def box_points(half: Array, edge: int) -> Array:
     return grid[(np.abs(grid) == 1.0).sum(axis=1) >= 2] * half
 
 
+def face_points(half: Array, cells: int) -> Array:
+    """The middles of `cells` by `cells` cells of each face of a box about its centre [m]."""
+    middles = (2.0 * np.arange(cells) + 1.0) / cells - 1.0
+    out = []
+    for axis in range(3):
+        for side in (-1.0, 1.0):
+            grid = np.array(np.meshgrid(middles, middles, indexing="ij")).reshape(2, -1).T
+            out.append(np.insert(grid, axis, side, axis=1))
+    return np.concatenate(out) * half
+
+
 class Toucher:
     """The pairs of bodies that may touch, ready for coal."""
 
@@ -106,6 +132,11 @@ class Toucher:
 
     def between(self, first: Place, second: Place) -> Iterator[Spot]:
         """The contacts of two bodies that are no further from one another than the margin."""
+        if any(place.shape.hull for place in (first, second)) and all(
+            place.shape.hull or place.shape.box for place in (first, second)
+        ):
+            yield from touching_polyhedra(placed(first), placed(second), self._collide.security_margin, self._edge)
+            return
         shapes = geometry(first.shape), geometry(second.shape)
         poses = [coal.Transform3s(place.rotation, place.centre) for place in (first, second)]
         found = coal.CollisionResult()
@@ -123,13 +154,13 @@ class Toucher:
             yield Spot(point, normal, float(gap))
 
 
-def with_points_between(corners: list[Array], edge: int) -> list[Array]:
-    """The corners of a point, a line or a polygon, with `edge` − 1 points between each and the next."""
-    if len(corners) < 2:
-        return corners
-    following = corners[1:] + corners[:1] if len(corners) > 2 else corners[1:]
-    points = [a + (b - a) * k / edge for a, b in zip(corners, following, strict=False) for k in range(edge)]
-    return points if len(corners) > 2 else [*points, corners[-1]]
+def placed(place: Place) -> Polyhedron:
+    """A hull or a box where it is."""
+    shape = place.shape
+    if shape.hull is None:
+        assert shape.box is not None
+        corners = tuple(map(tuple, box_points(np.array(shape.box) / 2, 1).tolist()))
+    return polyhedron_at(hull_of(shape.hull or corners), place.rotation, place.centre)
 
 
 def face_normal(normal: Array, first: Place, second: Place) -> Array:
@@ -144,6 +175,11 @@ def faces_of(place: Place, direction: Array) -> list[Face]:
     """The face that looks most in a direction; nothing for a sphere, for a cylinder its cap or the plane that touches its
     side."""
     shape, rotation, centre = place
+    if shape.hull is not None:
+        planes = hull_of(shape.hull).planes
+        plane = planes[np.argmax(planes[:, :3] @ (rotation.T @ direction))]
+        outward = rotation @ plane[:3]
+        return [Face(centre + outward * plane[3], outward, True)]
     if shape.box is not None:
         local = rotation.T @ direction
         axis = int(np.argmax(np.abs(local)))

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array, Record
+from sim_harness.scenes.hulls import hull_of
 from sim_harness.scenes.settings import BodySettings, JointSettings, Shape
 
 COLOURS = ("0.30 0.47 0.66", "0.95 0.56 0.17", "0.46 0.72 0.70", "0.35 0.63 0.31", "0.93 0.79 0.28", "0.69 0.48 0.63")
@@ -69,12 +70,21 @@ def volume(shape: Shape) -> float:
         return float(np.prod(shape.box))
     if shape.sphere is not None:
         return float(4 / 3 * np.pi * shape.sphere**3)
+    if shape.hull is not None:
+        return hull_of(shape.hull).volume
     assert shape.cylinder is not None
     return float(np.pi * shape.cylinder[0] ** 2 * shape.cylinder[1])
 
 
+def tensor(shape: Shape) -> Array:
+    """Inertia of a solid of 1 kg about its centre [m²] (3, 3)."""
+    return np.diag(inertia(shape)) if shape.hull is None else hull_of(shape.hull).tensor
+
+
 def inertia(shape: Shape) -> Array:
-    """Of a solid of 1 kg about its centre, along its axes [m²] (3)."""
+    """Moments of a solid of 1 kg about its centre, along its axes [m²] (3)."""
+    if shape.hull is not None:
+        return np.diag(hull_of(shape.hull).tensor).copy()
     if shape.box is not None:
         x, y, z = np.square(shape.box)
         return np.array([y + z, x + z, x + y]) / 12
@@ -103,8 +113,12 @@ def _add_link(robot: Xml.Element, body: BodySettings, colour: str) -> None:
     inertial = Xml.SubElement(link, "inertial")
     mass, place = mass_of(body), body_pose(body).seen_from(link_pose(body))
     Xml.SubElement(inertial, "mass", value=repr(float(mass)))
-    xx, yy, zz = (repr(float(value)) for value in mass * inertia(body.shape))
-    Xml.SubElement(inertial, "inertia", ixx=xx, iyy=yy, izz=zz, ixy="0", ixz="0", iyz="0")
+    turning = mass * tensor(body.shape)
+    moments = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(turning[i, j])) for i in range(3) for j in range(i, 3)}
+    Xml.SubElement(inertial, "inertia", moments)
+    if body.shape.hull is not None:
+        _add_origin(inertial, place)
+        return  # a URDF has no polyhedra
     visual = Xml.SubElement(link, "visual")
     for part in (inertial, visual):
         _add_origin(part, place)

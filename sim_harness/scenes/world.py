@@ -20,7 +20,7 @@ from sim_harness.joint_springs import with_springs
 from sim_harness.scenes.contacts import Geometry, Touching
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.residuals import Taken
-from sim_harness.scenes.rows import Closure, constraint_rows
+from sim_harness.scenes.rows import Constraints
 from sim_harness.scenes.settings import ForceSettings, SceneSettings
 from sim_harness.world import checked_state
 
@@ -45,7 +45,7 @@ class Bodies(Record, frozen=True):
     """The scene at configurations beside q, a `System`; contacts: those of the step."""
 
     model: SceneModel
-    closures: list[Closure]
+    constraints: Constraints
     q: Array
     contacts_at_q: ContactSet
 
@@ -55,7 +55,7 @@ class Bodies(Record, frozen=True):
 
     def rows(self, shift: Array) -> Rows | None:
         moved = self.model.moved(self.q, shift)
-        rows = constraint_rows(self.model, self.closures, moved, self._axes(moved))
+        rows = self.constraints.rows(moved, self._axes(moved))
         if rows is not None:
             self.model.along_axes_at(self.q, moved, rows.G)
         return rows
@@ -77,7 +77,7 @@ class SceneWorld:
         self.model = SceneModel(settings)
         self.engine = engine
         self._geometry = Geometry(self.model)
-        self._closures = [Closure(self.model, closure) for closure in settings.closure]
+        self._constraints = Constraints(self.model)
         effects = self.model.effects
         self._integrates = isinstance(engine, Integrator)
         share = SCHEMES[engine.scheme].theta if isinstance(engine, Integrator) else 0.0
@@ -93,10 +93,9 @@ class SceneWorld:
     def reset(self, q: Array, v: Array) -> None:
         """Put the bodies at (q, v) and the clock to 0. Raises InputError for no state, and where closures contradict."""
         state = checked_state(self.model.robot, q, v)
-        if self._closures:
-            M, _, axes = self.model.terms(state.q, state.v)
-            rows = constraint_rows(self.model, self._closures, state.q, axes)
-            assert rows is not None
+        M, _, axes = self.model.terms(state.q, state.v)
+        rows = self._constraints.rows(state.q, axes)
+        if rows is not None:
             check_rows(M, rows)
         self._state, self.t = state, 0.0
 
@@ -124,10 +123,10 @@ class SceneWorld:
         soft = bool(np.isfinite(touching.stiffness).any())
         return msgspec.structs.replace(
             plain,
-            rows=constraint_rows(model, self._closures, q, axes),
+            rows=self._constraints.rows(q, axes),
             stiffness=touching.stiffness if soft else None,
             dissipation=touching.dissipation if soft else None,
-            system=Bodies(model=model, closures=self._closures, q=q, contacts_at_q=touching.contacts),
+            system=Bodies(model=model, constraints=self._constraints, q=q, contacts_at_q=touching.contacts),
         )
 
     def _solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -146,10 +145,11 @@ def applied_force(model: SceneModel, q: Array, axes: Array, t: float) -> Array:
     """Generalised force of the scene's forces at a time (nv)."""
     out = np.zeros(model.robot.nv)
     if model.settings.force:
-        centres = model.place(q)[1]
+        rotations, centres = model.place(q)
         for force in model.settings.force:
             body = model.names.index(force.body)
-            out += model.force_at(axes, body, centres[body], force_now(force, t))
+            point = centres[body] + rotations[body] @ where_now(force, t)
+            out += model.force_at(axes, body, point, force_now(force, t))
     return out
 
 
@@ -158,3 +158,9 @@ def force_now(force: ForceSettings, t: float) -> Array:
     since = t - force.start
     phase = since % force.every if np.isfinite(force.every) else since
     return np.array(force.force if since >= 0.0 and phase < force.duration else force.otherwise)
+
+
+def where_now(force: ForceSettings, t: float) -> Array:
+    """From the body's centre, along its axes [m] (3)."""
+    (x, y, z), cos, sin = force.at, np.cos(force.orbit * t), np.sin(force.orbit * t)
+    return np.array([cos * x - sin * y, sin * x + cos * y, z])

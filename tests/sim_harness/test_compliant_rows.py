@@ -172,3 +172,14 @@ def test_rows_and_contacts_of_a_robot_elsewhere():
     closed = Elsewhere(robot=legs, q=q, contacts_at_q=contacts)
     still = np.zeros(legs.nv)
     np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lcp", "sap"])
+@pytest.mark.parametrize("stiffness", [1e2, 1e6, 1e10, 1e12])
+def test_a_spring_row_gives_way_by_weight_over_stiffness_however_stiff(name, stiffness):
+    engine = taking_compliance(parse(name, AnyEngine, "engine"))
+    g, v = 0.0, 0.0
+    for _ in range(3000):
+        v = engine.solve(weight_on_a_row(False, g, v, 1 / stiffness, 2 / np.sqrt(stiffness))).v_plus[0]
+        g += DT * v
+    assert -g == pytest.approx(M * G / stiffness, rel=1e-4, abs=1e-15)

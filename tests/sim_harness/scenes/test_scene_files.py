@@ -13,12 +13,12 @@ from idyn.errors import ConfigError, InputError
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
 from sim_harness.scenes.measures import outcome_of
 from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.settings import is_scene
+from sim_harness.scenes.settings import MADE_OF, is_scene
 from sim_harness.scenes.world import SceneWorld
 
 SCENES = [name for name in sorted(names("experiments")) if is_scene(name)]
 CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
-LONG = {"clutter", "crank-rocker", "dual-arm"}
+LONG = {"arch", "clutter", "crank-rocker", "dual-arm"}
 
 SCENE = """
 about = "a ball"
@@ -43,7 +43,7 @@ def test_a_scene_is_as_it_is_known_to_be(name, engine):
     settings = load_scene(name)
     outcome = outcome_of(name, engine, settings, run_scene(settings, engine_named(settings, engine)))
     assert outcome.good, outcome
-    if name in LONG:  # solved as loosely as the paper does
+    if name in LONG and outcome.e_m is not None:  # solved as loosely as the paper does
         assert outcome.e_m <= engine_named(settings, engine).tolerance
     else:
         assert outcome.residuals["momentum"] < (1e-8 if engine != "mujoco" else 1e-6)  # whose own solver stops there
@@ -145,8 +145,9 @@ def test_equal_scenes_give_equal_bits():
 def test_no_scene_is_a_comparison_or_the_reverse():
     for path in (Path(__file__).parents[3] / "configs/experiments").glob("*.toml"):
         data = tomllib.loads(path.read_text())
-        assert ("body" in data) + ("title" in data) + ("server" in data) >= 1
-        assert not ("body" in data and ("title" in data or "server" in data))
+        scene = not MADE_OF.isdisjoint(data)
+        assert scene + ("title" in data) + ("server" in data) >= 1
+        assert not (scene and ("title" in data or "server" in data))
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from sim_harness.scenes.load import check_scene, engine_named, load_scene
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.recording import Burst, run_scene
 from sim_harness.scenes.residuals import Taken, residuals_of
-from sim_harness.scenes.rows import Closure, constraint_rows
+from sim_harness.scenes.rows import Closure, Constraints
 from sim_harness.scenes.settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
 from sim_harness.scenes.world import SceneWorld, force_now
 
@@ -82,7 +82,7 @@ def test_stops_are_one_sided_rows_with_the_way_that_is_left():
         name="bar", shape=CUBE, mass=1.0, joint=(JointSettings(kind="hinge", axis=(0, 1, 0), start=0.2, stop=(-1.0, 0.5)),)
     )
     model = SceneModel(scene(bar))
-    rows = constraint_rows(model, [], model.start.q, model.terms(model.start.q, model.start.v)[2])
+    rows = Constraints(model).rows(model.start.q, model.terms(model.start.q, model.start.v)[2])
     np.testing.assert_allclose(rows.g, [1.2, 0.3])
     np.testing.assert_array_equal(rows.G, [[1.0], [-1.0]])
     assert rows.stops.all()

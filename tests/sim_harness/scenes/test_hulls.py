@@ -1,0 +1,134 @@
+"""Convex bodies by their corners: volumes and inertias that are known, and where they touch."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from idyn.errors import ConfigError
+from sim_harness.scenes.expand import blocks_of, copies_of
+from sim_harness.scenes.hulls import hull_of
+from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.settings import ArchSettings, BodySettings, JointSettings, Shape
+from sim_harness.scenes.touch import Place, Toucher, face_points
+from sim_harness.scenes.urdf import inertia, mass_of, tensor, volume
+
+BOX = (0.2, 0.3, 0.1)
+CORNERS = tuple((x * 0.1, y * 0.15, z * 0.05) for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0))
+CASE, HULL = Shape(box=BOX), Shape(hull=CORNERS)
+
+
+def spots(first, second, margin=0.01, edge=1):
+    return list(Toucher(margin, edge).between(first, second))
+
+
+def test_a_box_by_its_corners_is_a_box():
+    assert volume(HULL) == pytest.approx(volume(CASE), rel=1e-12)
+    np.testing.assert_allclose(tensor(HULL), np.diag(inertia(CASE)), atol=1e-15)
+    hull = hull_of(CORNERS)
+    np.testing.assert_allclose(hull.centre, 0.0, atol=1e-15)
+    assert len(hull.planes) == len(hull.faces) == 6
+    assert all(len(face) == 4 for face in hull.faces)
+    assert len(hull.edges) == 3
+
+
+def test_a_tetrahedron_has_a_twentieth_of_its_corners_squares_for_inertia():
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]) - 0.25
+    hull = hull_of(tuple(map(tuple, corners.tolist())))
+    assert hull.volume == pytest.approx(1 / 6)
+    second = corners.T @ corners / 20  # ∫ x xᵀ of a solid of 1 kg about its centre
+    np.testing.assert_allclose(hull.tensor, np.trace(second) * np.eye(3) - second, atol=1e-15)
+
+
+@pytest.mark.parametrize("gap", [-1e-3, -1e-7, 0.0, 1e-9, 5e-3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hull_on_a_hull_touches_at_the_corners_of_what_they_share(gap, seed):
+    rotation = Rotation.random(random_state=seed).as_matrix()
+    shift = rotation @ np.array([0.05, 0.03, 0.1 + gap])
+    found = spots(Place(HULL, rotation, shift), Place(HULL, rotation, np.zeros(3)))
+    assert len(found) == 4
+    corners = np.array([(x, y, 0.05 + gap / 2) for x in (-0.05, 0.1) for y in (-0.12, 0.15)])
+    for spot in found:
+        assert np.linalg.norm(rotation.T @ spot.point - corners, axis=1).min() < 1e-12
+        np.testing.assert_allclose(spot.normal, rotation[:, 2], atol=1e-12)
+        assert spot.gap == pytest.approx(gap, abs=1e-12)
+
+
+def test_faces_that_lean_a_little_keep_their_four_corners():
+    """With coal's own patches of hulls these are three, six or eight."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        lean = Rotation.from_rotvec(1e-5 * rng.normal(size=3)).as_matrix()
+        found = spots(Place(HULL, lean, np.array([0.0, 0.0, 0.1 + 1e-6 * rng.normal()])), Place(HULL, np.eye(3), np.zeros(3)))
+        assert len(found) == 4
+        assert max(abs(spot.gap) for spot in found) < 2e-5
+
+
+def test_crossed_edges_touch_in_a_point_between_them():
+    up, down = (Rotation.from_euler("x", np.pi / 4).as_matrix(), Rotation.from_euler("y", np.pi / 4).as_matrix())
+    cube = Shape(hull=tuple((x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)))
+    height = 0.2 * np.sqrt(2)
+    for gap in (-1e-3, 1e-3):
+        (spot,) = spots(Place(cube, up, np.array([0.0, 0.0, height + gap])), Place(cube, down, np.zeros(3)))
+        np.testing.assert_allclose(spot.point, [0.0, 0.0, height / 2 + gap / 2], atol=1e-9)
+        np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-12)
+        assert spot.gap == pytest.approx(gap, abs=1e-12)
+    assert spots(Place(cube, up, np.array([0.0, 0.0, height + 0.02])), Place(cube, down, np.zeros(3))) == []
+
+
+def test_a_hull_touches_boxes_and_balls():
+    on_box = spots(Place(HULL, np.eye(3), np.array([0.0, 0.0, 0.1])), Place(CASE, np.eye(3), np.zeros(3)))
+    assert len(on_box) == 4
+    (spot,) = spots(Place(Shape(sphere=0.05), np.eye(3), np.array([0.0, 0.0, 0.101])), Place(HULL, np.eye(3), np.zeros(3)))
+    assert spot.gap == pytest.approx(1e-3, abs=1e-9)
+    np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-6)
+
+
+def test_corners_that_enclose_nothing_are_refused():
+    with pytest.raises(ConfigError, match="enclose a volume"):
+        hull_of(((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (1.0, 1.0, 0.0)))
+
+
+def test_a_hull_that_is_not_counted_from_its_centre_is_refused(tmp_path):
+    path = tmp_path / "off.toml"
+    path.write_text(
+        'about = ""\nengines = ["lcp"]\ndt = 0.001\nduration = 0.01\n[[body]]\nname = "a"\nmass = 1.0\n'
+        "shape = { hull = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]] }\n"
+    )
+    with pytest.raises(ConfigError, match=r"body\[0\].shape.hull.*centre of mass"):
+        load_scene(str(path))
+
+
+ARCH = ArchSettings(name="a", blocks=20, span=4.0, rise=2.0, thickness=(0.25, 0.5), width=0.5, density=800.0)
+
+
+def test_the_blocks_of_an_arch_fill_it_and_lie_face_to_face():
+    blocks = blocks_of(ARCH)
+    assert [block.joint for block in blocks] == ["fixed", *["free"] * 20, "fixed"]
+    masses = [mass_of(block) for block in blocks]
+    np.testing.assert_allclose(masses, masses[::-1], rtol=1e-12)
+    for block, following in pairwise(blocks):
+        found = spots(*(Place(b.shape, np.eye(3), np.array(b.position)) for b in (block, following)))
+        assert len(found) == 4
+        assert max(abs(spot.gap) for spot in found) < 1e-12
+    tops = [np.array(b.shape.hull)[:, 2].max() + b.position[2] for b in blocks]
+    assert max(tops) == pytest.approx(2.0 + 0.125, abs=0.01)
+
+
+def test_copies_can_hang_on_one_another():
+    joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0.0, 0.0, 0.0))
+    link = BodySettings(
+        name="l", shape=CASE, mass=1.0, position=(0.1, 0, 0), joint=(joint,), copies=3, chained=True, apart=(0.2, 0, 0)
+    )
+    chain = copies_of(link)
+    assert [body.parent for body in chain] == ["", "l-0", "l-1"]
+    np.testing.assert_allclose([body.joint[0].anchor[0] for body in chain], [0.0, 0.2, 0.4])
+
+
+def test_a_foundation_has_a_point_in_the_middle_of_each_cell():
+    points = face_points(np.array([0.5, 0.5, 0.5]), 10)
+    low = points[points[:, 2] == -0.5]
+    assert len(points) == 600
+    assert len(low) == 100
+    assert sorted(set(low[:, 0].round(12))) == pytest.approx(np.arange(-0.45, 0.5, 0.1))
