@@ -31,8 +31,12 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.first_order_cone import solve
 from sim_harness.engines.first_order_convex import convexified
 from sim_harness.engines.first_order_law import Table
+from sim_harness.engines.first_order_published import published
 from sim_harness.engines.first_order_space import Bodies, contact_ways, free_motion, times_transposed, velocity_after
 from sim_harness.engines.first_order_ways import Rules
+
+NOTHING = 1e-200
+"""Stand-in for no stiffness at all [N/m]."""
 
 
 class Chosen(NamedTuple):
@@ -48,7 +52,9 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
 
     stiffness: K [N/m], > 0, may be inf; dissipation: τ_d [s], ≥ 0, B = K τ_d
     tangential: B_t [N·s/m], > 0, of friction that holds: a load F creeps at F/B_t
-    friction: "cone" is Coulomb's law; "convex" its convexification, of one solution, under which what slides glides
+    friction: "cone" is Coulomb's law; "convex" its convexification, of one solution, under which what slides glides;
+        "published" the paper's quadratic programs, see `first_order_published`
+    normal_weight: ζ of "published", > 0; none for the paper's 1/dt
     candidates: "near" takes all contacts that are reported, which presses what arrives to rest within its step; "touching"
         those with φ ≤ 0
     tolerance: largest violation of the contact law of a step that counts as solved, as a share of the fastest contact or of
@@ -59,7 +65,8 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     stiffness: Positive = 1e9
     dissipation: NonNegative = 0.0
     tangential: Positive = 1e9
-    friction: Literal["cone", "convex"] = "cone"
+    friction: Literal["cone", "convex", "published"] = "cone"
+    normal_weight: Positive | None = None
     candidates: Literal["near", "touching"] = "near"
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-10
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 30
@@ -73,6 +80,9 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         if not free.regular:
             return no_solution(problem)
         ways, order, w = contact_ways(bodies, free, table)
+        if self.friction == "published":
+            found = published(bodies, free, table, self.normal_weight)
+            return answer(problem, chosen, found, free.agree, velocity_after(bodies, free, ways, order, found[0]))
         begin = times_transposed(free.L, free.first, problem.v - free.v_free)
         motion = float(np.linalg.norm(times_transposed(free.L, free.first, free.v_free)))
         scale = max(1.0, float(np.abs(w).max(initial=0.0)))
@@ -98,7 +108,8 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         J, mu, tie = np.zeros((3 * (n + m), len(a.v))), np.zeros(n + m), np.zeros(n + m, dtype=bool)
         e, tau, gaps = np.zeros(n + m), np.zeros(n + m), np.zeros(n + m)
         J[: 3 * n], mu[:n], gaps[:n] = a.J[np.repeat(chosen.contacts, 3)], a.mu[chosen.contacts], a.gaps[chosen.contacts]
-        e[:n] = 1.0 / (self.stiffness if a.stiffness is None else a.stiffness[chosen.contacts])
+        k = self.stiffness if a.stiffness is None else a.stiffness[chosen.contacts]
+        e[:n] = 1.0 / np.maximum(k, NOTHING)
         tau[:n] = self.dissipation if a.dissipation is None else a.dissipation[chosen.contacts]
         G, g = np.zeros((0, len(a.v))), np.zeros(0)
         if rows is not None:

@@ -1,0 +1,60 @@
+"""Small systems for the tests of `first-order`: their matrices are written down, so that every answer is known."""
+
+import numpy as np
+
+from sim_harness.engines.engine import ForwardProblem, Rows
+
+G = 9.81
+
+
+def step_of(M, force, v, dt, J=None, gaps=(), mu=0.0, rows=None, stiffness=None, dissipation=None):
+    """The step of a system of constant M under a force, J with three rows for each contact."""
+    nv, n = len(M), len(gaps)
+    return ForwardProblem(
+        M=np.asarray(M, float),
+        h=np.zeros(nv),
+        v=np.asarray(v, float),
+        J=np.zeros((0, nv)) if J is None else np.asarray(J, float),
+        force=np.asarray(force, float),
+        mu=np.zeros(n) + mu if n else np.zeros(0),
+        gaps=np.asarray(gaps, float),
+        dt=dt,
+        rows=rows,
+        stiffness=None if stiffness is None else np.zeros(n) + stiffness,
+        dissipation=None if dissipation is None else np.zeros(n) + dissipation,
+    )
+
+
+def ties(G, g, K, B):
+    """Rows that pull and push with springs K [N/m] and dampers B [N·s/m]."""
+    return springs(G, g, K, B, stops=False)
+
+
+def stops(G, g, K, B):
+    return springs(G, g, K, B, stops=True)
+
+
+def springs(G, g, K, B, stops):
+    g = np.asarray(g, float)
+    K, B = np.zeros(len(g)) + K, np.zeros(len(g)) + B
+    return Rows(G=np.asarray(G, float), g=g, stops=np.full(len(g), stops), compliance=1 / K, dissipation=B / K)
+
+
+def along_normals(N):
+    """J of contacts without tangents: three rows for each of N."""
+    N = np.asarray(N, float)
+    J = np.zeros((3 * len(N), N.shape[1]))
+    J[2::3] = N
+    return J
+
+
+def random_spd(rng, n):
+    A = rng.normal(size=(n, n))
+    return A @ A.T / n + np.eye(n)
+
+
+def rod(angle=np.pi / 3, m=1.0, length=1.0):
+    """A thin rod that leans, its lower end on the ground: M, J (s, t, n) in the plane (x, z, turn)."""
+    x, z = -0.5 * length * np.cos(angle), -0.5 * length * np.sin(angle)
+    J = np.array([[1.0, 0.0, -z], [0.0, 0.0, 0.0], [0.0, 1.0, x]])
+    return np.diag([m, m, m * length * length / 12]), J
