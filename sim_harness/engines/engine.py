@@ -167,8 +167,11 @@ class Integrator(Engine, Protocol):
 class Yielding(Engine, Protocol):
     """An engine that takes rows with compliance as they are. For all others they are folded into M and force.
 
-    rows_at: where in the step the G and J of its forces are taken, 0 at its beginning, 1 at its end
+    rows_at, contacts_at: where in the step the G and the J of its forces are taken, 0 at its beginning, 1 at its end
     """
 
     @property
     def rows_at(self) -> float: ...
+
+    @property
+    def contacts_at(self) -> float: ...

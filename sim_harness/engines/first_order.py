@@ -72,6 +72,7 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 30
 
     rows_at: ClassVar[float] = 0.0
+    contacts_at: ClassVar[float] = 0.0
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         chosen = self.choose(problem)

@@ -24,7 +24,7 @@ from idyn.status import Status
 from sim_harness.engines.contact_space import no_solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.newton_iteration import Rules
-from sim_harness.engines.newton_passes import free_motion, settle
+from sim_harness.engines.newton_passes import Way, free_motion, settle
 from sim_harness.engines.newton_stack import stack_of
 
 FUNCTIONS = ("fischer-burmeister", "minimum-map")
@@ -45,8 +45,9 @@ class Newton(Kind, frozen=True, tag="newton"):
     regularisation: ε, share of each row's diagonal that is added to it
     tolerance: largest distance from Coulomb's law of a step that counts as solved, of the fastest contact's speed
     max_iterations: allowance of Newton's steps and, where those fail, of sweeps over the contacts
-    positions: rows and contacts hold at the "end" of the step, where worlds can say what is there, or as linearised at its
-        "start"
+    positions: what holds at the end of the step itself, where worlds can say what is there, and not as linearised at its
+        beginning: "rows"; "end": contacts as well, whose points then go with their bodies, not for what rolls; "start": neither
+    geometric_stiffness: forces that turn with particles are taken into the steps: for strips and ropes that are stretched far
     recovery: largest speed at which a penetration of rigid contacts is undone [m/s], see the engine `lcp`
     """
 
@@ -61,10 +62,15 @@ class Newton(Kind, frozen=True, tag="newton"):
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-9
     max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000000)] = 3000
     recovery: NonNegative = 0.05
-    positions: Literal["end", "start"] = "end"
+    positions: Literal["rows", "end", "start"] = "rows"
+    geometric_stiffness: bool = False
 
     @property
     def rows_at(self) -> float:
+        return 0.0 if self.positions == "start" else 1.0
+
+    @property
+    def contacts_at(self) -> float:
         return 1.0 if self.positions == "end" else 0.0
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -72,8 +78,8 @@ class Newton(Kind, frozen=True, tag="newton"):
         free, regular = free_motion(a.M, a.v, a.dt * (a.force - a.h))
         if not regular:
             return no_solution(a)
-        stack, preconditioner = stack_of(a, self.recovery), PRECONDITIONERS.index(self.preconditioner)
-        found = settle(stack, free, self.rules, preconditioner, self.max_iterations, self.positions == "end")
+        stack = stack_of(a, self.recovery, self.positions == "end")
+        found = settle(stack, free, self.rules, self.way)
         dynamics = float(np.abs(a.M @ (found.v - a.v) - found.J.T @ found.p - a.dt * (a.force - a.h)).max(initial=0.0))
         finite = np.isfinite(dynamics) and np.isfinite(found.error)
         return ForwardSolution(
@@ -84,6 +90,15 @@ class Newton(Kind, frozen=True, tag="newton"):
             dynamics=dynamics if finite else np.inf,
             contact=found.error if finite else np.inf,
             rows=stack.of_rows(found.p),
+        )
+
+    @property
+    def way(self) -> Way:
+        return Way(
+            preconditioner=PRECONDITIONERS.index(self.preconditioner),
+            limit=self.max_iterations,
+            elsewhere=self.positions != "start",
+            stiffens=self.geometric_stiffness,
         )
 
     @property

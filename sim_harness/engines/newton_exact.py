@@ -17,13 +17,16 @@ from sim_harness.engines.newton_rows import Constraints, normal_row
 SHIFT = 1e-9
 """Share of a row's own diagonal that is added to it: of redundant rows the impulses then change as little as can be."""
 
+MOST_SHIFT = 0.1
+"""Where steps lead nowhere."""
+
 ROUNDING = 1e-14
 """Share of the fastest row's speed."""
 
 HALVINGS, ARMIJO = 6, 1e-4
 """Of a step that does not lower the sum of squares by this share."""
 
-GAIN, IDLE = 0.5, 12
+GAIN, IDLE = 0.9, 12
 """So many steps in a row that do not leave less than this share of the least distance end a trial."""
 
 NEAR = 1e-9
@@ -104,8 +107,11 @@ def disc(mu: float, pressure: float, ratio: float) -> float:
 
 
 @compiled
-def exact_step(c: Constraints, p: Array, u: Array, F: Array) -> Array:
-    """p after a full step; F: the natural map at p, whose speeds are u. What cannot be solved is NaN."""
+def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Array:
+    """p after a full step; F: the natural map at p, whose speeds are u. What cannot be solved is NaN.
+
+    shift: share of a row's own diagonal that is added to it
+    """
     plan, w, m = c.plan, c.w, len(p)
     K = np.zeros((m, m))
     for i in range(plan.ties):
@@ -121,7 +127,7 @@ def exact_step(c: Constraints, p: Array, u: Array, F: Array) -> Array:
         if i >= plan.stops:
             _tangents(c, K, p, u, row)
     for i in range(m):
-        K[i, i] += SHIFT * w[i]
+        K[i, i] += shift * w[i]
     LU, order, regular = lu_factor(K)
     if not regular:
         return np.full(m, np.nan)
@@ -166,37 +172,41 @@ def _tangents(c: Constraints, K: Array, p: Array, u: Array, row: int) -> None:
 
 @compiled
 def finish(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, int]:
-    """Exact steps from p, in place: p ← the best of them; its distance, and how many were taken.
+    """Exact steps from p, in place: p ← the best of them; its distance, and how many were tried.
 
-    Each is halved until the sum of squares of the natural map falls, or is as short as it gets: where modes change it may rise.
+    A step is halved until the sum of squares of the natural map falls. Where it does not, the next is shifted more and so
+    shorter, in redundant directions above all; where it does, less.
     """
     m = len(p)
-    at, new, u, F, F_new = p.copy(), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    at, new, u, u_new, F, F_new = p.copy(), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     speeds_of(c, at, u)
     natural_residual(c, at, u, F)
-    taken, idle = 0, 0
-    while taken < limit and error > ROUNDING * c.scale and idle < IDLE:
-        full = exact_step(c, at, u, F)
-        before, share, worst = np.dot(F, F), 1.0, 0.0
+    tried, idle, shift = 0, 0, SHIFT
+    while tried < limit and error > ROUNDING * c.scale and idle < IDLE:
+        full = exact_step(c, at, u, F, shift)
+        before, share, worst, falls = np.dot(F, F), 1.0, 0.0, False
         for _ in range(HALVINGS):
             for i in range(m):
                 new[i] = at[i] + share * (full[i] - at[i])
             make_allowed(c, new)
-            speeds_of(c, new, u)
-            worst = natural_residual(c, new, u, F_new)
-            if np.dot(F_new, F_new) < (1.0 - ARMIJO * share) * before:
+            speeds_of(c, new, u_new)
+            worst = natural_residual(c, new, u_new, F_new)
+            falls = np.dot(F_new, F_new) < (1.0 - ARMIJO * share) * before
+            if falls:
                 break
             share *= 0.5
-        taken += 1
-        if not np.isfinite(worst):
-            break
+        tried += 1
         idle = 0 if worst < GAIN * error else idle + 1
-        for i in range(m):
-            at[i], F[i] = new[i], F_new[i]
+        if falls or shift >= MOST_SHIFT:
+            shift = max(SHIFT, shift / 10.0)
+            for i in range(m):
+                at[i], u[i], F[i] = new[i], u_new[i], F_new[i]
+        else:
+            shift *= 100.0
         if worst < error:
             error = worst
             for i in range(m):
                 p[i] = new[i]
         elif error <= NEAR * c.scale:
             break
-    return error, taken
+    return error, tried

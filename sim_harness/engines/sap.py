@@ -58,6 +58,7 @@ class Sap(Kind, frozen=True, tag="sap"):
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100
 
     rows_at: ClassVar[float] = 0.0
+    contacts_at: ClassVar[float] = 0.0
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         free = free_motion(problem, self.scheme)

@@ -12,12 +12,13 @@ from sim_harness.scenes.model import JointEffects
 
 class Taken(NamedTuple):
     """Where in a step an engine's world takes forces, 0 at its beginning, 1 at its end: M and h at this configuration, springs,
-    dampers, and along which Jacobians contacts and rows press."""
+    dampers, and along which Jacobians rows and contacts press."""
 
     bodies: float
     springs: float
     dampers: float
     rows: float
+    contacts: float = 0.0
 
 
 class Residuals(Record, frozen=True):
@@ -72,8 +73,9 @@ def momentum(problem: ForwardProblem, solution: ForwardSolution, effects: JointE
     )
     J, rows = a.J, a.rows
     if taken.rows and a.system is not None:
-        shift = taken.rows * a.dt * solution.course
-        J, rows = a.system.contacts(shift)[0], a.system.rows(shift)
+        rows = a.system.rows(taken.rows * a.dt * solution.course)
+    if taken.contacts and a.system is not None:
+        J, _ = a.system.contacts(taken.contacts * a.dt * solution.course)
     push = J.T @ solution.p.ravel() + a.dt * (a.force - h - resisting)
     if rows is not None and solution.rows is not None:
         push = push + rows.G.T @ solution.rows

@@ -81,8 +81,8 @@ class SceneWorld:
         effects = self.model.effects
         self._integrates = isinstance(engine, Integrator)
         share = SCHEMES[engine.scheme].theta if isinstance(engine, Integrator) else 0.0
-        rows_at = engine.rows_at if isinstance(engine, Yielding) else 0.0
-        self._taken = Taken(share, share, share, rows_at) if self._integrates else Taken(0.0, 1.0, 1.0, rows_at)
+        pressing = (engine.rows_at, engine.contacts_at) if isinstance(engine, Yielding) else (0.0, 0.0)
+        self._taken = Taken(share, share, share, *pressing) if self._integrates else Taken(0.0, 1.0, 1.0, *pressing)
         self._solver = taking_compliance(engine)
         viscous = np.zeros_like(effects.viscous) if self._integrates else effects.viscous
         self._friction = JointFriction(viscous=viscous, coulomb=effects.coulomb)

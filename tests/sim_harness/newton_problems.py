@@ -34,7 +34,7 @@ def followed(engine, step, start=None, limit=None):
     Its root, its last iterate (m), the constraints, and the velocity of the root (nv)
     """
     free, _ = free_motion(step.M, step.v, step.dt * (step.force - step.h))
-    plan, J = stack_of(step, engine.recovery).plan()
+    plan, J = stack_of(step, engine.recovery, False).plan()
     c = constraints(plan, J, free.L, free.z, PRECONDITIONERS.index(engine.preconditioner))
     p = np.zeros(len(J)) if start is None else np.array(start, dtype=float)
     z = np.zeros(len(free.z)) if start is None else free.z + c.Y.T @ p

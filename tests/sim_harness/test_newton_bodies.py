@@ -1,0 +1,208 @@
+"""The engine `newton` against the checklist of the Newton note: rods, springs, redundant contacts, its iteration."""
+
+import numpy as np
+import pytest
+from newton_problems import STACKED, G, H, box, followed, paper, particle, problem, stack
+from newton_rods import pendulum, rope, weight_on_a_spring
+
+from sim_harness.engines.newton import Newton
+from sim_harness.engines.newton_linear import conjugate_gradients, conjugate_residuals
+from sim_harness.engines.newton_passes import turning
+
+
+@pytest.mark.parametrize("engine", [Newton(), paper(max_iterations=100)])
+def test_newton_row_2_rods_do_not_drift(engine):
+    """A pendulum of 1 m for 10⁴ steps of 10 ms, a thousand with the paper's scheme: the rod is right to 10⁻⁹ m throughout."""
+    body, worst = pendulum(), 0.0
+    for _ in range(10_000 if engine.finish else 1000):
+        assert body.step(engine, 0.01).status.ok
+        worst = max(worst, abs(np.linalg.norm(body.x) - 1.0))
+    assert worst < 1e-9
+
+
+@pytest.mark.parametrize("stiffness", [1e2, 1e3, 1e4, 1e6, 1e8, 1e10, 1e12, np.inf])
+def test_newton_row_3_springs_up_to_rigid(stiffness):
+    """2 kg on a spring of 10² … 10¹² N/m and on a rod: m g / k longer, to rounding of what is 1 m long."""
+    body = weight_on_a_spring(2.0, 1 / stiffness, dissipation=25 / stiffness if stiffness < 1e4 else 0.0)
+    for _ in range(400):
+        solution = body.step(Newton(), H)
+        assert solution.status.ok
+    assert -body.x[0, 2] - 1.0 == pytest.approx(2.0 * G / stiffness, rel=1e-5, abs=4e-16)
+    assert solution.rows[0] / H == pytest.approx(-2.0 * G, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("function", "solver", "regularisation"),
+    [
+        ("fischer-burmeister", "dense", 1e-6),
+        ("fischer-burmeister", "pcr", 0.0),
+        ("fischer-burmeister", "pcg", 0.0),
+        ("minimum-map", "dense", 1e-6),
+        ("minimum-map", "pcr", 0.0),
+        ("fischer-burmeister", "dense", 0.0),
+    ],
+)
+def test_newton_row_12_redundant_contacts(function, solver, regularisation):
+    """10 kg on four corners 1 m apart, pushed with 20 N at a height of 0.2 m: 22.525 N at the rear ones, 26.525 N in front.
+
+    The note's prototype found uneven forces with the minimum map and PCR, with Fischer–Burmeister without ε, and lost weight
+    with PCG; here all these give the even ones: that was rounding in redundant directions, which depends on the order of sums.
+    """
+    engine = paper(function=function, solver=solver, regularisation=regularisation)
+    root, _, _, _ = followed(engine, box(force=(20.0, 0, 0)))
+    normal = root.p[2::3] / H
+    assert normal.sum() == pytest.approx(98.1, rel=1e-4)
+    np.testing.assert_allclose(normal, [22.525, 22.525, 26.525, 26.525], atol=2e-3)
+
+
+def test_newton_row_12_what_is_singular_is_told():
+    """The minimum map without ε, solved directly: a singular matrix, and no answer."""
+    solution = paper(function="minimum-map").solve(box(force=(20.0, 0, 0)))
+    assert not solution.status.ok
+    assert np.isfinite(solution.v_plus).all()
+    assert Newton().solve(box(force=(20.0, 0, 0))).status.ok
+
+
+def test_newton_row_14_preconditioners_rank_as_in_the_paper():
+    """The stack, relative error of forces after 6, 8 and 20 iterations: 1 worse than dt², worse than the effective mass.
+
+    The note has 0.6 to 1, 0.21 to 0.31, 0.12 to 0.20 after 6; here 1, 0.99 and 0.32 (0.21 with rows divided by α). After 100
+    iterations all are at rounding: its 2·10⁻⁸ and 6·10⁻¹² were ε's, which is taken of each row's own diagonal here.
+    """
+    errors = {}
+    for preconditioner in ("unit", "time-step", "effective-mass"):
+        engine = paper(preconditioner=preconditioner, tolerance=1e-18)
+        for iterations in (6, 8, 20, 100):
+            _, last, _, _ = followed(engine, stack(), limit=iterations)
+            errors[preconditioner, iterations] = np.abs(last[2::3] / H / STACKED - 1).max()
+    for iterations in (6, 8, 20):
+        assert errors["unit", iterations] > errors["time-step", iterations] > errors["effective-mass", iterations]
+    assert errors["effective-mass", 6] < 0.35
+    assert errors["time-step", 8] < 0.1 < errors["unit", 8]
+    assert max(errors[each, 100] for each in ("unit", "time-step", "effective-mass")) < 1e-14
+
+
+def residuals(solve, A, b):
+    """‖D^-½ (b − A x)‖ after 0, 1, …, 40 iterations."""
+    out = []
+    for k in range(41):
+        r = b - A @ solve(A.copy(), b, k)
+        out.append(np.sqrt(np.sum(r * r / np.diag(A))))
+    return np.array(out)
+
+
+def test_newton_row_15_residuals_of_pcr_never_grow():
+    """Matrices 40 × 40 of rank 25: in 0 of 20 systems with PCR, in some of them with PCG (the note: 7, here 11)."""
+    rng = np.random.default_rng(15)
+    grew = {conjugate_residuals: 0, conjugate_gradients: 0}
+    for _ in range(20):
+        B = rng.normal(size=(40, 25))
+        A = B @ B.T
+        b = A @ rng.normal(size=40)
+        for solve in grew:
+            norms = residuals(solve, A, b)
+            grew[solve] += bool((norms[1:] > norms[:-1] * (1 + 1e-9) + 1e-13 * norms[0]).any())
+    assert grew[conjugate_residuals] == 0
+    assert grew[conjugate_gradients] >= 5
+
+
+def test_newton_row_16_damping_leaves_a_quarter():
+    """t = 0.75 and the minimum map leave 0.25 each, once nothing switches; Fischer–Burmeister about 0.3."""
+    step = particle(v=(1.0, 0.5, 0.0))
+    root, _, _, _ = followed(paper(function="minimum-map"), step)
+    np.testing.assert_allclose(root.history[1:10] / root.history[:9], 0.25, rtol=1e-6)
+    root, _, _, _ = followed(paper(tolerance=1e-12), step)
+    np.testing.assert_allclose(root.history[12:20] / root.history[11:19], 0.28, atol=0.03)
+    root, _, _, _ = followed(Newton(), step)
+    assert root.iterations <= 6  # exact steps square what is left
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [("stack", stack()), ("box", box(force=(20.0, 0, 0))), ("slide", particle(v=(1, 0.5, 0)))]
+)
+def test_newton_row_18_regularisation_does_not_bias(name, step):
+    """ε = 0, 10⁻⁶ and 10⁻³: the same motion. Of the stack, whose masses are 4096 : 1, 10⁻³ slows the last digits."""
+    found = {}
+    for regularisation in (0.0, 1e-6, 1e-3):
+        engine = paper(regularisation=regularisation, solver="pcr" if regularisation == 0 else "dense", tolerance=1e-11)
+        root, _, c, found[regularisation] = followed(engine, step)
+        assert root.error <= 1e-11 * c.scale
+    for v in found.values():
+        np.testing.assert_allclose(v, found[0.0], atol=1e-11)
+
+
+def test_newton_row_20_the_error_floor():
+    """(91), (92): forces of the stack and of the box end within ten times ‖x*‖ δ and ‖A‖ ‖x*‖ δ, δ = 2.2·10⁻¹⁶."""
+    delta = np.finfo(float).eps
+    for step in (stack(), box(force=(20.0, 0, 0))):
+        root, _, c, _ = followed(Newton(), step)
+        A = np.abs(c.D).sum(axis=1).max()
+        assert root.error <= 10 * A * np.abs(root.p).max() * delta
+    root, _, c, _ = followed(Newton(), stack())
+    inverse = np.abs(np.linalg.inv(c.D[2::3, 2::3])).sum(axis=1).max()
+    exact = STACKED * H
+    forward = inverse * delta * c.scale + exact.max() * delta
+    assert np.abs(root.p[2::3] - exact).max() <= 10 * forward
+
+
+def test_newton_row_21_how_a_tight_rod_resists_turning():
+    """1 kg on a rod of 1 m under 50 N, h = 1/120 s: c = h² λ/L = −3.472·10⁻³ kg; with the printed sign it would be −2.003."""
+    rod = pendulum(angle=0.0)
+    change = np.array([1e-3 / H, 0, 0])
+    J, J_there = (rod.rows(shift).G for shift in (np.zeros(3), H * change))
+    c = -turning(J, J_there, np.array([-50.0 * H]), change, np.zeros(3))
+    assert c[0] == pytest.approx(-3.472e-3, abs=1e-6)
+    assert c[1] == c[2] == 0.0
+
+
+@pytest.mark.parametrize(("pull", "compliance"), [(0.1, 1e-3), (1.0, 1e-2)])
+def test_newton_row_21_a_tight_rope_needs_geometric_stiffness(pull, compliance):
+    """Ten particles of 10 g between springs stretched by a tenth or to twice their length, steps of 10 ms.
+
+    Without it no step is solved; with it all are, and the rope hangs as strings do, T z'' = m g.
+    """
+    body = rope(compliance=compliance, pull=pull)
+    assert not body.step(Newton(), 0.01).status.ok
+    body = rope(compliance=compliance, pull=pull)
+    body.links = [(*link[:4], 0.02) for link in body.links]
+    for _ in range(400):
+        assert body.step(Newton(geometric_stiffness=True), 0.01).status.ok
+    tension, along = pull / compliance, 1 + pull
+    places = np.arange(1, 11)
+    sag = 0.01 * G * along / (2 * tension) * places * (11 - places)
+    np.testing.assert_allclose(-body.x[:, 2], sag, rtol=0.02)
+
+
+def sinking(stiffness, damping, dt, seconds):
+    """10 kg put on ground that yields: how deep it is after each step [m]."""
+    z, v, out = 0.0, np.zeros(3), []
+    contact = {"stiffness": np.array([stiffness]), "dissipation": np.array([damping / stiffness])}
+    for _ in range(round(seconds / dt)):
+        solution = Newton().solve(particle(mass=10.0, v=v, gaps=[z], dt=dt, **contact))
+        assert solution.status.ok
+        v = solution.v_plus
+        z += dt * v[2]
+        out.append(-z)
+    return np.array(out)
+
+
+def test_newton_row_23_compliant_contact_sags_and_settles():
+    """10 kg on k = 5·10⁴ N/m with b = 200 N·s/m: m g/k = 1.962 mm. Critically damped it approaches that as the equation
+    m z̈ + b ż + k z = m g says, to first order in the step."""
+    sag = 10.0 * G / 5e4
+    assert sag == pytest.approx(1.962e-3)
+    assert sinking(5e4, 200.0, 1e-3, 3.0)[-1] == pytest.approx(sag, rel=1e-9)
+    omega, errors = np.sqrt(5e4 / 10.0), []
+    for dt in (1e-3, 5e-4, 2.5e-4):
+        t = dt * np.arange(1, round(0.1 / dt) + 1)
+        exact = sag * (1 - np.exp(-omega * t) * (1 + omega * t))
+        errors.append(np.abs(sinking(5e4, 2 * 10.0 * omega, dt, 0.1) - exact).max() / sag)
+    assert errors[-1] < 0.01
+    np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 1.0, atol=0.15)
+
+
+def test_newton_row_23_compliant_contact_damps_from_touch_on():
+    """Above the ground nothing brakes it, however fast it comes."""
+    falling = particle(v=(0, 0, -1.0), gaps=[1e-3], dt=5e-4, stiffness=np.array([5e4]), dissipation=np.array([0.1]))
+    assert Newton().solve(falling).p[0, 2] == 0.0
+    assert problem(np.eye(3), np.eye(3), 0.5).stiffness is None
