@@ -40,7 +40,7 @@ EDGES = (4, 8)
 SOFT, EPSILON = 1e-1, 1e-5
 """ρ as a share of the mean diagonal of D_NN, and ε."""
 
-ENOUGH, ROUNDED = 1e-11, 1e-10
+ENOUGH, ROUNDED = 1e-13, 1e-10
 """‖F‖ is zero below this share of the largest speed over ρ; below the second it is rounding if no step makes it smaller: the
 certificate judges what is left."""
 
@@ -120,7 +120,7 @@ def solve_exact_cone(Y, b, mu, start):
     F, G, H = local(rows), local((rows, 3)), local((rows, 3))
     rest, step, lost, small = _distance(problem, rho, p, F, G), 0, 0, speed / rho
     best, least = p.copy(), rest
-    while rest > ENOUGH * small and step < STEPS and lost < LOST:
+    while rest > ENOUGH * small and step < STEPS and lost < (LOST if least > ROUNDED * small else 1):
         _change(Y, rho, F, G, H, change)
         share, before = 1.0, rest
         for _ in range(HALVINGS):
