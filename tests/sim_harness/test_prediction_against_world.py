@@ -1,6 +1,7 @@
 """The right inverse: the torque that a law predicts, applied in the world, gives the motion it promised.
 
-The world assembles and solves its own problem in all degrees of freedom; it shares the Lemke kernel and nothing else.
+The world assembles and solves its own problem in all degrees of freedom: `lcp` shares the Lemke kernel with the Coulomb law and
+nothing else, `newton` nothing at all with the exact cone.
 """
 
 import numpy as np
@@ -27,20 +28,21 @@ def knock(world, rng, k):
     world.reset(q, 0.3 * (k % 4) * rng.normal(size=robot.nv))
 
 
+@pytest.mark.parametrize(("law", "engine"), [("coulomb", "lcp"), ("exact-cone", "newton")])
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_coulomb_predictions_come_true(make_world, name):
+def test_predictions_come_true(make_world, name, law, engine):
     """Where the law itself answered, joint velocities and the sum of the normal forces agree."""
-    law = make_law("coulomb")
+    law = make_law(law)
     robot, _ = load_robot(name)
     rng = np.random.default_rng(8)
     worst_velocity = worst_force = 0.0
     tested = 0
     for k in range(120):
-        world = make_world(name=name)
+        world = make_world(engine, name=name)
         knock(world, rng, k)
         demand = 20 * rng.normal(size=robot.na)
         prediction = predict(robot, world.state, world.contacts, demand, law=law, dt=DT, options=OPTIONS)
-        if prediction.law != "coulomb" or prediction.demand_change > 0:
+        if prediction.law != law.name or prediction.demand_change > 0:
             continue
         tested += 1
         result = world.step(prediction.tau, DT)
