@@ -45,11 +45,12 @@ def closed_chains(robot: Robot, q: Array) -> Rows | None:
 
 
 class Elsewhere(Record, frozen=True):
-    """A robot at configurations beside q, a `System`; contacts: those of the step."""
+    """A robot at configurations beside q, a `System`; contacts: those of the step, pivots: as `moved_contacts` has them."""
 
     robot: Robot
     q: Array
     contacts_at_q: ContactSet
+    pivots: tuple[Array, Array]
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
         terms = self.robot.terms(self.robot.integrate(self.q, shift), v)
@@ -60,21 +61,25 @@ class Elsewhere(Record, frozen=True):
 
     def contacts(self, shift: Array) -> tuple[Array, Array]:
         robot, moved = self.robot, self.robot.integrate(self.q, shift)
-        return moved_contacts(robot, self.contacts_at_q, self.q, moved, robot.terms(moved, np.zeros(robot.nv)).axes)
+        axes = robot.terms(moved, np.zeros(robot.nv)).axes
+        return moved_contacts(robot, self.contacts_at_q, self.q, moved, axes, self.pivots)
 
 
-def moved_contacts(robot: Robot, contacts: ContactSet, q: Array, moved: Array, axes: Array) -> tuple[Array, Array]:
-    """J (3n, nv) and gaps [m] (n) of the contacts at q when their points have gone with the bodies to where `axes` are.
+def moved_contacts(
+    robot: Robot, contacts: ContactSet, q: Array, moved: Array, axes: Array, pivots: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """J (3n, nv) and gaps [m] (n) of the contacts at q when they have gone with the bodies to where `axes` are.
 
-    Modelling error: a round body rolls away from its point; its gap is off by r (ω dt)² / 2.
+    pivots: on the first and on the second body the centres about which the surface is round there, which go with the bodies
+        while the contact stays where it is beside them: it rolls on; of flat faces and corners the points themselves (n, 3)
     """
     c, ground = contacts, np.zeros_like(contacts.others)
     ends = []
     rotations, origins = (places.copy() for places in robot.place(q))
     there = robot.place(moved)
-    for joints in (c.bodies, c.others):
-        local = np.einsum("nji,nj->ni", rotations[joints], c.points - origins[joints])
-        ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints])
+    for joints, centres in zip((c.bodies, c.others), pivots, strict=True):
+        local = np.einsum("nji,nj->ni", rotations[joints], centres - origins[joints])
+        ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints] + c.points - centres)
     J = contact_jacobian(axes, robot.tree.support, msgspec.structs.replace(c, others=ground, points=ends[0]))
     if c.others.any():
         second = msgspec.structs.replace(c, bodies=c.others, others=ground, points=ends[1])
@@ -84,7 +89,10 @@ def moved_contacts(robot: Robot, contacts: ContactSet, q: Array, moved: Array, a
 
 def with_system(problem: ForwardProblem, robot: Robot, q: Array, contacts: ContactSet) -> ForwardProblem:
     """For an engine that looks elsewhere, which uses the robot as its scratch: the problem with M and h of its own."""
-    system = Elsewhere(robot=robot, q=q, contacts_at_q=contacts)
+    radii = dict(zip(robot.spheres.keys, robot.spheres.radii, strict=True))
+    radius = np.array([radii[key.split("/")[0]] for key in contacts.keys]).reshape(-1, 1)
+    pivots = contacts.points + radius * contacts.normals, contacts.points
+    system = Elsewhere(robot=robot, q=q, contacts_at_q=contacts, pivots=pivots)
     return msgspec.structs.replace(problem, M=problem.M.copy(), h=problem.h.copy(), system=system)
 
 

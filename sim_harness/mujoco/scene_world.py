@@ -129,7 +129,14 @@ class MujocoScene:
             gaps=np.array(found.dist).reshape(n),
             keys=tuple(f"{i} {j} {k}" for k, (i, j) in enumerate(pairs.tolist())),
         )
-        return Touching(contacts=contacts, pairs=pairs, stiffness=np.full(n, np.inf), dissipation=np.zeros(n)), forces
+        touching = Touching(
+            contacts=contacts,
+            pairs=pairs,
+            stiffness=np.full(n, np.inf),
+            dissipation=np.zeros(n),
+            pivots=(contacts.points, contacts.points),
+        )
+        return touching, forces
 
     def _status(self, warned: bool) -> Status:
         if not np.isfinite(self._state.q).all() or not np.isfinite(self._state.v).all():

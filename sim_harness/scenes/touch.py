@@ -22,6 +22,9 @@ from sim_harness.scenes.settings import Shape
 PARALLEL = 1e-3
 """A face within this angle of coal's normal is what touches [rad]."""
 
+LYING = 0.1
+"""A cylinder whose axis is across the normal but for this touches with its side [rad]."""
+
 LEVEL = 0.9
 """A face whose normal has so much along the contact's is one from which gaps are measured."""
 
@@ -195,6 +198,18 @@ def faces_of(place: Place, direction: Array) -> list[Face]:
         outward = side / np.linalg.norm(side)
         return [Face(centre + outward * radius, outward, False)]
     return []
+
+
+def pivot_of(place: Place, spot: Spot) -> Array:
+    """The centre about which a body is round where it is touched [m] (3): that of a sphere, a point on the axis of a cylinder
+    that lies; the point itself of what is flat or sharp."""
+    shape, rotation, centre = place
+    if shape.sphere is not None:
+        return centre
+    axis = rotation[:, 2]
+    if shape.cylinder is not None and abs(axis @ spot.normal) < LYING:
+        return np.asarray(centre + ((spot.point - centre) @ axis) * axis)
+    return spot.point
 
 
 def face_gaps(points: list[Array], normal: Array, first: Place, second: Place) -> list[float] | None:

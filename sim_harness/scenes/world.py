@@ -9,7 +9,7 @@ import time
 import msgspec
 import numpy as np
 
-from idyn.types import Array, ContactSet, DynamicsTerms, Record, State
+from idyn.types import Array, DynamicsTerms, Record, State
 from sim_harness.compliant_rows import taking_compliance
 from sim_harness.engine_step import forward_problem, moved_contacts
 from sim_harness.engines.bilateral import check_rows
@@ -42,12 +42,12 @@ class Step(Record, frozen=True):
 
 
 class Bodies(Record, frozen=True):
-    """The scene at configurations beside q, a `System`; contacts: those of the step."""
+    """The scene at configurations beside q, a `System`; touching: the contacts of the step."""
 
     model: SceneModel
     constraints: Constraints
     q: Array
-    contacts_at_q: ContactSet
+    touching: Touching
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
         M, h, _ = self.model.terms(self.model.robot.integrate(self.q, shift), v)
@@ -62,7 +62,8 @@ class Bodies(Record, frozen=True):
 
     def contacts(self, shift: Array) -> tuple[Array, Array]:
         model, moved = self.model, self.model.moved(self.q, shift)
-        J, gaps = moved_contacts(model.robot, self.contacts_at_q, self.q, moved, self._axes(moved))
+        touching, axes = self.touching, self._axes(moved)
+        J, gaps = moved_contacts(model.robot, touching.contacts, self.q, moved, axes, touching.pivots)
         return model.along_axes_at(self.q, moved, J), gaps
 
     def _axes(self, moved: Array) -> Array:
@@ -126,7 +127,7 @@ class SceneWorld:
             rows=self._constraints.rows(q, axes),
             stiffness=touching.stiffness if soft else None,
             dissipation=touching.dissipation if soft else None,
-            system=Bodies(model=model, constraints=self._constraints, q=q, contacts_at_q=touching.contacts),
+            system=Bodies(model=model, constraints=self._constraints, q=q, touching=touching),
         )
 
     def _solve(self, problem: ForwardProblem) -> ForwardSolution:

@@ -13,6 +13,7 @@ from sim_harness.compliant_rows import Folded, taking_compliance
 from sim_harness.engine_step import Elsewhere
 from sim_harness.engines.engine import Rows, Yielding
 from sim_harness.engines.sap import Sap
+from sim_harness.scenes.contacts import Geometry
 from sim_harness.scenes.load import engine_named, load_scene
 from sim_harness.scenes.world import SceneWorld
 from sim_harness.worlds import ENGINES, AnyEngine
@@ -113,7 +114,7 @@ def slopes(values, nv, at, eps=1e-6):
     return np.array([(values(at + eps * e) - values(at - eps * e)) / (2 * eps) for e in np.eye(nv)]).T
 
 
-SCENES = ["four-bar", "dual-arm", "clutter", "weighing-scale", "grasp-lift"]
+SCENES = ["four-bar", "dual-arm", "weighing-scale", "grasp-lift", "cube-on-corners", "pendulum-soft-stop"]
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -147,6 +148,23 @@ def test_rows_and_contacts_of_a_scene_elsewhere(name):
         np.testing.assert_allclose(turned[2::3], (np.array(plain).reshape(-1, 3) * normals).sum(axis=1), atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["rolls", "sphere-column", "spring-cylinder"])
+def test_round_bodies_roll_on_instead_of_turning_their_points_away(name):
+    """What contacts are elsewhere is what geometry finds there, but for balls that also go round one another."""
+    settings = load_scene(name)
+    world = SceneWorld(settings, engine_named(settings, "lcp"))
+    problem = world.step().problem
+    model, shift = world.model, np.zeros(len(problem.v))
+    shift[model.free.ravel()], shift[model.free.ravel() + 3] = 1e-4, 0.3 * (np.arange(model.free.size) % 3 == 1)
+    at = model.moved(problem.system.q, shift)
+    found = Geometry(model).touching(at).contacts
+    _, gaps = problem.system.contacts(shift)
+    ground = problem.system.touching.pairs[:, 1] < 0
+    there = np.array([found.gaps[found.keys.index(key)] for key in problem.system.touching.contacts.keys])
+    np.testing.assert_allclose(gaps[ground], there[ground], atol=1e-9)
+    np.testing.assert_allclose(gaps, there, atol=1e-6)
+
+
 def moved_points(model, touching, q, moved):
     """Where the contact points of the first bodies have gone (n, 3)."""
     body = touching.pairs[:, 0]
@@ -162,14 +180,14 @@ def point_velocity(axes, model, body, point, v):
 def test_rows_and_contacts_of_a_robot_elsewhere():
     world = robot_world()
     robot, contacts = world.robot, world.contacts
-    system = Elsewhere(robot=robot, q=world.q, contacts_at_q=contacts)
+    system = Elsewhere(robot=robot, q=world.q, contacts_at_q=contacts, pivots=(contacts.points, contacts.points))
     rest = np.zeros(robot.nv)
     J, gaps = system.contacts(rest)
     np.testing.assert_allclose(gaps, contacts.gaps, atol=1e-15)
     np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], robot.nv, rest), atol=1e-6)
     assert system.rows(rest) is None
     legs, q = load_robot("fivebar")
-    closed = Elsewhere(robot=legs, q=q, contacts_at_q=contacts)
+    closed = Elsewhere(robot=legs, q=q, contacts_at_q=contacts, pivots=(contacts.points, contacts.points))
     still = np.zeros(legs.nv)
     np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
 

@@ -1,0 +1,84 @@
+"""Engines that share no solver under the same law: polygons of sixteen edges beside the round cone, springs beside springs."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from controllers.config import parse
+from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.recording import run_scene
+from sim_harness.scenes.settings import Material
+from sim_harness.worlds import AnyEngine
+
+RIGID = {"lcp": {"kind": "lcp", "edges": 16}, "newton": {"kind": "newton"}}
+SOFT = {
+    "sap": {"kind": "sap", "candidates": "near", "beta": 1e-3, "sigma": 1e-7},
+    "first-order": {"kind": "first-order", "friction": "convex"},
+}
+"""At the k and d of the scenes: `sap` without what makes it no stiffer than a step allows, both with its convex friction."""
+
+
+def runs(scene, engines):
+    """The scene under each of the engines, every step solved."""
+    found = {name: run_scene(scene, parse(engine, AnyEngine, "engine")) for name, engine in engines.items()}
+    assert all(run.ok.all() for run in found.values())
+    return found
+
+
+def agree(scene, engines, share, forces=True):
+    """Ways and velocities of all bodies, and the mean forces on each, agree to a share of the largest."""
+    first, second = runs(scene, engines).values()
+    way = [run.centres - run.centres[0] for run in (first, second)]
+    rows = [(way[0], way[1]), (first.velocities, second.velocities)]
+    if forces:
+        rows.append((first.force.mean(axis=0), second.force.mean(axis=0)))
+    off = [np.abs(a - b).max() / max(np.abs(a).max(), 1e-9) for a, b in rows]
+    print(f"{scene.about}: ways, velocities, forces differ by {', '.join(f'{100 * x:.3g} %' for x in off)}")
+    assert max(off) < share
+
+
+@pytest.mark.parametrize("name", ["sliding-block", "ramp-slides", "ramp-friction", "slips", "rolls", "grasp-ball-slips"])
+def test_lcp_of_sixteen_edges_and_newton_agree_where_bodies_slide(name):
+    agree(load_scene(name), RIGID, 0.01)
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.1, 0.2, np.pi / 16])
+def test_lcp_of_sixteen_edges_and_newton_agree_whichever_way_a_block_slides(turn):
+    """Between its edges a polygon holds back by up to 1 − cos(π/16) = 1.9 % less: the way is longer by up to that."""
+    scene = load_scene("sliding-block")
+    (block,) = scene.body
+    speed = block.velocity[0]
+    body = msgspec.structs.replace(block, velocity=(speed * np.cos(turn), speed * np.sin(turn), 0.0))
+    first, second = runs(msgspec.structs.replace(scene, body=(body,)), RIGID).values()
+    way = [np.linalg.norm(run.centres[-1, 0] - run.centres[0, 0]) for run in (first, second)]
+    print(f"{np.degrees(turn):.1f} degrees: {way[0]:.5f} m under lcp, {way[1]:.5f} m under newton")
+    assert 1.0 - 1e-9 <= way[0] / way[1] <= 1.001 / np.cos(np.pi / 16)
+    if turn == 0.0:
+        assert way[0] == pytest.approx(way[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(("share", "slips"), [(0.99, False), (0.999, False), (1.001, True), (1.01, True)])
+def test_lcp_of_sixteen_edges_and_newton_agree_on_the_onset_of_slip(share, slips):
+    """A slope of a share of atan μ: friction is along an edge of the polygon, so both break away at the same angle."""
+    scene = load_scene("ramp-slides", 0.5)
+    ground = msgspec.structs.replace(scene.ground, slope=share * np.arctan(0.5))
+    found = runs(msgspec.structs.replace(scene, ground=ground), RIGID)
+    ways = [float(run.centres[-1, 0, 0] - run.centres[0, 0, 0]) for run in found.values()]
+    assert [abs(way) > 1e-9 for way in ways] == [slips, slips]
+    assert ways[0] == pytest.approx(ways[1], rel=0.01, abs=1e-9)
+
+
+SOFTNESS = Material(mu=0.5, stiffness=2e4, dissipation=0.02)
+
+
+@pytest.mark.parametrize("name", ["sliding-block", "ramp-slides", "ramp-sticks", "drop", "cube-on-corners", "patches"])
+def test_sap_and_first_order_agree_at_equal_stiffness_and_dissipation(name):
+    scene = load_scene(name)
+    bodies = tuple(msgspec.structs.replace(body, material=Material(mu=SOFTNESS.mu)) for body in scene.body)
+    ground = msgspec.structs.replace(scene.ground, material=SOFTNESS)
+    agree(msgspec.structs.replace(scene, body=bodies, ground=ground), SOFT, 0.01)
+
+
+@pytest.mark.parametrize("name", ["pendulum-soft-stop", "elastic-strip", "elastic-foundation"])
+def test_sap_and_first_order_agree_on_rows_that_yield(name):
+    agree(load_scene(name), SOFT, 0.01, forces=name == "elastic-foundation")
