@@ -123,7 +123,7 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
     times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
     unit: list[int] = []
     for block in range(1 + -(-repeat // SAMPLES)):
-        with _without_gc():
+        with without_gc():
             for (name, n), spent in times.items():
                 measured = _time_predictions(robot, loads[n], CASES[name])
                 yardstick = _time_unit(robot, loads[n])
@@ -159,7 +159,9 @@ def _time_unit(robot: Robot, samples: list[Sample]) -> list[int]:
     return spent
 
 
-class _without_gc:
+class without_gc:
+    """Garbage is collected before, not meanwhile."""
+
     def __enter__(self) -> None:
         gc.collect()
         gc.disable()

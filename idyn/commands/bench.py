@@ -7,6 +7,7 @@ from typing import Any
 
 from idyn.commands.output import add_json, progress_bar
 from idyn.compiled import compiling
+from sim_harness.batch_bench import bench_predictions, bench_worlds, predictions_table, worlds_table
 from sim_harness.bench import bench_laws, bench_server, laws_table, server_table
 from sim_harness.metrics import text_table
 
@@ -17,11 +18,15 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("--repeat", type=int, default=5000, help="predictions for each figure (default: %(default)s)")
     parser.add_argument("--ticks", type=int, default=20000, help="paced ticks of the server at 1 kHz (default: %(default)s)")
     parser.add_argument("--no-server", action="store_true", help="the laws only")
+    parser.add_argument("--batch", action="store_true", help="batches of predictions and of worlds, nothing else")
+    parser.add_argument("--rounds", type=int, default=30, help="rounds of each batch (default: %(default)s)")
     add_json(parser, "the figures")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if options.batch:
+        return _batches(options), True
     with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
         laws = bench_laws(options.robot, options.repeat, progress)
     print(text_table(laws_table(laws)))
@@ -31,3 +36,12 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
             result["server"] = bench_server(options.ticks, progress)
         print(text_table(server_table(result["server"])))
     return result, True
+
+
+def _batches(options: argparse.Namespace) -> dict[str, Any]:
+    with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
+        predictions = bench_predictions(options.robot, options.rounds, progress)
+        worlds = bench_worlds(options.robot, options.rounds, progress)
+    print(text_table(predictions_table(predictions)))
+    print(text_table(worlds_table(worlds)))
+    return {"predictions": predictions, "worlds": worlds}

@@ -1,0 +1,149 @@
+"""Many worlds at once are the worlds one by one, to the last bit, in whatever process they are."""
+
+import numpy as np
+import pytest
+
+from controllers.config import parse
+from controllers.robots import load_robot
+from idyn.errors import IdynError, InputError
+from idyn.status import Status
+from idyn.terrain import Flat
+from sim_harness.batch import SceneBatch, WorldBatch
+from sim_harness.batch_shares import Share
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.worlds import build_scene
+from sim_harness.worlds import NAMES, AnyEngine, build_world
+
+DT, COUNT = 1e-3, 5
+
+
+def states(count=COUNT):
+    """A robot about its stance, some of its feet off the ground or in it, and torques (count, ·)."""
+    (robot, stance), rng = load_robot("quadruped"), np.random.default_rng(8)
+    q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(count)])
+    return robot, q, 0.1 * rng.normal(size=(count, robot.nv)), rng.normal(size=(count, robot.na))
+
+
+def one_by_one(engine, steps):
+    robot, q, v, tau = states()
+    worlds = [build_world(engine, robot.variant(), Flat(), each) for each in q]
+    for world, each, speed, torque in zip(worlds, q, v, tau, strict=True):
+        world.reset(each, speed)
+        for _ in range(steps):
+            world.step(torque, DT)
+    return worlds
+
+
+def assert_equal_to(answer, worlds):
+    for i, world in enumerate(worlds):
+        assert answer.q[i].tobytes() == world.q.tobytes(), i
+        assert answer.v[i].tobytes() == world.v.tobytes(), i
+
+
+@pytest.mark.parametrize("engine", [name for name in NAMES if name != "mujoco"])
+def test_newton_row_28_many_environments_are_each_of_them_alone(engine):
+    """Row 28 of the paper's checklist, of every engine: shares of one process and of two, steps at once and one after the
+    other."""
+    engine = parse(engine, AnyEngine, "engine")
+    robot, q, v, tau = states()
+    expected = one_by_one(engine, 8)
+    for processes in (1, 2):
+        with WorldBatch(engine, robot, Flat(), q, processes=processes) as batch:
+            batch.reset(q, v)
+            assert_equal_to(batch.step(tau, DT, 8), expected)
+            batch.reset(q, v)
+            for k in range(8):
+                answer = batch.step(tau, DT)
+                assert answer.t == pytest.approx((k + 1) * DT)
+            assert_equal_to(answer, expected)
+
+
+def test_worlds_of_mujoco_too():
+    pytest.importorskip("mujoco")
+    engine = parse("mujoco", AnyEngine, "engine")
+    robot, q, v, tau = states()
+    with WorldBatch(engine, robot, Flat(), q, processes=1) as batch:
+        batch.reset(q, v)
+        assert_equal_to(batch.step(tau, DT, 3), one_by_one(engine, 3))
+
+
+@pytest.mark.parametrize("name", ["sphere-stack", "crank-rocker"])
+def test_scenes(name):
+    settings, engine = load_scene(name), PolygonLcp()
+    scene = build_scene(settings, engine)
+    start = scene.model.start
+    q, v = np.array([start.q] * 3), start.v + 0.01 * np.arange(3)[:, None]
+    with SceneBatch(settings, engine, 3, processes=2) as batch:
+        fresh = batch.step(4)
+        batch.reset(q, v)
+        moved = batch.step(4)
+    for i in range(3):
+        for answer, (position, speed) in ((fresh, (start.q, start.v)), (moved, (q[i], v[i]))):
+            scene.reset(position, speed)
+            for _ in range(4):
+                scene.step()
+            assert answer.q[i].tobytes() == scene.state.q.tobytes()
+            assert answer.v[i].tobytes() == scene.state.v.tobytes()
+
+
+def test_one_torque_for_all_and_one_state_for_all():
+    robot, q, _, tau = states()
+    with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
+        batch.reset(q[0])
+        answer = batch.step(tau[0], DT, 3)
+    assert (answer.q == answer.q[0]).all()
+    assert len(batch) == COUNT
+
+
+def test_a_step_that_is_not_solved_is_told():
+    robot, q, _, tau = states()
+    q[3, 2] += 1.0  # nothing to solve in the air
+    with WorldBatch(PolygonLcp(max_pivots=1), robot, Flat(), q, processes=2) as batch:
+        answer = batch.step(tau, DT, 2)
+    assert answer.status[3] == Status.SOLVED
+    assert (answer.status[[0, 1, 2, 4]] != Status.SOLVED).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "order"),
+    [
+        ("tau", lambda batch: batch.step(np.zeros((COUNT, 11)), DT)),
+        ("tau", lambda batch: batch.step([0.0] * 12, DT)),
+        (r"tau\[2, 7\]", lambda batch: batch.step(np.where(np.arange(COUNT * 12).reshape(COUNT, 12) == 31, np.nan, 0.0), DT)),
+        ("dt", lambda batch: batch.step(np.zeros(12), 0.0)),
+        ("steps", lambda batch: batch.step(np.zeros(12), DT, 0)),
+        (r"q\[0\]", lambda batch: batch.reset(np.full(19, np.inf))),
+        ("v", lambda batch: batch.reset(np.zeros(19), np.zeros((COUNT, 19)))),
+    ],
+)
+def test_what_is_malformed_is_named(field, order):
+    robot, q, _, tau = states()
+    with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
+        with pytest.raises(InputError, match=field):
+            order(batch)
+        assert (batch.step(tau, DT).status == 0).all()
+
+
+def test_batches_that_are_none():
+    robot, q, _, tau = states()
+    with pytest.raises(InputError, match="count"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q[:0])
+    with pytest.raises(InputError, match="processes"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=0)
+    with pytest.raises(InputError, match="q"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q[0])
+    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
+    batch.close()
+    with pytest.raises(IdynError, match="closed"):
+        batch.step(tau, DT)
+
+
+def test_what_goes_wrong_in_another_process_is_told(monkeypatch):
+    robot, q, _, tau = states()
+    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
+    monkeypatch.setattr(Share, "step", lambda share, dt: None, raising=True)  # here other arguments are right than there
+    with pytest.raises(IdynError, match="a process of the batch failed: TypeError"):
+        batch._all("step", DT)
+    with pytest.raises(IdynError, match="closed"):
+        batch.step(tau, DT)
