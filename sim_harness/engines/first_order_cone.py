@@ -4,7 +4,8 @@
 P is that of the law, contact by contact. Its regions at p − w/D make a linear system, in which every one that presses has
 w_n = 0, sticks with w_t = 0 or slides with ‖p_t‖ = μ p_n along what is asked for; it is solved in y = Yᵀ p, of size nv, by
 (I + Yᵀ G Y) dy = Yᵀ r with dp = r − G Y dy. Where R is less than a share of D it is that share in G, and steps repeat.
-A step that does not come nearer is not taken; sweeps are, twice as many each time.
+Where a step does not come nearer, sweeps are taken instead, twice as many each time; every second time from where it led to, so
+that sweeps that go round in a circle leave it.
 
 There always is a solution: what impulses do to the bodies is bounded by what v̂ lets them, so p − (the map) points outwards far
 from 0 (Brouwer); there may be several. Where this finds none, the convexified law is solved, again and again, with w_n raised
@@ -42,6 +43,8 @@ def solve(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> tuple[A
 
     w: of no impulses (N, 3); y: where the convexified law is to begin (nv)
     """
+    if len(table.mu) > len(ways.first) and not table.mu.any():  # both laws are one, and many contacts are its way's strength
+        return convexified(ways, table, w, y, rules)
     p, error, steps = by_newton(ways, table, w, np.zeros((len(table.mu), 3)), rules)
     if error <= rules.tolerance:
         return p, SOLVED, steps, error
@@ -85,6 +88,8 @@ def by_newton(ways: Ways, table: Table, w: Array, p: Array, rules: Rules) -> tup
             continue
         if done > MOST_SWEEPS:
             return best, least, step
+        if step % 2 == 1:
+            p = there
         sweep(ways, table, w, p, sweeps)
         w_now = answer(ways, table, w, p)
         error = violation(p, w_now, table, False)
