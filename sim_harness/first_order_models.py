@@ -1,4 +1,4 @@
-"""Small systems of [Drumwright] under the engine `first-order`, and what is known of them: pendulums, a stop, a block on a ramp."""
+"""Small systems of [Drumwright] under the engine `first-order`, and what is known of them: pendulums, stops, a ramp."""
 
 from typing import NamedTuple
 

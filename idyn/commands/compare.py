@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from idyn.commands.output import add_json
 from idyn.errors import ConfigError
-from sim_harness import cone_study, newton_study, sap_study
+from sim_harness import cone_study, first_order_study, newton_study, sap_study
 from sim_harness.compare.engine_jobs import ENGINES, jobs_of, run_jobs
 from sim_harness.compare.engine_report import engines_table, summary, write_engine_report
 from sim_harness.compare.executors import EXECUTORS
@@ -30,7 +30,12 @@ from sim_harness.compare.timing import timing_table
 from sim_harness.metrics import table, text_table
 from sim_harness.scenes.settings import is_scene
 
-STUDIES = {"sap-study": sap_study.study, "newton-study": newton_study.study, "cone-study": cone_study.study}
+STUDIES = {
+    "sap-study": sap_study.study,
+    "newton-study": newton_study.study,
+    "first-order-study": first_order_study.study,
+    "cone-study": cone_study.study,
+}
 """Pages about one engine or law."""
 
 

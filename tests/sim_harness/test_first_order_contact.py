@@ -139,7 +139,7 @@ def test_first_order_row_18_the_convexified_law_hovers():
 
 
 def test_first_order_row_18_a_rod_that_leans():
-    """60°: at μ = 0.2 it slides with N = g / (W_nn + μ W_nt), 6.583 N; at μ = 0.9 it sticks, with the rigid (7.970, 3.185) N."""
+    """60°: at μ = 0.2 it slides with N = g / (W_nn + μ W_nt), 6.583 N; at μ = 0.9 it sticks with (7.970, 3.185) N."""
     M, J = rod()
     W = J[::2] @ np.linalg.solve(M, J[::2].T)
     friction, normal = leaning_rod(0.2)
@@ -165,7 +165,7 @@ def test_first_order_row_20_friction_takes_energy():
     """Random contacts: its power is not positive but for what creep is, and what slides slides against all of it."""
     rng, slid = np.random.default_rng(20), 0
     for _ in range(200):
-        n, nv = 3, 6
+        n, nv = 3, 9
         J, v = rng.normal(size=(3 * n, nv)), rng.normal(size=nv)
         solution = ENGINE.solve(step_of(np.eye(nv), rng.normal(size=nv), v, 1e-3, J, np.zeros(n), rng.uniform(0.1, 1, n)))
         assert solution.status.ok

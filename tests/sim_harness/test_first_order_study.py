@@ -1,0 +1,102 @@
+"""Rows 12 and 24 of the checklist of [Drumwright], and the page of the engine's accuracy and speed."""
+
+import time
+
+import numpy as np
+import pytest
+
+from controllers.config import parse
+from idyn.__main__ import main
+from idyn.errors import ConfigError
+from sim_harness import first_order_study as page
+from sim_harness import foundation
+from sim_harness.engines.first_order import FirstOrder
+from sim_harness.first_order_models import exact_pendulum, pendulum
+from sim_harness.worlds import AnyEngine
+
+
+def test_first_order_row_12_layout_of_the_tables(monkeypatch):
+    """All eight cells, of which one is computed here, at a tenth of its size."""
+    monkeypatch.setattr(page, "SOFT_S", 0.02)
+    found = page.cell(4, 1e7, 5.0)
+    assert found.pressed == 16
+    assert set(found.seconds) == {"first-order", "BDF", "RK45"}
+    assert all(0.0 < seconds < np.inf for seconds in found.seconds.values())
+    tables = page.time_table([found] * 8), page.error_table([found] * 8)
+    assert [len(table) for table in tables] == [9, 9]
+    assert tables[0][4][0] == "100 elements, 50 N"
+    assert tables[0][4][3].endswith("(5550)")
+    assert "(8.14e-01)" in tables[1][4][3]
+
+
+def test_first_order_row_12_time_grows_with_the_number_of_elements_at_most():
+    """The paper's grows with its cube (900 elements of 100: 25 to 65 times as long); here the unknowns are the cube's."""
+    engine, spent = FirstOrder(), {}
+    for per_side in (10, 30):
+        on = foundation.bed(per_side, 1e7, 50.0)
+        foundation.stepped(engine, on, 0.01, 0.01)
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            foundation.stepped(engine, on, 0.01, 0.3)
+            times.append(time.perf_counter() - begin)
+        spent[per_side] = min(times)
+    assert spent[30] < 27 * spent[10]
+
+
+def test_first_order_row_24_errors_halve_with_the_step():
+    """The pendulum's place and its pivot's forces; its velocity stands at the turning point, where its error falls faster."""
+    exact = exact_pendulum()
+    ends = [pendulum(dt) for dt in (2e-3, 1e-3)]
+    places = [np.linalg.norm(m.q - exact.q) for m in ends]
+    forces = [np.linalg.norm(m.forces - exact.forces) for m in ends]
+    assert places[0] / places[1] == pytest.approx(2.0, rel=0.02)
+    assert forces[0] / forces[1] == pytest.approx(2.0, rel=0.02)
+
+
+def test_first_order_row_24_of_the_foundation_too():
+    on = foundation.bed(6, 1e3, 5.0)
+    exact, _ = foundation.integrated(on, "DOP853", 0.5, 1e-11, 1e-13)
+    errors = [foundation.distance(foundation.stepped(FirstOrder(), on, dt, 0.5)[0], exact) for dt in (1e-3, 5e-4)]
+    assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
+
+
+def test_first_order_row_24_of_a_pendulum_that_meets_a_stop():
+    """[Drumwright §5.4]: linear in the step once it resolves the stop."""
+    exact = page.models.exact_limited_pendulum(1.0, page.STOP_K, page.STOP_B)
+    errors = [page.models.limited_pendulum(dt, 1.0, page.STOP_K, page.STOP_B).q[0] - exact.q[0] for dt in (1e-4, 5e-5)]
+    assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
+
+
+def test_the_page_of_the_engine_has_its_tables_and_picture(tmp_path, monkeypatch, capsys):
+    small = page.Cell(
+        seconds=dict.fromkeys(("first-order", "BDF", "RK45"), 0.1),
+        errors=dict.fromkeys(("first-order", "1 ms", "BDF", "RK45"), 1e-6),
+        pressed=1,
+    )
+    monkeypatch.setattr(page, "cell", lambda *_: small)
+    monkeypatch.setattr(page, "STEPS", (8e-3, 4e-3))
+    assert main(["compare", "first-order-study", "--out", str(tmp_path)]) == 0
+    assert {"orders.png", "report.html"} == {path.name for path in tmp_path.iterdir()}
+    printed = capsys.readouterr().out
+    assert "restitution" in printed
+    assert "published" in printed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"stiffness": 0.0}, r"sim\.engine\.stiffness"),
+        ({"dissipation": -1e-3}, r"sim\.engine\.dissipation"),
+        ({"tangential": float("nan")}, r"sim\.engine\.tangential"),
+        ({"friction": "pyramid"}, r"sim\.engine\.friction"),
+        ({"normal_weight": -1.0}, r"sim\.engine\.normal_weight"),
+        ({"candidates": "all"}, r"sim\.engine\.candidates"),
+        ({"tolerance": 1.0}, r"sim\.engine\.tolerance"),
+        ({"kp": 1.0}, r"sim\.engine\.kp"),
+    ],
+)
+def test_first_order_settings_that_make_no_sense_are_refused(wrong, named):
+    with pytest.raises(ConfigError, match=named):
+        parse({"kind": "first-order"} | wrong, AnyEngine, "sim.engine")
+    assert parse("first-order", AnyEngine, "sim.engine") == FirstOrder()
