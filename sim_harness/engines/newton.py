@@ -43,7 +43,8 @@ class Newton(Kind, frozen=True, tag="newton"):
     finish: exact steps on the natural map as soon as they gain
     damping: t, share of each of the paper's steps that is taken; 0.75 is the paper's
     regularisation: ε, share of each row's diagonal that is added to it
-    tolerance: largest distance from Coulomb's law of a step that counts as solved, of the fastest contact's speed
+    tolerance: largest distance from Coulomb's law of a step that counts as solved, of the fastest contact's speed or 0.1 m/s;
+        usual with exact steps: rounding
     max_iterations: allowance of Newton's steps and, where those fail, of sweeps over the contacts
     positions: what holds at the end of the step itself, where worlds can say what is there, and not as linearised at its
         beginning: "rows"; "end": contacts as well, whose points then go with their bodies, not for what rolls; "start": neither
@@ -59,8 +60,8 @@ class Newton(Kind, frozen=True, tag="newton"):
     damping: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     regularisation: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1e-6
     linear_iterations: Annotated[int, msgspec.Meta(ge=1, le=100000)] = 40
-    tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-9
-    max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000000)] = 3000
+    tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6
+    max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000000)] = 10000
     recovery: NonNegative = 0.05
     positions: Literal["rows", "end", "start"] = "rows"
     geometric_stiffness: bool = False

@@ -26,7 +26,7 @@ ROUNDING = 1e-14
 HALVINGS, ARMIJO = 6, 1e-4
 """Of a step that does not lower the sum of squares by this share."""
 
-GAIN, IDLE = 0.9, 12
+GAIN, IDLE = 0.9, 30
 """So many steps in a row that do not leave less than this share of the least distance end a trial."""
 
 NEAR = 1e-9

@@ -25,11 +25,14 @@ from sim_harness.engines.newton_sweeps import sweep
 LEAST_ALPHA = 1e-8
 """By what a row is divided at the least."""
 
-EXACT_STEPS = 40
+EXACT_STEPS = 80
 """At one trial, at the most. Usual: 2 to 4."""
 
 WORTH = 0.1
 """Share of the distance of the last failed trial at which the next is worth its while."""
+
+AT_ONCE = 1e-10
+"""What is as near as this when it is begun is left as it is."""
 
 PAPERS, SWEEPS = 20, 20
 """So many of the paper's steps are tried before contacts are gone through one by one, so often at first."""
@@ -69,7 +72,7 @@ def iterate(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Roo
     least = natural_residual(c, best, u, F)
     count = min(limit, PAPERS) if rules.exact else limit
     history = np.empty(count)
-    if least <= enough:
+    if least <= min(rules.tolerance, AT_ONCE) * c.scale:
         return Root(best, least, 0, history[:0])
     for k in range(count):
         step(c, rules, p, z)
@@ -113,9 +116,13 @@ def rescue(c: Constraints, best: Array, least: float, limit: int, enough: float)
         error = natural_residual(c, candidate, u, F)
         if not np.isfinite(error):
             break
+        before = error
         error, taken = finish(c, candidate, error, EXACT_STEPS)
         total += sweeps + taken
         sweeps *= 2
+        if error < 0.1 * before:
+            for i in range(m):
+                p[i] = candidate[i]
         if error < least:
             least = error
             for i in range(m):

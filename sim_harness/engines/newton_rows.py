@@ -22,6 +22,10 @@ ROUNDING = 1e-6
 """this agrees with that [m or rad]."""
 
 
+SLOWEST = 0.1
+"""What errors of slower motion are compared with [m/s]: a tolerance of 10⁻⁶ of it lets what rests creep by 0.1 µm/s."""
+
+
 class Plan(NamedTuple):
     """What rows there are: `ties`, then `stops`, then three rows S, T, N for each of the contacts; m in all.
 
@@ -46,7 +50,7 @@ class Constraints(NamedTuple):
     z_free: motion without impulses (nv)
     w: how far each row gives way to its own impulse; tangents both have their mean; where nothing moves 1 (m)
     r: what impulses are multiplied with in complementarity functions (m)
-    scale: the largest speed of a row as it begins [m/s]
+    scale: the largest speed of a row as it begins, `SLOWEST` at the least [m/s]
     """
 
     plan: Plan
@@ -77,7 +81,7 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
                 s += Y[i, d] * Y[j, d]
             D[i, j] = D[j, i] = s
     drop_rounding(plan, Y, D)
-    w, scale = np.ones(m), 0.0
+    w, scale = np.ones(m), SLOWEST
     for i in range(m):
         if D[i, i] + plan.softness[i] > 0.0:
             w[i] = D[i, i] + plan.softness[i]

@@ -25,7 +25,9 @@ def problem(M, J, mu, dt=H, **given):
 
 def paper(**settings):
     """The engine as in the paper: no exact steps, ε = 0."""
-    return Newton(**({"finish": False, "form": "weighted", "damping": 0.75, "regularisation": 0.0} | settings))
+    return Newton(
+        **({"finish": False, "form": "weighted", "damping": 0.75, "regularisation": 0.0, "tolerance": 1e-9} | settings)
+    )
 
 
 def followed(engine, step, start=None, limit=None):
