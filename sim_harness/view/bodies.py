@@ -5,15 +5,19 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
+from sim_harness.scenes.hulls import hull_of
 from sim_harness.scenes.keep import Kept
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.touch import half_extents
+from sim_harness.scenes.urdf import COLOURS
 from sim_harness.view.film import RATE, Film, frames, poses_of
 from sim_harness.view.ground import Ground
+from sim_harness.view.meshes import Mesh
 from sim_harness.view.page import film_data, ground_data, newtons_per_metre, page_with
-from sim_harness.view.shapes import Look, look_of
+from sim_harness.view.shapes import Look, Shape, look_of
 
 AROUND = 0.3
 """How far the ground is drawn beyond where the bodies were [m]."""
@@ -38,10 +42,22 @@ def scene_page(title: str, runs: Sequence[Kept]) -> str:
 
 
 def _look(model: SceneModel) -> Look:
-    """The bodies; those of the world can be seen through."""
-    look = look_of(model.robot, [])
-    shapes = [shape if shape.joint else msgspec.structs.replace(shape, opacity=GLASS) for shape in look.shapes]
+    """The bodies, those of the world can be seen through; hulls, which a URDF does not have, are added."""
+    hulls = [_hull(model, i) for i, body in enumerate(model.settings.body) if body.shape.hull is not None]
+    look = look_of(model.robot, []) if len(hulls) < len(model.names) else Look(shapes=[], note="")
+    shapes = [shape if shape.joint else msgspec.structs.replace(shape, opacity=GLASS) for shape in [*look.shapes, *hulls]]
     return msgspec.structs.replace(look, shapes=shapes)
+
+
+def _hull(model: SceneModel, body: int) -> Shape:
+    corners = model.settings.body[body].shape.hull
+    assert corners is not None
+    hull = hull_of(corners)
+    placement = np.concatenate([model.offsets[body], Rotation.from_matrix(model.rotations[body]).as_quat()])
+    red, green, blue = (float(part) for part in COLOURS[body % len(COLOURS)].split())
+    mesh = Mesh(vertices=hull.corners, triangles=hull.triangles)
+    joint = int(model.joints[body])
+    return Shape(joint=joint, kind="mesh", size=(), placement=placement, colour=(red, green, blue), mesh=mesh)
 
 
 def film_of_scene(kept: Kept, model: SceneModel) -> Film:

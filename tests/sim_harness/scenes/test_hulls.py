@@ -9,10 +9,15 @@ from scipy.spatial.transform import Rotation
 from idyn.errors import ConfigError
 from sim_harness.scenes.expand import blocks_of, copies_of
 from sim_harness.scenes.hulls import hull_of
-from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.keep import keep, read
+from sim_harness.scenes.load import engine_named, load_scene
+from sim_harness.scenes.measures import outcome_of
+from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.recording import run_scene
 from sim_harness.scenes.settings import ArchSettings, BodySettings, JointSettings, Shape
 from sim_harness.scenes.touch import Place, Toucher, face_points
 from sim_harness.scenes.urdf import inertia, mass_of, tensor, volume
+from sim_harness.view.bodies import _look, scene_page
 
 BOX = (0.2, 0.3, 0.1)
 CORNERS = tuple((x * 0.1, y * 0.15, z * 0.05) for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0))
@@ -132,3 +137,14 @@ def test_a_foundation_has_a_point_in_the_middle_of_each_cell():
     assert len(points) == 600
     assert len(low) == 100
     assert sorted(set(low[:, 0].round(12))) == pytest.approx(np.arange(-0.45, 0.5, 0.1))
+
+
+def test_an_arch_is_seen_block_by_block(tmp_path):
+    settings = load_scene("arch", 0.02)
+    run = run_scene(settings, engine_named(settings, "first-order"))
+    keep(tmp_path / "arch", settings, run, outcome_of("arch", "first-order", settings, run))
+    kept = read(tmp_path / "arch")
+    assert kept.settings == settings
+    page = scene_page("arch", [kept])
+    assert len(_look(SceneModel(settings)).shapes) == 22
+    assert "block-10" in page
