@@ -48,8 +48,8 @@ class Course(Record, frozen=True):
     iterations: int
 
     def after(self, iterations: int) -> float:
-        """The least so far."""
-        return float(self.error[:iterations].min(initial=1.0))
+        """The distance then, or where it ended before that; inf where there is none."""
+        return float(self.error[:iterations][-1]) if len(self.error) else np.inf
 
 
 class Floor(Record, frozen=True):

@@ -146,7 +146,8 @@ def test_newton_is_what_polygons_approach():
 
 @pytest.mark.parametrize("infinite", [False, True])
 def test_newton_row_17_random_torques_on_a_quadruped(infinite):
-    """60 sets of random torques from a zero start: none fails. The paper's scheme takes 21 iterations to 10⁻⁹ in the middle."""
+    """60 sets of random torques from a zero start: none fails, neither of the paper's scheme, which takes 17 iterations to 10⁻⁹
+    in the middle (the note: 21), nor of the engine, which takes 3."""
     given = list(random_problems("quadruped", 60, infinite=infinite))
     for p in given:
         solution = Newton().solve(p)
@@ -154,7 +155,7 @@ def test_newton_row_17_random_torques_on_a_quadruped(infinite):
         assert_coulomb(p, solution)
     if not infinite:
         literal = [paper(regularisation=1e-6).solve(p) for p in given if len(p.mu)]
-        assert np.mean([s.status.ok for s in literal]) > 0.9
+        assert all(s.status.ok for s in literal)
         assert 15 <= np.median([s.iterations for s in literal]) <= 30
 
 
