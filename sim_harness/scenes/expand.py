@@ -1,5 +1,7 @@
 """Bodies that a scene says in one for many: copies, chains, arches, elastic blocks."""
 
+from collections.abc import Iterable
+
 import msgspec
 import numpy as np
 from scipy.optimize import brentq
@@ -12,13 +14,22 @@ from sim_harness.scenes.settings import ArchSettings, BodySettings, JointSetting
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:
-    """The same scene, body by body. Raises ConfigError for one without any."""
+    """The same scene, body by body. Raises ConfigError for one without any, and for arches and blocks that are none."""
+    for i, arch in enumerate(settings.arch):
+        _check_finite(f"scene.arch[{i}]", (arch.span, arch.rise, *arch.thickness, arch.width, arch.density))
+    for i, block in enumerate(settings.elastic):
+        _check_finite(f"scene.elastic[{i}]", (*block.corner, *block.size, block.young, block.density, block.dissipation))
     bodies = [each for body in settings.body for each in copies_of(body)]
     bodies += [block for arch in settings.arch for block in blocks_of(arch)]
     bodies += [particle for block in settings.elastic for particle in particles_of(block)]
     if not bodies:
         raise ConfigError("scene.body", "expected at least one body")
     return msgspec.structs.replace(settings, body=tuple(bodies), arch=())
+
+
+def _check_finite(where: str, values: Iterable[float]) -> None:
+    if not np.isfinite(list(values)).all():
+        raise ConfigError(where, f"expected finite numbers, got {list(values)}")
 
 
 def copies_of(body: BodySettings) -> list[BodySettings]:
@@ -49,7 +60,7 @@ def _moved(joint: JointSettings, apart: Vector, times: int) -> JointSettings:
 
 
 def blocks_of(arch: ArchSettings) -> list[BodySettings]:
-    """The blocks of an arch, each as long as the others along the catenary z = rise − a (cosh(x/a) − 1)."""
+    """The blocks of an arch, each as long as the others along the catenary z = rise − a (cosh(x/a) − 1). Raises ConfigError."""
     half = arch.span / 2
     a = brentq(lambda a: a * (np.cosh(half / a) - 1.0) - arch.rise, half / 50.0, 50.0 * half**2 / arch.rise)
     ways = np.linspace(-1.0, 1.0, arch.blocks + 3) * a * np.sinh(half / a)
@@ -58,6 +69,10 @@ def blocks_of(arch: ArchSettings) -> list[BodySettings]:
     across = np.column_stack([np.tanh(x / a), np.zeros_like(x), 1.0 / np.cosh(x / a)])  # out of the arch
     crown, ends = arch.thickness
     reach = 0.5 * (crown + (ends - crown) * (x / half) ** 2)[:, None] * across
+    if not (np.diff((middle - reach)[:, 0]) > 0.0).all():
+        raise ConfigError(
+            f"scene.arch '{arch.name}'.thickness", f"expected less than what its bend leaves, got {arch.thickness}"
+        )
     return [
         _block(arch, k, np.array([line[i] for line in (middle - reach, middle + reach) for i in (k, k + 1)]))
         for k in range(len(x) - 1)

@@ -69,6 +69,8 @@ def scene(tmp_path):
     return write
 
 
+ARCH = '[[arch]]\nname = "a"\nblocks = 5\nrise = 1.0\nthickness = [1.0, 1.0]\nwidth = 0.5\ndensity = 1.0\n'
+ELASTIC = '[[elastic]]\nname = "e"\ncorner = [0, 0, 0]\nsize = [1, 1, 1]\ncells = [1, 1, 1]\ndensity = 1.0\n'
 BAD = [
     ("dt = 0.001", "dt = 0.0", "", "dt"),
     ("dt = 0.001", "dt = -0.001", "", "dt"),
@@ -93,6 +95,15 @@ BAD = [
     ('["lcp"]', '["lpc"]', "", "engines"),
     ('["lcp"]', '[{ kind = "penalty", kp = -1.0 }]', "", "kp"),
     ("", "", '[[force]]\nbody = "bal"\nforce = [1.0, 0.0, 0.0]', r"force\[0\].body"),
+    ("", "", f"{ARCH}span = inf", r"arch\[0\]"),
+    ("", "", f"{ARCH}span = 0.5", r"arch 'a'.thickness"),
+    ("", "", f"{ELASTIC}young = inf\npoisson = 0.3", r"elastic\[0\]"),
+    ("", "", f"{ELASTIC}young = 1e5\npoisson = 0.5", "poisson"),
+    ("", "", f'{ELASTIC}young = 1e5\npoisson = 0.3\nenergy = "hard"', "energy"),
+    ("mass = 1.0", 'mass = 1.0\njoint = [{ kind = "hinge", axis = [0, 1, 0], stop_stiffness = 0.0 }]', "", "stop_stiffness"),
+    ("", "", '[[force]]\nbody = "ball"\nforce = [1.0, 0.0, 0.0]\norbit = nan', r"force\[0\]"),
+    ("", "", '[[measure]]\nquantity = "rise"\nknown = "hinges"', "'hinges'.*one hinge"),
+    ("", "", '[[measure]]\nquantity = "rise"\nknown = "block-statics"', "'block-statics'.*elastic block"),
     ("", "", '[[measure]]\nquantity = "hight"', r"measure\[0\].quantity"),
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "noting"', r"measure\[0\].known"),
     ("", "", '[[measure]]\nquantity = "rise"\nknown = "reading"', "'reading'.*expected a slide"),
