@@ -188,7 +188,7 @@ def preconditioner_table(courses: dict[tuple[str, str], Course]) -> list[list[st
 
 def _cells(courses: dict[tuple[str, str], Course], kind: str) -> list[str]:
     found = [courses[name, kind].after(k) for name in PROBLEMS for k in (EARLY, ITERATIONS)]
-    return [f"{x:.1e}" if x < 1.0 else "diverges" for x in found]
+    return [f"{x:.1e}" if x < 1e3 else "diverges" for x in found]
 
 
 def scheme_table(problems: dict[str, ForwardProblem]) -> list[list[str]]:
