@@ -19,6 +19,7 @@ from idyn.compiled import (
     WHOLE,
     ArrayRecord,
     compiled,
+    inlined,
     new_record,
     only,
     several,
@@ -216,7 +217,7 @@ def tick(s, motion, bodies, vectors, reals, basis, out):
     return LADDER, 0, 0
 
 
-@compiled
+@inlined
 def answer(s, demand, target, basis, force, out, first):
     """As `tick`, where the record of `s` is filled: the answer to a demand, q̈ (na). force (n, 3) and `out` are to be filled;
     first: of the rungs."""

@@ -22,7 +22,7 @@ from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Array, ContactSet, Record, Selection, State
 from sim_harness.batch import WorldBatch
-from sim_harness.bench import DT, without_gc, workload
+from sim_harness.bench import DT, consistent, without_gc, workload
 from sim_harness.experiment import Progress
 from sim_harness.worlds import AnyEngine, build_world
 
@@ -97,7 +97,8 @@ def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
     picked = [samples[k // demands % len(samples)] for k in range(MEMBERS)]
     q_ddot = np.array([sample.consistent for sample in picked])
     if demands > 1:
-        q_ddot += 0.01 * rng.normal(size=q_ddot.shape)
+        noise = 0.01 * rng.normal(size=q_ddot.shape)
+        q_ddot = np.array([consistent(robot, sample, sample.wanted + more) for sample, more in zip(picked, noise, strict=True)])
     touch = {name: np.array([getattr(sample.contacts, name) for sample in picked]) for name in TOUCH}
     return Batch(
         state=State(q=np.array([s.state.q for s in picked]), v=np.array([s.state.v for s in picked])),

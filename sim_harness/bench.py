@@ -101,10 +101,16 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
         v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # the feet are spheres: they roll, the reference keeps their centres
         state = State(q=q, v=v)
         wanted = ((out_of - into) / DT)[robot.tree.a]
-        dynamics = evaluate(robot, state, contacts, dt=DT, ground=Ground())
-        consistent, _, _ = project(dynamics, wanted, np.ones(n), np.inf, closed=True)
-        samples.append(Sample(state=state, contacts=contacts, wanted=wanted, consistent=consistent))
+        sample = Sample(state=state, contacts=contacts, wanted=wanted, consistent=wanted)
+        samples.append(msgspec.structs.replace(sample, consistent=consistent(robot, sample, wanted)))
     return samples
+
+
+def consistent(robot: Robot, sample: Sample, demand: Array) -> Array:
+    """The nearest demand that holds the feet of a sample (na)."""
+    dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground())
+    nearest, _, _ = project(dynamics, demand, np.ones(len(sample.contacts)), np.inf, closed=True)
+    return nearest
 
 
 def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
