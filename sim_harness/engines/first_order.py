@@ -12,6 +12,9 @@ Different from the paper [its digest, §0]:
 - M̂ Ġ v in (23) is left out: contacts without load would press. Closures keep what curvature leaves open, dt² at a time.
 - Rigid rows (K = ∞) are met as other engines meet them, not by a number that is large.
 
+Where it ends: no solution may be found where contacts jam at μ = ∞, or in piles of a hundred contacts that are stiff (K dt²
+beyond 1e7 of the bodies' masses) and rub: the status says so, and the answer is the nearest that was found.
+
 Modelling error: first order in dt; springs that a step does not resolve are dead, so nothing bounces that is stiffer than
 about 1/dt² of its mass. What sticks creeps at its load over B_t. A damper acts on what is near as well: with `dissipation` a
 landing begins before the ground. Contacts that are taken only once they touch (`touching`) bounce by the part of a step that

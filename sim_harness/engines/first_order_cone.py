@@ -39,7 +39,7 @@ STEEP = 0.999
 @compiled
 def solve(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Impulses (N, 3), status, Newton steps, and their violation [m/s]; where no solution is found, those of the convexified
-    law, under which bodies glide.
+    law, under which bodies glide, or, failing that, what comes nearest.
 
     w: of no impulses (N, 3); y: where the convexified law is to begin (nv)
     """
@@ -50,20 +50,22 @@ def solve(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> tuple[A
         return p, SOLVED, steps, error
     if not error < np.inf:
         return p, NON_FINITE, steps, error
-    safe, raised = p, w.copy()
+    best, least, raised = p, error, w.copy()
     for attempt in range(ATTEMPTS):
-        guess, _, used, _ = convexified(ways, table, raised, y, rules)
-        if attempt == 0:
-            safe = guess
+        guess, code, used, _ = convexified(ways, table, raised, y, rules)
+        if attempt == 0 and code == SOLVED:
+            best, least = guess, 0.0
         p, error, more = by_newton(ways, table, w, guess, rules)
         steps += used + more
         if error <= rules.tolerance:
             return p, SOLVED, steps, error
+        if error < least:
+            best, least = p, error
         u = answer(ways, table, w, guess)
         for i in range(len(u)):
             if table.mu[i] > 0.0:
                 raised[i, 2] = w[i, 2] + min(table.mu[i], STEEPEST) * np.sqrt(u[i, 0] ** 2 + u[i, 1] ** 2)
-    return safe, NOT_CERTIFIED, steps, violation(safe, answer(ways, table, w, safe), table, False)
+    return best, NOT_CERTIFIED, steps, violation(best, answer(ways, table, w, best), table, False)
 
 
 @compiled
