@@ -2,8 +2,9 @@
 
     λ = −(g + (dt + τ_d) G v⁺) / e
     M  →  M + dt (dt + τ_d) Gᵀ E⁻¹ G            f  →  f − Gᵀ E⁻¹ (g + (dt + τ_d) G v)
-Exact in any engine. A stop that yields presses or does not; which, is found by solving the step again until it agrees. Usual:
-one solve, two in the step in which it is met or left.
+Exact in any engine, up to rounding: M takes up k dt², so at 10¹⁵ N/m the balance of momentum is off by 10⁻⁸ of it. A stop that
+yields presses or does not; which, is found by solving the step again until it agrees. Usual: one solve, two where
+it is met or left.
 """
 
 import msgspec

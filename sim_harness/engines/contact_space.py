@@ -4,6 +4,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import InputError
+from idyn.inputs import finite
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -33,7 +34,7 @@ class Space(Record, frozen=True):
     b: J v⁺ = D p + b (3N)
     held: the rows
     agree: whether the rows do not contradict one another
-    regular: False when M is not positive definite; the rest is then meaningless
+    regular: False when M is not positive definite, or the problem not sound; the rest is then meaningless
     """
 
     given: ForwardProblem
@@ -57,11 +58,12 @@ def contact_space(given: ForwardProblem) -> Space:
     """Raises InputError for rows that yield: they are to be folded into M and force before."""
     if given.rows is not None and given.rows.yields.any():
         raise InputError("rows.compliance", "expected rigid rows, which are all that this engine knows")
-    a = without_stops(given)
+    a, sound = without_stops(given), is_sound(given)
     G, g = (np.zeros((0, len(a.v))), np.zeros(0)) if a.rows is None else (a.rows.G, a.rows.g)
     L, v_free, Y, lengths2, b, held, agree, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)
     return Space(
-        given=given, problem=a, L=L, v_free=v_free, Y=Y, lengths2=lengths2, b=b, held=held, agree=agree, regular=regular
+        given=given, problem=a, L=L, v_free=v_free, Y=Y, lengths2=lengths2, b=b, held=held, agree=agree,
+        regular=regular and sound,
     )  # fmt: skip
 
 
@@ -185,12 +187,33 @@ def solution(space: Space, p: Array, status: Status, iterations: int, contact: f
     )
 
 
+def is_sound(problem: ForwardProblem) -> bool:
+    """Whether it is made of numbers: all finite but friction, which is ≥ 0."""
+    a, rows = problem, problem.rows
+    if not _sound(a.J, a.v, a.h, a.force, a.gaps, a.mu):
+        return False
+    if rows is None:
+        return True
+    zero = np.zeros(len(rows.g)) if rows.compliance is None else rows.compliance
+    return bool(_sound(rows.G, rows.g, zero, rows.damping_times, zero, zero))
+
+
+@compiled
+def _sound(J: Array, v: Array, h: Array, force: Array, gaps: Array, mu: Array) -> bool:
+    sound = finite(v) and finite(h) and finite(force) and finite(gaps)
+    for row in J:
+        sound = sound and finite(row)
+    for value in mu:
+        sound = sound and value >= 0.0
+    return sound
+
+
 def no_solution(problem: ForwardProblem) -> ForwardSolution:
-    """For an inertia that is not positive definite: the velocity stays."""
+    """For an inertia that is not positive definite, or data that are no numbers: the velocity stays."""
     return ForwardSolution(
         v_plus=problem.v,
         p=np.zeros((len(problem.mu), 3)),
-        status=Status.SINGULAR,
+        status=Status.SINGULAR if is_sound(problem) else Status.NON_FINITE,
         iterations=0,
         dynamics=np.inf,
         contact=np.inf,

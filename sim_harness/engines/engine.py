@@ -40,8 +40,8 @@ class Rows(Record, frozen=True):
 
     @property
     def damping_times(self) -> Array:
-        """τ_d of all rows [s] (m)"""
-        return np.zeros(len(self.g)) if self.dissipation is None else self.dissipation
+        """τ_d of all rows, 0 of rigid ones [s] (m)"""
+        return np.zeros(len(self.g)) if self.dissipation is None else np.where(self.yields, self.dissipation, 0.0)
 
 
 class Springs(Record, frozen=True):

@@ -22,8 +22,9 @@ ROUNDING = 1e-6
 """this agrees with that [m or rad]."""
 
 
-SLOWEST = 0.1
-"""What errors of slower motion are compared with [m/s]: a tolerance of 10⁻⁶ of it lets what rests creep by 0.1 µm/s."""
+SLOWEST, GENTLEST = 0.1, 100.0
+"""What errors of slower motion are compared with [m/s], or in short steps with what so much acceleration [m/s²] does in one: a
+tolerance of 10⁻⁶ lets what rests creep by 0.1 µm/s."""
 
 
 class Plan(NamedTuple):
@@ -50,7 +51,7 @@ class Constraints(NamedTuple):
     z_free: motion without impulses (nv)
     w: how far each row gives way to its own impulse; tangents both have their mean; where nothing moves 1 (m)
     r: what impulses are multiplied with in complementarity functions (m)
-    scale: the largest speed of a row as it begins, `SLOWEST` at the least [m/s]
+    scale: the largest speed of a row without impulses; `SLOWEST`, or `GENTLEST` dt, at the least [m/s]
     """
 
     plan: Plan
@@ -81,11 +82,11 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
                 s += Y[i, d] * Y[j, d]
             D[i, j] = D[j, i] = s
     drop_rounding(plan, Y, D)
-    w, scale = np.ones(m), SLOWEST
+    w, scale = np.ones(m), min(SLOWEST, GENTLEST * plan.dt)
     for i in range(m):
         if D[i, i] + plan.softness[i] > 0.0:
             w[i] = D[i, i] + plan.softness[i]
-        speed = plan.offset[i]
+        speed = 0.0  # how far apart things are is no speed: a stop 3 rad away is not 3000 rad/s
         for d in range(nv):
             speed += Y[i, d] * z_free[d]
         scale = max(scale, abs(speed))

@@ -21,7 +21,7 @@ import numpy as np
 from controllers.config import Kind, NonNegative, Positive
 from idyn.status import STATUSES, Status
 from idyn.types import Array
-from sim_harness.engines.contact_space import no_solution
+from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import Accuracy, ForwardProblem, ForwardSolution
 from sim_harness.engines.sap_assembly import Materials, contact_step
 from sim_harness.engines.sap_motion import SCHEMES, free_motion
@@ -62,7 +62,7 @@ class Sap(Kind, frozen=True, tag="sap"):
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         free = free_motion(problem, self.scheme)
-        if free is None:
+        if free is None or not is_sound(problem):
             return no_solution(problem)
         motion, found = free
         J, materials, chosen = self.constraints(problem)

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from conditions import allowance, coulomb_error, dynamics
+from conditions import allowance, coulomb_error, dynamics, exact_cone_error
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
@@ -103,7 +103,10 @@ def test_no_guess_breaks_an_answer(name, law, selection):
             if answer.law == "coulomb":
                 extra = allowance(scene.contacts.gaps, DT)
                 assert coulomb_error(f, answer.p, answer.v_plus, scene.contacts.mu, extra) < 1e-8
-            if answer.law == clean.law and law != "coulomb":
+            if answer.law == "exact-cone":
+                extra = allowance(scene.contacts.gaps, DT)
+                assert exact_cone_error(f, answer.p, answer.v_plus, scene.contacts.mu, extra) < 1e-8
+            if answer.law == clean.law and law not in ("coulomb", "exact-cone"):  # those may have several answers
                 np.testing.assert_allclose(answer.v_plus, clean.v_plus, atol=1e-7)
 
 

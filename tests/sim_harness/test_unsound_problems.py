@@ -1,0 +1,71 @@
+"""What engines make of data that are no numbers, and of things that are far away."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from idyn.status import Status
+from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.first_order import FirstOrder
+from sim_harness.engines.newton import Newton
+from sim_harness.worlds import ENGINES
+
+WEIGHT = 9.81
+
+
+def resting(dt=1e-3, away=3.0, **rows):
+    """1 kg at rest on the ground, pushed with 1 N, and a wheel that nothing else knows of, with a stop so far away [rad]."""
+    J, G = np.eye(3, 4), np.eye(4)[3:]
+    return ForwardProblem(
+        M=np.eye(4),
+        h=np.array([0.0, 0.0, WEIGHT, 0.0]),
+        v=np.zeros(4),
+        J=J,
+        force=np.array([1.0, 0.0, 0.0, 0.0]),
+        mu=np.array([0.5]),
+        gaps=np.zeros(1),
+        dt=dt,
+        rows=Rows(G=G, g=np.array([away]), stops=np.array([True]), **rows),
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("field", ["J", "v", "h", "force", "gaps", "mu"])
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_what_is_no_number_is_never_solved(engine, field, value):
+    problem = resting()
+    broken = getattr(problem, field).copy()
+    broken.flat[-1] = value
+    solution = ENGINES[engine]().solve(msgspec.structs.replace(problem, **{field: broken}))
+    assert not solution.status.ok
+
+
+@pytest.mark.parametrize("engine", ["newton", "first-order", "lcp", "no-slip"])
+@pytest.mark.parametrize("field", ["G", "g"])
+def test_nor_are_rows_of_none(engine, field):
+    problem = resting()
+    rows = msgspec.structs.replace(problem.rows, **{field: np.full_like(getattr(problem.rows, field), np.nan)})
+    assert ENGINES[engine]().solve(msgspec.structs.replace(problem, rows=rows)).status is Status.NON_FINITE
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [Newton(), Newton(finish=False), Newton(finish=False, form="weighted", damping=0.75), FirstOrder(stiffness=np.inf)],
+)
+@pytest.mark.parametrize("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("away", [0.01, 3.0, 50.0])
+def test_what_is_far_away_does_not_blunt_what_is_here(engine, dt, away):
+    """A stop 3 rad away at 1 ms is not 3000 rad/s fast: what is solved beside it bears its weight."""
+    solution = engine.solve(resting(dt, away))
+    assert solution.status.ok
+    np.testing.assert_allclose(solution.p[0] / dt, [-1.0, 0.0, WEIGHT], atol=1e-3)
+
+
+@pytest.mark.parametrize("engine", [Newton(), FirstOrder(), FirstOrder(dissipation=0.5, stiffness=np.inf)])
+def test_a_rigid_row_has_no_damping(engine):
+    """τ_d is of rows that yield: of a stop that does not it changes nothing, whatever else yields."""
+    arriving = resting(away=0.1)
+    arriving = msgspec.structs.replace(arriving, v=np.array([0.0, 0.0, 0.0, 1.0]))
+    told = msgspec.structs.replace(arriving.rows, compliance=np.zeros(1), dissipation=np.array([0.5]))
+    for problem in (arriving, msgspec.structs.replace(arriving, rows=told)):
+        assert engine.solve(problem).v_plus[3] == pytest.approx(1.0, abs=1e-12)
