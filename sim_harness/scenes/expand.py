@@ -1,7 +1,5 @@
 """Bodies that a scene says in one for many: copies, chains, arches, elastic blocks."""
 
-from collections.abc import Iterable
-
 import msgspec
 import numpy as np
 from scipy.optimize import brentq
@@ -9,6 +7,7 @@ from scipy.optimize import brentq
 from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.scenes.elastic import particles_of
+from sim_harness.scenes.finite import check_finite
 from sim_harness.scenes.hulls import hull_of
 from sim_harness.scenes.settings import ArchSettings, BodySettings, JointSettings, SceneSettings, Shape, Vector
 
@@ -16,20 +15,17 @@ from sim_harness.scenes.settings import ArchSettings, BodySettings, JointSetting
 def expanded(settings: SceneSettings) -> SceneSettings:
     """The same scene, body by body. Raises ConfigError for one without any, and for arches and blocks that are none."""
     for i, arch in enumerate(settings.arch):
-        _check_finite(f"scene.arch[{i}]", (arch.span, arch.rise, *arch.thickness, arch.width, arch.density))
+        check_finite(f"scene.arch[{i}]", arch, "span", "rise", "thickness", "width", "density")
+        check_finite(f"scene.arch[{i}].material", arch.material, "dissipation")
     for i, block in enumerate(settings.elastic):
-        _check_finite(f"scene.elastic[{i}]", (*block.corner, *block.size, block.young, block.density, block.dissipation))
+        check_finite(f"scene.elastic[{i}]", block, "corner", "size", "young", "density", "dissipation", "radius")
+        check_finite(f"scene.elastic[{i}].material", block.material, "dissipation")
     bodies = [each for body in settings.body for each in copies_of(body)]
     bodies += [block for arch in settings.arch for block in blocks_of(arch)]
     bodies += [particle for block in settings.elastic for particle in particles_of(block)]
     if not bodies:
         raise ConfigError("scene.body", "expected at least one body")
     return msgspec.structs.replace(settings, body=tuple(bodies), arch=())
-
-
-def _check_finite(where: str, values: Iterable[float]) -> None:
-    if not np.isfinite(list(values)).all():
-        raise ConfigError(where, f"expected finite numbers, got {list(values)}")
 
 
 def copies_of(body: BodySettings) -> list[BodySettings]:

@@ -36,11 +36,13 @@ class Hull(Record, frozen=True):
 @lru_cache(maxsize=4096)
 def hull_of(corners: Corners) -> Hull:
     """The convex body with these corners. Raises ConfigError for corners that enclose nothing."""
+    if len(corners) < 4:
+        raise ConfigError("shape.hull", f"expected at least 4 corners, got {len(corners)}")
     points = np.array(corners, dtype=float)
     try:
         found = ConvexHull(points)
     except (QhullError, ValueError) as error:
-        raise ConfigError("shape.hull", f"expected corners that enclose a volume, got {len(corners)}") from error
+        raise ConfigError("shape.hull", f"expected corners that enclose a volume, got {len(corners)} that do not") from error
     triangles = found.simplices.astype(np.int64)
     a, b, c = (points[triangles[:, i]] for i in range(3))
     inward = (np.cross(b - a, c - a) * found.equations[:, :3]).sum(axis=1) < 0

@@ -9,8 +9,9 @@ from controllers.config import load, parse
 from controllers.tables import kind_of
 from idyn.errors import ConfigError, nearest
 from sim_harness.scenes.expand import expanded
+from sim_harness.scenes.finite import check_finite
 from sim_harness.scenes.formulas import FORMULAS
-from sim_harness.scenes.hulls import CENTRED, hull_of
+from sim_harness.scenes.hulls import CENTRED, Corners, hull_of
 from sim_harness.scenes.model import SceneModel
 from sim_harness.scenes.quantities import QUANTITIES
 from sim_harness.scenes.rows import Closure
@@ -23,8 +24,7 @@ CLOSED = 1e-9
 
 def load_scene(name_or_path: str, duration: float | None = None) -> SceneSettings:
     """Read a scene and check it. Raises ConfigError naming the first field that is wrong."""
-    settings = load("experiments", name_or_path, SceneSettings)
-    settings = expanded(settings)
+    settings = expanded(parse(load("experiments", name_or_path, dict), SceneSettings, "scene"))
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
     return check_scene(settings)
@@ -32,9 +32,9 @@ def load_scene(name_or_path: str, duration: float | None = None) -> SceneSetting
 
 def check_scene(s: SceneSettings) -> SceneSettings:
     """The same settings. Raises ConfigError naming the first field that is wrong."""
-    for field, value in (("dt", s.dt), ("duration", s.duration), ("gravity", s.gravity), ("margin", s.margin)):
-        if not 0 <= value < np.inf:
-            raise ConfigError(f"scene.{field}", f"expected a finite number, got {value}")
+    check_finite("scene", s, "dt", "duration", "gravity", "margin")
+    if s.ground is not None:
+        check_finite("scene.ground.material", s.ground.material, "dissipation")
     if s.duration < s.dt:
         raise ConfigError("scene.duration", f"expected at least one step of {s.dt} s, got {s.duration}")
     names = [body.name for body in s.body]
@@ -45,10 +45,10 @@ def check_scene(s: SceneSettings) -> SceneSettings:
             _check_known(f"scene.closure[{i}].bodies", name, names)
         if closure.bodies[0] == closure.bodies[1]:
             raise ConfigError(f"scene.closure[{i}].bodies", f"expected two bodies, or one and '', got {closure.bodies}")
-        _check_finite(f"scene.closure[{i}].at", closure.at)
+        check_finite(f"scene.closure[{i}]", closure, "at", "dissipation")
     for i, force in enumerate(s.force):
         _check_known(f"scene.force[{i}].body", force.body, names)
-        _check_finite(f"scene.force[{i}].force", (*force.force, *force.otherwise, *force.at, force.orbit))
+        check_finite(f"scene.force[{i}]", force, "force", "otherwise", "at", "orbit")
     for i, measure in enumerate(s.measure):
         _check_known(f"scene.measure[{i}].quantity", measure.quantity, QUANTITIES)
         _check_known(f"scene.measure[{i}].known", measure.known or next(iter(FORMULAS)), FORMULAS)
@@ -80,14 +80,13 @@ def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
     shape = body.shape
     if sum(part is not None for part in (shape.box, shape.sphere, shape.cylinder, shape.hull)) != 1:
         raise ConfigError(f"{where}.shape", "expected one of box, sphere, cylinder, hull")
+    check_finite(f"{where}.shape", shape, "box", "sphere", "cylinder", "hull")
     if shape.hull is not None:
-        _check_finite(f"{where}.shape.hull", (x for corner in shape.hull for x in corner))
-        if not np.abs(centre := hull_of(shape.hull).centre).max() <= CENTRED:
-            raise ConfigError(f"{where}.shape.hull", f"expected corners counted from the centre of mass, got it at {centre}")
+        _check_hull(f"{where}.shape.hull", shape.hull)
+    check_finite(f"{where}.material", body.material, "dissipation")
     if (body.mass is None) == (body.density is None) and (body.joint != "fixed" or body.parent):
         raise ConfigError(f"{where}.mass", "expected mass or density")
-    for field in ("position", "turn", "velocity", "spin"):
-        _check_finite(f"{where}.{field}", getattr(body, field))
+    check_finite(where, body, "mass", "density", "position", "turn", "velocity", "spin")
     if body.joint != "free" and any((*body.velocity, *body.spin)):
         raise ConfigError(f"{where}.velocity", "only a free body has one; joints have a speed")
     if body.parent:
@@ -100,20 +99,23 @@ def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
         _check_joint(f"{where}.joint[{k}]", joint)
 
 
+def _check_hull(where: str, corners: Corners) -> None:
+    try:
+        centre = hull_of(corners).centre
+    except ConfigError as error:
+        raise ConfigError(where, error.message) from error
+    if not np.abs(centre).max() <= CENTRED:
+        raise ConfigError(where, f"expected corners counted from the centre of mass, got it at {centre}")
+
+
 def _check_joint(where: str, joint: JointSettings) -> None:
-    _check_finite(f"{where}.axis", joint.axis)
+    check_finite(
+        where, joint, "axis", "anchor", "start", "speed", "stiffness", "rest", "damping", "coulomb", "stop_dissipation"
+    )
     if not any(joint.axis):
         raise ConfigError(f"{where}.axis", "expected a direction, got zero")
-    _check_finite(f"{where}.anchor", joint.anchor or ())
-    for field in ("start", "speed", "stiffness", "rest", "damping", "coulomb"):
-        _check_finite(f"{where}.{field}", (getattr(joint, field),))
     if joint.stop is not None and not joint.stop[0] < joint.stop[1]:
         raise ConfigError(f"{where}.stop", f"expected the lower before the upper, got {joint.stop}")
-
-
-def _check_finite(where: str, values: Iterable[float]) -> None:
-    if not np.isfinite(list(values)).all():
-        raise ConfigError(where, f"expected finite numbers, got {list(values)}")
 
 
 def _check_known(where: str, name: str, known: Iterable[str]) -> None:
