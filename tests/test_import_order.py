@@ -94,7 +94,7 @@ DOORS = {
         "transport.server.sockets.doorkeeper",
         "transport.robot.client",
         "transport.keys",
-        "sim_harness.bench",
+        "sim_harness.round_trips",
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
     "numba": {"idyn.compiled", "idyn.memory"},

@@ -8,8 +8,9 @@ from typing import Any
 from idyn.commands.output import add_json, progress_bar
 from idyn.compiled import compiling
 from sim_harness.batch_bench import bench_predictions, bench_worlds, predictions_table, worlds_table
-from sim_harness.bench import bench_laws, bench_server, laws_table, server_table
+from sim_harness.bench import bench_laws, laws_table
 from sim_harness.metrics import text_table
+from sim_harness.round_trips import bench_server, server_table
 
 
 def add_to(subparsers: Any) -> None:

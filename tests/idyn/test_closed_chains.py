@@ -6,12 +6,13 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+from legs import leg
 from oracles import full
 from scenes import DT, LITERAL
 
 from controllers.robots import load_robot
 from idyn.contacts import contacts_from_geometry
-from idyn.description import Closure, ContactPoint, Description
+from idyn.description import Closure
 from idyn.dynamics import record_for
 from idyn.errors import FrameNotFound, InputError
 from idyn.ground import Ground
@@ -19,7 +20,6 @@ from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.problem import Options
 from idyn.residuals import CERTIFIED, DYNAMICS, SLIP, Claim, certify
-from idyn.robot import Robot
 from idyn.terrain import Flat
 from idyn.types import Consistency, Selection, State
 
@@ -148,41 +148,6 @@ def test_the_steady_tick_and_the_ladder_agree_to_the_last_bit(ground, monkeypatc
     assert steady.rung == ladder.rung == "warm"
     for field in ("tau", "p", "v_plus", "closing"):
         np.testing.assert_array_equal(getattr(steady, field), getattr(ladder, field))
-
-
-def leg(cut):
-    """One leg below a body: two thighs, two shanks, cut at the foot or at the hind knee."""
-
-    def link(name, mass, centre):
-        return (
-            f'<link name="{name}"><inertial><origin xyz="0 0 {centre}"/><mass value="{mass}"/>'
-            '<inertia ixx="0.002" iyy="0.003" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>'
-        )
-
-    def joint(name, parent, child, z, kind="continuous"):
-        return (
-            f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
-            f'<origin xyz="0 0 {z}"/><axis xyz="0 1 0"/></joint>'
-        )
-
-    links = [link("body", 3.0, 0.0), link("thigh", 0.1, -0.05), link("thigh2", 0.1, -0.05), link("shank", 0.1, -0.1)]
-    joints = [joint("hip", "body", "thigh", 0), joint("hip2", "body", "thigh2", 0), joint("knee", "thigh", "shank", -0.1)]
-    ends = [joint("end", "shank", "foot", -0.2, "fixed")]
-    if cut == "foot":
-        links.append(link("shank2", 0.1, -0.1))
-        joints.append(joint("knee2", "thigh2", "shank2", -0.1))
-        ends.append(joint("end2", "shank2", "foot2", -0.2, "fixed"))
-        passive, closure = ("knee", "knee2"), Closure(first="foot", second="foot2")
-    else:  # the hind shank hangs on the front one's end, upside down
-        links.append(link("shank2", 0.1, 0.1))
-        joints.append(joint("ankle", "shank", "shank2", -0.2))
-        ends += [joint("end2", "shank2", "top", 0.2, "fixed"), joint("knee_place", "thigh2", "knee2_place", -0.1, "fixed")]
-        passive, closure = ("knee", "ankle"), Closure(first="top", second="knee2_place")
-    names = ["foot", *(["foot2"] if cut == "foot" else ["top", "knee2_place"])]
-    empty = [f'<link name="{name}"/>' for name in names]
-    urdf = f'<robot name="leg">{"".join([*links, *empty, *joints, *ends])}</robot>'
-    contact = (ContactPoint(frame="foot", radius=0.0, mu=0.7),)
-    return Robot(Description(urdf=urdf, contact=contact, unactuated=passive, closure=(closure,)))
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone", "contact-free"])
