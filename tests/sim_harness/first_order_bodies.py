@@ -7,8 +7,11 @@ from sim_harness.engines.engine import ForwardProblem, Rows
 G = 9.81
 
 
-def step_of(M, force, v, dt, J=None, gaps=(), mu=0.0, rows=None, stiffness=None, dissipation=None):
-    """The step of a system of constant M under a force, J with three rows for each contact."""
+def step_of(M, force, v, dt, J=None, gaps=(), mu=0.0, **yielding):
+    """The step of a system of constant M under a force, J with three rows for each contact.
+
+    yielding: rows; stiffness and dissipation of all contacts or of each
+    """
     nv, n = len(M), len(gaps)
     return ForwardProblem(
         M=np.asarray(M, float),
@@ -19,9 +22,7 @@ def step_of(M, force, v, dt, J=None, gaps=(), mu=0.0, rows=None, stiffness=None,
         mu=np.zeros(n) + mu if n else np.zeros(0),
         gaps=np.asarray(gaps, float),
         dt=dt,
-        rows=rows,
-        stiffness=None if stiffness is None else np.zeros(n) + stiffness,
-        dissipation=None if dissipation is None else np.zeros(n) + dissipation,
+        **{key: value if key == "rows" else np.zeros(n) + value for key, value in yielding.items()},
     )
 
 
