@@ -61,7 +61,8 @@ class BatchPrediction(Record, frozen=True):
         return len(self.tau)
 
     def member(self, i: int) -> Prediction:
-        """One of them, as `predict` answers it; `force` and `tau` are rows of the arrays here."""
+        """One of them, as `predict` answers it."""
+        i = range(len(self))[i]
         if i in self.singles:
             return self.singles[i]
         law, rung = self.ways[self.way[i]]
@@ -98,8 +99,8 @@ def predict_batch(
     """What `predict` says to each member of the batch, over the next `dt` [s], to the last bit.
 
     guess: `BatchPrediction.guess` of the last call, or one for all members
-    threads: how many share the work; None: one for each core that this process may use. The answer does not depend on it. Above
-        three they wait for one another: Pinocchio's share is one state after the other
+    threads: how many share the work, no more than there are cores; None: one for each core that this process may use. The
+        answer does not depend on it. Above three they wait for one another: Pinocchio's share is one state after the other
 
     Members that follow one another share Pinocchio's terms when their states are the same, and Jacobians when their contacts
     are: let demands vary the quickest. Raises InputError naming the field of what is malformed, and the member.
@@ -118,7 +119,7 @@ def predict_batch(
         if before is None and options.ground.memory > 0.0:  # as `predict` has it
             options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
         crew = crew_for(robot, len(asked.keys))
-        crew.answer(members, asked.repeats, law, options, dt, min(threads or cores(), asked.size))
+        crew.answer(members, asked.repeats, law, options, dt, threads or cores())
     singles: dict[int, Prediction] = {}
     for i in np.flatnonzero(members.marks[:, RUNG] == LADDER).tolist():
         singles[i] = _single(robot, asked, i, None if before is None else before.member(i), law=law, dt=dt, options=options)
@@ -171,7 +172,9 @@ def _gathered(
     m, names = members, compiled_rungs(law)
     _, cold = cold_rung(law) or (LADDER, "")
     ways = {(law.name, name): i for i, name in enumerate(names)}
-    way = np.where(resumed, m.marks[:, RUNG], ways.setdefault((law.name, cold), len(ways)))
+    way = m.marks[:, RUNG].copy()
+    if cold:
+        way[~resumed] = ways.setdefault((law.name, cold), len(ways))
     status, others = np.full(len(way), SOLVED), {}
     basis = m.basis if names else np.zeros((*m.basis.shape[:2], law.basis_width), law.basis_type)
     for i, one in singles.items():

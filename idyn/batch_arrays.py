@@ -49,6 +49,7 @@ class BatchGuess(Record, frozen=True):
 
     def member(self, i: int) -> Guess:
         """That of one member."""
+        i = range(len(self.tau))[i]
         if i in self.others:
             return self.others[i]
         return Guess(law=self.law, keys=self.keys, basis=self.basis[i], tau=self.tau[i], force=self.force[i])
@@ -125,9 +126,11 @@ def spread(robot: Robot, batch: Batch) -> Spread:
 def spread_guess(robot: Robot, asked: Spread, guess: BatchGuess | Guess) -> BatchGuess:
     """A guess with a row for each member and each of today's contacts. Raises InputError naming the first field of a wrong type
     or shape."""
+    if not isinstance(guess, (BatchGuess, Guess)):
+        raise InputError("guess", f"expected a BatchGuess or a Guess, got {type(guess).__name__}")
     n, basis = len(guess.keys), guess.basis
-    if not (isinstance(basis, np.ndarray) and basis.ndim > 1 and n in basis.shape[:2]):
-        basis = np.zeros((n, 0), dtype=np.bool_)  # none, which nobody resumes
+    if not (isinstance(basis, np.ndarray) and basis.shape[basis.ndim - 2 : -1] == (n,) and basis.ndim in (2, 3)):
+        basis = np.zeros((n, 0), dtype=np.int8)  # of a type that no law resumes
     fields = [
         _Field("guess.basis", basis, (n, basis.shape[-1]), basis.dtype),
         _Field("guess.tau", guess.tau, (robot.na,)),
@@ -140,6 +143,8 @@ def spread_guess(robot: Robot, asked: Spread, guess: BatchGuess | Guess) -> Batc
     basis, tau, force = (_rows(field, asked.size) for field in fields)
     basis, force = (_carried_over(rows, guess.keys, asked.keys) for rows in (basis, force))
     others = {} if isinstance(guess, Guess) else guess.others
+    if not all(0 <= i < asked.size for i in others):
+        raise InputError("guess.others", f"expected members from 0 to {asked.size - 1}, got {sorted(others)}")
     return BatchGuess(law=guess.law, keys=asked.keys, basis=basis, tau=tau, force=force, others=others)
 
 

@@ -6,7 +6,8 @@ a chunk of members, without it. So one worker's terms are computed while another
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 
 import numpy as np
 
@@ -54,20 +55,30 @@ class Crew:
     def __init__(self, robot: Robot, n: int) -> None:
         self.limits, self._robot, self._n = robot.limits, robot, n
         self._workers: list[Worker] = []
-        self._threads = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="idyn-batch")
 
     def answer(self, members: Members, repeats: Array, law: Law, options: Options, dt: float, threads: int) -> None:
-        """Answers all members that compiled code can answer. repeats: whether a member's state is that of the one before (B)"""
-        count = len(repeats)
+        """Answers all members that compiled code can answer. repeats: whether a member's state is that of the one before (B)
+
+        threads: for more than the machine has cores those are taken
+        """
+        count, threads = len(repeats), min(threads, len(repeats), os.cpu_count() or 1)
         size = min(CHUNK, -(-count // (2 * threads)))
         chunks = iter([slice(begin, min(begin + size, count)) for begin in range(0, count, size)])
         while len(self._workers) < threads:
             self._workers.append(Worker(self._robot, self._n))
         first, *others = ((worker, worker.ready(law, options, dt)) for worker in self._workers[:threads])
-        at_work = [self._threads.submit(worker.work, kept, members, repeats, chunks) for worker, kept in others]
-        first[0].work(first[1], members, repeats, chunks)
-        for each in at_work:
-            each.result()
+        pool = _threads(os.getpid())
+        at_work = [pool.submit(worker.work, kept, members, repeats, chunks) for worker, kept in others]
+        try:
+            first[0].work(first[1], members, repeats, chunks)
+            for each in at_work:
+                each.result()
+        except BaseException:
+            self._workers = []  # whoever is still at work keeps its record to itself
+            for _ in chunks:
+                """Nobody takes any more."""
+            wait(at_work)
+            raise
 
 
 def crew_for(robot: Robot, n: int) -> Crew:
@@ -76,6 +87,12 @@ def crew_for(robot: Robot, n: int) -> Crew:
     if not isinstance(known, Crew) or known.limits is not robot.limits:
         robot.scratch["crew", n] = known = Crew(robot, n)
     return known
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Of this process, for all crews: what it was forked from has others."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="idyn-batch")
 
 
 def cores() -> int:

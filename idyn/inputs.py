@@ -48,14 +48,19 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
     _check_shapes((("contacts.bodies", contacts.bodies, (n,)), ("contacts.others", contacts.others, (n,))), _INT64)
     for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
         _check_finite(field, values)
-    for start, end in robot.tree.unit_spans.tolist():
-        if not of_unit_length(q, np.array([[start, end]])):
-            kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
-            raise InputError(f"q[{start}:{end}]", f"expected a unit {kind}, got length {length:.6g}")
+    check_turns(robot, q)
     flaw, row = interpreted(contact_flaw)(contacts, len(robot.tree.parents))
     if flaw:
         name, message = OF_CONTACTS[flaw]
         raise InputError(f"contacts.{name}[{row}]", f"{message}, got {getattr(contacts, name)[row]}")
+
+
+def check_turns(robot: Robot, q: Array) -> None:
+    """Raises InputError naming the first part of q (nq) that is to have unit length and has not."""
+    for start, end in robot.tree.unit_spans.tolist():
+        if not of_unit_length(q, np.array([[start, end]])):
+            kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
+            raise InputError(f"q[{start}:{end}]", f"expected a unit {kind}, got length {length:.6g}")
 
 
 def check_request(robot: Robot, n: int, q_ddot: Array, dt: float, guess: Guess | None, preferred: Array | None) -> None:

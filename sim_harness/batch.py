@@ -2,7 +2,8 @@
 
 Copies share nothing but what never changes, so each is to the last bit what it is alone. A step of theirs is mostly Python,
 which threads of one process would do in turns: shares of the copies are in processes of their own (`sim_harness.batch_shares`),
-the first with the caller, and torques and states in memory that all see.
+the first with the caller, and torques and states in memory that all see. As every program that starts processes, the caller's
+must be one that can be imported without doing its work: `if __name__ == "__main__":`.
 """
 
 from itertools import pairwise
@@ -70,6 +71,8 @@ class Batch:
 
     def reset(self, q: Array, v: Array | None = None) -> None:
         """Put the copies at (q, v), at rest without v, and the clock to 0; (B, ·), or (·) for all. Raises InputError."""
+        if self._closed:
+            raise IdynError("the batch is closed")
         self._write("q", self._board.q, q)
         self._write("v", self._board.v, np.zeros(self._sizes[1]) if v is None else v)
         self._all("reset")
@@ -81,8 +84,8 @@ class Batch:
             raise IdynError("the batch is closed")
         if not 0.0 < dt < np.inf:
             raise InputError("dt", f"expected a finite number > 0, got {dt}")
-        if steps < 1:
-            raise InputError("steps", f"expected at least 1, got {steps}")
+        if not isinstance(steps, int) or steps < 1:
+            raise InputError("steps", f"expected a whole number from 1 on, got {steps}")
         self._all("step", dt, steps)
         self.t += steps * dt
         board = self._board
@@ -95,9 +98,9 @@ class Batch:
 
     def _all(self, order: str, *arguments: Any) -> None:
         """The same order to all shares, done at the same time. What goes wrong in one ends the batch."""
-        for other in self._others:
-            other.tell(order, *arguments)
         try:
+            for other in self._others:
+                other.tell(order, *arguments)
             getattr(self._own, order)(*arguments)
             self._hear_all()
         except BaseException:

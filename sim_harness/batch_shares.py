@@ -128,8 +128,11 @@ class Other:
         theirs.close()
 
     def tell(self, order: str, *arguments: Any) -> None:
-        """What its share is to do."""
-        self._pipe.send((order, arguments))
+        """What its share is to do. Raises IdynError for a process that is no more."""
+        try:
+            self._pipe.send((order, arguments))
+        except OSError as error:
+            raise IdynError("a process of the batch failed: it is no more") from error
 
     def hear(self) -> None:
         """Waits until it is done, at first until the share is built. Raises IdynError for what went wrong there."""

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from idyn.errors import InputError
+from idyn.inputs import check_turns
 from idyn.robot import Robot
 from idyn.status import Status
 from idyn.terrain import Terrain
@@ -90,9 +91,11 @@ class World(Protocol):
 
 
 def checked_state(robot: Robot, q: Array, v: Array | None) -> State:
-    """A copy of (q, v), at rest without v. Raises InputError for wrong shapes."""
+    """A copy of (q, v), at rest without v. Raises InputError for wrong shapes, numbers and turns that are none."""
     v = np.zeros(robot.nv) if v is None else v
     for name, value, size in (("q", q, robot.nq), ("v", v, robot.nv)):
         if value.shape != (size,) or not np.isfinite(value).all():
             raise InputError(name, f"expected {size} finite numbers, got shape {value.shape}")
-    return State(q=np.array(q, dtype=np.float64), v=np.array(v, dtype=np.float64))
+    state = State(q=np.array(q, dtype=np.float64), v=np.array(v, dtype=np.float64))
+    check_turns(robot, state.q)
+    return state

@@ -5,7 +5,10 @@ A new engine is one file in `sim_harness.engines` and one member of `OwnEngine`.
 
 from typing import get_args
 
+import numpy as np
+
 from controllers.tables import kind_of
+from idyn.errors import InputError
 from idyn.robot import Robot
 from idyn.terrain import Terrain
 from idyn.types import Array
@@ -46,7 +49,10 @@ def build_world(
     mu: Array | None = None,
     friction: JointFriction | None = None,
 ) -> World:
-    """The world of an engine, with the robot at rest at q. `mu`, `friction`: as the worlds have them."""
+    """The world of an engine, with the robot at rest at q. `mu`, `friction`: as the worlds have them. Raises InputError."""
+    places = len(robot.contact_names)
+    if mu is not None and not (np.shape(mu) == (places,) and np.all(mu >= 0.0)):
+        raise InputError("mu", f"expected {places} friction coefficients ≥ 0, got {mu}")
     if not isinstance(engine, MujocoSettings):
         return EngineWorld(robot, terrain, engine, q, mu=mu, friction=friction)
     from sim_harness.mujoco.world import MujocoWorld  # noqa: PLC0415 - an optional package

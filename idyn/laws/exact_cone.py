@@ -12,7 +12,7 @@ Begun at the last impulses; else at those of Coulomb's law with 4 and with 8 edg
 Gauss–Seidel come to. The law is not convex: none of these must lead to an answer, and there may be several.
 μ = ∞ is a disc without an edge; contacts that part are let go (`idyn.laws.separating`).
 
-When it is wrong: as Coulomb's law, but for the polygon.
+When it is wrong: as Coulomb's law, but for the polygon. With μ of 10⁴ and more it may find no answer where a polygon has one.
 """
 
 from collections.abc import Callable, Iterator

@@ -12,9 +12,12 @@ from scipy.sparse import csc_matrix
 from idyn.dynamics import evaluate
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.laws.convex import facets
 from idyn.laws.exact_cone import face_of, solve_exact_cone
+from idyn.laws.law import Face
 from idyn.problem import Options
 from idyn.reduction import reduce
+from idyn.selection.few import _coordinates, _sides, _turn
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import SOLVED
@@ -185,3 +188,20 @@ def test_face_says_who_sticks_slides_and_parts():
     flags, friction = face_of(Y, b, mu, p)
     assert flags.tolist() == [[True, False, True], [True, True, False], [False, False, False]]
     np.testing.assert_allclose(friction, [[1, 0], [0.6, 0.8], [0, 0]])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_selections_polygon_has_the_laws_own_friction_in_it(seed):
+    """A contact that sticks at the edge of its round cone: the polygon inside is turned so that a corner is there."""
+    rng = np.random.default_rng(seed)
+    directions, mu, angle = make_law("exact-cone").directions, 0.7, rng.uniform(0, 2 * np.pi)
+    along = np.array([np.cos(angle), np.sin(angle)])
+    turned_polygon, facet = np.empty_like(directions), np.zeros((len(directions), 3))
+    _turn(directions, along, turned_polygon)
+    facets(facet, 0, 0, mu, turned_polygon)
+    assert (facet @ np.r_[mu * along, 1.0]).min() >= -1e-12
+    assert np.hypot(*turned_polygon.T).max() <= 1 + 1e-12  # and in the round cone
+    flags, friction = np.array([[True, False, True]]), along[None]
+    face = Face(flags, directions, np.array([mu]), False, friction)
+    _, slack = _sides(face, _coordinates(face), np.zeros((3, 1)), np.r_[mu * along, 1.0])
+    assert slack.max() <= 1e-12

@@ -147,3 +147,35 @@ def test_what_goes_wrong_in_another_process_is_told(monkeypatch):
         batch._all("step", DT)
     with pytest.raises(IdynError, match="closed"):
         batch.step(tau, DT)
+
+
+def test_a_process_that_is_no_more_ends_the_batch():
+    robot, q, _, tau = states()
+    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
+    batch._others[0]._process.kill()
+    batch._others[0]._process.join()
+    with pytest.raises(IdynError, match="a process of the batch failed"):
+        batch.step(tau, DT)
+    with pytest.raises(IdynError, match="closed"):
+        batch.step(tau, DT)
+    with pytest.raises(IdynError, match="closed"):
+        batch.reset(q)
+
+
+@pytest.mark.parametrize("mu", [np.full(2, 0.5), np.full(4, np.nan), np.array([0.5, -0.1, 0.5, 0.5])])
+def test_friction_that_is_none_is_refused(mu):
+    robot, q, _, _ = states()
+    with pytest.raises(InputError, match=r"^mu: expected 4"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, mu=mu, processes=1)
+
+
+def test_turns_that_are_none_are_refused():
+    robot, q, _, tau = states()
+    q[1, 3:7] *= 2.0
+    with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):
+        WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1)
+    with (
+        pytest.raises(InputError, match=r"^steps: .*whole"),
+        WorldBatch(PolygonLcp(), robot, Flat(), q[:1], processes=1) as one,
+    ):
+        one.step(tau[:1], DT, 1.5)

@@ -1,0 +1,132 @@
+"""Who works on a batch: calls broken off, forked processes, more threads than there are cores, guesses that are none."""
+
+import multiprocessing
+import os
+
+import msgspec
+import numpy as np
+import pytest
+from scenes import DT, PLAIN, random_scene, walker
+
+import idyn.batch_crew
+from idyn import Batch, ContactSet, InputError, State, make_law, predict, predict_batch
+from idyn.batch_arrays import TOUCH
+from idyn.batch_crew import CHUNK, Worker, crew_for
+
+COUNT = 6 * CHUNK
+
+
+def states(name="solo12", count=COUNT):
+    """A robot of its own, and states about its stance, four feet on the ground."""
+    robot, scenes = walker(name)[0].variant(), [random_scene(name, seed, n=4, mu=0.6) for seed in range(24)]
+    rows = np.arange(count) % len(scenes)
+    touch = {each: np.array([getattr(scene.contacts, each) for scene in scenes])[rows] for each in TOUCH}
+    return robot, Batch(
+        state=State(q=np.array([s.state.q for s in scenes])[rows], v=np.array([s.state.v for s in scenes])[rows]),
+        contacts=ContactSet(**touch, keys=scenes[0].contacts.keys),
+        q_ddot=np.array([s.q_ddot for s in scenes])[rows],
+    )
+
+
+def torques(robot, batch, **more):
+    return predict_batch(robot, batch, law=make_law("coulomb"), dt=DT, options=PLAIN, **more).tau
+
+
+@pytest.mark.parametrize("where", ["the caller", "another thread"])
+def test_a_call_that_is_broken_off_leaves_nobody_at_work(monkeypatch, where):
+    """Whoever it happens to, while others are at work: the next call has workers of its own, and the same answers."""
+    robot, batch = states()
+    expected, plain = torques(robot, batch, threads=1), Worker.work
+    torques(robot, batch, threads=2)
+    before = crew_for(robot, 4)._workers
+
+    def broken(self, kept, members, repeats, chunks):
+        mine = self is before[0 if where == "the caller" else 1]
+        if mine:
+            next(chunks)
+            raise KeyboardInterrupt
+        plain(self, kept, members, repeats, chunks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "work", broken)
+        patch.setattr(os, "cpu_count", lambda: 2)
+        with pytest.raises(KeyboardInterrupt):
+            torques(robot, batch, threads=2)
+    assert crew_for(robot, 4)._workers == []
+    assert torques(robot, batch, threads=2).tobytes() == expected.tobytes()
+
+
+def _forked(robot, batch, pipe):
+    pipe.send(torques(robot, batch, threads=2).tobytes())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    robot, batch = states(count=2 * CHUNK)
+    expected = torques(robot, batch, threads=2)
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    process = context.Process(target=_forked, args=(robot, batch, there))
+    process.start()
+    try:
+        assert here.poll(60)
+        assert here.recv() == expected.tobytes()
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_no_more_threads_than_cores_and_members(monkeypatch):
+    robot, batch = states()
+    expected = torques(robot, batch, threads=1)
+    monkeypatch.setattr(idyn.batch_crew.os, "cpu_count", lambda: 3)
+    assert torques(robot, batch, threads=3000).tobytes() == expected.tobytes()
+    assert len(crew_for(robot, 4)._workers) == 3
+
+
+@pytest.mark.parametrize("law", ["coulomb", "exact-cone"])
+@pytest.mark.parametrize("wrong", ["none", "flat", "a list", "a row too few", "of floats"])
+def test_a_basis_that_is_none_is_not_resumed_whatever_the_law(law, wrong):
+    """As `predict` has it: what a guess says is only tried."""
+    robot, batch = states(count=4)
+    law = make_law(law)
+    guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
+    n, width = 4, law.basis_width
+    basis = {
+        "none": None,
+        "flat": np.zeros(n, dtype=bool),
+        "a list": [],
+        "a row too few": np.zeros((4, n - 1, width), dtype=bool),
+        "of floats": np.zeros((4, n, width)),
+    }[wrong]
+    spoiled = msgspec.structs.replace(guess, basis=basis, others={})
+    answer = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN, guess=spoiled)
+    c = batch.contacts
+    for i in range(4):
+        contacts = ContactSet(**{name: getattr(c, name)[i] for name in TOUCH}, keys=c.keys)
+        own = basis if basis is None or wrong in ("flat", "a list") else basis[i]
+        one = msgspec.structs.replace(guess.member(i), basis=own)
+        state = State(q=batch.state.q[i], v=batch.state.v[i])
+        alone = predict(robot, state, contacts, batch.q_ddot[i], law=law, dt=DT, options=PLAIN, guess=one)
+        assert answer.member(i).rung == alone.rung
+        assert answer.tau[i].tobytes() == alone.tau.tobytes()
+
+
+def test_members_are_counted_from_the_end_too_and_ways_are_those_there_are():
+    robot, batch = states(count=5)
+    answer = predict_batch(robot, batch, law=make_law("exact-cone"), dt=DT)
+    assert answer.member(-1).guess.law == answer.member(4).guess.law
+    assert answer.member(-1).tau.tobytes() == answer.tau[4].tobytes()
+    with pytest.raises(IndexError):
+        answer.member(5)
+    assert all(law and rung for law, rung in answer.ways)
+
+
+def test_guesses_that_are_none_are_named():
+    robot, batch = states(count=3)
+    law = make_law("coulomb")
+    guess = predict_batch(robot, batch, law=law, dt=DT).guess
+    with pytest.raises(InputError, match=r"^guess: .*BatchGuess"):
+        predict_batch(robot, batch, law=law, dt=DT, guess="last")
+    with pytest.raises(InputError, match=r"^guess\.others: .*0 to 2"):
+        predict_batch(robot, batch, law=law, dt=DT, guess=msgspec.structs.replace(guess, others={7: guess.member(0)}))
