@@ -146,17 +146,22 @@ def test_newton_is_what_polygons_approach():
 
 @pytest.mark.parametrize("infinite", [False, True])
 def test_newton_row_17_random_torques_on_a_quadruped(infinite):
-    """60 sets of random torques from a zero start: none fails, neither of the paper's scheme, which takes 17 iterations to 10⁻⁹
-    in the middle (the note: 21), nor of the engine, which takes 3."""
-    given = list(random_problems("quadruped", 60, infinite=infinite))
-    for p in given:
+    """60 sets of random torques from a zero start: none fails with the engine, which takes 3 iterations in the middle."""
+    for p in random_problems("quadruped", 60, infinite=infinite):
         solution = Newton().solve(p)
         assert solution.status.ok
         assert_coulomb(p, solution)
-    if not infinite:
-        literal = [paper(regularisation=1e-6).solve(p) for p in given if len(p.mu)]
-        assert all(s.status.ok for s in literal)
-        assert 15 <= np.median([s.iterations for s in literal]) <= 30
+
+
+@pytest.mark.parametrize(("dt", "here", "note"), [(1e-3, 19, 21), (H, 20, 23)])
+def test_newton_row_17_iterations_of_the_papers_scheme(dt, here, note):
+    """From a zero start to 10⁻⁹: 19 and 20 in the middle where the note has 21 and 23, for here 10⁻⁹ is a share of the fastest
+    row's speed, and distances are speeds. An iteration leaves a quarter or a third: to 10⁻¹¹ it is 22 and 23."""
+    given = [msgspec.structs.replace(p, dt=dt) for p in random_problems("quadruped", 60)]
+    for tolerance, expected in ((1e-9, here), (1e-11, note)):
+        found = [paper(regularisation=1e-6, tolerance=tolerance).solve(p) for p in given]
+        assert all(s.status.ok for s in found)
+        assert np.median([s.iterations for s in found]) == pytest.approx(expected, abs=1.5)
 
 
 def test_newton_same_problem_same_bits():

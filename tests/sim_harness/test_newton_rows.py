@@ -157,6 +157,11 @@ def test_newton_row_11_a_slide_to_rest():
     assert steps == 49
     assert x == pytest.approx(0.399425, abs=5e-7)
     assert x == pytest.approx(sum(H * (2 - i * 0.5 * G * H) for i in range(1, 49)), rel=1e-12)
+    time, way = 2.0 / (0.5 * G), 2.0**2 / (2 * 0.5 * G)
+    assert time == pytest.approx(0.407747, abs=5e-7)
+    assert way == pytest.approx(0.407747, abs=5e-7)
+    assert (steps - 1) * H < time < steps * H
+    assert way - x == pytest.approx(2.0 * H / 2, rel=0.01)  # of first order: half a step at the first speed
 
 
 def test_newton_row_13_a_high_mass_ratio():
