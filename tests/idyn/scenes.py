@@ -1,5 +1,6 @@
 """Robots, states and contacts of the tests: the shipped walkers, an arm, and small mechanisms written out here."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
@@ -70,6 +71,27 @@ def random_scene(name: str, seed: int, *, touching: float = 0.5, mu: float | Non
     chosen = rng.permutation(4)[:n]
     demand = 30 * rng.normal(size=robot.na)
     return Scene(robot=robot, state=State(q=q, v=v), contacts=contacts.take(chosen), q_ddot=demand)
+
+
+VARIANTS = {
+    "few feet": (1, None),
+    "twelve points": (3, None),
+    "some frictionless": (1, (0.0, 0.6)),
+    "some unlimited": (1, (0.3, np.inf)),
+    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
+}
+"""Points of each foot, and friction coefficients of which each has one; None: as the scene has them."""
+
+
+def varied(name: str, variant: str, count: int) -> Iterator[Scene]:
+    """Random scenes of a walker with one of VARIANTS of contacts."""
+    points, mu = VARIANTS[variant]
+    for seed in range(count):
+        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
+        if mu is not None:
+            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
+            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
+        yield scene
 
 
 def many_points(scene: Scene, per_foot: int) -> Scene:

@@ -6,7 +6,7 @@ import pytest
 from conditions import allowance, coulomb_error, dynamics, outside_cone
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
 from quantecon.optimize.lcp_lemke import lcp_lemke
-from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
+from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, random_scene, standing_scene, turned, varied
 
 from idyn.dynamics import evaluate
 from idyn.errors import ConfigError
@@ -18,24 +18,6 @@ from idyn.reduction import Reduced, reduce
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status
 from idyn.types import Selection
-
-VARIANTS = {
-    "few feet": (1, None),
-    "twelve points": (3, None),
-    "some frictionless": (1, (0.0, 0.6)),
-    "some unlimited": (1, (0.3, np.inf)),
-    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
-}
-
-
-def scenes(name, variant, count):
-    points, mu = VARIANTS[variant]
-    for seed in range(count):
-        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
-        if mu is not None:
-            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
-            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
-        yield scene
 
 
 def solve(scene, edges=4, options=PLAIN, **changes):
@@ -62,7 +44,7 @@ def test_coulomb_obeys_its_statement(name, variant, edges):
     changed."""
     options = Options(selection=Selection.OFF, ground=LITERAL)
     count, own = 60 if edges == 4 else 20, 0
-    for scene in scenes(name, variant, count):
+    for scene in varied(name, variant, count):
         answer = solve(scene, edges, options)
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
         assert answer.status.certified
@@ -80,7 +62,7 @@ def test_coulomb_obeys_its_statement(name, variant, edges):
 def test_lemke_by_itself_solves_feet_of_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
     directions = make_law("coulomb").directions
-    for scene in scenes(name, "twelve points", 120):
+    for scene in varied(name, "twelve points", 120):
         reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
         M, q, _, _ = assemble(reduced.Y, reduced.b, reduced.mu, directions, 0.0)
         z, status, _, _ = lemke(M, q, 1000, np.ones(len(q)))

@@ -6,7 +6,7 @@ import pytest
 import scs
 from conditions import allowance, dynamics, exact_cone_error
 from oracles import eliminate, full
-from scenes import DT, LITERAL, PLAIN, WALKERS, limitless, many_points, random_scene, standing_scene, turned
+from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, limitless, random_scene, standing_scene, turned, varied
 from scipy.sparse import csc_matrix
 
 from idyn.dynamics import evaluate
@@ -23,24 +23,6 @@ from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import SOLVED
 from idyn.types import State
 
-VARIANTS = {
-    "few feet": (1, None),
-    "twelve points": (3, None),
-    "some frictionless": (1, (0.0, 0.6)),
-    "some unlimited": (1, (0.3, np.inf)),
-    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
-}
-
-
-def scenes(name, variant, count):
-    points, mu = VARIANTS[variant]
-    for seed in range(count):
-        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
-        if mu is not None:
-            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
-            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
-        yield scene
-
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
     scene, law = msgspec.structs.replace(scene, **changes), make_law(law)
@@ -52,7 +34,7 @@ def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
 def test_exact_cone_obeys_its_statement(name, variant):
     """Its own answer in every state of finite friction; where it is somewhere unlimited in nearly all."""
     own, count = 0, 40
-    for scene in scenes(name, variant, count):
+    for scene in varied(name, variant, count):
         answer = solve(scene)
         own += answer.law == "exact-cone" and answer.status.ok
         if answer.law != "exact-cone":
