@@ -2,8 +2,8 @@
 
 Copies share nothing but what never changes, so each is to the last bit what it is alone. A step of theirs is mostly Python,
 which threads of one process would do in turns: shares of the copies are in processes of their own (`sim_harness.batch_shares`),
-the first with the caller, and torques and states in memory that all see. As every program that starts processes, the caller's
-must be one that can be imported without doing its work: `if __name__ == "__main__":`.
+each on a core of its own, and torques and states in memory that all see; a single share is with the caller. As every program
+that starts processes, the caller's must be one that can be imported without doing its work: `if __name__ == "__main__":`.
 """
 
 from itertools import pairwise
@@ -36,7 +36,7 @@ class Batch:
     """Copies, in shares. Close it, or use it in `with`: it has processes."""
 
     def __init__(self, kind: Kind, count: int, processes: int | None) -> None:
-        """processes: how many, the caller's own among them; None: one for each core that it may use. Raises InputError."""
+        """processes: how many; 1: the caller's own; None: one for each core that it may use. Raises InputError."""
         for field, value in (("count", count), ("processes", 1 if processes is None else processes)):
             if value < 1:
                 raise InputError(field, f"expected at least 1, got {value}")
@@ -45,9 +45,9 @@ class Batch:
         shares = min(processes or cores(), count)
         bounds = [count * k // shares for k in range(shares + 1)]
         rows = [range(a, b) for a, b in pairwise(bounds)]
-        self._others = [Other(kind, self._board, each) for each in rows[1:]]
+        self._own = Share(kind, self._board, rows[0]) if shares == 1 else None
+        self._others = [Other(kind, self._board, each, k) for k, each in enumerate(rows if shares > 1 else [])]
         try:
-            self._own = Share(kind, self._board, rows[0])
             self._hear_all()
         except BaseException:
             self.close()
@@ -101,7 +101,8 @@ class Batch:
         try:
             for other in self._others:
                 other.tell(order, *arguments)
-            getattr(self._own, order)(*arguments)
+            if self._own is not None:
+                getattr(self._own, order)(*arguments)
             self._hear_all()
         except BaseException:
             self.close()

@@ -1,6 +1,7 @@
 """Copies of a world in shares, each in a process: what they are, and how they hear of torques and tell of states."""
 
 import multiprocessing
+import os
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -118,12 +119,13 @@ class Share:
 
 
 class Other:
-    """A process that has a share."""
+    """A process that has a share, on the core of its number, of those that the caller may use: they are woken at the same time
+    and by the same process, which looks to schedulers as if they worked in turns."""
 
-    def __init__(self, kind: Kind, board: Board, rows: range) -> None:
+    def __init__(self, kind: Kind, board: Board, rows: range, number: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(kind, board, rows, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(kind, board, rows, theirs, number), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -149,8 +151,11 @@ class Other:
         self._process.join()
 
 
-def _serve(kind: Kind, board: Board, rows: range, pipe: Connection) -> None:
+def _serve(kind: Kind, board: Board, rows: range, pipe: Connection, number: int) -> None:
     """Does what it is told until nobody tells it anything more."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {allowed[number % len(allowed)]})
     try:
         share = Share(kind, board, rows)
         pipe.send("")
