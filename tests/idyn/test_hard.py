@@ -138,6 +138,15 @@ def test_degenerate_contacts_of_every_law(count):
         assert shares[law]["last forces"] <= max(1, 0.001 * count), law
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("make", [wild_scene, degenerate_scene])
+def test_the_exact_cone_ten_thousand_times(make):
+    """Every answer judged, degenerate ones too: the law's own or another's, certified, or the last forces by name."""
+    shares = sweep(make, 10_000, laws=("exact-cone",))["exact-cone"]
+    assert shares["own"] >= 9_700
+    assert shares["last forces"] <= 10
+
+
 def test_kinds_come_in_turn():
     assert {kind_of(seed) for seed in range(11)} == {kind_of(seed) for seed in range(11, 22)}
     assert len({kind_of(seed) for seed in range(11)}) == 11
