@@ -67,9 +67,10 @@ class Crew:
         while len(self._workers) < threads:
             self._workers.append(Worker(self._robot, self._n))
         first, *others = ((worker, worker.ready(law, options, dt)) for worker in self._workers[:threads])
-        pool = _threads(os.getpid())
-        at_work = [pool.submit(worker.work, kept, members, repeats, chunks) for worker, kept in others]
+        pool, at_work = _threads(os.getpid()), []
         try:
+            for worker, kept in others:
+                at_work.append(pool.submit(worker.work, kept, members, repeats, chunks))
             first[0].work(first[1], members, repeats, chunks)
             for each in at_work:
                 each.result()

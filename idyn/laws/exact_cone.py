@@ -147,7 +147,22 @@ def solve_exact_cone(Y, b, mu, start):
 def _distance(problem, rho, p, F, G):
     """‖F‖; fills F = p − Π(p − û/ρ) (3n), and the slopes of Π, a block of three rows for each contact (3n, 3)."""
     Y, b, mu = problem
-    nu, square = Y.shape[1], 0.0
+    square = 0.0
+    _speeds(Y, b, p, F)
+    for row in range(len(b)):
+        F[row] = p[row] - F[row] / rho
+    for i in range(len(mu)):
+        _project(mu[i], F[3 * i : 3 * i + 3], G[3 * i : 3 * i + 3])
+    for row in range(len(b)):
+        F[row] = p[row] - F[row]
+        square += F[row] * F[row]
+    return np.sqrt(square)
+
+
+@compiled
+def _speeds(Y, b, p, u):
+    """Fills û = Y Yᵀ p + b (3n)."""
+    nu = Y.shape[1]
     x = local(nu)
     for c in range(nu):
         x[c] = 0.0
@@ -156,16 +171,9 @@ def _distance(problem, rho, p, F, G):
             for c in range(nu):
                 x[c] += Y[row, c] * p[row]
     for row in range(len(b)):
-        s = b[row]
+        u[row] = b[row]
         for c in range(nu):
-            s += Y[row, c] * x[c]
-        F[row] = p[row] - s / rho
-    for i in range(len(mu)):
-        _project(mu[i], F[3 * i : 3 * i + 3], G[3 * i : 3 * i + 3])
-    for row in range(len(b)):
-        F[row] = p[row] - F[row]
-        square += F[row] * F[row]
-    return np.sqrt(square)
+            u[row] += Y[row, c] * x[c]
 
 
 @compiled
@@ -243,7 +251,8 @@ def _resolve(G, F, rho, H, change):
 @compiled
 def face_of(Y, b, mu, p):
     """Flags (n, 3) and friction (n, 2) of the `Face` that impulses p (3n) lie on."""
-    n, u = len(mu), b + Y @ (Y.T @ p)
+    n, u = len(mu), local(len(b))
+    _speeds(Y, b, p, u)
     flags, friction = np.zeros((n, 3), dtype=np.bool_), np.zeros((n, 2))
     for i in range(n):
         s, t = 3 * i, 3 * i + 1

@@ -209,12 +209,13 @@ def _sides(face, coordinates, basis, force):
             copy(basis[w], rows[count])
             slack[count] = -start[w]
             count += 1
-    facet, directions = np.zeros((k, 3)), face.directions.copy()
+    facet, turned, directions = np.zeros((k, 3)), local((k, 2)), face.directions
     for i in range(len(mu)):
         if cone[i] < 0:
             continue
         if len(face.friction) > 0:
-            _turn(face.directions, face.friction[i], directions)
+            _turn(face.directions, face.friction[i], turned)
+            directions = turned
         facets(facet, 0, 0, mu[i], directions)
         for e in range(k):
             slack[count] = 0.0
