@@ -19,10 +19,9 @@ from idyn.compiled import (
     several,
 )
 from idyn.filling import fill, recall
-from idyn.ground import in_contact_rows
-from idyn.inputs import finite
 from idyn.memory import borrowed
 from idyn.recovery import FIGURES
+from idyn.selection.aim import aim_at_forces
 from idyn.solvers.linalg import copy
 from idyn.steady import LADDER, Steady, answer
 from idyn.types import Array
@@ -128,7 +127,7 @@ def solve_members(s, m, terms, which, begin):
         if not sound:
             continue
         if s.of_forces:
-            _in_rows(m.wanted[i], d, m.target[i])
+            aim_at_forces(m.wanted[i], d, m.target[i])
         out = m.p[i], m.v_plus[i], m.tau[i]
         m.marks[i, RUNG], m.marks[i, PIVOTS], m.marks[i, NULL_DIM] = answer(
             s, m.q_ddot[i], m.target[i], m.basis[i], m.force[i], out, m.first[i]
@@ -146,11 +145,3 @@ def _filled(d, m, terms, t, i):
         copy(terms[3][t, 2 * k + 1], d.ends[k, 1])
     frames = m.points[i], m.normals[i], m.tangents[i]
     return fill(d, (m.q[i], m.v[i], m.applied[i]), (m.bodies[i], m.others[i]), frames, (m.mu[i], m.gaps[i]), m.last[i])
-
-
-@compiled
-def _in_rows(force, d, rows):
-    """As `idyn.selection.aim` has it: zero without forces, and where they are no numbers."""
-    in_contact_rows(force, d.tangents, d.normals, 1.0, rows)
-    if len(force) == 0 or not finite(rows):
-        rows[:] = 0.0

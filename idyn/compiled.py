@@ -6,7 +6,7 @@ any line and the kernels are built anew.
 `NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache.
 
 `ArrayRecord` is a record of arrays that compiled code takes as one argument: an array costs 60 ns each time it crosses, a
-record of any number of them 0.5 µs.
+record of any number of them 0.4 µs. Where that is too much: `idyn.crossing`.
 """
 
 import hashlib

@@ -97,6 +97,7 @@ class Robot:
         """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
         self._data = data = self._model.createData()
         self._M, self._h, self._axes = data.M, data.nle, data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
+        self._terms = DynamicsTerms(M=self._M, h=self._h, axes=self._axes)
         n, first = self._model.njoints, data.oMi[0]
         stride = _address(data.oMi[1].translation) - _address(first.translation)
         self._translations = np.lib.stride_tricks.as_strided(first.translation, (n, 3), (stride, 8))
@@ -119,7 +120,7 @@ class Robot:
         """M, h and the joint axes at (q, v); also places the bodies for `placements`."""
         pin.crba(self._model, self._data, q, pin.Convention.WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
-        return DynamicsTerms(M=self._M, h=self._h, axes=self._axes)
+        return self._terms
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),

@@ -5,6 +5,7 @@ Whatever is out of the ordinary ends it: a basis that does not hold, unlimited f
 certificate, data that are malformed. The ladder begins from the beginning then; nothing has been decided here.
 """
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,26 +22,25 @@ from idyn.compiled import (
     compiled,
     inlined,
     new_record,
-    only,
-    several,
 )
 from idyn.consistency import nearest_demand
-from idyn.dynamics import NOTHING, Dynamics
+from idyn.crossing import Filled, Lent, entrance
+from idyn.dynamics import NO_FORCES, NOTHING, Dynamics
 from idyn.filling import fill
 from idyn.ground import RIGID
 from idyn.inputs import finite
 from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
 from idyn.laws.law import Law, unlimited_somewhere
 from idyn.memory import borrowed
-from idyn.problem import Options, Problem, last_basis
+from idyn.problem import Options, Problem
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
 from idyn.reduction import eliminate
 from idyn.residuals import CERTIFIED, Claim
-from idyn.selection.aim import OBJECTIVES, target_of
+from idyn.selection.aim import OBJECTIVES, aim_at_forces
 from idyn.selection.choose import choose_among_few
 from idyn.solvers.linalg import copy
 from idyn.status import SOLVED, Conditions, Status
-from idyn.types import Array, Consistency, Guess, Prediction, Residuals, Selection
+from idyn.types import Array, Consistency, Guess, Prediction, Residuals
 
 CHANGE = FIGURES
 """Where among the figures the change of the demand stands."""
@@ -48,71 +48,86 @@ CHANGE = FIGURES
 LADDER = -1
 """Instead of a rung."""
 
+INFINITE = math.inf
+
 
 class Steady(ArrayRecord):
     """What stays from tick to tick, put together once: a law, options, and the robot's dynamics with n contacts.
 
     The law   conditions: a member of `Conditions`; directions: of the friction polygon (k, 2); unlimited: whether it takes
-        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each, if it pivots
+        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each, if it pivots; width: of its basis
     Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
         made consistent first, and such that touching contacts stay; most: what a contact may carry [N]
-    figures: of the last tick, see `idyn.recovery`
+    target: of the selection, filled in every tick (na or 3n); figures: of the last tick, see `idyn.recovery`
+    For Python also `tick`, its entrance, and `wanted`, see `idyn.selection.aim.Objective`
     """
 
     field_types: ClassVar[dict[str, Any]] = {
         "d": Dynamics.TYPE,
-        **dict.fromkeys(("conditions", "rungs", "max_pivots"), WHOLE),
+        **dict.fromkeys(("conditions", "rungs", "max_pivots", "width"), WHOLE),
         "directions": MATRIX,
         **dict.fromkeys(("unlimited", "selects", "of_forces", "beforehand", "closed"), FLAG),
         "most": REAL,
-        "figures": VECTOR,
+        **dict.fromkeys(("target", "figures"), VECTOR),
     }
     figures: Array
+    of_forces: bool
 
     def __init__(self, dynamics: Dynamics, law: Law, options: Options, weight: float) -> None:
         """weight: of the robot [N]"""
-        only(tick, TYPE, *TAKEN)
-        self.law, self.made_for, self.names = law, _asked(options), compiled_rungs(law)
-        selects, consistency = options.selection is not Selection.OFF, options.consistency
+        self.tick = entrance(tick, TYPE, MOTION, CONTACTS, ANSWER)
+        self.law, self.options, self.names = law, options, compiled_rungs(law)
+        objective, consistency = OBJECTIVES.get(options.selection), options.consistency
+        self.wanted = _nothing if objective is None else objective.wanted
+        of_forces = objective is not None and objective.of_forces
+        target = np.zeros(0 if objective is None else len(dynamics.last if of_forces else dynamics.asked))
         self.fields = self.begin(_blank)
-        self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction)
+        self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction, law.basis_width)
         self.put(_rungs, len(self.names), getattr(law, "max_pivots", 0))
-        self.put(_selection, selects, selects and OBJECTIVES[options.selection].of_forces)
+        self.put(_selection, objective is not None, of_forces, target)
         self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
         self.put(_limits, options.force_limit * weight, np.zeros(FIGURES + 1))
 
+    def is_for(self, law: Law, options: Options) -> bool:
+        """Whether the law and all options that matter here are as they were; the ground is the dynamics'."""
+        known = self.options
+        return self.law is law and (
+            known is options
+            or (known.selection, known.consistency, known.force_limit)
+            == (options.selection, options.consistency, options.force_limit)
+        )
+
 
 TYPE = Steady.TYPE
-TAKEN = (
-    several(VECTOR, 6),
-    several(INDICES, 2),
-    several(MATRIX, 5),
-    several(VECTOR, 2),
-    MASK,
-    several(VECTOR, 3),
-)
+MOTION = Lent(*[VECTOR] * 6)
+CONTACTS = Lent(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, MATRIX, MATRIX)
+ANSWER = Filled(MASK, VECTOR, MATRIX, VECTOR, VECTOR)
 """What `tick` takes besides."""
 
 
 def steady(problem: Problem, law: Law) -> Prediction | None:
     """The law's answer at the last basis; None when it takes the ladder to find one, or to say what is wrong with the data."""
-    guess, c, robot, state, applied = problem.guess, problem.contacts, problem.robot, problem.state, problem.applied
-    n, before = len(c.keys), last_basis(problem, law)
-    kept = kept_for(problem.dynamics, law, problem.options, robot.weight)
-    if guess is None or before is None or kept is None:
+    guess, c, robot, state, dynamics = problem.guess, problem.contacts, problem.robot, problem.state, problem.dynamics
+    kept = kept_for(dynamics, law, problem.options, robot.weight)
+    if kept is None or guess is None or guess.law != law.name or not _vectors(problem.preferred, len(c.keys)):
         return None
-    if not (0.0 < problem.dt < np.inf and _forces_are_sound(problem, guess)):
+    before, last = (guess.basis, guess.force) if guess.keys == c.keys else _carried_over(guess, c.keys)
+    if not (type(before) is np.ndarray and problem.options.warm_start and 0.0 < problem.dt < INFINITE):
         return None
-    problem.dynamics.believe(problem.options.ground, problem.dt)
-    p, force, v_plus, tau, basis = np.empty(3 * n), np.empty((n, 3)), np.empty(robot.nv), np.empty(robot.na), before.copy()
-    motion = state.q, state.v, NOTHING if applied is None else applied, problem.q_ddot, target_of(problem), guess.tau
-    vectors = c.points, c.normals, c.tangents, guess.carried_over(guess.force, c.keys), force
+    dynamics.believe(problem.options.ground, problem.dt)
+    n, applied, wanted, torques, forces = len(c.keys), problem.applied, kept.wanted(problem), NOTHING, NO_FORCES
+    if wanted is not None:
+        torques, forces = (NOTHING, wanted) if kept.of_forces else (wanted, NO_FORCES)
+    basis, p, force, v_plus, tau = before.copy(), np.empty(3 * n), np.empty((n, 3)), np.empty(robot.nv), np.empty(robot.na)
     try:
         robot.terms(state.q, state.v)
-        if len(problem.dynamics.ends):
-            robot.closure_ends(problem.dynamics.ends)
-        rung, pivots, null_dim = tick(
-            kept.fields, motion, (c.bodies, c.others), vectors, (c.mu, c.gaps), basis, (p, v_plus, tau)
+        if len(dynamics.ends):
+            robot.closure_ends(dynamics.ends)
+        rung, pivots, null_dim = kept.tick(
+            kept.fields,
+            (state.q, state.v, NOTHING if applied is None else applied, problem.q_ddot, guess.tau, torques),
+            (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps, last, forces),
+            (basis, p, force, v_plus, tau),
         )
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return None
@@ -139,26 +154,23 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     )
 
 
-def _forces_are_sound(problem: Problem, guess: Guess) -> bool:
-    """Whether forces are vectors of which something is made before `tick` looks at them: a target, rows of other contacts."""
-    contacts, preferred, n = problem.contacts, problem.preferred, len(problem.contacts.keys)
-    objective = OBJECTIVES.get(problem.options.selection)
-    if preferred is not None and not _vectors(preferred, n):
-        return False
-    if guess.keys == contacts.keys and (objective is None or not objective.of_forces):
-        return True
-    return _vectors(guess.force, len(guess.keys)) and _vectors(contacts.normals, n) and _vectors(contacts.tangents, n)
+def _carried_over(guess: Guess, keys: tuple[str, ...]) -> tuple[Array | None, Array]:
+    """Of the last basis and the last forces the rows of today's contacts; no basis where something is malformed."""
+    for rows in (guess.basis, guess.force):
+        if not (type(rows) is np.ndarray and rows.ndim == 2 and len(rows) == len(guess.keys)):
+            return None, NO_FORCES
+    return guess.carried_over(guess.basis, keys), guess.carried_over(guess.force, keys)
 
 
-def _vectors(array: Array, n: int) -> bool:
-    """Whether these are n vectors that compiled code takes."""
-    return type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64
+def _vectors(array: Array | None, n: int) -> bool:
+    """Whether these are n vectors, or none."""
+    return array is None or (type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64)
 
 
 def kept_for(dynamics: Dynamics, law: Law, options: Options, weight: float) -> Steady | None:
     """That of the last tick, as a rule; None for a law of which no rung is compiled. weight: of the robot [N]"""
     known = dynamics.steady
-    if isinstance(known, Steady) and known.law is law and known.made_for == _asked(options):
+    if isinstance(known, Steady) and known.is_for(law, options):
         return known
     if not compiled_rungs(law):
         return None
@@ -166,9 +178,8 @@ def kept_for(dynamics: Dynamics, law: Law, options: Options, weight: float) -> S
     return known
 
 
-def _asked(options: Options) -> tuple[Selection, Consistency, float]:
-    """All that depends on the options; the ground is the dynamics'."""
-    return options.selection, options.consistency, options.force_limit
+def _nothing(_: Problem) -> None:
+    """What is wanted where nothing is selected."""
 
 
 @compiled
@@ -177,8 +188,8 @@ def _blank():
 
 
 @compiled
-def _law(s, d, conditions, directions, unlimited):
-    s.d, s.conditions, s.unlimited = d, conditions, unlimited
+def _law(s, d, conditions, directions, unlimited, width):
+    s.d, s.conditions, s.unlimited, s.width = d, conditions, unlimited, width
     (s.directions,) = borrowed(directions)
 
 
@@ -188,8 +199,9 @@ def _rungs(s, rungs, max_pivots):
 
 
 @compiled
-def _selection(s, selects, of_forces):
+def _selection(s, selects, of_forces, target):
     s.selects, s.of_forces = selects, of_forces
+    (s.target,) = borrowed(target)
 
 
 @compiled
@@ -204,16 +216,25 @@ def _limits(s, most, figures):
 
 
 @compiled
-def tick(s, motion, bodies, vectors, reals, basis, out):
+def tick(s, motion, contacts, out):
     """The rung that answered, or LADDER when not all went the usual way; pivots, and the dimension of the choice.
 
-    motion: q, v, applied, q̈, the selection's target, the last torque
-    vectors: of each contact point, normal, tangent, force of the last tick, and the force to be filled
-    basis: the last one, which becomes the one to begin at next time; out, to be filled: p, v⁺, τ; and the figures of `s`
+    motion: q, v, applied or none (0), q̈, the last torque; torques that are wanted (na) or none (0)
+    contacts: as `ContactSet` has them; the last forces; forces that are wanted (n, 3) or none (0, 3)
+    out, to be filled: the last basis, which becomes the one to begin at next time, p, forces (n, 3), v⁺, τ; and what `s` keeps
     """
-    motion, vectors, d = borrowed(*motion), borrowed(*vectors), s.d
-    if len(motion[5]) == len(d.a) and fill(d, motion[:3], bodies, vectors[:3], reals, vectors[3]):
-        return answer(s, motion[3], motion[4], basis, vectors[4], out, 0)
+    q, v, applied, demand, last_torque, torques = motion
+    bodies, others, points, normals, tangents, mu, gaps, last, forces = contacts
+    basis, p, force, v_plus, tau = out
+    d, n, na = s.d, len(s.d.mu), len(s.d.a)
+    shaped = basis.shape == (n, s.width) and len(last_torque) == na
+    shaped = shaped and len(torques) in (0, na) and (len(forces) == 0 or forces.shape == (n, 3))
+    if shaped and fill(d, (q, v, applied), (bodies, others), (points, normals, tangents), (mu, gaps), last):
+        if s.of_forces:
+            aim_at_forces(forces, d, s.target)
+        elif len(torques) > 0:
+            copy(torques, s.target)
+        return answer(s, demand, s.target, basis, force, (p, v_plus, tau), 0)
     return LADDER, 0, 0
 
 

@@ -17,6 +17,7 @@ LEAVES = (
     "idyn.status",
     "idyn.compiled",
     "idyn.memory",
+    "idyn.crossing",
     "idyn.types",
     "idyn.terrain",
     "idyn.heightmap",
@@ -97,7 +98,8 @@ DOORS = {
         "sim_harness.round_trips",
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
-    "numba": {"idyn.compiled", "idyn.memory"},
+    "numba": {"idyn.compiled", "idyn.memory", "idyn.crossing"},
+    "llvmlite": {"idyn.crossing"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
 }

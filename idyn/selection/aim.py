@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idyn.compiled import compiled
 from idyn.ground import in_contact_rows
 from idyn.inputs import finite
 from idyn.problem import Problem
 from idyn.types import Array, Selection
-
-NO_TARGET = np.zeros(0)
 
 
 class Aim(NamedTuple):
@@ -24,38 +23,28 @@ class Aim(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """Whether forces are its aim, or torques; and the target for a problem, as in `Aim`."""
+    """Whether forces are its aim, or torques; and what they are to be near to for a problem: torques [N·m] (na), forces in the
+    world [N] (n, 3), or None, which is zero."""
 
     of_forces: bool
-    target: Callable[[Problem], Array]
+    wanted: Callable[[Problem], Array | None]
 
 
-def _no_torque(problem: Problem) -> Array:
-    return np.zeros(problem.robot.na)
+def _no_torque(_: Problem) -> None:
+    return None
 
 
-def _last_torque(problem: Problem) -> Array:
-    return _no_torque(problem) if problem.guess is None else problem.guess.tau
+def _last_torque(problem: Problem) -> Array | None:
+    return None if problem.guess is None else problem.guess.tau
 
 
-def _last_force(problem: Problem) -> Array:
+def _last_force(problem: Problem) -> Array | None:
     guess = problem.guess
-    return _in_rows(problem, None if guess is None else guess.carried_over(guess.force, problem.contacts.keys))
+    return None if guess is None else guess.carried_over(guess.force, problem.contacts.keys)
 
 
-def _preferred_force(problem: Problem) -> Array:
-    return _in_rows(problem, problem.preferred)
-
-
-def _in_rows(problem: Problem, force: Array | None) -> Array:
-    """Forces in the world [N] (n, 3), none: zero, in rows S, T, N (3n); zero when they are no numbers."""
-    contacts = problem.contacts
-    rows = np.zeros(3 * len(contacts.keys))
-    if force is not None:
-        in_contact_rows(force, contacts.tangents, contacts.normals, 1.0, rows)
-        if not finite(rows):
-            rows[:] = 0.0
-    return rows
+def _preferred_force(problem: Problem) -> Array | None:
+    return problem.preferred
 
 
 OBJECTIVES = {
@@ -67,7 +56,22 @@ OBJECTIVES = {
 """A new one is a member of `Selection` and a row here."""
 
 
-def target_of(problem: Problem) -> Array:
-    """What the problem's selection aims at, as in `Aim`; without a selection nothing (0)."""
-    objective = OBJECTIVES.get(problem.options.selection)
-    return NO_TARGET if objective is None else objective.target(problem)
+def aim_of(problem: Problem) -> Aim:
+    """What the problem's selection aims at, inside or not; its record of dynamics is filled."""
+    objective, contacts = OBJECTIVES[problem.options.selection], problem.contacts
+    wanted = objective.wanted(problem)
+    if not objective.of_forces:
+        return Aim(np.zeros(problem.robot.na) if wanted is None else wanted, False, False)
+    target = np.zeros(3 * len(contacts.keys))
+    if wanted is not None:
+        aim_at_forces(np.ascontiguousarray(wanted), problem.dynamics.fields, target)
+    return Aim(target, True, False)
+
+
+@compiled
+def aim_at_forces(force, d, target):
+    """Fills rows S, T, N for each contact [N] (3n) with forces in the world [N] (n, 3) or none (0, 3); zero where they are no
+    numbers."""
+    in_contact_rows(force, d.tangents, d.normals, 1.0, target)
+    if len(force) == 0 or not finite(target):
+        target[:] = 0.0

@@ -19,7 +19,7 @@ from idyn.compiled import compiled
 from idyn.laws.law import Face
 from idyn.problem import Problem
 from idyn.selection import few, many
-from idyn.selection.aim import OBJECTIVES, Aim, target_of
+from idyn.selection.aim import Aim, aim_of
 from idyn.types import Array, Record
 
 FEW = 18
@@ -37,8 +37,8 @@ def select(problem: Problem, face: Face, p: Array) -> Selected | None:
     """Choose inside `face`, starting from the law's own impulses p (3n). None when it takes `select_thoroughly`: there are many
     contacts, or torque limits would be exceeded.
     """
-    of_forces, target = OBJECTIVES[problem.options.selection].of_forces, target_of(problem)
-    chosen, found, null_dim = choose_among_few(problem.dynamics.fields, face, of_forces, target, p)
+    aim = aim_of(problem)
+    chosen, found, null_dim = choose_among_few(problem.dynamics.fields, face, aim.of_forces, aim.target, p)
     return Selected(p=chosen, null_dim=null_dim) if found else None
 
 
@@ -65,10 +65,10 @@ def select_thoroughly(problem: Problem, face: Face, p: Array) -> Selected | None
     """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face
     allows it at a price that is not absurd; otherwise what is beyond them is made small. None when no choice is found.
     """
-    of_forces, target = OBJECTIVES[problem.options.selection].of_forces, target_of(problem)
+    aim = aim_of(problem)
     for inside in (True, False) if reaches_inside(face) else (False,):
         seen = face._replace(unlimited=face.unlimited and not inside)
-        force = many.choose(problem.dynamics, seen, p, Aim(target, of_forces, inside))
+        force = many.choose(problem.dynamics, seen, p, aim._replace(inside=inside))
         if force is not None:
             null_dim = few.freedom(problem.dynamics.Y, face)
             return Selected(p=problem.dt * force, null_dim=null_dim)
