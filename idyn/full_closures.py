@@ -4,6 +4,7 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.full_motion import body_twists, divide_by_inertia, point_velocity, sign_of
+from idyn.memory import local
 
 
 @compiled
@@ -17,7 +18,9 @@ def middle(d, k):
 def closure_error(d, v_plus):
     """How far the closures' points are from coming together as they should: a gap beyond the noise floor within the period, but
     not faster than a penetration is undone [m/s]."""
-    worst, twists = 0.0, body_twists(d, v_plus)
+    worst, twists = 0.0, local((len(d.parents), 6))
+    if len(d.ends) > 0:
+        body_twists(d, v_plus, twists)
     for k in range(len(d.ends)):
         one = point_velocity(twists[d.loops[k, 0]], middle(d, k))
         other = point_velocity(twists[d.loops[k, 1]], middle(d, k))

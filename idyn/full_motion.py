@@ -21,10 +21,9 @@ def point_velocity(twist, x):
 
 
 @compiled
-def body_twists(d, v):
-    """Spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
+def body_twists(d, v, twists):
+    """Fills the spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
     axes, parents, dof_joint, dof = d.axes, d.parents, d.dof_joint, 0
-    twists = np.empty((len(parents), 6))
     for c in range(6):
         twists[0, c] = 0.0
     for j in range(1, len(twists)):
@@ -34,7 +33,6 @@ def body_twists(d, v):
             for c in range(6):
                 twists[j, c] += axes[dof, c] * v[dof]
             dof += 1
-    return twists
 
 
 @compiled

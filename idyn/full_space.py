@@ -21,16 +21,16 @@ def allowance_of(d, i):
 
 
 @compiled
-def asked_of(d, v_plus, impulse):
-    """v̂, of which the law is asked (nv)."""
-    v_hat = v_plus.copy()
+def asked_of(d, v_plus, impulse, v_hat):
+    """Fills v̂, of which the law is asked (nv)."""
     for j in range(len(v_hat)):
-        v_hat[j] -= d.keep * d.v[j]
+        v_hat[j] = v_plus[j] - d.keep * d.v[j]
     if d.rho > 0.0:
-        change = _response(d, impulse - in_world(d, d.last))
+        remembered = local((len(d.mu), 3))
+        in_world(d, d.last, remembered)
+        change = _response(d, impulse - remembered)
         for i in range(len(d.u)):
             v_hat[d.u[i]] += d.rho * change[i]
-    return v_hat
 
 
 @compiled
@@ -46,14 +46,12 @@ def demand_error(d, change, v_plus):
 
 
 @compiled
-def in_world(d, p):
-    """Impulses in rows S, T, N (3n) as world vectors (n, 3)."""
-    impulse = np.empty((len(d.mu), 3))
+def in_world(d, p, impulse):
+    """Fills world vectors (n, 3) with impulses in rows S, T, N (3n)."""
     for i in range(len(impulse)):
         t = cross(d.normals[i], d.tangents[i])
         for c in range(3):
             impulse[i, c] = p[3 * i] * d.tangents[i, c] + p[3 * i + 1] * t[c] + p[3 * i + 2] * d.normals[i, c]
-    return impulse
 
 
 @compiled
@@ -107,10 +105,10 @@ def imbalance(d, v_plus, tau, impulse):
 
 
 @compiled
-def contact_velocities(d, v):
-    """Relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
-    twists = body_twists(d, v)
-    out = np.empty((len(d.mu), 3))
+def contact_velocities(d, v, out):
+    """Fills the relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
+    twists = local((len(d.parents), 6))
+    body_twists(d, v, twists)
     for i in range(len(out)):
         s, n = d.tangents[i], d.normals[i]
         t = cross(n, s)
@@ -119,13 +117,12 @@ def contact_velocities(d, v):
         out[i, 0] = s[0] * x[0] + s[1] * x[1] + s[2] * x[2]
         out[i, 1] = t[0] * x[0] + t[1] * x[1] + t[2] * x[2]
         out[i, 2] = n[0] * x[0] + n[1] * x[1] + n[2] * x[2]
-    return out
 
 
 @compiled
-def energy_descent(d, v_plus, y):
-    """Gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n) (n, 3):
-    the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
+def energy_descent(d, v_plus, y, descent):
+    """Fills the gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n)
+    (n, 3): the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(d.u), len(v_plus)
     x = np.zeros(nu)
     for i in range(nu):
@@ -142,4 +139,4 @@ def energy_descent(d, v_plus, y):
     motion = np.zeros(nv)
     for i in range(nu):
         motion[d.u[i]] = x[i]
-    return contact_velocities(d, motion)
+    contact_velocities(d, motion, descent)

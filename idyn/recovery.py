@@ -54,14 +54,14 @@ def settle(d, claim, change, p, most, force, out):
     """
     v_plus, tau, figures = out
     recover(d, p, v_plus, tau)
-    impulse = certify(d, claim, change, p, v_plus, tau, figures[:BEYOND_TORQUE])
+    certify(d, claim, change, p, v_plus, tau, force, figures[:BEYOND_TORQUE])
     torque, beyond = 0.0, 0.0
     for k in range(len(tau)):
         torque = max(torque, abs(tau[k]) - d.tau_max[k])
     for i in range(len(force)):
         square = 0.0
         for c in range(3):
-            force[i, c] = impulse[i, c] / d.dt
+            force[i, c] /= d.dt
             square += force[i, c] ** 2
         beyond = max(beyond, np.sqrt(square) - most)
     figures[BEYOND_TORQUE], figures[BEYOND_FORCE] = torque, beyond

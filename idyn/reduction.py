@@ -76,20 +76,30 @@ def eliminate(d, q_ddot):
         hat[u[i]] = v_free[u[i]] - d.keep * v[u[i]]
         inertial[i] += hat[u[i]]
 
-    for row in range(len(d.b)):
-        J, y = d.J[row], d.Y[row]
-        b, energy = allowance(d, row // 3) if row % 3 == 2 else 0.0, 0.0
-        for j in range(nv):
-            b += J[j] * hat[j]
-        for k in range(nu):
-            y[k] = J[u[k]]
-            energy += y[k] * inertial[k]
-        d.b[row], d.energy[row] = b, energy
-        forward(L, y)
+    _project(d, hat, inertial)
     if len(d.G) > 0:
         close_loops(d, inertial)
     if d.rho > 0.0:
         _remember(d)
+
+
+@compiled
+def _project(d, hat, inertial):
+    """Fills b, energy and Y, of which column after column is solved for: rows do not wait for one another."""
+    J, L, Y, u, b, energy = d.J, d.L, d.Y, d.u, d.b, d.energy
+    for row in range(len(b)):
+        velocity, slope = allowance(d, row // 3) if row % 3 == 2 else 0.0, 0.0
+        for j in range(len(hat)):
+            velocity += J[row, j] * hat[j]
+        for k in range(len(u)):
+            slope += J[row, u[k]] * inertial[k]
+        b[row], energy[row] = velocity, slope
+    for k in range(len(u)):
+        for row in range(len(b)):
+            y = J[row, u[k]]
+            for i in range(k):
+                y -= L[k, i] * Y[row, i]
+            Y[row, k] = y / L[k, k]
 
 
 @compiled

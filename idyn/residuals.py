@@ -20,6 +20,7 @@ from idyn.full_space import (
     in_world,
 )
 from idyn.ground import MOST_FRICTION, Material
+from idyn.memory import local
 from idyn.status import Conditions
 from idyn.types import Array
 
@@ -66,36 +67,37 @@ class _Contact(NamedTuple):
 
 
 @inlined
-def certify(d, claim, change, p, v_plus, tau, residuals):
+def certify(d, claim, change, p, v_plus, tau, impulse, residuals):
     """Fills the residuals (6) of impulses p (3n; rows S, T, N), velocity v_plus (nv) and torque tau (na) against what the
-    answer claims, in the order and units of `idyn.types.Residuals`; the impulses as world vectors (n, 3).
+    answer claims, in the order and units of `idyn.types.Residuals`; and `impulse`, p as world vectors (n, 3).
 
     The law is judged by the velocity v̂ that it is asked of, the demand by the one that was asked for and the change of it that
     is reported, `change` [rad/s].
     """
     residuals[:] = 0.0
-    impulse = in_world(d, p)
+    in_world(d, p, impulse)
     residuals[DYNAMICS] = imbalance(d, v_plus, tau, impulse)
     residuals[DEMAND] = demand_error(d, change, v_plus)
     residuals[SLIP] = closure_error(d, v_plus)
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
-        return impulse
+        return
+    velocity, v_hat = local((len(d.mu), 3)), local(len(v_plus))
     if conditions == Conditions.COMPLIANT:
-        velocity = contact_velocities(d, v_plus)
+        contact_velocities(d, v_plus, velocity)
         for i in range(len(d.mu)):
             _compliant(d, i, claim.material, p[3 * i : 3 * i + 3], velocity[i], residuals)
-        return impulse
+        return
     convex = conditions in (Conditions.CONVEX, Conditions.CONE)
     if convex and not (len(y) == len(d.mu) and np.isfinite(y).all()):
         residuals[COMPLEMENTARITY] = np.inf  # nothing to judge optimality by
-        return impulse
-    v_hat = asked_of(d, v_plus, impulse)
-    velocity = contact_velocities(d, v_hat)
-    descent = velocity
+        return
+    asked_of(d, v_plus, impulse, v_hat)
+    contact_velocities(d, v_hat, velocity)
+    descent = local((len(d.mu) if convex else 0, 3))
     if convex:
         momentum = v_hat if conditions == Conditions.CONVEX else np.zeros(len(v_hat))
-        descent = energy_descent(d, momentum, (1.0 + d.rho) * y)
+        energy_descent(d, momentum, (1.0 + d.rho) * y, descent)
     for i in range(len(d.mu)):
         mu, w = d.mu[i], velocity[i, 2] + allowance_of(d, i)
         free = mu == np.inf or (claim.unlimited and mu > 0.0)
@@ -125,7 +127,6 @@ def certify(d, claim, change, p, v_plus, tau, residuals):
             if conditions == Conditions.CONE:
                 slope[0], slope[1], slope[2] = slope[0] + c.vs, slope[1] + c.vt, slope[2] + w
             _optimal(c, slope, claim.directions, residuals)
-    return impulse
 
 
 @compiled

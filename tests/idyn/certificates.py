@@ -38,10 +38,11 @@ def answer_of(scene, law):
 
 def certificate(scene, law, a, **altered):
     """`altered`: data that are not those of the scene."""
-    dynamics, numbers = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), np.empty(6)
+    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
+    impulse, numbers = np.empty((len(scene.contacts), 3)), np.empty(6)
     for field, value in altered.items():
         getattr(dynamics, field)[:] = value
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material)
     dynamics.asked[:] = dynamics.met[:] = scene.q_ddot
-    impulse = certify(dynamics.fields, claim, 0.0, a.p, a.v_plus, a.tau, numbers)
+    certify(dynamics.fields, claim, 0.0, a.p, a.v_plus, a.tau, impulse, numbers)
     return Residuals(*numbers.tolist()), impulse

@@ -202,7 +202,7 @@ def test_closure_forces_that_are_not_those_of_the_motion_are_refused(spoiled):
     d, law, residuals = record_for(robot, len(contacts)), make_law("coulomb"), np.empty(6)
     d.closing[0] += spoiled
     claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material)
-    certify(d.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, residuals)
+    certify(d.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, np.empty((len(contacts), 3)), residuals)
     assert (residuals[DYNAMICS] > 1e-5) == (spoiled > 0.0)
     assert (residuals.max() <= CERTIFIED) == (spoiled == 0.0)
 
@@ -216,7 +216,8 @@ def test_a_chain_that_comes_apart_is_refused(moved):
     v_plus = answer.v_plus.copy()
     v_plus[moved] += 1e-3
     claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material)
-    certify(record_for(robot, len(contacts)).fields, claim, 0.0, answer.p, v_plus, answer.tau, residuals)
+    d, impulse = record_for(robot, len(contacts)), np.empty((len(contacts), 3))
+    certify(d.fields, claim, 0.0, answer.p, v_plus, answer.tau, impulse, residuals)
     apart = np.abs(gap_and_rows(robot, state.q)[1] @ v_plus).max()
     assert residuals[SLIP] == pytest.approx(apart, abs=1e-7)
     assert (apart > 1e-5) == (moved >= 6)

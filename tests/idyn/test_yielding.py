@@ -165,7 +165,7 @@ def worst(scene, answer, ground, last):
     dynamics.last[:] = last
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0, law.material)
     dynamics.asked[:] = dynamics.met[:] = (answer.v_plus - scene.state.v)[scene.robot.tree.a] / DT
-    certify(dynamics.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, numbers)
+    certify(dynamics.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, np.empty((len(scene.contacts), 3)), numbers)
     return numbers.max()
 
 
