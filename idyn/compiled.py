@@ -23,6 +23,8 @@ import numba
 from numba.core import event
 from numba.experimental import structref
 
+from idyn.linking import leave_outside
+
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 INDICES, SPANS = numba.int64[::1], numba.int64[:, ::1]
 FLAGS, MASK, BASES = numba.boolean[::1], numba.boolean[:, ::1], numba.boolean[:, :, ::1]
@@ -79,6 +81,7 @@ def _compiled(function: F, **options: str) -> F:
         numba.config.CACHE_DIR = before
     if not numba.config.DISABLE_JIT:
         _take_literals_as_numbers(kernel)
+        leave_outside(kernel)
         KERNELS.append(kernel)
     return kernel
 

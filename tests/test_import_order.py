@@ -15,6 +15,7 @@ COMMANDS = ("idyn.commands", "idyn.__main__")
 LEAVES = (
     "idyn.errors",
     "idyn.status",
+    "idyn.linking",
     "idyn.compiled",
     "idyn.memory",
     "idyn.crossing",
@@ -99,7 +100,7 @@ DOORS = {
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
     "numba": {"idyn.compiled", "idyn.memory", "idyn.crossing"},
-    "llvmlite": {"idyn.crossing"},
+    "llvmlite": {"idyn.crossing", "idyn.linking"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
 }

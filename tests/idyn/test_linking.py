@@ -1,0 +1,95 @@
+"""A long kernel is compiled once, however many call it: they find it where it is, also those that are read from the disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from idyn.linking import LONG
+
+STEPS = 40
+KERNELS = """
+from idyn.compiled import compiled
+
+@compiled
+def long(x):
+    if x < 0.0:
+        raise ValueError("negative")
+STEPS
+    return x
+
+@compiled
+def short(x):
+    return long(x)
+
+@compiled
+def above(x):
+    return short(x) + long(x)
+""".replace("STEPS", STEPS * "    x += 0.5 if x > 0.0 else 0.25\n")
+
+CALLS = f"""
+from numba.core import event
+from kernels import above, long, short
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        print(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Listener())
+assert above(1.0) == 2 * (1.0 + {STEPS} / 2)
+try:
+    above(-1.0)
+except ValueError as error:
+    assert str(error) == "negative"
+else:
+    raise AssertionError("an error was lost")
+"""
+
+PARTS = f"""
+assert len(long.py_func.__code__.co_code) > {LONG} > len(short.py_func.__code__.co_code)
+(made,) = above.overloads.values()
+inside = [f.name for f in made.library.get_defined_functions()]
+assert not any("long" in name for name in inside), inside
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    return tmp_path
+
+
+def compiled(home: Path, script: str) -> list[str]:
+    """Names of the functions that a process of its own compiles."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=home,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(home / "cache"), "PYTHONPATH": os.pathsep.join((*sys.path, str(home)))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_long_function_is_in_none_of_those_that_call_it(home: Path) -> None:
+    assert sorted(compiled(home, CALLS + PARTS)) == ["above", "long", "short"]
+
+
+def test_what_is_read_from_the_disk_finds_it_too(home: Path) -> None:
+    assert compiled(home, CALLS)
+    assert compiled(home, CALLS) == []
+
+
+def test_it_is_compiled_again_when_it_alone_is_missing_on_the_disk(home: Path) -> None:
+    assert compiled(home, CALLS)
+    files = list((home / "cache").rglob("kernels.long-*"))
+    assert files
+    for file in files:
+        file.unlink()
+    assert compiled(home, CALLS) == ["long"]
