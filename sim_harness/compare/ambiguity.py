@@ -9,12 +9,12 @@ import numpy as np
 from controllers.controller import Controller
 from idyn.errors import ConfigError
 from idyn.outcomes import Outcome, outcomes
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, ContactSet
 from sim_harness.compare.logs import Exchange, origin, sessions
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import vector
-from transport.protocol.state_input import read_state
+from transport.protocol.state_input import StateReader
 
 PRESSES = 1e-9
 """A contact with a larger normal impulse presses [N·s]."""
@@ -59,11 +59,11 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
 
 def _judged(controller: Controller, agreement: Agreement, exchange: Exchange, t_s: float, samples: int) -> Iterator[Ambiguity]:
     state, reply = exchange
-    robot, q, v = agreement.robot, *read_state(state, agreement)[:2]
+    robot, measured = agreement.robot, StateReader(agreement).read(state).state
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
-    contacts = controller.contacts(q, keys)
+    contacts = controller.contacts(measured.q, keys)
     tau = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
-    several = outcomes(robot, State(q=q, v=v), contacts, tau, agreement.dt_ns * 1e-9, samples=samples)
+    several = outcomes(robot, measured, contacts, tau, agreement.dt_ns * 1e-9, samples=samples)
     if len(several) > 1:
         velocities = np.array([outcome.v_plus for outcome in several])
         yield Ambiguity(

@@ -18,12 +18,12 @@ from transport.log.provenance import CONTROLLER, SERVER
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import decode, vector
-from transport.protocol.contact_input import active_contacts, read_contacts, read_sensed
+from transport.protocol.contact_input import read_contacts
 from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages.hello import Hello, Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.state_input import read_state
+from transport.protocol.state_input import StateReader
 from transport.server.served_controller import build_host
 from transport.server.sessions.handshake import agree
 from transport.server.settings import ServerSettings
@@ -98,11 +98,11 @@ def sessions(reader: LogReader, controller: Controller, settings: ServerSettings
 def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
     """The trace of a session, in the robot's own order. The torques are those of the replies."""
     robot, joints = agreement.robot, agreement.joints
-    trace = TraceWriter(robot, len(exchanges))
+    trace, reader = TraceWriter(robot, len(exchanges)), StateReader(agreement)
     begin = exchanges[0][0].t_robot
     for (state, reply), after in zip(exchanges, [*(state for state, _ in exchanges[1:]), None], strict=True):
-        q, v, _ = read_state(state, agreement)
-        trace.state((state.t_robot - begin) * 1e-9, q, v, reply.t_recv * 1e-9)
+        measured = reader.read(state).state
+        trace.state((state.t_robot - begin) * 1e-9, measured.q, measured.v, reply.t_recv * 1e-9)
         trace.command(joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), reply.status, np.nan)
         if reply.ref is not None:
             both = [joints.torques_to_robot(vector(part, robot.na, "ref")) for part in (reply.ref.q, reply.ref.v)]
@@ -121,7 +121,7 @@ def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement)
     nothing = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:
         return nothing
-    sensed, then = read_sensed(active_contacts(after.contacts)), read_contacts(active_contacts(state.contacts), agreement)
+    (_, sensed), (then, _) = read_contacts(after.contacts, agreement), read_contacts(state.contacts, agreement)
     if sensed is None or isinstance(then, FootSwitches):
         return nothing
     keys = [contact.frame for contact in after.contacts if contact.active]

@@ -100,13 +100,22 @@ def vector(value: Vector, n: int, field: str) -> Array:
     return vectors((value, n, field))
 
 
+Parts = tuple[tuple[Vector, int, str], ...]
+"""Wire vectors, each (value, n, field)."""
+
+
 def vectors(*parts: tuple[Vector, int, str]) -> Array:
-    """Several wire vectors, each (value, n, field), one behind the other in one writable array; checked at one go."""
-    data = bytearray().join([_numbers(*part) for part in parts])
-    joined = np.frombuffer(data, dtype=_FLOAT64)
+    """Several wire vectors one behind the other in one writable array; checked at one go."""
+    joined = in_one(parts).copy()
     if not finite(joined):
-        _refuse_non_finite(joined, parts)
+        refuse_non_finite(joined, parts)
     return joined
+
+
+def in_one(parts: Parts) -> Array:
+    """The numbers of wire vectors one behind the other, finite or not; not to be written to. Raises ProtocolError for a wrong
+    length."""
+    return np.frombuffer(b"".join([_numbers(*part) for part in parts]), dtype=_FLOAT64)
 
 
 def limits(value: Vector, n: int, field: str) -> Array:
@@ -130,7 +139,8 @@ def _numbers(value: Vector, n: int, field: str) -> bytes:
     return np.array(value, dtype=_FLOAT64).tobytes()
 
 
-def _refuse_non_finite(joined: Array, parts: tuple[tuple[Vector, int, str], ...]) -> None:
+def refuse_non_finite(joined: Array, parts: Parts) -> None:
+    """Raises ProtocolError that names the first number that is not finite."""
     start = 0
     for _, n, field in parts:
         bad = ~np.isfinite(joined[start : start + n])

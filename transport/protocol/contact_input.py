@@ -23,22 +23,29 @@ Active = list[tuple[int, Contact]]
 """The active contacts of a message, and where in its list each stands."""
 
 
-def active_contacts(contacts: list[Contact]) -> Active:
-    return [(i, contact) for i, contact in enumerate(contacts) if contact.active]
-
-
-def read_contacts(active: Active, agreement: Agreement) -> ContactSet | FootSwitches:
-    """The contacts or switches. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
+def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[ContactSet | FootSwitches, Array | None]:
+    """The active contacts or switches, and the forces measured there, world axes [N] (n, 3), zero where none is valid; None
+    when none is at all. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
     announced = agreement.contact_frames
     usual = agreement.robot.contact_names if announced is None else announced
-    for i, contact in active:
-        if contact.frame not in usual:
-            _check_unusual(contact.frame, agreement, f"contacts[{i}].frame")
-        if contact.mu_visc is not None and not math.isfinite(contact.mu_visc):  # recorded only
-            raise ProtocolError(Code.NON_FINITE, f"contacts[{i}].mu_visc", f"expected a finite number, got {contact.mu_visc}")
-    if active and all([contact.p is None and contact.n is None for _, contact in active]):
-        return read_switches(active, agreement)
-    return _read_measured([(f"contacts[{i}]", contact) for i, contact in active], agreement)
+    active: Active = []
+    placed = sensed = False
+    for i, contact in enumerate(contacts):
+        if contact.active:
+            active.append((i, contact))
+            placed = placed or contact.p is not None or contact.n is not None
+            sensed = sensed or contact.f_sensed is not None
+            if contact.frame not in usual:
+                _check_unusual(contact.frame, agreement, f"contacts[{i}].frame")
+            if contact.mu_visc is not None and not math.isfinite(contact.mu_visc):  # recorded only
+                raise ProtocolError(
+                    Code.NON_FINITE, f"contacts[{i}].mu_visc", f"expected a finite number, got {contact.mu_visc}"
+                )
+    if active and not placed:
+        found: ContactSet | FootSwitches = read_switches(active, agreement)
+    else:
+        found = _read_measured([(f"contacts[{i}]", contact) for i, contact in active], agreement)
+    return found, _read_sensed(active) if sensed else None
 
 
 def _read_measured(contacts: list[tuple[str, Contact]], agreement: Agreement) -> ContactSet:
@@ -54,10 +61,7 @@ def _read_measured(contacts: list[tuple[str, Contact]], agreement: Agreement) ->
         raise ProtocolError(Code.BAD_SCHEMA, error.field, error.message) from None
 
 
-def read_sensed(active: Active) -> Array | None:
-    """Measured forces of the contacts, world axes [N] (n, 3), zero where none is valid; None when none is at all."""
-    if all([contact.f_sensed is None for _, contact in active]):
-        return None
+def _read_sensed(active: Active) -> Array | None:
     force, measured = np.zeros((len(active), 3)), False
     for row, (i, contact) in enumerate(active):
         if contact.f_sensed is not None:

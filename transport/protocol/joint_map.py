@@ -27,33 +27,23 @@ class JointSlots(msgspec.Struct, frozen=True):
 
 
 class JointMap(Record, frozen=True):
-    """Index arrays `mine = theirs[index]`, None where both orders are the same.
+    """Index arrays `mine = theirs[index]`.
 
-    q, v: client → robot (nq), (nv)
-    tau: client's `actuated` → robot (na)
-    tau_back: robot → client's `actuated` (na)
+    state: client → robot, of q, v and torques one behind the other (nq + nv + na)
+    tau: client's `actuated` → robot (na), None where both orders are the same
+    tau_back: robot → client's `actuated` (na), None where both orders are the same
     base_in_world: the client's base velocity has world axes
     """
 
-    q: Array | None
-    v: Array | None
+    state: Array
     tau: Array | None
     tau_back: Array | None
     base_in_world: bool
 
-    def positions_to_robot(self, q: Array) -> Array:
-        """q in the robot's order (nq)."""
-        return q if self.q is None else q[self.q]
-
-    def velocities_to_robot(self, v: Array, q: Array) -> Array:
-        """v in the robot's order, base velocity in body axes (nv); q: the robot's (nq)."""
-        if self.v is not None:
-            v = v[self.v]
-        if self.base_in_world:
-            v = v.copy()
-            to_body = rotation(q[3:7]).T
-            v[0:3], v[3:6] = to_body @ v[0:3], to_body @ v[3:6]
-        return v
+    def base_to_body(self, v: Array, q: Array) -> None:
+        """Turn the base velocity in v (nv) from world axes to those of the body at q (nq), in place."""
+        to_body = rotation(q[3:7]).T
+        v[0:3], v[3:6] = to_body @ v[0:3], to_body @ v[3:6]
 
     def torques_to_robot(self, tau: Array) -> Array:
         return tau if self.tau is None else tau[self.tau]
@@ -78,10 +68,10 @@ def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence
     q = _inverse([*range(BASE_Q if free else 0), *(i for slot in ordered for i in slot.q)])
     v = _inverse([*range(BASE_V if free else 0), *(i for slot in ordered for i in slot.v)])
     back = np.array([robot.joint_names.index(name) for name in actuated], dtype=np.int64)
+    tau = _inverse(back)
     return JointMap(
-        q=_unless_identity(q),
-        v=_unless_identity(v),
-        tau=_unless_identity(_inverse(back)),
+        state=np.concatenate([q, robot.nq + v, robot.nq + robot.nv + tau]),
+        tau=_unless_identity(tau),
         tau_back=_unless_identity(back),
         base_in_world=free and base.vel_frame == "local_world_aligned",
     )

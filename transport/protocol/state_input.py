@@ -1,16 +1,15 @@
 """The vectors of a state message, checked and brought into the robot's own order."""
 
 import math
-from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from controllers.command import Reference
 from idyn.compiled import compiled
-from idyn.robot import Robot
-from idyn.types import Array
+from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
-from transport.protocol.codec import vector, vectors
+from transport.protocol.codec import Parts, in_one, refuse_non_finite, vector, vectors
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import state as wire
 from transport.protocol.messages.base import Vector
@@ -23,24 +22,76 @@ BEYOND, LARGEST = 2.0, 1e4
 QUATERNION_TOLERANCE = 1e-3
 """A base quaternion whose length is within this of 1 is renormalised, another one refused."""
 
-
-def read_state(message: StateMessage, agreement: Agreement) -> tuple[Array, Array, Array | None]:
-    """q (nq), v (nv) and tau_applied (na) in the robot's order; base velocity in body axes."""
-    robot = agreement.robot
-    nq, nv = robot.nq, robot.nv
-    _check_recorded(message, agreement)
-    if message.tau_applied is None:
-        return *read_configuration(message.q, message.vel, agreement), None
-    joined = vectors((message.q, nq, "q"), (message.vel, nv, "vel"), (message.tau_applied, robot.na, "tau_applied"))
-    q, v = _in_robot_order(joined[:nq], joined[nq : nq + nv], agreement)
-    return q, v, agreement.joints.torques_to_robot(joined[nq + nv :])
+SOUND, NOT_FINITE, TOO_LARGE = -1, -2, -3
+"""What `_take` finds; otherwise the part of q that has not unit length."""
 
 
-def read_configuration(q: Vector, vel: Vector, agreement: Agreement) -> tuple[Array, Array]:
-    """q (nq) and v (nv) in the robot's order; base velocity in body axes."""
-    nq = agreement.robot.nq
-    joined = vectors((q, nq, "q"), (vel, agreement.robot.nv, "vel"))
-    return _in_robot_order(joined[:nq], joined[nq:], agreement)
+class Measured(Record, frozen=True):
+    """What a robot says of itself, in its own order.
+
+    state: base velocity in body axes
+    angles, speeds: of the actuated joints [rad], [rad/s] (na)
+    tau_applied: torques that the motors had [N·m] (na), None when that is not known
+    note: what was not believed, '' when all was
+    """
+
+    state: State
+    angles: Array
+    speeds: Array
+    tau_applied: Array | None = None
+    note: str = ""
+
+
+class StateReader:
+    """Reads the states of a session; what does not change meanwhile is put together once."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        robot = agreement.robot
+        self._agreement, self._joints, self._robot = agreement, agreement.joints, robot
+        self._nq, self._nv, self._na = robot.nq, robot.nv, robot.na
+        self._a, self._spans = robot.tree.a, robot.tree.unit_spans
+        self._largest = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
+
+    def read(self, message: StateMessage) -> Measured:
+        """Raises ProtocolError that names the first field with which something is wrong."""
+        _check_recorded(message, self._agreement)
+        parts: Parts = (message.q, self._nq, "q"), (message.vel, self._nv, "vel")
+        if message.tau_applied is not None:
+            parts = *parts, (message.tau_applied, self._na, "tau_applied")
+        return self._measured(parts)
+
+    def read_configuration(self, q: Vector, vel: Vector) -> Measured:
+        """The same of q and vel alone."""
+        return self._measured(((q, self._nq, "q"), (vel, self._nv, "vel")))
+
+    def _measured(self, parts: Parts) -> Measured:
+        """Of q, vel and, unless it was not sent, tau_applied."""
+        sent = in_one(parts)
+        numbers = np.empty(len(sent))
+        found = _take(sent, self._joints.state, self._spans, self._largest, numbers)
+        if found >= 0:
+            self._refuse_length(numbers, *self._spans[found].tolist())
+        if found == NOT_FINITE:
+            refuse_non_finite(sent, parts)
+        q, v, tau = numbers[: self._nq], numbers[self._nq : self._nq + self._nv], numbers[self._nq + self._nv :]
+        if self._joints.base_in_world:
+            self._joints.base_to_body(v, q)
+        return Measured(
+            state=State(q=q, v=v),
+            angles=self._robot.joint_angles(q),
+            speeds=v[self._a],
+            tau_applied=tau if len(parts) == 3 and found == SOUND else None,
+            note="" if found == SOUND else self._disbelief(tau),
+        )
+
+    def _disbelief(self, tau: Array) -> str:
+        k = int((np.abs(tau) > self._largest).argmax())
+        name, most = self._robot.joint_names[k], self._largest[k]
+        return f"tau_applied ignored: {tau[k]:g} N·m at {name}, expected at most {most:g}"
+
+    def _refuse_length(self, q: Array, start: int, end: int) -> NoReturn:
+        order, length = "xyzw" if end - start == 4 else "cos, sin", math.sqrt(sum(x * x for x in q[start:end].tolist()))
+        raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
 
 
 def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
@@ -51,53 +102,32 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
     return Reference(q=q, v=v, a=a)
 
 
-def largest_applied(robot: Robot) -> Array:
-    """The largest torques that motors are believed to have had [N·m] (na)."""
-    return np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
-
-
-def implausible(tau_applied: Array | None, largest: Array, names: Sequence[str]) -> str:
-    """Why the motors of these names cannot have had these torques [N·m] (na), '' when they can."""
-    if tau_applied is None or _within(tau_applied, largest):
-        return ""
-    k = int((np.abs(tau_applied) > largest).argmax())
-    return f"tau_applied ignored: {tau_applied[k]:g} N·m at {names[k]}, expected at most {largest[k]:g}"
-
-
-def _in_robot_order(q: Array, v: Array, agreement: Agreement) -> tuple[Array, Array]:
-    joints, spans = agreement.joints, agreement.robot.tree.unit_spans
-    q = joints.positions_to_robot(q)
-    if (k := _normalise(q, spans)) < len(spans):
-        start, end = spans[k].tolist()
-        order, length = "xyzw" if end - start == 4 else "cos, sin", math.sqrt(sum(x * x for x in q[start:end].tolist()))
-        raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
-    return q, joints.velocities_to_robot(v, q)
-
-
 @compiled
-def _normalise(q: Array, spans: Array) -> int:
-    """Make the quaternions, and (cos, sin), that begin and end at these places (·, 2) unit ones, in place, up to the first one
-    that is too far from it; which that is."""
+def _take(sent: Array, order: Array, spans: Array, largest: Array, numbers: Array) -> int:
+    """Fills `numbers` with what was sent (q, v, perhaps torques), in another order, and makes quaternions and (cos, sin) unit
+    ones: those parts of q that begin and end at `spans` (·, 2). Returns what is wrong, in this order: a number that is none,
+    the first part that is too far from unit length, torques that are larger than `largest` (na)."""
+    finite = True
+    for i in range(len(sent)):
+        numbers[i] = sent[order[i]]
+        finite = finite and bool(np.isfinite(numbers[i]))
+    if not finite:
+        return NOT_FINITE
     for k in range(len(spans)):
         start, end = spans[k]
         square = 0.0
         for i in range(start, end):
-            square += q[i] * q[i]
+            square += numbers[i] * numbers[i]
         length = math.sqrt(square)
         if not abs(length - 1.0) <= QUATERNION_TOLERANCE:
             return k
         for i in range(start, end):
-            q[i] /= length
-    return len(spans)
-
-
-@compiled
-def _within(values: Array, largest: Array) -> bool:
-    """Whether none is larger, either way, than its bound."""
-    within = True
-    for k in range(len(values)):
-        within = within and bool(abs(values[k]) <= largest[k])
-    return within
+            numbers[i] /= length
+    first = len(order) - len(largest)
+    for i in range(first, len(sent)):
+        if abs(numbers[i]) > largest[i - first]:
+            return TOO_LARGE
+    return SOUND
 
 
 def _check_recorded(message: StateMessage, agreement: Agreement) -> None:

@@ -195,7 +195,7 @@ class Service:
         begin = self._clock()
         try:
             contacts = _contacts(seat.controller, accepted)
-            command = seat.controller.step(accepted.state, contacts, accepted.inputs)
+            command = seat.controller.step(accepted.measured.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
@@ -224,12 +224,11 @@ class Service:
 
     def _gated(self, command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
         """The command with the torque that the last gate lets through, and all that one should be told with it."""
-        robot, inputs = session.agreement.robot, accepted.inputs
-        angles, speeds = robot.joint_angles(accepted.state.q), accepted.state.v[robot.tree.a]
-        before = seat.last_tau if inputs.tau_applied is None else inputs.tau_applied
-        tau, reasons = session.agreement.gate.apply(command.tau, angles, speeds, before, inputs.dt)
+        measured = accepted.measured
+        before = seat.last_tau if measured.tau_applied is None else measured.tau_applied
+        tau, reasons = session.agreement.gate.apply(command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt)
         unlogged = f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
-        message = "; ".join(filter(None, (command.message, accepted.note, unlogged)))
+        message = "; ".join(filter(None, (command.message, measured.note, unlogged)))
         return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
 
     def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> Answer:
@@ -273,7 +272,7 @@ class Service:
 
 def _contacts(controller: ServedController, accepted: Accepted) -> ContactSet:
     """The contacts of a state: as measured, from geometry, or of those feet that say they touch."""
-    given, q = accepted.contacts, accepted.state.q
+    given, q = accepted.contacts, accepted.measured.state.q
     if given is None:
         return controller.contacts(q)
     return given.on(controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given

@@ -9,7 +9,8 @@ import numpy as np
 
 from idyn.compiled import compiled
 from idyn.robot import Robot
-from idyn.types import Array, State
+from idyn.types import Array
+from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings
 
 NAMES = (
@@ -36,24 +37,25 @@ class Plausibility:
 
     def reset(self) -> None:
         """The next state is a first one: it is believed."""
-        self.last: State | None = None
+        self.last: Measured | None = None
         self._t_ns = 0
         self._doubts = False
 
-    def judge(self, state: State, t_ns: int) -> str:
-        """Why the state cannot follow the last one that was believed, '' when it can; then it is that one. t_ns: its time"""
+    def judge(self, measured: Measured, t_ns: int) -> str:
+        """Why a state cannot follow the last one that was believed, '' when it can; then it is that one. t_ns: its time"""
         most, self._doubts = self._most[self._doubts], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
-            moved = robot.joint_error(robot.joint_angles(self.last.q), robot.joint_angles(state.q))
-            change = state.q, state.v, self.last.q, self.last.v, moved, robot.tree.a, dt
+            now, last = measured.state, self.last.state
+            moved = robot.joint_error(self.last.angles, measured.angles)
+            change = now.q, now.v, last.q, last.v, moved, robot.tree.a, dt
             if not _small(*change, most):
                 jumps = np.zeros(len(most))
                 joints = _jumps(*change, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
-        self.last, self._t_ns, self._doubts = state, t_ns, False
+        self.last, self._t_ns, self._doubts = measured, t_ns, False
         return ""
 
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from controllers.attitude import tilt
 from controllers.command import Inputs, Reference
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
-from transport.protocol.contact_input import active_contacts, read_contacts, read_sensed
+from transport.protocol.contact_input import read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import implausible, largest_applied, read_configuration, read_reference, read_state
+from transport.protocol.state_input import Measured, StateReader, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import CommStats, watchdog
@@ -48,15 +48,13 @@ RESET_JOINT_SPEED = 1.0
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry; note: what of it
-    was not believed, ''."""
+    """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry"""
 
     message: StateMessage
-    state: State
+    measured: Measured
     contacts: ContactSet | FootSwitches | None
     inputs: Inputs
     watchdog: Watchdog
-    note: str = ""
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -106,7 +104,7 @@ class Session:
         self._dt = agreement.dt_ns * 1e-9
         self._ring: list[Exchange | None] = [None] * RING
         self.stop = stop
-        self._largest_applied = largest_applied(agreement.robot)
+        self._reader = StateReader(agreement)
         self._plausibility = Plausibility(settings.plausibility, agreement.robot)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
@@ -146,47 +144,43 @@ class Session:
         latch: after a long silence, or a second state that cannot be (`Latched`)."""
         self._check_order(message)
         level, age = self._watch(message, now_ns)
-        q, v, tau_applied, contacts, sensed, reference = self.read(message)
-        state, jump = self._believed(State(q=q, v=v), message.t_robot, now_ns)
+        measured, contacts, sensed, reference = self.read(message)
+        measured = self._believed(measured, message.t_robot, now_ns)
         dt = self._period(message.t_robot)
         # everything is in order: from here on more is noted than clocks and doubts
         self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
         self._silence.accepted(message.t_robot, now_ns)
         delay = self._delay.accepted(message.t_robot, message.t_applied)
-        note = implausible(tau_applied, self._largest_applied, self.agreement.robot.joint_names)
-        if note:
-            tau_applied = None
-        if jump:
-            note = "; ".join(filter(None, (f"state passed over: {jump}", note)))
         inputs = Inputs(
-            dt=dt, tau_applied=tau_applied, reference=reference, sensed_force=sensed, estop=self.stop.engaged, delay=delay
+            dt=dt,
+            tau_applied=measured.tau_applied,
+            reference=reference,
+            sensed_force=sensed,
+            estop=self.stop.engaged,
+            delay=delay,
         )
-        return Accepted(message=message, state=state, contacts=contacts, inputs=inputs, watchdog=level, note=note)
+        return Accepted(message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
-    def _believed(self, state: State, t_robot: int, now_ns: int) -> tuple[State, str]:
-        """The state, or the one before in its place and why. Raises Latched for the second such state in a row."""
-        jump = self._plausibility.judge(state, t_robot)
+    def _believed(self, measured: Measured, t_robot: int, now_ns: int) -> Measured:
+        """The state, or the one before in its place. Raises Latched for the second such state in a row."""
+        jump = self._plausibility.judge(measured, t_robot)
         doubted, self._doubted = self._doubted, bool(jump)
         if not jump:
-            return state, ""
+            return measured
         last = self._plausibility.last
         if doubted or last is None:
             raise Latched(self.latch(f"states that cannot follow one another: {jump}", now_ns))
-        return last, jump
+        note = "; ".join(filter(None, (f"state passed over: {jump}", measured.note)))
+        return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
 
-    def read(
-        self, message: StateMessage
-    ) -> tuple[Array, Array, Array | None, ContactSet | FootSwitches | None, Array | None, Reference | None]:
-        """q, v, tau_applied, contacts, sensed forces and reference of a state in the robot's order. Raises ProtocolError; notes
-        nothing."""
-        q, v, tau_applied = read_state(message, self.agreement)
-        contacts = sensed = None
+    def read(self, message: StateMessage) -> tuple[Measured, ContactSet | FootSwitches | None, Array | None, Reference | None]:
+        """A state, its contacts, forces sensed there, its reference, in the robot's order. Raises ProtocolError; notes none."""
+        measured, contacts, sensed = self._reader.read(message), None, None
         if message.contacts is not None:
-            active = active_contacts(message.contacts)
-            contacts, sensed = read_contacts(active, self.agreement), read_sensed(active)
+            contacts, sensed = read_contacts(message.contacts, self.agreement)
         reference = None if message.ref is None else read_reference(message.ref, self.agreement)
-        return q, v, tau_applied, contacts, sensed, reference
+        return measured, contacts, sensed, reference
 
     def answered(self, seq: int, state: bytes, torque: bytes, now_ns: int) -> None:
         """Keep an exchange in the ring. now_ns: when it was answered; a client may have waited until then."""
@@ -243,14 +237,13 @@ class Session:
 
     def reset(self, message: Reset) -> None:
         """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
-        robot = self.agreement.robot
-        q, v = read_configuration(message.q, message.vel, self.agreement)
-        if robot.floating:
-            tilted = tilt(q[3:7])
+        measured = self._reader.read_configuration(message.q, message.vel)
+        if self.agreement.robot.floating:
+            tilted = tilt(measured.state.q[3:7])
             if tilted > RESET_TILT:
                 raise ProtocolError(Code.LATCHED_FAULT, "q", f"expected a tilt of at most {RESET_TILT} rad, got {tilted:.2f}")
-            _check_speed(v[:6], RESET_BASE_SPEED, "base")
-        _check_speed(v[robot.tree.a], RESET_JOINT_SPEED, "joint")
+            _check_speed(measured.state.v[:6], RESET_BASE_SPEED, "base")
+        _check_speed(measured.speeds, RESET_JOINT_SPEED, "joint")
         self.phase = Phase.RUNNING
         self.fault = None
         self.stop.engaged = False
