@@ -115,7 +115,10 @@ def vectors(*parts: tuple[Vector, int, str]) -> Array:
 def in_one(parts: Parts) -> Array:
     """The numbers of wire vectors one behind the other, finite or not; not to be written to. Raises ProtocolError for a wrong
     length."""
-    return np.frombuffer(b"".join([_numbers(*part) for part in parts]), dtype=_FLOAT64)
+    values = []
+    for value, n, field in parts:
+        values.append(value if isinstance(value, bytes) and len(value) == 8 * n else _numbers(value, n, field))
+    return np.frombuffer(b"".join(values), dtype=_FLOAT64)
 
 
 def limits(value: Vector, n: int, field: str) -> Array:
@@ -128,7 +131,7 @@ def limits(value: Vector, n: int, field: str) -> Array:
 
 def _numbers(value: Vector, n: int, field: str) -> bytes:
     """The little-endian float64 of a wire vector of the right length."""
-    if type(value) is bytes:
+    if isinstance(value, bytes):
         if len(value) == 8 * n:
             return value
         if len(value) % 8:

@@ -11,14 +11,15 @@ from transport.protocol.messages.state import Contact
 
 
 class FootSwitches(Record, frozen=True):
-    """Which contact places touch, by name; mu: friction coefficients, None where the controller's own hold (n)."""
+    """Which contact places touch, by name; mu: friction coefficients, None where the controller's own hold (n), None when they
+    hold everywhere."""
 
     keys: tuple[str, ...]
-    mu: tuple[float | None, ...]
+    mu: tuple[float | None, ...] | None
 
     def on(self, contacts: ContactSet) -> ContactSet:
         """The contacts that the controller found for `keys`, with the friction that the client gave."""
-        if self.mu.count(None) == len(self.mu):
+        if self.mu is None:
             return contacts
         given = np.array([own if mu is None else mu for mu, own in zip(self.mu, contacts.mu.tolist(), strict=True)])
         return msgspec.structs.replace(contacts, mu=given)
@@ -42,4 +43,5 @@ def read_switches(active: list[tuple[int, Contact]], agreement: Agreement) -> Fo
             raise ProtocolError(Code.BAD_SCHEMA, f"contacts[{i}].mu", f"expected ≥ 0, got {mu}")
         keys.append(frame)
         friction.append(agreement.mu if mu is None else mu)
-    return FootSwitches(keys=tuple(keys), mu=tuple(friction))
+    given = friction.count(None) < len(friction)
+    return FootSwitches(keys=tuple(keys), mu=tuple(friction) if given else None)

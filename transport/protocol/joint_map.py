@@ -1,6 +1,6 @@
 """A client's order of joints, and its frame of the base velocity, into the robot's and back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
 
 import msgspec
@@ -51,9 +51,11 @@ class JointMap(Record, frozen=True):
     def torques_to_client(self, tau: Array) -> Array:
         return tau if self.tau_back is None else tau[self.tau_back]
 
-    def torques_on_wire(self, tau: Array) -> bytes:
-        """Torques (na), or what else the motors have one each of, as a vector of the wire."""
-        return (tau if self.tau_back is None else tau[self.tau_back]).tobytes()
+    @property
+    def torques_on_wire(self) -> Callable[[Array], bytes]:
+        """Makes torques (na), or what else the motors have one each of, a vector of the wire."""
+        back = self.tau_back
+        return np.ndarray.tobytes if back is None else lambda tau: tau[back].tobytes()
 
 
 def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence[str], base: Base) -> JointMap:

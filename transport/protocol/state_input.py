@@ -6,7 +6,8 @@ from typing import NoReturn
 import numpy as np
 
 from controllers.command import Reference
-from idyn.compiled import compiled
+from idyn.compiled import INDICES, SPANS, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import Parts, in_one, refuse_non_finite, vector, vectors
@@ -21,6 +22,9 @@ BEYOND, LARGEST = 2.0, 1e4
 
 QUATERNION_TOLERANCE = 1e-3
 """A base quaternion whose length is within this of 1 is renormalised, another one refused."""
+
+SENT, ORDER, NUMBERS = Lent(VECTOR), Lent(INDICES, SPANS, VECTOR), Filled(VECTOR)
+"""What `_take` takes."""
 
 SOUND, NOT_FINITE, TOO_LARGE = -1, -2, -3
 """What `_take` finds; otherwise the part of q that has not unit length."""
@@ -49,8 +53,10 @@ class StateReader:
         robot = agreement.robot
         self._agreement, self._joints, self._robot = agreement, agreement.joints, robot
         self._nq, self._nv, self._na = robot.nq, robot.nv, robot.na
-        self._a, self._spans = robot.tree.a, robot.tree.unit_spans
+        self._a = robot.tree.a
         self._largest = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
+        self._order = self._joints.state, robot.tree.unit_spans, self._largest
+        self._take = entrance(_take, SENT, ORDER, NUMBERS)
 
     def read(self, message: StateMessage) -> Measured:
         """Raises ProtocolError that names the first field with which something is wrong."""
@@ -68,9 +74,9 @@ class StateReader:
         """Of q, vel and, unless it was not sent, tau_applied."""
         sent = in_one(parts)
         numbers = np.empty(len(sent))
-        found = _take(sent, self._joints.state, self._spans, self._largest, numbers)
+        found = self._take((sent,), self._order, (numbers,))
         if found >= 0:
-            self._refuse_length(numbers, *self._spans[found].tolist())
+            self._refuse_length(numbers, *self._robot.tree.unit_spans[found].tolist())
         if found == NOT_FINITE:
             refuse_non_finite(sent, parts)
         q, v, tau = numbers[: self._nq], numbers[self._nq : self._nq + self._nv], numbers[self._nq + self._nv :]
@@ -103,10 +109,11 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
 
 
 @compiled
-def _take(sent: Array, order: Array, spans: Array, largest: Array, numbers: Array) -> int:
+def _take(given: tuple[Array], fixed: tuple[Array, Array, Array], filled: tuple[Array]) -> int:
     """Fills `numbers` with what was sent (q, v, perhaps torques), in another order, and makes quaternions and (cos, sin) unit
     ones: those parts of q that begin and end at `spans` (·, 2). Returns what is wrong, in this order: a number that is none,
     the first part that is too far from unit length, torques that are larger than `largest` (na)."""
+    (sent,), (order, spans, largest), (numbers,) = given, fixed, filled
     finite = True
     for i in range(len(sent)):
         numbers[i] = sent[order[i]]

@@ -51,27 +51,31 @@ class Gate:
         rows = (limits.tau_max, limits.dtau_max, limits.q_min, limits.q_max, limits.v_max, limits.tau0, limits.v0)
         self._table = np.array(rows, dtype=np.float64)
 
-    def apply(self, tau: Array, angles: Array, speeds: Array, before: Array | None, dt: float) -> tuple[Array, Array]:
+    def apply(
+        self, tau: Array, angles: Array, speeds: Array, before: Array | None, dt: float, limited_by: Array | None = None
+    ) -> tuple[Array, Array]:
         """Torques within the limits (na), and why they changed, as `LimitedBy` bits (na).
 
         tau [N·m], angles [rad], speeds [rad/s] (na)
         before: torques in the motors until now [N·m] (na), None when that is not known; dt: for how long [s], 0 not known
+        limited_by: why they had changed before they came here (na), None: they had not
         """
         if before is None or not dt > 0.0:
             before, dt = tau, np.inf
-        passed, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
+        passed = np.empty(len(tau))
+        bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
         _gate(tau, angles, speeds, before, dt, self._table, passed, bits)
         return passed, bits
 
 
 @compiled
 def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, table: Array, passed: Array, bits: Array) -> None:
-    """Fills `passed` and, zero before, `bits`."""
+    """Fills `passed`, and adds to `bits`."""
     for k in range(len(tau)):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
         if not np.isfinite(t):
-            t, bits[k] = 0.0, TORQUE
+            t, bits[k] = 0.0, bits[k] | TORQUE
         if dt < np.inf and dtau_max < np.inf:
             was = min(max(before[k], -tau_max), tau_max) if np.isfinite(before[k]) else 0.0
             rated = min(max(t, was - dtau_max * dt), was + dtau_max * dt)

@@ -10,7 +10,7 @@ from time import monotonic_ns
 
 import msgspec
 
-from controllers.command import Command, Mode
+from controllers.command import Mode
 from idyn.inputs import finite
 from idyn.types import Array, ContactSet
 from transport.log.part import Entry
@@ -29,7 +29,7 @@ from transport.server.sessions.reception import Reception
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
-from transport.server.torque_reply import Timing, torque_message
+from transport.server.torque_reply import Decision, torque_message
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +60,6 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     fault: Fault | None = None
 
 
-class TickRecord(msgspec.Struct, frozen=True, gc=False):
-    """A tick as it was answered."""
-
-    data: bytes
-    session: Session
-    accepted: Accepted
-    command: Command
-    timing: Timing
-
-
 class Service:
     """Answers every message of every client."""
 
@@ -96,7 +86,7 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
-        self._last_tick: TickRecord | None = None
+        self._last: tuple[bytes, Decision] | None = None  # a state of the controlling client, and its answer
         self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
@@ -130,12 +120,12 @@ class Service:
 
     def rehearse(self) -> None:
         """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
-        tick = self._last_tick
-        if tick is not None:
-            decode(tick.data)
-            tick.session.read(tick.accepted.message)
+        if self._last is not None:
+            data, decision = self._last
+            decode(data)
+            decision.session.read(decision.accepted.message)
             self.controller.rehearse()
-            encode(torque_message(tick.session, tick.accepted, tick.command, tick.timing, warm=True))
+            encode(torque_message(decision))
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
@@ -189,47 +179,54 @@ class Service:
 
     def _tick(self, session: Session, accepted: Accepted, arrival: Arrival) -> Answer:
         """The answer to a state."""
-        seat = self._seats[session.agreement.dry_run]
+        seat, measured = self._seats[session.agreement.dry_run], accepted.measured
         self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
-        warm = seat.last_tau is not None
         begin = self._clock()
         try:
             contacts = _contacts(seat.controller, accepted)
-            command = seat.controller.step(accepted.measured.state, contacts, accepted.inputs)
+            command = seat.controller.step(measured.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
             return self._broken(session, accepted, "the torque is not finite", arrival.now_ns)
-        command = self._gated(command, accepted, session, seat)
+        before = seat.last_tau if measured.tau_applied is None else measured.tau_applied
+        tau, limited_by = session.agreement.gate.apply(
+            command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
+        )
         t_send = self._clock()
-        seat.last_tau = command.tau
-        timing = Timing(
+        decision = Decision(
+            session=session,
+            accepted=accepted,
+            command=command,
+            tau=tau,
+            limited_by=limited_by,
+            message="; ".join(filter(None, (command.message, measured.note, self._unlogged()))),
+            warm=seat.last_tau is not None,
             t_recv=arrival.now_ns,
             t_send=t_send,
             step_ns=t_send - begin,
             deadline_ns=self._deadline_ns,
             hold_ns=self._hold_ns,
         )
-        message = torque_message(session, accepted, command, timing, warm=warm)
-        self._timings.note(timing.step_ns, message.deadline_met)
+        seat.last_tau = tau
+        return self._answered(decision, arrival)
+
+    def _answered(self, decision: Decision, arrival: Arrival) -> Answer:
+        """The reply, once it has been noted."""
+        session, message = decision.session, torque_message(decision)
         reply = encode(message)
+        self._timings.note(decision.step_ns, message.deadline_met)
+        session.answered(message.seq, arrival.data, reply, decision.t_send)
         if not session.agreement.dry_run:
-            self._last_tick = TickRecord(arrival.data, session, accepted, command, timing)
-        session.answered(message.seq, arrival.data, reply, t_send)
-        if command.mode is not Mode.FAULT:
+            self._last = arrival.data, decision
+        if decision.command.mode is not Mode.FAULT:
             return Answer(reply, about_state=True, answered=True)
-        fault = session.latch(command.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
+        fault = session.latch(decision.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
         return Answer(reply, about_state=True, answered=True, fault=fault)
 
-    def _gated(self, command: Command, accepted: Accepted, session: Session, seat: Seat) -> Command:
-        """The command with the torque that the last gate lets through, and all that one should be told with it."""
-        measured = accepted.measured
-        before = seat.last_tau if measured.tau_applied is None else measured.tau_applied
-        tau, reasons = session.agreement.gate.apply(command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt)
-        unlogged = f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
-        message = "; ".join(filter(None, (command.message, measured.note, unlogged)))
-        return msgspec.structs.replace(command, tau=tau, limited_by=command.limited_by | reasons, message=message)
+    def _unlogged(self) -> str:
+        return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
 
     def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> Answer:
         """Something failed on this side: latch the session and say so."""

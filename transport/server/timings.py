@@ -26,6 +26,6 @@ class Timings:
             deadline_misses=self.deadline_misses,
             step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
             step_us_max=self.max_ns * 1e-3,
-            comm=session.comm.report() if session else None,
+            comm=session.comm.report if session else None,
             fault=session.fault.reason if session and session.fault else None,
         )

@@ -2,18 +2,30 @@
 
 from collections.abc import Callable
 
-import msgspec
-
 from controllers.command import Command, Disagreement, Reference
-from idyn.types import Array, Prediction
+from idyn.types import Array, Prediction, Record
 from transport.protocol.messages import state, torque
 from transport.protocol.messages.torque import ContactForce, Solver, TorqueMessage
 from transport.server.sessions.session import Accepted, Session
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Server clock and budget of one answer [ns]."""
+class Decision(Record, frozen=True):
+    """A state, and what was decided about it.
 
+    tau, limited_by: what the last gate lets through of the command's torque [N·m], and why not all of it (na)
+    message: all that the client should be told with it
+    warm: the answer before was at hand
+    t_recv, t_send: when the state came, and when its answer goes; step_ns: what the controller took of that [ns]
+    deadline_ns: how long all of it may take; hold_ns: how long the torque may be applied
+    """
+
+    session: Session
+    accepted: Accepted
+    command: Command
+    tau: Array
+    limited_by: Array
+    message: str
+    warm: bool
     t_recv: int
     t_send: int
     step_ns: int
@@ -21,43 +33,34 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hold_ns: int
 
 
-def torque_message(
-    session: Session,
-    accepted: Accepted,
-    command: Command,
-    timing: Timing,
-    *,
-    warm: bool,
-) -> TorqueMessage:
-    """The reply to an accepted state.
-
-    warm: whether the previous answer was at hand
-    """
+def torque_message(decision: Decision) -> TorqueMessage:
+    """The reply to an accepted state."""
+    session, accepted, command = decision.session, decision.accepted, decision.command
     joints = session.agreement.joints
     out, request, prediction = joints.torques_on_wire, accepted.message, command.prediction
     return TorqueMessage(
         session=session.id,
         seq=request.seq,
         t_robot=request.t_robot,
-        t_recv=timing.t_recv,
-        t_send=timing.t_send,
-        deadline_met=timing.t_send - timing.t_recv <= timing.deadline_ns,
-        valid_until=request.t_robot + timing.hold_ns,
+        t_recv=decision.t_recv,
+        t_send=decision.t_send,
+        deadline_met=decision.t_send - decision.t_recv <= decision.deadline_ns,
+        valid_until=request.t_robot + decision.hold_ns,
         dry_run=session.agreement.dry_run or (request.flags is not None and request.flags.dry_run),
-        tau=out(command.tau),
+        tau=out(decision.tau),
         tau_ff=out(command.tau_ff),
         tau_fb=out(command.tau_fb),
-        limited_by=joints.torques_to_client(command.limited_by).tolist(),
+        limited_by=joints.torques_to_client(decision.limited_by).tolist(),
         status=command.mode.value,
-        message=command.message,
+        message=decision.message,
         ref=None if command.reference is None else _reference(command.reference, out),
         kp=None if command.drive is None else out(command.drive.kp),
         kd=None if command.drive is None else out(command.drive.kd),
         missing=list(command.missing),
         reality=None if command.reality is None else _reality(command.reality),
         contact_force=[] if prediction is None else _contact_forces(prediction),
-        solver=None if prediction is None else _solver(prediction, timing.step_ns, warm),
-        comm=session.comm.report(),
+        solver=None if prediction is None else _solver(prediction, decision),
+        comm=session.comm.report,
         watchdog=accepted.watchdog,
     )
 
@@ -71,19 +74,20 @@ def _reality(reality: Disagreement) -> torque.Reality:
 
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:
-    parts = iter((prediction.p / prediction.dt).tolist())
-    rows = zip(prediction.keys, parts, parts, parts, strict=True)
-    return [ContactForce(frame=key, fn=fn, ft1=ft1, ft2=ft2) for key, ft1, ft2, fn in rows]
+    impulses, dt, forces = iter(prediction.p.tolist()), prediction.dt, []
+    for key, s, t, n in zip(prediction.keys, impulses, impulses, impulses, strict=True):
+        forces.append(ContactForce(frame=key, fn=n / dt, ft1=s / dt, ft2=t / dt))
+    return forces
 
 
-def _solver(prediction: Prediction, step_ns: int, warm: bool) -> Solver:
+def _solver(prediction: Prediction, decision: Decision) -> Solver:
     residuals = prediction.residuals
     return Solver(
         path=prediction.law,
         rung=prediction.rung,
         iters=prediction.iterations,
-        warm=warm,
-        time_us=step_ns * 1e-3,
+        warm=decision.warm,
+        time_us=decision.step_ns * 1e-3,
         res_primal=max(residuals.cone, residuals.penetration, residuals.slip),
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,

@@ -16,58 +16,67 @@ DEGRADED_MISSES = 5
 
 
 class CommStats:
-    """Statistics over the states of one session."""
+    """Statistics over the states of one session. report: what its client is told of them, always up to date"""
 
     def __init__(self) -> None:
-        self.late = self.dup = self.out_of_order = 0
-        self._missing = 0
-        self._answered, self._expected = 0, 0
+        self.report = Comm(
+            success_100=1.0,
+            lost=0,
+            late=0,
+            dup=0,
+            out_of_order=0,
+            age_ms=0.0,
+            clock_steps=0,
+            rtt_p50_us=None,
+            rtt_p99_us=None,
+        )
+        self._missing = self._expected = 0
+        self._answered = 0  # of the last states that were expected, a bit for each
         self._rtts: list[float] = []
-        self._rtt_p50: float | None = None
-        self._rtt_p99: float | None = None
-        self._age_ns = self._clock_steps = 0
 
     def accepted(self, gap: int, age_ns: int, clock_steps: int, rtt_us: float | None) -> None:
         """A state was accepted whose seq is `gap` after the last one; clock_steps: of the client's clock so far."""
-        self._missing += gap - 1
-        self._answered = ((self._answered << min(gap, WINDOW)) | 1) & _MASK
-        self._expected = min(self._expected + gap, WINDOW)
-        self._age_ns, self._clock_steps = age_ns, clock_steps
+        report = self.report
+        if gap > 1 or self._answered != _MASK:
+            self._count_success(gap)
+        report.age_ms, report.clock_steps = age_ns * 1e-6, clock_steps
         if rtt_us is not None:
-            self._note_rtt(rtt_us)
+            self._rtts.append(rtt_us)
+            if len(self._rtts) == RTT_WINDOW:
+                self._renew_percentiles()
 
     def dropped(self, count: int) -> None:
         """`count` states were overtaken by newer ones before anyone looked at them."""
-        self.late += count
+        self.report.late += count
+        self._count_lost()
 
-    def _note_rtt(self, rtt_us: float) -> None:
-        self._rtts.append(rtt_us)
-        if len(self._rtts) == RTT_WINDOW:
-            ordered = sorted(self._rtts)
-            self._rtt_p50, self._rtt_p99 = ordered[RTT_WINDOW // 2], ordered[RTT_WINDOW * 99 // 100]
-            self._rtts.clear()
+    def _count_success(self, gap: int) -> None:
+        self._missing += gap - 1
+        self._answered = ((self._answered << min(gap, WINDOW)) | 1) & _MASK
+        self._expected = min(self._expected + gap, WINDOW)
+        self.report.success_100 = self._answered.bit_count() / self._expected
+        self._count_lost()
 
-    def report(self) -> Comm:
-        return Comm(
-            success_100=self._answered.bit_count() / self._expected if self._expected else 1.0,
-            lost=max(0, self._missing - self.late),
-            late=self.late,
-            dup=self.dup,
-            out_of_order=self.out_of_order,
-            age_ms=self._age_ns * 1e-6,
-            clock_steps=self._clock_steps,
-            rtt_p50_us=self._rtt_p50,
-            rtt_p99_us=self._rtt_p99,
-        )
+    def _count_lost(self) -> None:
+        self.report.lost = max(0, self._missing - self.report.late)
+
+    def _renew_percentiles(self) -> None:
+        ordered = sorted(self._rtts)
+        self.report.rtt_p50_us, self.report.rtt_p99_us = ordered[RTT_WINDOW // 2], ordered[RTT_WINDOW * 99 // 100]
+        self._rtts.clear()
+
+
+_OF_STAGE = {Stage.FOLLOW: WatchdogLevel.OK, Stage.REST: WatchdogLevel.HOLD, Stage.STOPPED: WatchdogLevel.LATCHED}
 
 
 def watchdog(silence_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
     """The level after `silence_ns` between two states of a robot that should send one every `dt_ns`."""
-    misses = max(0, (silence_ns + dt_ns // 2) // dt_ns - 1)
     now = stage(silence_ns, hold_ns, latch_ns)
-    if now is Stage.FOLLOW:
-        degraded = misses >= DEGRADED_MISSES
-        level = WatchdogLevel.DEGRADED if degraded else WatchdogLevel.WARN if misses else WatchdogLevel.OK
+    misses = (silence_ns + dt_ns // 2) // dt_ns - 1
+    if misses <= 0:
+        level, misses = _OF_STAGE[now], 0
+    elif now is Stage.FOLLOW:
+        level = WatchdogLevel.DEGRADED if misses >= DEGRADED_MISSES else WatchdogLevel.WARN
     else:
-        level = WatchdogLevel.HOLD if now is Stage.REST else WatchdogLevel.LATCHED
+        level = _OF_STAGE[now]
     return Watchdog(state=level, misses=misses)

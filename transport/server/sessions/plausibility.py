@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import INDICES, REAL, VECTOR, compiled
+from idyn.crossing import Lent, entrance
 from idyn.robot import Robot
 from idyn.types import Array
 from transport.protocol.state_input import Measured
@@ -23,6 +24,11 @@ NAMES = (
 )
 """Settings, and what is said where they are exceeded."""
 
+CHANGE, BOUNDS = Lent(*[VECTOR] * 6, INDICES), Lent(VECTOR)
+"""Of two states: q, v, those before, where the joints are [rad] and where they were (na), the actuated velocities (na)."""
+
+Change = tuple[Array, Array, Array, Array, Array, Array, Array]
+
 OF_SPEEDS = np.array([False, True, False, False, True, True])
 
 
@@ -33,6 +39,9 @@ class Plausibility:
         self._robot = robot
         once = np.array([getattr(settings, name) for name, _ in NAMES if robot.floating or name.startswith("joint")])
         self._most = once, np.where(OF_SPEEDS[: len(once)], 2.0 * once, once)
+        self._one_axis_each = bool((robot.tree.q_index >= 0).all())
+        self._nowhere = np.zeros(robot.na)
+        self._small = entrance(_small, CHANGE, REAL, BOUNDS)
         self.reset()
 
     def reset(self) -> None:
@@ -47,11 +56,13 @@ class Plausibility:
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
             now, last = measured.state, self.last.state
-            moved = robot.joint_error(self.last.angles, measured.angles)
-            change = now.q, now.v, last.q, last.v, moved, robot.tree.a, dt
-            if not _small(*change, most):
+            to, since = measured.angles, self.last.angles
+            if not self._one_axis_each:
+                to, since = robot.joint_error(since, to), self._nowhere
+            change = now.q, now.v, last.q, last.v, to, since, robot.tree.a
+            if not self._small(change, dt, (most,)):
                 jumps = np.zeros(len(most))
-                joints = _jumps(*change, jumps)
+                joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
@@ -60,10 +71,11 @@ class Plausibility:
 
 
 @compiled
-def _small(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, dt: float, most: Array) -> bool:
+def _small(change: Change, dt: float, bounds: tuple[Array]) -> bool:
     """Whether no change is larger than it may be."""
+    (most,) = bounds
     jumps = np.zeros(len(most))
-    _jumps(q, v, q0, v0, moved, a, dt, jumps)
+    _jumps(change, dt, jumps)
     small = True
     for k in range(len(jumps)):
         small = small and bool(jumps[k] <= most[k])
@@ -71,16 +83,17 @@ def _small(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, dt:
 
 
 @compiled
-def _jumps(q: Array, v: Array, q0: Array, v0: Array, moved: Array, a: Array, dt: float, jumps: Array) -> tuple[int, int]:
+def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
     """Fills `jumps`, zero before, with the largest changes in the order of `NAMES`, only those of joints when there is room for
-    no others; which joints made the first two. moved: the joints' way [rad] (na)"""
+    no others; which joints made the first two. change: see `CHANGE`"""
+    q, v, q0, v0, to, since, a = change
     furthest = fastest = 0
     for k in range(len(a)):
         speed, speed0 = v[a[k]], v0[a[k]]
-        change = abs(speed - speed0)
-        if not change <= jumps[1]:
-            jumps[1], fastest = change, k
-        further = abs(moved[k]) - max(abs(speed), abs(speed0)) * dt
+        difference = abs(speed - speed0)
+        if not difference <= jumps[1]:
+            jumps[1], fastest = difference, k
+        further = abs(to[k] - since[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
             jumps[0], furthest = further, k
     if len(jumps) > 2:

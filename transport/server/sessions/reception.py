@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from transport.protocol.codec import decode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import (
@@ -64,7 +63,8 @@ class Reception:
             try:
                 message = decode(arrival.data)
             finally:  # before anything else is looked at, and of what cannot be read, too
-                stops = self._stops(session, message, arrival.data)
+                number = asked(message, arrival.data)
+                stops = number is not None and self._stop_robot(session, number)
             action = TABLE[Phase.ABSENT if session is None else session.phase].get(type(message))
             if action is None:
                 kind = message.__struct_config__.tag
@@ -86,18 +86,16 @@ class Reception:
         try:
             message = decode(arrival.data)
         except ProtocolError:
-            self._stops(session, None, arrival.data)
-            return
-        self._stops(session, message, arrival.data)
+            message = None
+        number = asked(message, arrival.data)
+        if number is not None:
+            self._stop_robot(session, number)
         if isinstance(message, StateMessage) and message.session == session.id:
             session.overtaken(message.t_robot, arrival.now_ns)
 
-    def _stops(self, session: Session | None, message: Message | None, data: bytes) -> bool:
-        """Engage an emergency stop when the message asks for one; whether it does. Over a new connection, before any hello,
-        the session's number is enough."""
-        number = asked(message, data)
-        if number is None:
-            return False
+    def _stop_robot(self, session: Session | None, number: int) -> bool:
+        """Engage the emergency stop that was asked for; whether there is one. Over a new connection, before any hello, the
+        session's number is enough."""
         own = session or next((other for other in self.sessions.values() if other.id == number), None)
         if own is not None:
             own.stop.engaged = True

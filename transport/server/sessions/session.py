@@ -101,7 +101,7 @@ class Session:
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
-        self._dt = agreement.dt_ns * 1e-9
+        self._dt_min, self._dt_max = (factor * (agreement.dt_ns * 1e-9) for factor in DT_FACTORS)
         self._ring: list[Exchange | None] = [None] * RING
         self.stop = stop
         self._reader = StateReader(agreement)
@@ -134,7 +134,7 @@ class Session:
         kept = self._ring[message.seq % RING]
         if kept is None or kept.seq != message.seq:
             return None
-        self.comm.dup += 1
+        self.comm.report.dup += 1
         if kept.state != data:
             raise ProtocolError(Code.DUPLICATE, "seq", f"{message.seq} was another state before", message.seq)
         return kept.torque
@@ -143,14 +143,18 @@ class Session:
         """Check a state and note it. Raises ProtocolError; then nothing is noted but what the clocks tell, a doubt, and a
         latch: after a long silence, or a second state that cannot be (`Latched`)."""
         self._check_order(message)
-        level, age = self._watch(message, now_ns)
+        silence = self._silence.until(message.t_robot, now_ns)
+        level = self._watch(silence, now_ns)
+        age = self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
         measured = self._believed(measured, message.t_robot, now_ns)
         dt = self._period(message.t_robot)
         # everything is in order: from here on more is noted than clocks and doubts
         self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
-        self._silence.accepted(message.t_robot, now_ns)
+        pause = self._silence.accepted(message.t_robot, now_ns, silence)
+        if pause >= self._hold_ns:
+            level.pause_ms = pause * 1e-6
         delay = self._delay.accepted(message.t_robot, message.t_applied)
         inputs = Inputs(
             dt=dt,
@@ -194,20 +198,22 @@ class Session:
 
     def _check_order(self, message: StateMessage) -> None:
         if not self._seq < message.seq <= self._seq + MOST_LOST:
-            self.comm.out_of_order += 1
+            self.comm.report.out_of_order += 1
             expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MOST_LOST} more than {self._seq}"
             raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected {expected}, got {message.seq}")
         if self._t_robot is not None and message.t_robot <= self._t_robot:
-            self.comm.out_of_order += 1
+            self.comm.report.out_of_order += 1
             raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
 
-    def _watch(self, message: StateMessage, now_ns: int) -> tuple[Watchdog, int]:
-        """The watchdog's level at this state, and the state's age [ns]. Raises Latched, and `stale_state`."""
-        silence = self._silence.until(message.t_robot, now_ns)
-        pause = self._silence.pause(silence, now_ns)
-        level = watchdog(silence, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
+    def _watch(self, silence_ns: int, now_ns: int) -> Watchdog:
+        """The watchdog's level after a silence. Raises Latched."""
+        level = watchdog(silence_ns, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
-            raise Latched(self.latch(f"no state for {silence * 1e-6:.0f} ms", now_ns))
+            raise Latched(self.latch(f"no state for {silence_ns * 1e-6:.0f} ms", now_ns))
+        return level
+
+    def _age(self, message: StateMessage, now_ns: int) -> int:
+        """Of a state [ns]. Raises `stale_state`."""
         age = 0 if self.agreement.robot_clock else self._clocks.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
             self._silence.heard(message.t_robot, now_ns)  # old, but no silence
@@ -216,15 +222,13 @@ class Session:
                 "t_send",
                 f"expected at most {self._max_age_ns * 1e-6:g} ms old, got {age * 1e-6:.1f} ms",
             )
-        level.pause_ms = pause * 1e-6 if pause >= self._hold_ns else 0.0
-        return level, age
+        return age
 
     def _period(self, t_robot: int) -> float:
         """Measured period [s], clamped; 0 for the first state."""
         if self._t_robot is None:
             return 0.0
-        low, high = DT_FACTORS
-        return min(max((t_robot - self._t_robot) * 1e-9, low * self._dt), high * self._dt)
+        return min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
 
     # -- faults -------------------------------------------------------------------------------------------------------
 

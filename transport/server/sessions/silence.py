@@ -25,9 +25,12 @@ class Silence:
             self._longest = self.until(t_robot, now_ns)
             self._t_robot, self._now_ns = t_robot, now_ns
 
-    def accepted(self, t_robot: int, now_ns: int) -> None:
-        """A state has arrived that is."""
+    def accepted(self, t_robot: int, now_ns: int, silence_ns: int) -> int:
+        """A state has arrived that is, after this silence of the robot. By how much the server's clock has run on beyond that
+        since the last one."""
+        pause = 0 if self._accepted_ns is None else now_ns - self._accepted_ns - silence_ns
         self._t_robot, self._now_ns, self._accepted_ns, self._longest = t_robot, now_ns, now_ns, 0
+        return pause
 
     def answered(self, now_ns: int) -> None:
         """The accepted state's answer has left."""
@@ -39,7 +42,3 @@ class Silence:
             return 0
         by_robot = t_robot - self._t_robot
         return max(self._longest, by_robot if self._robot_clock else min(by_robot, now_ns - self._now_ns))
-
-    def pause(self, silence_ns: int, now_ns: int) -> int:
-        """By how much the server's clock has run on since the last accepted state beyond this silence of the robot."""
-        return 0 if self._accepted_ns is None else now_ns - self._accepted_ns - silence_ns

@@ -3,21 +3,21 @@ from transport.server.sessions.comm_stats import RTT_WINDOW, WINDOW, CommStats
 
 def test_success_looks_back_over_the_last_hundred() -> None:
     comm = CommStats()
-    assert comm.report().success_100 == 1.0
+    assert comm.report.success_100 == 1.0
     for _ in range(10):
         comm.accepted(2, 0, 0, None)  # every other one lost
-    assert comm.report().success_100 == 0.5
-    assert comm.report().lost == 10
+    assert comm.report.success_100 == 0.5
+    assert comm.report.lost == 10
     for _ in range(WINDOW):
         comm.accepted(1, 0, 0, None)
-    assert comm.report().success_100 == 1.0
+    assert comm.report.success_100 == 1.0
     comm.accepted(10**18, 0, 0, None)
-    assert comm.report().success_100 == 1 / WINDOW
+    assert comm.report.success_100 == 1 / WINDOW
 
 
 def test_percentiles_of_the_round_trips() -> None:
     comm = CommStats()
     for i in range(RTT_WINDOW):
         comm.accepted(1, 0, 0, float(i))
-    report = comm.report()
+    report = comm.report
     assert (report.rtt_p50_us, report.rtt_p99_us) == (64.0, 126.0)
