@@ -141,8 +141,8 @@ class Controller:
         """Remember what was predicted; beyond: what the motors are told beyond it [N·m] (na)."""
         prediction, contacts = forecast.prediction, forecast.contacts
         if prediction is not None:
-            self._delay_compensation.note((prediction.v_plus - state.v) / prediction.dt)
-            self._reality.expect(state, contacts, prediction, beyond, self._feedforward.dynamics(contacts))
+            self._delay_compensation.note(prediction.v_plus - state.v, prediction.dt)
+            self._reality.expect(prediction, beyond, self._feedforward.dynamics(state, contacts))
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)

@@ -17,26 +17,29 @@ LONGEST = 20
 
 
 class DelayCompensation:
-    """Carries states on; owns the accelerations that were predicted last."""
+    """Carries states on; owns the motion that was predicted last."""
 
     def __init__(self, robot: Robot, period: float) -> None:
         """period: of the ticks [s]"""
         self._robot, self._period = robot, period
-        self._accelerations: deque[Array] = deque(maxlen=LONGEST)
+        self._predicted: deque[tuple[Array, float]] = deque(maxlen=LONGEST)
 
     def reset(self) -> None:
         """Nothing is under way."""
-        self._accelerations.clear()
+        self._predicted.clear()
 
     def ahead(self, state: State, delay: float) -> State:
         """The state that will be when `delay` [s] have gone by; as far as there are predictions."""
-        ticks = min(round(delay / self._period), len(self._accelerations))
+        if delay == 0.0:
+            return state
+        ticks = min(round(delay / self._period), len(self._predicted))
         q, v = state.q, state.v
-        for k in range(len(self._accelerations) - ticks, len(self._accelerations)):
-            v = v + self._period * self._accelerations[k]
+        for k in range(len(self._predicted) - ticks, len(self._predicted)):
+            change, dt = self._predicted[k]
+            v = v + self._period * (change / dt)
             q = self._robot.integrate(q, self._period * v)
         return State(q=q, v=v) if ticks else state
 
-    def note(self, acceleration: Array) -> None:
-        """What was predicted for the torque of this tick [m/s², rad/s²] (nv)."""
-        self._accelerations.append(acceleration)
+    def note(self, change: Array, dt: float) -> None:
+        """By how much the torque of this tick was predicted to change v (nv) within dt [s]."""
+        self._predicted.append((change, dt))

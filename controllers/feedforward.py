@@ -9,7 +9,7 @@ from controllers.grip import Grip, released
 from controllers.sensed_forces import SensedForces
 from controllers.settings import ControllerSettings, PidSettings
 from controllers.spread import Spread
-from idyn.dynamics import Dynamics, record_for
+from idyn.dynamics import Dynamics, evaluate, record_for
 from idyn.errors import ConfigError, InputError
 from idyn.inverse_dynamics import predict
 from idyn.laws.law import Law
@@ -65,9 +65,9 @@ class FeedForward:
         """The torque for what is wanted in `state`, with these contacts at hand."""
         return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, want.schedule))
 
-    def dynamics(self, contacts: ContactSet) -> Dynamics | None:
-        """The record of the last forecast, with these contacts; None when another model of the robot was used, or none."""
-        return None
+    def dynamics(self, state: State, contacts: ContactSet) -> Dynamics:
+        """Of the robot in the state of the last forecast, which must have had a prediction, with the contacts of it."""
+        raise NotImplementedError
 
     def rehearse(self) -> None:
         """Do the last forecast's work once more and forget it."""
@@ -115,8 +115,11 @@ class Predictive(FeedForward):
         tau = self._grip.filled(prediction.tau)
         return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=_doubt(prediction, law))
 
-    def dynamics(self, contacts: ContactSet) -> Dynamics | None:
-        return record_for(self._robot, len(contacts)) if self._model is self._robot else None
+    def dynamics(self, state: State, contacts: ContactSet) -> Dynamics:
+        known = record_for(self._robot, len(contacts))
+        if self._model is not self._robot:  # its prediction was for a model of another size
+            evaluate(self._robot, state, contacts, dt=self._horizon, ground=self._options.ground, into=known)
+        return known
 
     def rehearse(self) -> None:
         if self._last is not None:

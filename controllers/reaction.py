@@ -3,29 +3,25 @@
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.dynamics import Dynamics
-from idyn.solvers.linalg import backward, cholesky, copy, forward
-from idyn.types import Array
+from idyn.memory import local
+from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, forward
 
 EPSILON = 1e-9
 """Added to J M⁻¹ Jᵀ, relative to its mean diagonal: more rows than the robot can move in are no harm."""
 
 
-def reaction(dynamics: Dynamics, bearing: Array, tau: Array) -> tuple[Array, Array]:
-    """Acceleration [m/s², rad/s²] (nv) and sum of the contact forces in the world [N] (3) that torques (na) add to what is.
-
-    bearing: which contacts hold (n)
-    """
-    acceleration, borne = _reaction(dynamics.fields, bearing, tau)
-    return acceleration, borne
-
-
 @compiled
-def _reaction(d, bearing, tau):
-    nv, held = len(d.v), np.flatnonzero(bearing)
+def react(d, p, tau, acceleration, borne):
+    """Adds what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces in the world [N] (3).
+
+    d, p: a `Dynamics` and the impulses of its contacts (3n), of which those hold that push
+    """
+    nv, held = len(d.v), np.flatnonzero(p[2::3] > 0.0)
     rows = 3 * len(held)
-    L, x = d.M.copy(), np.zeros(nv)
-    Y, D, f = np.empty((rows, nv)), np.empty((rows, rows)), np.zeros(rows)  # rows of J L⁻ᵀ; J M⁻¹ Jᵀ; forces
+    L, x = local((nv, nv)), local(nv)
+    Y, D, f = local((rows, nv)), local((rows, rows)), local(rows)  # rows of J L⁻ᵀ; J M⁻¹ Jᵀ; forces
+    copy_rows(d.M, L)
+    x[:], f[:] = 0.0, 0.0
     for k in range(len(tau)):
         x[d.a[k]] = tau[k]
     cholesky(L)
@@ -47,7 +43,6 @@ def _reaction(d, bearing, tau):
     cholesky(D)
     forward(D, f)
     backward(D, f)
-    borne = np.zeros(3)
     for i in range(len(held)):
         s, n, fs, ft, fn = d.tangents[held[i]], d.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
         borne[0] += fs * s[0] + ft * (n[1] * s[2] - n[2] * s[1]) + fn * n[0]
@@ -57,4 +52,5 @@ def _reaction(d, bearing, tau):
         for j in range(nv):
             x[j] += f[row] * Y[row, j]
     backward(L, x)
-    return x, borne
+    for j in range(nv):
+        acceleration[j] += x[j]

@@ -29,20 +29,16 @@ import numpy as np
 from controllers.command import Disagreement, Inputs
 from controllers.config import NonNegative, Settings
 from controllers.delay_compensation import LONGEST
-from controllers.reaction import reaction
+from controllers.reaction import react
 from idyn.compiled import compiled
-from idyn.dynamics import Dynamics, evaluate
+from idyn.dynamics import Dynamics
 from idyn.errors import ConfigError
-from idyn.ground import Ground
 from idyn.robot import Robot
-from idyn.solvers.linalg import cholesky, forward
-from idyn.types import Array, ContactSet, Prediction, Record, State
+from idyn.solvers.linalg import cholesky, copy, forward
+from idyn.types import Array, Prediction, Record, State
 
 GAP = 5
 """Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
-
-RIGID = Ground()
-"""For what torques do beyond the predicted ones."""
 
 
 class RealitySettings(Settings, frozen=True):
@@ -66,11 +62,11 @@ class RealitySettings(Settings, frozen=True):
 
 
 class _Expected(Record, frozen=True):
-    """Of the period that a torque acts in: acceleration (nv), sum of the contact forces [N] (3), and inertia M (nv, nv)."""
+    """Of the period that a torque acts in: acceleration (nv), sum of the contact forces [N] (3), and M_u (nu, nv)."""
 
     acceleration: Array
     force: Array
-    M: Array
+    M_u: Array
 
 
 class Reality:
@@ -105,39 +101,35 @@ class Reality:
         if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
             return self._known
         share = -math.expm1(-inputs.dt / self._settings.memory)
-        motion = self._motion(expected.M, (state.v - before) / inputs.dt - expected.acceleration, share)
+        motion = self._motion(expected, (state.v, before), inputs.dt, share)
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
         self._known = self._judged(motion, force, inputs.dt)
         return self._known
 
-    def expect(
-        self, state: State, contacts: ContactSet, prediction: Prediction, beyond: Array, dynamics: Dynamics | None = None
-    ) -> None:
-        """What was predicted in this tick, from `state` and `contacts`; no prediction that is not certified is held against
-        the world. beyond: what the motors were told beyond the predicted torque [N·m] (na); dynamics: of that state and these
-        contacts, when they are known already"""
+    def expect(self, prediction: Prediction, beyond: Array, dynamics: Dynamics) -> None:
+        """What was predicted in this tick, of those dynamics; no prediction that is not certified is held against the world.
+        beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
         if not prediction.status.certified:
             return
-        acceleration, force = (prediction.v_plus - state.v) / prediction.dt, prediction.force.sum(axis=0)
-        if beyond.any():
-            if dynamics is None:
-                dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=RIGID)
-            further, borne = reaction(dynamics, prediction.normal_force > 0.0, beyond)
-            acceleration, force = acceleration + further, force + borne
-        M = self._robot.terms(state.q, state.v).M if dynamics is None else dynamics.M
-        self._expected[-1] = _Expected(acceleration=acceleration, force=force, M=M.copy())
+        nu, nv = self._robot.nu, self._robot.nv
+        expected = _Expected(acceleration=np.empty(nv), force=np.empty(3), M_u=np.empty((nu, nv)))
+        sums = expected.acceleration, expected.force
+        _expect(dynamics.fields, (prediction.v_plus, prediction.p), prediction.force, beyond, sums, expected.M_u)
+        self._expected[-1] = expected
 
     def _acting(self, delay: float) -> _Expected | None:
         """What was expected of the period that ends now: its torque was computed `delay` [s] before it began."""
-        k = 1 + round(delay / self._period)
+        k = 1 + round(delay / self._period) if delay else 1
         return self._expected[-k] if k <= len(self._expected) else None
 
-    def _motion(self, M: Array, difference: Array, share: float) -> float | None:
-        """The mean disagreement of the motion [g] after one of accelerations (nv) that gets a `share` of the mean; None where
-        every joint has a motor and the base is fixed."""
-        if not self._robot.nu:
+    def _motion(self, expected: _Expected, speeds: tuple[Array, Array], dt: float, share: float) -> float | None:
+        """The mean disagreement of the motion [g] after that of the last dt [s], which gets a `share` of the mean; None where
+        every joint has a motor and the base is fixed. speeds: v at its end and at its beginning (nv)"""
+        robot = self._robot
+        if not robot.nu:
             return None
-        return math.sqrt(_measure(M, self._robot.tree.u, self._mean, difference, share) / self._robot.total_mass) / self._g
+        off = _measure(expected.M_u, robot.tree.u, self._mean, (*speeds, expected.acceleration), dt, share)
+        return math.sqrt(off / robot.total_mass) / self._g
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
         """The mean disagreement of the forces, over the weight, after these [N] (n, 3), (3)."""
@@ -166,16 +158,38 @@ class Reality:
 
 
 @compiled
-def _measure(M: Array, u: Array, mean: Array, difference: Array, share: float) -> float:
-    """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which `difference` (nv) is added to with its share before."""
-    mean += share * (difference - mean)
-    n = len(u)
+def _expect(d, answer, forces, beyond, sums, M_u):
+    """Fills `_Expected`: `sums`, its acceleration and force, and M_u. answer: v⁺ and p of a prediction, beside its forces (n, 3)"""
+    (v_plus, p), (acceleration, force), more = answer, sums, False
+    for j in range(len(acceleration)):
+        acceleration[j] = (v_plus[j] - d.v[j]) / d.dt
+    force[:] = 0.0
+    for each in forces:
+        for c in range(3):
+            force[c] += each[c]
+    for torque in beyond:
+        more = more or torque != 0.0
+    if more:
+        react(d, p, beyond, acceleration, force)
+    for i in range(len(d.u)):
+        copy(d.M[d.u[i]], M_u[i])
+
+
+@compiled
+def _measure(M_u, u, mean, motion, dt, share):
+    """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which Δv/dt − a is added to with its share before.
+
+    motion: v, v before, a (nv)
+    """
+    (v, before, a), n = motion, len(u)
+    for k in range(len(mean)):
+        mean[k] += share * ((v[k] - before[k]) / dt - a[k] - mean[k])
     L, r = np.empty((n, n)), np.zeros(n)
     for i in range(n):
         for j in range(n):
-            L[i, j] = M[u[i], u[j]]
+            L[i, j] = M_u[i, u[j]]
         for k in range(len(mean)):
-            r[i] += M[u[i], k] * mean[k]
+            r[i] += M_u[i, k] * mean[k]
     cholesky(L)
     forward(L, r)
     return np.sum(r * r)

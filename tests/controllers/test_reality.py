@@ -8,7 +8,10 @@ from rigs import RIGID, at_rest, controller
 from controllers.command import Inputs, Mode
 from controllers.reality import Reality, RealitySettings
 from controllers.robots import load_robot
+from idyn.contacts import contacts_from_geometry
+from idyn.dynamics import evaluate
 from idyn.errors import ConfigError
+from idyn.ground import Ground
 from idyn.status import Status
 from idyn.terrain import Flat
 from idyn.types import State
@@ -31,7 +34,10 @@ WORDS = {
 @pytest.fixture(scope="module")
 def stand():
     """The quadruped at rest, and what is predicted of it: that it stays so, on forces that carry its weight."""
-    c = controller("quadruped", **RIGID)
+    return standing(controller("quadruped", **RIGID))
+
+
+def standing(c):
     state = at_rest(c)
     prediction = c.step(state, c.contacts(state.q), Inputs(dt=0.0)).prediction
     return c.robot, state, msgspec.structs.replace(prediction, v_plus=state.v)
@@ -42,9 +48,11 @@ def moving(prediction, acceleration):
     return msgspec.structs.replace(prediction, v_plus=prediction.dt * acceleration)
 
 
-def expect(r, state, prediction):
+def expect(r, robot, state, prediction):
     """A tick in which the motors are told what was predicted."""
-    r.expect(state, None, prediction, np.zeros(len(prediction.tau)))
+    contacts = contacts_from_geometry(robot, state.q, Flat(), margin=np.inf)
+    dynamics = evaluate(robot, state, contacts, dt=prediction.dt, ground=Ground())
+    r.expect(prediction, np.zeros(len(prediction.tau)), dynamics)
 
 
 def reality(robot, **settings):
@@ -61,15 +69,11 @@ def falling(robot, state, k):
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 def test_a_robot_in_the_air_that_is_believed_to_stand_is_one_g_off(name):
     """1 − e^{−t/τ}, whatever the robot weighs; the forces, which are not there, are all of the weight off."""
-    c = controller(name, **RIGID)
-    state = at_rest(c)
-    contacts = c.contacts(state.q)
-    prediction = msgspec.structs.replace(c.step(state, contacts, Inputs(dt=0.0)).prediction, v_plus=state.v)
-    r = reality(c.robot)
-    felt = np.zeros((len(contacts), 3))
+    robot, state, prediction = standing(controller(name, **RIGID))
+    r, felt = reality(robot), np.zeros((4, 3))
     for k in range(500):
-        found = r.measure(falling(c.robot, state, k), Inputs(dt=DT * (k > 0), sensed_force=felt))
-        expect(r, state, prediction)
+        found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0), sensed_force=felt))
+        expect(r, robot, state, prediction)
         if k:
             assert found.motion == pytest.approx(-np.expm1(-k * DT / TAU), rel=1e-9)
             assert found.force == pytest.approx(found.motion, rel=1e-6)
@@ -87,7 +91,7 @@ def test_predictions_are_compared_with_the_time_that_their_torques_act_in(stand)
             r, v, worst = reality(robot), np.zeros(robot.nv), 0.0
             for k in range(60):
                 found = r.measure(State(q=state.q, v=v), Inputs(dt=DT, delay=believed * DT))
-                expect(r, state, moving(prediction, accelerations[k]))
+                expect(r, robot, state, moving(prediction, accelerations[k]))
                 v = v + DT * accelerations[max(k - late, 0)]
                 worst = max(worst, found.motion if found else 0.0)
             assert (worst < 1e-9) == matches
@@ -98,7 +102,7 @@ def test_what_came_after_a_lost_tick_is_compared_and_what_came_after_a_pause_is_
     r = reality(robot)
     for k, dt in enumerate((0.0, DT, 2 * DT, 5 * DT)):
         found = r.measure(falling(robot, state, [0, 1, 3, 8][k]), Inputs(dt=dt))
-        expect(r, state, prediction)
+        expect(r, robot, state, prediction)
     assert found.motion == pytest.approx(-np.expm1(-8 * DT / TAU), rel=1e-9)
     assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
     assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
@@ -110,7 +114,7 @@ def test_what_no_law_has_solved_is_not_compared(stand):
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
     for k, expected in enumerate((prediction, failed, prediction, prediction)):
         found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0)))
-        expect(r, state, expected)
+        expect(r, robot, state, expected)
     assert found.motion == pytest.approx(-np.expm1(-2 * DT / TAU), rel=1e-9)
 
 
@@ -122,7 +126,7 @@ def test_it_takes_a_while_to_be_told_and_does_not_flicker(stand):
     sizes = [0.5] * 100 + [0.19, 0.21] * 50 + [0.05] * 50 + [0.19, 0.21] * 50
     for k in range(len(sizes) + 1):
         found = r.measure(State(q=state.q, v=v), Inputs(dt=DT))
-        expect(r, state, prediction)
+        expect(r, robot, state, prediction)
         v = v - DT * G * (sizes[k] if k < len(sizes) else 0.0) * np.eye(robot.nv)[2]
         told.append(bool(found and found.problem))
     assert told.index(True) == 50
@@ -135,11 +139,11 @@ def test_reset_forgets(stand):
     r = reality(robot)
     for k in range(300):
         found = r.measure(falling(robot, state, k), Inputs(dt=DT))
-        expect(r, state, prediction)
+        expect(r, robot, state, prediction)
     assert found.problem
     r.reset()
     assert r.measure(state, Inputs(dt=0.0)) is None
-    expect(r, state, prediction)
+    expect(r, robot, state, prediction)
     assert r.measure(state, Inputs(dt=DT)).motion == 0.0
 
 
@@ -251,6 +255,6 @@ def test_what_holds_a_fixed_base_is_not_known(stand):
     at_rest = State(q=state.q[7:], v=state.v[6:])
     for k in range(2):
         found = r.measure(at_rest, Inputs(dt=DT * k))
-        expect(r, at_rest, msgspec.structs.replace(prediction, v_plus=at_rest.v))
+        expect(r, fixed, at_rest, msgspec.structs.replace(prediction, v_plus=at_rest.v))
     assert (found.motion, found.force, found.problem) == (None, None, "")
     assert max(command.reality.motion for command in Loop("arm").run(50)[1:]) < 1e-3
