@@ -1,7 +1,5 @@
 """How a free body is turned, by its unit quaternion xyzw in the world, q[3:7] of a floating base."""
 
-import math
-
 import numpy as np
 
 from idyn.compiled import compiled
@@ -23,10 +21,11 @@ def tilt(quaternion: Array) -> float:
     return np.arccos(min(max(upright, -1.0), 1.0))
 
 
+@compiled
 def yaw(quaternion: Array) -> float:
     """Heading of the body's x axis in the plane [rad]."""
-    x, y, z, w = quaternion.tolist()
-    return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    x, y, z, w = quaternion
+    return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
 def rotation(quaternion: Array) -> Array:

@@ -7,6 +7,7 @@ from controllers.command import Schedule
 from controllers.config import Kind, NonNegative, Settings
 from controllers.landing import Landing
 from controllers.terrain import AnyTerrain, FlatSettings
+from idyn.compiled import compiled
 from idyn.errors import ConfigError
 from idyn.ground import Ground
 from idyn.robot import Robot
@@ -18,7 +19,7 @@ class ContactSource:
 
     def __init__(self, robot: Robot, margin: float, reach: float) -> None:
         """margin: contacts nearer than this take part [m]; reach: up to which gap `pick` wants to know of them [m]"""
-        self._places, self._margin, self.reach = robot.spheres.keys, margin, reach
+        self._places, self._margin, self.reach = robot.spheres, margin, reach
 
     def reset(self) -> None:
         """Nothing was in contact."""
@@ -39,9 +40,8 @@ class ContactSource:
         """The places that are planned to stand but are not among the contacts."""
         if schedule is None:
             return ()
-        return tuple(
-            p for p, stands in zip(self._places, schedule.stance.tolist(), strict=True) if stands and p not in contacts.keys
-        )
+        stands = zip(self._places.keys, schedule.stance.tolist(), strict=True)
+        return tuple([place for place, stands in stands if stands and place not in contacts.keys])
 
 
 class Planned(ContactSource):
@@ -50,9 +50,21 @@ class Planned(ContactSource):
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         if schedule is None:
             return super().pick(contacts, schedule)
-        stance = dict(zip(self._places, schedule.stance.tolist(), strict=True))
-        picked = contacts.take(np.array([stance.get(key, True) for key in contacts.keys], dtype=np.bool_))
+        stands = np.empty(len(contacts), dtype=np.bool_)
+        if _as_planned(schedule.stance, self._places.rows(contacts.keys), contacts.gaps, stands):
+            return contacts
+        picked = contacts.take(stands)
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
+
+
+@compiled
+def _as_planned(stance: Array, rows: Array, gaps: Array, stands: Array) -> bool:
+    """Fills which contacts are to stand, those that are of no place among them (n). Whether all are, and touch."""
+    touch = True
+    for i in range(len(stands)):
+        stands[i] = rows[i] < 0 or stance[rows[i]]
+        touch = touch and stands[i] and gaps[i] <= 0.0
+    return touch
 
 
 class Fused(ContactSource):
@@ -73,7 +85,7 @@ class Fused(ContactSource):
             return super().pick(contacts, schedule)
         s = self._settings
         may = schedule.stance | (schedule.time_to_switch <= s.early)
-        allowed = dict(zip(self._places, may.tolist(), strict=True))
+        allowed = dict(zip(self._places.keys, may.tolist(), strict=True))
         near = [
             allowed.get(key, True) and gap <= (s.release if key in self._held else self._margin)
             for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True)

@@ -6,7 +6,7 @@ gives speeds and accelerations with the angles.
 
 import numpy as np
 
-from idyn.contacts import sphere_centres
+from idyn.contacts import centres_of
 from idyn.errors import ConfigError
 from idyn.robot import Robot
 from idyn.types import Array
@@ -20,8 +20,7 @@ TOLERANCE = 1e-11
 
 def contact_places(robot: Robot, q: Array) -> Array:
     """Centres of all contact spheres [m] (n, 3)."""
-    rotations, origins = robot.place(q)
-    return sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
+    return centres_of(robot, q, robot.spheres)
 
 
 def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "reference") -> Array:

@@ -12,7 +12,7 @@ EPSILON = 1e-9
 
 @compiled
 def react(d, p, tau, acceleration, borne):
-    """Adds what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces in the world [N] (3).
+    """Adds what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
 
     d, p: a `Dynamics` and the impulses of its contacts (3n), of which those hold that push
     """

@@ -159,7 +159,7 @@ class Reality:
 
 @compiled
 def _expect(d, answer, forces, beyond, sums, M_u):
-    """Fills `_Expected`: `sums`, its acceleration and force, and M_u. answer: v⁺ and p of a prediction, beside its forces (n, 3)"""
+    """Fills `sums`, acceleration and force of an `_Expected`, and its M_u. answer: v⁺ and p; forces (n, 3)"""
     (v_plus, p), (acceleration, force), more = answer, sums, False
     for j in range(len(acceleration)):
         acceleration[j] = (v_plus[j] - d.v[j]) / d.dt

@@ -10,8 +10,8 @@ lets the feet come back; ground that does not, holds them by as much.
 import numpy as np
 
 from controllers.config import NonNegative, Settings
-from controllers.kinematics import contact_places
 from idyn.compiled import compiled
+from idyn.contacts import centres_of
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, Selection, State
 
@@ -34,32 +34,28 @@ class Spread:
         self._robot = robot
         weight = robot.weight
         self._stiffness, self._most = settings.stiffness * weight, settings.most * weight
-        self._rows = {key: i for i, key in enumerate(robot.spheres.keys)}
         self.active = settings.stiffness > 0.0 and robot.floating and selection is Selection.FORCE
 
     def preferred(self, state: State, contacts: ContactSet, angles: Array) -> Array:
         """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""
-        robot, n = self._robot, len(contacts)
-        rows = [self._rows.get(key, -1) for key in contacts.keys]
-        if not n or min(rows) < 0:
-            return np.zeros((n, 3))
-        here = contact_places(robot, state.q)
-        wanted = contact_places(robot, robot.with_joint_angles(state.q, angles))
-        return _lean(here, wanted, np.array(rows), contacts.normals, self._stiffness, self._most / n)
+        robot, places, force = self._robot, self._robot.spheres.among(contacts.keys), np.zeros((len(contacts), 3))
+        if 0 < len(force) == len(places.keys):
+            here = centres_of(robot, state.q, places)
+            wanted = centres_of(robot, robot.with_joint_angles(state.q, angles), places)
+            _lean(here, wanted, contacts.normals, self._stiffness, self._most / len(force), force)
+        return force
 
 
 @compiled
-def _lean(here: Array, wanted: Array, rows: Array, normals: Array, stiffness: float, most: float) -> Array:
-    """Along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3)."""
-    force = np.empty((len(rows), 3))
-    for i in range(len(rows)):
+def _lean(here: Array, wanted: Array, normals: Array, stiffness: float, most: float, force: Array) -> None:
+    """Fills forces along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3)."""
+    for i in range(len(force)):
         off, square = 0.0, 0.0
         for c in range(3):
-            force[i, c] = here[rows[i], c] - wanted[rows[i], c]
+            force[i, c] = here[i, c] - wanted[i, c]
             off += force[i, c] * normals[i, c]
         for c in range(3):
             force[i, c] = stiffness * (force[i, c] - off * normals[i, c])
             square += force[i, c] ** 2
         if square > most * most:
             force[i] *= most / np.sqrt(square)
-    return force

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from idyn.compiled import compiled
 from idyn.errors import FrameNotFound, InputError
+from idyn.places import Spheres
 from idyn.robot import Robot
 from idyn.shapes import pair_contacts
 from idyn.terrain import Terrain
@@ -29,23 +29,28 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
 def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None) -> ContactSet:
     """The contacts called `keys`, places or pairs that are known to touch, in that order: points and normals are those of
     geometry, gaps are 0 whatever it says. mu: as for `contacts_from_geometry`"""
-    contacts = _everywhere(robot, q, terrain, mu)
-    if keys != contacts.keys:
+    keys = tuple(keys)
+    places = robot.spheres.among(keys)
+    if len(places.keys) == len(keys):
+        own = None if mu is None else mu[robot.spheres.rows(keys)]
+        contacts = _on_terrain(places, centres_of(robot, q, places), terrain, own)
+    else:
+        contacts = _everywhere(robot, q, terrain, mu)
         contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
-    return msgspec.structs.replace(contacts, gaps=np.zeros(len(keys)))
+    contacts.gaps.fill(0.0)
+    return contacts
 
 
 def _everywhere(robot: Robot, q: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
     """All spheres and the terrain, then all pairs."""
     rotations, origins = robot.place(q)
     centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
-    ground = _on_terrain(robot, centres, terrain, mu)
+    ground = _on_terrain(robot.spheres, centres, terrain, mu)
     return ground.join(_of_pairs(robot, rotations, origins, centres, mu)) if robot.boxes.pair_keys else ground
 
 
-def _on_terrain(robot: Robot, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
-    """All spheres and the terrain."""
-    spheres = robot.spheres
+def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+    """Spheres and the terrain."""
     distances, normals = terrain.query(centres)
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _sphere_contacts(centres, spheres.radii, distances, normals, points, tangents, gaps)
@@ -156,6 +161,11 @@ def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
         return robot.joint_of_frame(key), 0
     except FrameNotFound as error:
         raise InputError(f"{name}.frame", str(error)) from error
+
+
+def centres_of(robot: Robot, q: Array, places: Spheres) -> Array:
+    """Centres of the robot's contact spheres, or some of them, at configuration q [m] (n, 3)."""
+    return sphere_centres(*robot.place(q), places.joints, places.offsets)
 
 
 def sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array) -> Array:

@@ -1,6 +1,7 @@
 """Where a robot may touch: spheres and boxes in their joints' frames, and which of them may meet."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,31 @@ class Spheres(Record, frozen=True):
     offsets: Array
     radii: Array
     mu: Array
+
+    def rows(self, keys: tuple[str, ...]) -> Array:
+        """Which of the places the contacts with these names have, −1 for those that are elsewhere (n)."""
+        return _rows(self.keys, keys)
+
+    def among(self, keys: tuple[str, ...]) -> "Spheres":
+        """The places that have these names, in their order."""
+        return self if keys == self.keys else _among(self, keys)
+
+
+@lru_cache(maxsize=1024)
+def _rows(places: tuple[str, ...], keys: tuple[str, ...]) -> Array:
+    return np.array([places.index(key) if key in places else -1 for key in keys], dtype=np.int64)
+
+
+@lru_cache(maxsize=1024)
+def _among(spheres: Spheres, keys: tuple[str, ...]) -> Spheres:
+    rows = [spheres.keys.index(key) for key in keys if key in spheres.keys]
+    return Spheres(
+        keys=tuple(spheres.keys[i] for i in rows),
+        joints=spheres.joints[rows],
+        offsets=spheres.offsets[rows],
+        radii=spheres.radii[rows],
+        mu=spheres.mu[rows],
+    )
 
 
 class Boxes(Record, frozen=True):

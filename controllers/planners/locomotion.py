@@ -15,7 +15,6 @@ loses the ground goes after it, and no foot lifts while another one that is to c
 
 import numpy as np
 
-from controllers import attitude
 from controllers.command import Reference, Schedule
 from controllers.planners import plan
 from controllers.planners.gait import Gait, GaitSettings
@@ -38,13 +37,11 @@ class Locomotion:
         stance: level configuration in which the robot starts (nq)
         start: when the gait begins [s]; period: of the ticks [s]
         """
-        self._robot, self._start, self._touching = robot, start, gait.touching
-        self.legs = Legs(robot)
-        self._path, self._gait = Path(path), Gait(gait, len(robot.spheres.keys))
+        self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
         self._angles = robot.joint_angles(stance)
         self._feet = self.legs.feet(self._angles)
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
-        self.plan = Plan(self.legs, hips, gait, self._gait, self._path.acceleration, (start, period), self._angles)
+        self.plan = Plan(self.legs, self._path, hips, gait, Gait(gait, len(hips)), (start, period), self._angles)
         self.reset()
 
     def reset(self) -> None:
@@ -54,14 +51,10 @@ class Locomotion:
 
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
-        wanted, base = np.zeros(3), state.q
-        if self._gait.walks and t >= self._start:
-            x, y = base[:2].tolist()
-            wanted = self._path.command(t - self._start, x, y, attitude.yaw(base[3:7]))
-        motion = self.plan.angles.copy(), np.empty(self._robot.na), np.empty(self._robot.na)
+        motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
         measured = state.q, state.v, self._robot.joint_angles(state.q)
-        way = wanted, not self._path.done
-        reached = plan.follow(self.plan.fields, t, way, measured, self._touches(contacts), motion)
+        places = self._robot.spheres.rows(contacts.keys)
+        reached = plan.follow(self.plan.fields, t, measured, places, contacts.gaps, motion)
         return Reference(
             q=motion[0],
             v=motion[1],
@@ -70,14 +63,6 @@ class Locomotion:
             base=self.plan.u.copy(),
             problem="" if reached else UNREACHED,
         )
-
-    def _touches(self, contacts: ContactSet) -> Array:
-        """Which of the robot's contact places touch (bool)."""
-        places, near = self._robot.spheres.keys, contacts.gaps <= self._touching
-        if contacts.keys == places:
-            return near
-        touching = {key for key, touches in zip(contacts.keys, near.tolist(), strict=True) if touches}
-        return np.array([key in touching for key in places], dtype=np.bool_)
 
 
 def _around(feet: Array, centre: Array) -> Array:

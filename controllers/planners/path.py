@@ -1,12 +1,17 @@
 """Where to go: waypoints, or a constant command, into a planar base velocity (forward, left, turn)."""
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
 
 from controllers.config import NonNegative, Settings
+from idyn.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
 from idyn.errors import ConfigError
 from idyn.types import Array
+
+NEXT, DONE = 0, 1
+"""Where in a path's progress is what."""
 
 
 class PathSettings(Settings, frozen=True):
@@ -36,49 +41,106 @@ class PathSettings(Settings, frozen=True):
     turn_acceleration: float = 2.0
 
 
-class Path:
-    """Follows `PathSettings`; owns the number of the next waypoint."""
+class Path(ArrayRecord):
+    """Follows `PathSettings`, whose names its fields have.
+
+    waypoints (n, 2), velocity (3); facing: cosine of `heading`; accelerations: forward, left, turn (3); progress: number of the
+    next waypoint, and whether there is no way left to go (2)
+    """
+
+    field_types: ClassVar[dict[str, Any]] = {
+        "waypoints": MATRIX,
+        **dict.fromkeys(("velocity", "accelerations"), VECTOR),
+        "progress": INDICES,
+        "repeat": FLAG,
+        **dict.fromkeys(("speed", "turn", "tolerance", "facing", "turn_gain", "duration"), REAL),
+    }
+
+    progress: Array
 
     def __init__(self, settings: PathSettings, where: str = "reference.path") -> None:
+        """Raises ConfigError for values that make no path."""
         for field in ("tolerance", "heading", "acceleration", "turn_acceleration"):
             if not getattr(settings, field) > 0:
                 raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(settings, field)}")
         for field, value in (("waypoints", settings.waypoints), ("velocity", settings.velocity)):
             if not np.isfinite(np.array(value)).all():
                 raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {value}")
-        self._settings = settings
-        self._velocity = np.array(settings.velocity)
-        self._stop = np.zeros(3)
-        self.acceleration = np.array([settings.acceleration, settings.acceleration, settings.turn_acceleration])
-        self.reset()
+        s, accelerations = settings, np.array([settings.acceleration, settings.acceleration, settings.turn_acceleration])
+        self.fields = self.begin(_blank)
+        self.put(_way, np.array(s.waypoints).reshape(-1, 2), np.array(s.velocity), np.zeros(2, dtype=np.int64), s.repeat)
+        self.put(_limits, s.speed, s.turn, s.tolerance, math.cos(s.heading), s.turn_gain, s.duration, accelerations)
 
     def reset(self) -> None:
         """Begin with the first waypoint."""
-        self.next = 0
-        self.done = False
+        self.progress[:] = 0
+
+    @property
+    def next(self) -> int:
+        """Number of the next waypoint."""
+        return int(self.progress[NEXT])
+
+    @property
+    def done(self) -> bool:
+        """Whether there is no way left to go."""
+        return bool(self.progress[DONE])
 
     def command(self, t: float, x: float, y: float, yaw: float) -> Array:
         """Base velocity forward, left [m/s] and turn [rad/s] (3) at time t [s] with the base at (x, y) [m], heading yaw."""
-        s = self._settings
-        if not s.waypoints:
-            self.done = t >= s.duration
-            return self._stop if self.done else self._velocity
-        for _ in s.waypoints:  # once round at most: all of them may be near
-            if self.done or math.dist((x, y), s.waypoints[self.next]) >= s.tolerance:
-                break
-            self._advance()
-        if self.done:
-            return self._stop
-        goal = s.waypoints[self.next]
-        error = math.remainder(math.atan2(goal[1] - y, goal[0] - x) - yaw, math.tau)
-        turn = min(max(s.turn_gain * error, -s.turn), s.turn)
-        ahead = max(0.0, (math.cos(error) - math.cos(s.heading)) / (1.0 - math.cos(s.heading)))
-        speed = s.speed
-        if self.next + 1 == len(s.waypoints) and not s.repeat:
-            speed = min(speed, math.sqrt(2.0 * s.acceleration * math.dist((x, y), goal)))  # so as to stop there
-        return np.array([speed * ahead, 0.0, turn])
+        return np.array(command(self.fields, t, (x, y, yaw)))
 
-    def _advance(self) -> None:
-        last = self.next + 1 == len(self._settings.waypoints)
-        self.done = last and not self._settings.repeat
-        self.next = 0 if last else self.next + 1
+
+TYPE = Path.TYPE
+
+
+@compiled
+def _blank():
+    return new_record(TYPE)
+
+
+@compiled
+def _way(path, waypoints, velocity, progress, repeat):
+    path.waypoints, path.velocity, path.progress, path.repeat = waypoints, velocity, progress, repeat
+
+
+@compiled
+def _limits(path, speed, turn, tolerance, facing, turn_gain, duration, accelerations):
+    path.speed, path.turn, path.tolerance, path.facing = speed, turn, tolerance, facing
+    path.turn_gain, path.duration, path.accelerations = turn_gain, duration, accelerations
+
+
+@compiled
+def command(path, t, pose):
+    """As `Path.command`, for the base's x, y, yaw."""
+    n, progress, stop = len(path.waypoints), path.progress, (0.0, 0.0, 0.0)
+    if n == 0:
+        progress[DONE] = t >= path.duration
+        return stop if progress[DONE] else (path.velocity[0], path.velocity[1], path.velocity[2])
+    for _ in range(n):  # once round at most: all of them may be near
+        if progress[DONE] or _way_left(path, pose) >= path.tolerance:
+            break
+        _advance(path)
+    if progress[DONE]:
+        return stop
+    goal = path.waypoints[progress[NEXT]]
+    error = np.arctan2(goal[1] - pose[1], goal[0] - pose[0]) - pose[2]
+    error -= 2.0 * np.pi * np.round(error / (2.0 * np.pi))
+    turn = min(max(path.turn_gain * error, -path.turn), path.turn)
+    ahead, speed = max(0.0, (np.cos(error) - path.facing) / (1.0 - path.facing)), path.speed
+    if progress[NEXT] + 1 == n and not path.repeat:
+        speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _way_left(path, pose)))  # so as to stop there
+    return speed * ahead, 0.0, turn
+
+
+@compiled
+def _way_left(path, pose):
+    goal = path.waypoints[path.progress[NEXT]]
+    return np.hypot(goal[0] - pose[0], goal[1] - pose[1])
+
+
+@compiled
+def _advance(path):
+    progress = path.progress
+    last = progress[NEXT] + 1 == len(path.waypoints)
+    progress[DONE] = last and not path.repeat
+    progress[NEXT] = 0 if last else progress[NEXT] + 1

@@ -4,9 +4,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from controllers.attitude import yaw
 from controllers.planners.cubics import Cubics, aim
 from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs, solve
+from controllers.planners.path import DONE, Path, command
 from controllers.planners.steps import ahead, seen, step
 from idyn.compiled import FLAG, FLAGS, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
 from idyn.inputs import finite
@@ -20,9 +22,9 @@ CUBIC_PEAK = 1.5
 class Plan(ArrayRecord):
     """What is meant to happen, of n feet.
 
-    The robot   legs; hips: where feet are to stand on average, in the base frame [m] (n, 3)
+    The robot   legs; path: where to go; hips: where feet are to stand on average, in the base frame [m] (n, 3)
     Settings    start, tick, swing_time, stance_time: when the gait begins, of the ticks, of one swing and stance [s]; longest:
-        step [m]; acceleration: of the base (3); walks, touchdown (n) and the others: see `GaitSettings`
+        step [m]; walks, touchdown (n), touching and the others: see `GaitSettings`
     The base    t: of the last tick [s], NaN before the first; pose: x, y, yaw (3); u: velocity in its own frame, forward, left,
         turn (3); du: its rate (3)
     The feet    phase (n); lag: by how much the gait is late, patience: so much longer it may wait [s]; wait: until a foot lifts
@@ -33,13 +35,14 @@ class Plan(ArrayRecord):
 
     field_types: ClassVar[dict[str, Any]] = {
         "legs": Legs.TYPE,
+        "path": Path.TYPE,
         "ways": Cubics.TYPE,
         **dict.fromkeys(("hips", "lifted"), MATRIX),
-        **dict.fromkeys(("acceleration", "touchdown", "pose", "u", "du", "phase", "wait", "end", "angles"), VECTOR),
+        **dict.fromkeys(("touchdown", "pose", "u", "du", "phase", "wait", "end", "angles"), VECTOR),
         **dict.fromkeys(("swinging", "seeking"), FLAGS),
         "walks": FLAG,
         **dict.fromkeys(("start", "tick", "period", "duty", "swing_time", "stance_time", "longest", "step_height"), REAL),
-        **dict.fromkeys(("touchdown_speed", "redirect", "most_patience", "settle"), REAL),
+        **dict.fromkeys(("touchdown_speed", "redirect", "touching", "most_patience", "settle"), REAL),
         **dict.fromkeys(("t", "lag", "patience"), REAL),
     }
 
@@ -54,19 +57,19 @@ class Plan(ArrayRecord):
     def __init__(
         self,
         legs: Legs,
+        path: Path,
         hips: Array,
         settings: GaitSettings,
         gait: Gait,
-        acceleration: Array,
         times: tuple[float, float],
         angles: Array,
     ) -> None:
         """times: start, tick [s]; angles: any, for their number (na)"""
         s, n = settings, len(hips)
         self.fields = self.begin(_blank)
-        self.put(_robot, legs, Cubics(hips), hips, acceleration, gait.touchdown)
+        self.put(_robot, legs, path, Cubics(hips), hips, gait.touchdown)
         self.put(_gait, gait.walks, *times, gait.period, gait.duty, gait.swing_time, gait.stance_time)
-        self.put(_steps, s.swing_speed * gait.swing_time / CUBIC_PEAK, s.step_height, s.touchdown_speed, s.redirect)
+        self.put(_steps, s.swing_speed * gait.swing_time / CUBIC_PEAK, s.step_height, s.touchdown_speed, s.redirect, s.touching)
         self.put(_base, *np.zeros((3, 3)), s.patience, s.settle)
         self.put(_feet, *np.zeros((3, n)), np.zeros((n, 2)), *np.zeros((2, n), dtype=np.bool_), angles.copy())
 
@@ -86,8 +89,8 @@ def _blank():
 
 
 @compiled
-def _robot(plan, legs, ways, hips, acceleration, touchdown):
-    plan.legs, plan.ways, plan.hips, plan.acceleration, plan.touchdown = legs, ways, hips, acceleration, touchdown
+def _robot(plan, legs, path, ways, hips, touchdown):
+    plan.legs, plan.path, plan.ways, plan.hips, plan.touchdown = legs, path, ways, hips, touchdown
 
 
 @compiled
@@ -97,8 +100,9 @@ def _gait(plan, walks, start, tick, period, duty, swing_time, stance_time):
 
 
 @compiled
-def _steps(plan, longest, step_height, touchdown_speed, redirect):
-    plan.longest, plan.step_height, plan.touchdown_speed, plan.redirect = longest, step_height, touchdown_speed, redirect
+def _steps(plan, longest, step_height, touchdown_speed, redirect, touching):
+    plan.longest, plan.step_height, plan.touchdown_speed = longest, step_height, touchdown_speed
+    plan.redirect, plan.touching = redirect, touching
 
 
 @compiled
@@ -124,27 +128,40 @@ def forget(plan):
 
 
 @compiled
-def follow(plan, t, way, measured, touches, motion):
-    """The plan at time t [s], and the joints' motion that goes with it: fills angles, speeds and accelerations (na), the angles
-    from the guess in them. Whether every leg reaches so far.
+def follow(plan, t, measured, places, gaps, motion):
+    """The plan at time t [s], and the joints' motion that goes with it: fills angles, speeds and accelerations (na). Whether
+    every leg reaches so far.
 
-    way: the base's velocity that is wanted (3), and whether there is any way left to go
-    measured: q, v and the joint angles of the robot as it is; touches: which feet do (n)
+    measured: q, v and the joint angles of the robot as it is
+    places, gaps: of its contacts, the places −1 for those elsewhere (n)
     """
     _advance(plan, t)
     if t >= plan.start:
+        q = measured[0]
         if plan.walks:
+            wanted = command(plan.path, t - plan.start, (q[0], q[1], yaw(q[3:7])))
             for k in range(3):
-                limit = plan.acceleration[k]
-                plan.du[k] = min(max((way[0][k] - plan.u[k]) / plan.tick, -limit), limit)
-        step(plan, t, way[1], measured, touches)
+                limit = plan.path.accelerations[k]
+                plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
+        step(plan, t, plan.path.progress[DONE] == 0, measured, _touching(plan, places, gaps))
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
         feet[0, i], feet[1, i], feet[2, i] = seen(plan, i, t)
+    copy(plan.angles, motion[0])
     reached = solve(plan.legs, (feet[0], feet[1], feet[2]), motion)
     if finite(motion[0]):
         copy(motion[0], plan.angles)
     return reached
+
+
+@compiled
+def _touching(plan, places, gaps):
+    """Which feet touch (n)."""
+    touches = np.zeros(len(plan.hips), dtype=np.bool_)
+    for i in range(min(len(places), len(gaps))):
+        if places[i] >= 0 and gaps[i] <= plan.touching:
+            touches[places[i]] = True
+    return touches
 
 
 @compiled
