@@ -45,6 +45,7 @@ class Controller:
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
+        self._no_torque = np.zeros(robot.na)
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
         self.reset()
 
@@ -92,9 +93,11 @@ class Controller:
         forecast = self._feedforward.forecast(state, contacts, want)
         if forecast.tau is None:
             return self._without_answer(state, forecast.message)
-        feedback = self._on_torque(state, forecast.contacts, reference, (angles, speeds), inputs.dt) + grip
+        feedback = self._on_torque(state, forecast.contacts, reference, (angles, speeds), inputs.dt)
+        if grip is not None:
+            feedback = feedback + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
-        self._expect(state, forecast, tau - forecast.tau - grip)
+        self._expect(state, forecast, tau if grip is None else tau - grip)
         problem = forecast.message or reference.problem or (reality.problem if reality else "")
         return Command(
             tau=tau,
@@ -130,19 +133,19 @@ class Controller:
         self, state: State, contacts: ContactSet, reference: Reference, joints: tuple[Array, Array], dt: float
     ) -> Array:
         """What errors of the joints and of the base add to the torque [N·m] (na). joints: their angles and speeds (na)."""
-        tau = np.zeros(self.robot.na)
+        tau = self._no_torque
         if self._torque_feedback.active:
-            tau += self._grip.filled(self._grip.prescribed(self._torque_feedback.correction(reference, *joints, dt)))
+            tau = self._grip.filled(self._grip.prescribed(self._torque_feedback.correction(reference, *joints, dt)))
         if self._stabilisation.active:
-            tau += self._stabilisation.torque(state, contacts, np.zeros(3) if reference.base is None else reference.base)
+            tau = tau + self._stabilisation.torque(state, contacts, np.zeros(3) if reference.base is None else reference.base)
         return tau
 
-    def _expect(self, state: State, forecast: Forecast, beyond: Array) -> None:
-        """Remember what was predicted; beyond: what the motors are told beyond it [N·m] (na)."""
+    def _expect(self, state: State, forecast: Forecast, told: Array) -> None:
+        """Remember what was predicted; told: what the motors are told, but for those that press [N·m] (na)."""
         prediction, contacts = forecast.prediction, forecast.contacts
         if prediction is not None:
             self._delay_compensation.note(prediction.v_plus - state.v, prediction.dt)
-            self._reality.expect(prediction, beyond, self._feedforward.dynamics(state, contacts))
+            self._reality.expect(prediction, told - forecast.tau, self._feedforward.dynamics(state, contacts))
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)

@@ -9,6 +9,7 @@ import numpy as np
 
 from controllers.command import Reference
 from controllers.config import NonNegative, Settings
+from idyn.compiled import compiled
 from idyn.robot import Robot
 from idyn.types import Array
 
@@ -35,12 +36,8 @@ class JointFeedback:
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
         self._error = robot.joint_error
-        self._integral = np.zeros(robot.na)
-
-    @property
-    def active(self) -> bool:
-        """Whether any gain is not zero."""
-        return max(self._settings.kp, self._settings.kd, self._settings.ki) > 0.0
+        self._integral, self._nothing = np.zeros(robot.na), np.zeros(robot.na)
+        self.active = max(settings.kp, settings.kd, settings.ki) > 0.0  # whether any gain is not zero
 
     def reset(self) -> None:
         """Forget the integral."""
@@ -48,15 +45,36 @@ class JointFeedback:
 
     def acceleration(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
         """q̈_des [rad/s²] (na) for measured joint angles [rad] and speeds [rad/s] (na)."""
-        return reference.a + self.correction(reference, angles, speeds, dt)
+        return self._added(reference.a, reference, angles, speeds, dt)
 
     def correction(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
         """The part of it that comes from errors (na)."""
-        s = self._settings
-        error = self._error(angles, reference.q)
-        correction = s.kp * error + s.kd * (reference.v - speeds)
-        if s.ki > 0.0:
-            self._integral += s.ki * dt * error
-            np.clip(self._integral, -s.integral_limit, s.integral_limit, out=self._integral)
-            correction += self._integral
-        return correction
+        return self._added(self._nothing, reference, angles, speeds, dt)
+
+    def _added(self, wanted: Array, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
+        s, error = self._settings, self._error(angles, reference.q)
+        total, gains = np.empty(len(wanted)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
+        if not _add(wanted, error, (reference.v, speeds), gains, self._integral, total):
+            raise ValueError(
+                f"expected a reference and joints of one size, got {len(wanted)}, {len(error)}, {len(reference.v)}"
+            )
+        return total
+
+
+@compiled
+def _add(wanted, error, rates, gains, integral, total):
+    """Fills what is wanted plus the correction (na), and the integral goes on. Whether all are of one size.
+
+    rates: the wanted and the measured ones; gains: kp, kd, ki dt and the integral's limit
+    """
+    (v, speeds), (kp, kd, ki_dt, limit), n = rates, gains, len(total)
+    if not len(wanted) == len(error) == len(v) == len(speeds) == len(integral) == n:
+        return False
+    for k in range(n):
+        correction = kp * error[k] + kd * (v[k] - speeds[k])
+        if ki_dt > 0.0:
+            integral[k] += ki_dt * error[k]
+            if abs(integral[k]) > limit:
+                integral[k] = limit if integral[k] > 0.0 else -limit
+        total[k] = wanted[k] + (correction + integral[k])
+    return True

@@ -25,13 +25,13 @@ class Want(Record, frozen=True):
     """What a tick asks of the model.
 
     angles: where the joints are to be [rad] (na); demand: their acceleration [rad/s²] (na); schedule: which feet are to stand
-    grip: torque of the joints that grip [N·m] (na)
+    grip: torque of the joints that grip [N·m] (na), None: none presses
     """
 
     angles: Array
     demand: Array
     schedule: Schedule | None
-    grip: Array
+    grip: Array | None
 
 
 class Forecast(Record, frozen=True):

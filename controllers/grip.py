@@ -27,15 +27,14 @@ class Grip:
 
     def __init__(self, robot: Robot, joints: tuple[str, ...] = ()) -> None:
         self.joints = joints
-        self._no_torque = np.zeros(robot.na)
-        self._no_torque.flags.writeable = False
 
-    def torque(self, angles: Array, speeds: Array) -> Array:
-        """Torques of the joints that press, 0 at the others [N·m] (na), at angles [rad] and speeds [rad/s] (na)."""
-        return self._no_torque
+    def torque(self, angles: Array, speeds: Array) -> Array | None:
+        """Torques of the joints that press, 0 at the others [N·m] (na), at angles [rad] and speeds [rad/s] (na); None where
+        none presses."""
+        return None
 
-    def applied(self, torque: Array) -> Array | None:
-        """Those torques (na) as a generalised force (nv), None where no joint presses."""
+    def applied(self, torque: Array | None) -> Array | None:
+        """Those torques (na) as a generalised force (nv)."""
         return None
 
     def prescribed(self, values: Array) -> Array:
@@ -63,11 +62,11 @@ class SpringGrip(Grip):
         self._a, self._nv = robot.tree.a, robot.nv
 
     def torque(self, angles: Array, speeds: Array) -> Array:
-        s, k, tau = self._settings, self._springs, self._no_torque.copy()
+        s, k, tau = self._settings, self._springs, np.zeros(len(angles))
         tau[k] = s.kp * (self._targets - angles[k]) - s.kd * speeds[k]
         return tau
 
-    def applied(self, torque: Array) -> Array | None:
+    def applied(self, torque: Array | None) -> Array | None:
         force = np.zeros(self._nv)
         force[self._a] = torque
         return force

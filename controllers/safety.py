@@ -60,8 +60,7 @@ class Safety:
     def fault(self, state: State) -> str:
         """Why this state is beyond what may be controlled, '' when it is not."""
         s = self._settings
-        joint, tilted, spin = _motion(state.q, state.v, self._robot.tree.a, self._free)
-        speed = abs(state.v[self._robot.tree.a[joint]]) if joint >= 0 else 0.0
+        joint, speed, tilted, spin = _motion(state.q, state.v, self._robot.tree.a, self._free)
         if speed > s.max_joint_speed:
             return f"joint {self._robot.joint_names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
         if tilted > s.max_tilt:
@@ -93,32 +92,29 @@ class Safety:
             share = self._age / guard
             tau = (1 - share) * self._first + share * tau
         known = before is not None and dt > 0.0
-        limited, bits = _limit(
-            tau,
-            self._limits.tau_max,
-            before if before is not None else tau,
-            self._settings.torque_rate * dt if known else np.inf,
-        )
+        step = self._settings.torque_rate * dt if known else np.inf
+        limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
+        _limit(tau, self._limits.tau_max, tau if before is None else before, step, limited, bits)
         self._last = limited
         return limited, bits
 
 
 @compiled
-def _motion(q: Array, v: Array, a: Array, free: bool) -> tuple[int, float, float]:
-    """The fastest actuated joint (−1: there is none), the tilt of a free base [rad] and its angular speed [rad/s]."""
-    joint = -1
+def _motion(q: Array, v: Array, a: Array, free: bool) -> tuple[int, float, float, float]:
+    """The fastest actuated joint (−1: there is none) and its speed [rad/s], the tilt of a free base [rad] and its angular speed
+    [rad/s]."""
+    joint, speed = -1, 0.0
     for k in range(len(a)):
-        if joint < 0 or abs(v[a[k]]) > abs(v[a[joint]]):
-            joint = k
+        if joint < 0 or abs(v[a[k]]) > speed:
+            joint, speed = k, abs(v[a[k]])
     if not free:
-        return joint, 0.0, 0.0
-    return joint, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
+        return joint, speed, 0.0, 0.0
+    return joint, speed, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
 
 
 @compiled
-def _limit(tau: Array, tau_max: Array, before: Array, step: float) -> tuple[Array, Array]:
-    """τ clipped to ±tau_max and, within that, to `before` ± step; the `LimitedBy` bits (na)."""
-    limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
+def _limit(tau: Array, tau_max: Array, before: Array, step: float, limited: Array, bits: Array) -> None:
+    """Fills τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na)."""
     for k in range(len(tau)):
         t = min(max(tau[k], -tau_max[k]), tau_max[k])
         if t != tau[k]:
@@ -128,4 +124,3 @@ def _limit(tau: Array, tau_max: Array, before: Array, step: float) -> tuple[Arra
         if rated != t:
             bits[k] |= RATE
         limited[k] = rated
-    return limited, bits
