@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from idyn.compiled import CUBE, MATRIX, ArrayRecord, compiled, new_record
+from idyn.memory import borrowed
 from idyn.types import Array
 
 
@@ -43,7 +44,7 @@ def _blank():
 
 @compiled
 def _fill(cubics, c, since, until):
-    cubics.c, cubics.since, cubics.until = c, since, until
+    cubics.c, cubics.since, cubics.until = borrowed(c, since, until)
 
 
 @compiled

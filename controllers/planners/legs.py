@@ -13,6 +13,7 @@ import numpy as np
 from controllers.kinematics import contact_places
 from idyn.compiled import CUBE, MATRIX, SPANS, ArrayRecord, compiled, new_record
 from idyn.errors import ConfigError
+from idyn.memory import borrowed, local
 from idyn.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
@@ -73,13 +74,13 @@ def _blank():
 
 @compiled
 def _fill(legs, axes, points, places, joints):
-    legs.axes, legs.points, legs.places, legs.joints = axes, points, places, joints
+    legs.axes, legs.points, legs.places, legs.joints = borrowed(axes, points, places, joints)
 
 
 @compiled
 def foot_places(legs, angles):
     """As `Legs.feet`."""
-    places, w, r = np.empty_like(legs.places), np.empty((3, 3)), np.empty((3, 3))
+    places, w, r = np.empty_like(legs.places), local((3, 3)), local((3, 3))
     for leg in range(len(places)):
         _place(legs, leg, angles, w, r, places[leg])
     return places
@@ -93,8 +94,8 @@ def solve(legs, feet, motion):
     feet: places, velocities and accelerations in the base frame [m, m/s, m/s²] (n, 3)
     """
     (places, velocities, accelerations), (q, dq, ddq) = feet, motion
-    w, r, J = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    x, d, rest = np.empty(3), np.empty(3), np.empty(3)
+    w, r, J, carried = local((3, 3)), local((3, 3)), local((3, 3)), local((4, 3))
+    x, d, rest = local(3), local(3), local(3)
     dq[:], ddq[:] = 0.0, 0.0
     reached = True
     for leg in range(len(places)):
@@ -116,7 +117,7 @@ def solve(legs, feet, motion):
         _unravel(J, velocities[leg], d)
         for c in range(3):
             rest[c] = accelerations[leg, c]
-        _less_bias(w, r, x, J, d, rest)
+        _less_bias((w, r, x, J), d, rest, carried)
         for j in range(3):
             dq[joints[j]] = d[j]
         _unravel(J, rest, d)
@@ -126,9 +127,8 @@ def solve(legs, feet, motion):
 
 
 @compiled
-def _turn(w, r, angle, x):
-    """Turns the point x about the axis through r along the unit vector w, in place."""
-    c, s = np.cos(angle), np.sin(angle)
+def _turn(w, r, c, s, x):
+    """Turns the point x about the axis through r along the unit vector w, by an angle of cosine c and sine s, in place."""
     d0, d1, d2 = x[0] - r[0], x[1] - r[1], x[2] - r[2]
     along = (1.0 - c) * (w[0] * d0 + w[1] * d1 + w[2] * d2)
     x[0] = r[0] + c * d0 + s * (w[1] * d2 - w[2] * d1) + along * w[0]
@@ -145,10 +145,11 @@ def _place(legs, leg, angles, w, r, x):
     origin = (0.0, 0.0, 0.0)
     for j in range(3):
         angle = angles[legs.joints[leg, j]]
+        c, s = np.cos(angle), np.sin(angle)
         for i in range(j + 1, 3):
-            _turn(w[j], origin, angle, w[i])
-            _turn(w[j], r[j], angle, r[i])
-        _turn(w[j], r[j], angle, x)
+            _turn(w[j], origin, c, s, w[i])
+            _turn(w[j], r[j], c, s, r[i])
+        _turn(w[j], r[j], c, s, x)
 
 
 @compiled
@@ -177,9 +178,13 @@ def _triple(a, b, c):
 
 
 @compiled
-def _less_bias(w, r, x, J, speeds, a):
-    """Takes J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a; the hinges before j carry axis j along."""
-    turning, moving, part, foot = np.zeros(3), np.zeros(3), np.empty(3), np.zeros(3)
+def _less_bias(placed, speeds, a, work):
+    """Takes J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a; the hinges before j carry axis j along.
+
+    placed: w, r, x, J; work: room (4, 3)
+    """
+    (w, r, x, J), turning, moving, part, foot = placed, work[0], work[1], work[2], work[3]
+    foot[:] = 0.0
     for j in range(3):
         for c in range(3):
             foot[c] += speeds[j] * J[j, c]

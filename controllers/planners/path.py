@@ -8,6 +8,7 @@ import numpy as np
 from controllers.config import NonNegative, Settings
 from idyn.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
 from idyn.errors import ConfigError
+from idyn.memory import borrowed
 from idyn.types import Array
 
 NEXT, DONE = 0, 1
@@ -100,13 +101,15 @@ def _blank():
 
 @compiled
 def _way(path, waypoints, velocity, progress, repeat):
-    path.waypoints, path.velocity, path.progress, path.repeat = waypoints, velocity, progress, repeat
+    path.waypoints, path.velocity, path.progress = borrowed(waypoints, velocity, progress)
+    path.repeat = repeat
 
 
 @compiled
 def _limits(path, speed, turn, tolerance, facing, turn_gain, duration, accelerations):
     path.speed, path.turn, path.tolerance, path.facing = speed, turn, tolerance, facing
-    path.turn_gain, path.duration, path.accelerations = turn_gain, duration, accelerations
+    path.turn_gain, path.duration = turn_gain, duration
+    (path.accelerations,) = borrowed(accelerations)
 
 
 @compiled

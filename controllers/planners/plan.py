@@ -12,6 +12,7 @@ from controllers.planners.path import DONE, Path, command
 from controllers.planners.steps import ahead, seen, step
 from idyn.compiled import FLAG, FLAGS, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
 from idyn.inputs import finite
+from idyn.memory import borrowed
 from idyn.solvers.linalg import copy
 from idyn.types import Array
 
@@ -90,7 +91,8 @@ def _blank():
 
 @compiled
 def _robot(plan, legs, path, ways, hips, touchdown):
-    plan.legs, plan.path, plan.ways, plan.hips, plan.touchdown = legs, path, ways, hips, touchdown
+    plan.legs, plan.path, plan.ways = legs, path, ways
+    plan.hips, plan.touchdown = borrowed(hips, touchdown)
 
 
 @compiled
@@ -107,13 +109,14 @@ def _steps(plan, longest, step_height, touchdown_speed, redirect, touching):
 
 @compiled
 def _base(plan, pose, u, du, most_patience, settle):
-    plan.pose, plan.u, plan.du, plan.most_patience, plan.settle = pose, u, du, most_patience, settle
+    plan.pose, plan.u, plan.du = borrowed(pose, u, du)
+    plan.most_patience, plan.settle = most_patience, settle
 
 
 @compiled
 def _feet(plan, phase, wait, end, lifted, swinging, seeking, angles):
-    plan.phase, plan.wait, plan.end, plan.lifted = phase, wait, end, lifted
-    plan.swinging, plan.seeking, plan.angles = swinging, seeking, angles
+    plan.phase, plan.wait, plan.end, plan.lifted, plan.angles = borrowed(phase, wait, end, lifted, angles)
+    plan.swinging, plan.seeking = borrowed(swinging, seeking)
 
 
 @compiled
