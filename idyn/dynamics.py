@@ -50,7 +50,7 @@ class Dynamics(ArrayRecord):
     Contacts    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
     The ground  noise, recovery_speed, touching, independent: see `idyn.ground.Ground`; dt [s]; keep: share of a contact's
         velocity that may be left after dt; rho: T_p/dt. For Python also `ground` itself
-    steady: see `idyn.steady`, None before the first steady tick
+    steady: see `idyn.steady`, None before the first steady tick; closures: how many (m)
     What follows
         J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
         asked: demanded joint accelerations [rad/s²] (na)
@@ -100,6 +100,7 @@ class Dynamics(ArrayRecord):
     ground: Ground | None = None
     independent: float
     steady: object = None
+    closures: int
     dt: float
 
     def __init__(self, robot: Robot, n: int) -> None:
@@ -112,7 +113,7 @@ class Dynamics(ArrayRecord):
         self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)))
         self.put(_touch, np.empty(n, np.int64), np.empty(n, np.int64), *np.empty((3, n, 3)), *np.empty((2, n)))
         self.put(_room, np.empty((3 * n, nv)), np.zeros(3 * n), np.empty((3 * n, nu)), *np.empty((2, 3 * n)))
-        m = len(robot.closures.keys)
+        self.closures = m = len(robot.closures.keys)
         self.put(_loops, robot.closures.joints, np.empty((m, 2, 3)), np.empty((3 * m, nv)), *np.zeros((3, 3 * m)))
         self.put(_bound, np.empty((3 * n, 3 * m)), np.empty((3 * n, nv)) if m else self.J)
         self.put(_demand, np.zeros(robot.na), np.zeros(robot.na), np.empty((nu, nu)), np.empty(nv))
@@ -168,7 +169,7 @@ def _filled(d: Dynamics, robot: Robot, state: State, contacts: ContactSet, appli
     """Whether these data could be filled in; what is wrong with them otherwise is for others to say."""
     try:
         robot.terms(state.q, state.v)
-        if len(d.ends):
+        if d.closures:
             robot.closure_ends(d.ends)
         return bool(fill(d.fields, *fill_arguments(state, contacts, applied), NO_FORCES if last is None else last))
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take

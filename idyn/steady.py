@@ -39,7 +39,7 @@ from idyn.residuals import CERTIFIED, Claim
 from idyn.selection.aim import OBJECTIVES, aim_at_forces
 from idyn.selection.choose import choose_among_few
 from idyn.solvers.linalg import copy
-from idyn.status import SOLVED, Conditions, Status
+from idyn.status import SOLVED, STATUSES, Conditions
 from idyn.types import Array, Consistency, Guess, Prediction, Residuals
 
 CHANGE = FIGURES
@@ -88,14 +88,10 @@ class Steady(ArrayRecord):
         self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
         self.put(_limits, options.force_limit * weight, np.zeros(FIGURES + 1))
 
-    def is_for(self, law: Law, options: Options) -> bool:
-        """Whether the law and all options that matter here are as they were; the ground is the dynamics'."""
-        known = self.options
-        return self.law is law and (
-            known is options
-            or (known.selection, known.consistency, known.force_limit)
-            == (options.selection, options.consistency, options.force_limit)
-        )
+    def suits(self, options: Options) -> bool:
+        """Whether all options that matter here are as they were; the ground is the dynamics'."""
+        one, other = ((each.selection, each.consistency, each.force_limit) for each in (self.options, options))
+        return one == other
 
 
 TYPE = Steady.TYPE
@@ -108,20 +104,20 @@ ANSWER = Filled(MASK, VECTOR, MATRIX, VECTOR, VECTOR)
 def steady(problem: Problem, law: Law) -> Prediction | None:
     """The law's answer at the last basis; None when it takes the ladder to find one, or to say what is wrong with the data."""
     guess, c, robot, state, dynamics = problem.guess, problem.contacts, problem.robot, problem.state, problem.dynamics
-    kept = kept_for(dynamics, law, problem.options, robot.weight)
-    if kept is None or guess is None or guess.law != law.name or not _vectors(problem.preferred, len(c.keys)):
+    kept, n, preferred = kept_for(dynamics, law, problem.options, robot.weight), len(c.keys), problem.preferred
+    if kept is None or guess is None or guess.law != law.name or not (preferred is None or _vectors(preferred, n)):
         return None
     before, last = (guess.basis, guess.force) if guess.keys == c.keys else _carried_over(guess, c.keys)
     if not (type(before) is np.ndarray and problem.options.warm_start and 0.0 < problem.dt < INFINITE):
         return None
     dynamics.believe(problem.options.ground, problem.dt)
-    n, applied, wanted, torques, forces = len(c.keys), problem.applied, kept.wanted(problem), NOTHING, NO_FORCES
+    applied, wanted, torques, forces = problem.applied, kept.wanted(problem), NOTHING, NO_FORCES
     if wanted is not None:
         torques, forces = (NOTHING, wanted) if kept.of_forces else (wanted, NO_FORCES)
     basis, p, force, v_plus, tau = before.copy(), np.empty(3 * n), np.empty((n, 3)), np.empty(robot.nv), np.empty(robot.na)
     try:
         robot.terms(state.q, state.v)
-        if len(dynamics.ends):
+        if dynamics.closures:
             robot.closure_ends(dynamics.ends)
         rung, pivots, null_dim = kept.tick(
             kept.fields,
@@ -133,23 +129,23 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         return None
     if rung == LADDER:
         return None
-    numbers = kept.figures.tolist()
+    motion, met, complementarity, cone, penetration, slip, beyond_torque, beyond_force, change = kept.figures.tolist()
     return Prediction(
         tau=tau,
         force=force,
         p=p,
         dt=problem.dt,
         v_plus=v_plus,
-        status=Status.SOLVED,
+        status=STATUSES[SOLVED],
         law=law.name,
         rung=kept.names[rung],
         iterations=pivots,
-        residuals=Residuals(*numbers[:BEYOND_TORQUE]),
-        demand_change=numbers[CHANGE],
-        torque_excess=numbers[BEYOND_TORQUE],
-        force_excess=numbers[BEYOND_FORCE],
+        residuals=Residuals(motion, met, complementarity, cone, penetration, slip),
+        demand_change=change,
+        torque_excess=beyond_torque,
+        force_excess=beyond_force,
         null_dim=null_dim,
-        closing=problem.dynamics.closing.copy() if len(problem.dynamics.closing) else NOTHING,
+        closing=dynamics.closing.copy() if dynamics.closures else NOTHING,
         guess=Guess(law=law.name, keys=c.keys, basis=basis, tau=tau, force=force),
     )
 
@@ -162,15 +158,15 @@ def _carried_over(guess: Guess, keys: tuple[str, ...]) -> tuple[Array | None, Ar
     return guess.carried_over(guess.basis, keys), guess.carried_over(guess.force, keys)
 
 
-def _vectors(array: Array | None, n: int) -> bool:
-    """Whether these are n vectors, or none."""
-    return array is None or (type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64)
+def _vectors(array: Array, n: int) -> bool:
+    """Whether these are n vectors."""
+    return type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64
 
 
 def kept_for(dynamics: Dynamics, law: Law, options: Options, weight: float) -> Steady | None:
     """That of the last tick, as a rule; None for a law of which no rung is compiled. weight: of the robot [N]"""
     known = dynamics.steady
-    if isinstance(known, Steady) and known.is_for(law, options):
+    if isinstance(known, Steady) and known.law is law and (known.options is options or known.suits(options)):
         return known
     if not compiled_rungs(law):
         return None

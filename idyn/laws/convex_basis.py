@@ -14,6 +14,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.laws.law import FACE_ZERO, is_free
 from idyn.laws.rays import along_rays, cone_rays, units
+from idyn.memory import local
 from idyn.solvers.linalg import copy, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
@@ -238,11 +239,13 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
 def _hand_over(F: Array, G: Array, active: Array, count: int, c: Array, signed: Array, j: int) -> int:
     """Move load of row j to the active rows it depends on; the active row that lost its own by that, −1 when j lost all."""
     direction = -1.0 if c[j] < 0.0 else 1.0
-    rhs = np.zeros(count)
+    alpha = local(count)
     for i in range(count):
+        s = 0.0
         for q in range(G.shape[1]):
-            rhs[i] += G[active[i], q] * G[j, q]
-    alpha = solve_active(F, active, count, direction * rhs)
+            s += G[active[i], q] * G[j, q]
+        alpha[i] = direction * s
+    solve_active(F, count, alpha)
     step, full = abs(c[j]), -1
     for i in range(count):
         if signed[active[i]] and alpha[i] < -NO_PART and c[active[i]] < -alpha[i] * step:

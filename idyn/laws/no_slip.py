@@ -28,6 +28,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.ground import RIGID
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
+from idyn.memory import local
 from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
@@ -100,24 +101,23 @@ def _against(U: Array, k: int, u: Array, along: Array) -> float:
 
 
 @compiled
-def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float) -> tuple[Array, int, Array, Array]:
+def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Array, U: Array, R: Array) -> int:
     """Maximal independent set of the `bilateral` rows (3n, bool): those of `preferred` contacts (n, bool), then the others,
     the most independent first.
 
-    A row is independent when more than the share `rank` of its length is new. Returns the row indices X, their number k,
-    an orthonormal basis U (k rows) of their span, and the triangle R with Y_X = R U.
+    A row is independent when more than the share `rank` of its length is new. Returns their number k, and fills the row indices
+    X, an orthonormal basis U of their span and the lower triangle R with Y_X = R U, as far as k rows of them go (m, each).
     """
     rows, m = Y.shape
-    rest = Y.copy()
-    start = np.zeros(rows)  # squared lengths, at first
-    for i in range(rows):
-        if bilateral[i]:
-            for c in range(m):
-                start[i] += Y[i, c] * Y[i, c]
-    new = start.copy()  # and of what is still new; 0 when a row is out of the running
-    X, U, R = np.empty(m, dtype=np.int64), np.zeros((m, m)), np.zeros((m, m))
-    along = np.zeros((rows, m))  # components of the rows along the basis
+    rest, start, new = local((rows, m)), local(rows), local(rows)  # squared lengths at first, and of what is still new
+    along = local((rows, m))  # components of the rows along the basis
     k, first = 0, True
+    for i in range(rows):
+        square = 0.0
+        for c in range(m):
+            rest[i, c], along[i, c] = Y[i, c], 0.0
+            square += Y[i, c] * Y[i, c]
+        start[i] = new[i] = square if bilateral[i] else 0.0  # who is out of the running has 0 new
     while k < m:
         row, most = -1, 0.0
         for i in range(rows):
@@ -155,7 +155,7 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float) -> tu
                 for c in range(m):
                     rest[i, c] -= s * U[k - 1, c]
                     new[i] += rest[i, c] * rest[i, c]
-    return X, k, U, R
+    return k
 
 
 @compiled
@@ -218,19 +218,23 @@ def hold(Y, b, bilateral, preferred, guess, rule, rank, max_pivots):
     Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
     """
     n, m = len(b) // 3, Y.shape[1]
-    X, k, U, R = select_rows(Y, bilateral, preferred, rank)
-    triangle = R[:k, :k]
-    g = np.empty(k)  # the part of x = Yᵀp that makes the rows of X vanish: U x = g
+    X, U, R = local(m, np.int64), local((m, m)), local((m, m))
+    k = select_rows(Y, bilateral, preferred, rank, X, U, R)
+    triangle, g, x = R[:k, :k], local(k), local(m)  # g: the part of x = Yᵀp that makes the rows of X vanish, U x = g
     for i in range(k):
         g[i] = -b[X[i]]
     forward(triangle, g)
-    x = np.zeros(m)
+    for c in range(m):
+        x[c] = 0.0
     for i in range(k):
         for c in range(m):
             x[c] += g[i] * U[i, c]
 
-    N, r, lengths2 = np.zeros((n, m)), np.zeros(n), np.zeros(n)
+    N, r, lengths2 = local((n, m)), local(n), local(n)
     for i in range(n):
+        r[i] = lengths2[i] = 0.0
+        for c in range(m):
+            N[i, c] = 0.0
         if bilateral[3 * i + 2]:
             continue  # it vanishes, or depends on rows that do: nothing is left of it
         r[i] = b[3 * i + 2]

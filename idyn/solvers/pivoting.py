@@ -17,6 +17,7 @@ Different from the papers:
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.memory import local
 from idyn.solvers.linalg import backward, copy, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
@@ -76,41 +77,43 @@ def delete_row(F: Array, active: Array, count: int, position: int) -> None:
 
 
 @compiled
-def solve_active(F: Array, active: Array, count: int, rhs: Array) -> Array:
-    """(Y_B Y_Bᵀ)⁻¹ rhs for the active rows B."""
-    x = rhs[:count].copy()
+def solve_active(F: Array, count: int, x: Array) -> None:
+    """x ← (Y_B Y_Bᵀ)⁻¹ x for the active rows B, as many as `count`, in place."""
     block = F[:count, :count]
-    forward(block, x)
-    backward(block, x)
-    return x
+    forward(block, x[:count])
+    backward(block, x[:count])
 
 
 @compiled
-def _slack(Y: Array, r: Array, active: Array, count: int, z: Array) -> tuple[Array, Array]:
-    """w = Y (Y_Bᵀ z_B) + r, and the inner vector x = Y_Bᵀ z_B."""
+def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) -> None:
+    """Fills w = Y (Y_Bᵀ z_B) + r."""
     n, m = Y.shape
-    x = np.zeros(m)
+    x = local(m)
+    for c in range(m):
+        x[c] = 0.0
     for i in range(count):
         for c in range(m):
             x[c] += Y[active[i], c] * z[i]
-    w = r.copy()
     for i in range(n):
+        s = r[i]
         for c in range(m):
-            w[i] += Y[i, c] * x[c]
-    return w, x
+            s += Y[i, c] * x[c]
+        w[i] = s
 
 
 @compiled
-def _refined(Y: Array, r: Array, F: Array, active: Array, count: int) -> Array:
-    """z_B of the active rows with one step of iterative refinement."""
-    rhs = np.empty(count)
+def _refine(Y: Array, r: Array, F: Array, active: Array, count: int, z: Array) -> None:
+    """Fills z_B of the active rows, with one step of iterative refinement."""
+    change, w = local(count), local(len(r))
     for i in range(count):
-        rhs[i] = -r[active[i]]
-    z = solve_active(F, active, count, rhs)
-    w, _ = _slack(Y, r, active, count, z)
+        z[i] = -r[active[i]]
+    solve_active(F, count, z)
+    _slack(Y, r, active, count, z, w)
     for i in range(count):
-        rhs[i] = -w[active[i]]
-    return z + solve_active(F, active, count, rhs)
+        change[i] = -w[active[i]]
+    solve_active(F, count, change)
+    for i in range(count):
+        z[i] += change[i]
 
 
 @compiled
@@ -131,7 +134,8 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     tolerance: w ≥ −tolerance counts as satisfied
     """
     n, m = Y.shape
-    F, active, count = np.zeros((m, m)), np.empty(m, dtype=np.int64), 0
+    F, active, anchor, count = local((m, m)), local(m, np.int64), local(m, np.int64), 0
+    z, w = local(m), local(n)
     for j in range(n):
         if guess[j] and append_row(F, Y, active, count, j, lengths2[j]):
             count += 1
@@ -139,11 +143,10 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     for i in range(n):
         largest = max(largest, abs(r[i]))
     tolerance = max(tolerance, ZERO * largest)
-    anchor, anchor_count, horizon = active.copy(), -1, 1
-    pivots = 0
+    anchor_count, horizon, pivots = -1, 1, 0
     while True:
-        z = _refined(Y, r, F, active, count)
-        w, _ = _slack(Y, r, active, count, z)
+        _refine(Y, r, F, active, count, z)
+        _slack(Y, r, active, count, z, w)
         for i in range(count):
             w[active[i]] = 0.0
         i = -1  # the slack that is most negative enters
@@ -154,17 +157,17 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             if not append_row(F, Y, active, count, i, lengths2[i]):
                 blocking = _blocking(F, Y, active, count, z, i)
                 if blocking < 0:
-                    return z_full(n, active, 0, z), RAY, pivots, guess
+                    return np.zeros(n), RAY, pivots, guess
                 delete_row(F, active, count, blocking)
                 count -= 1
                 append_row(F, Y, active, count, i, lengths2[i])
             count += 1
             pivots += 1
-            z = _refined(Y, r, F, active, count)
+            _refine(Y, r, F, active, count, z)
         k, big = -1, 0.0  # the active impulse that is most negative leaves
-        for j in range(len(z)):
+        for j in range(count):
             big = max(big, abs(z[j]))
-        for j in range(len(z)):
+        for j in range(count):
             if z[j] < -ZERO * big and (k < 0 or z[j] < z[k]):
                 k = j
         if k >= 0:
@@ -175,23 +178,21 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             z_all, basis = _finish(Y, r, active, count, z)
             return z_all, SOLVED, pivots, basis
         if count == anchor_count and _same_set(active, anchor, count):
-            return z_full(n, active, 0, z), CYCLE, pivots, guess
+            return np.zeros(n), CYCLE, pivots, guess
         if pivots >= horizon:  # Brent: compare with an anchor that moves on at powers of two
             copy(active, anchor)
             anchor_count = count
             horizon = 2 * pivots
         if pivots >= max_pivots:
-            return z_full(n, active, 0, z), PIVOT_LIMIT, pivots, guess
+            return np.zeros(n), PIVOT_LIMIT, pivots, guess
 
 
 @compiled
 def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -> int:
     """The active impulse that reaches zero first when row j, dependent on the active rows, is pushed; −1 when none does."""
-    rhs = np.zeros(count)
-    for i in range(count):
-        for c in range(Y.shape[1]):
-            rhs[i] += Y[active[i], c] * Y[j, c]
-    fall = solve_active(F, active, count, rhs)
+    fall = local(count)
+    _products(Y, active, count, j, fall)
+    solve_active(F, count, fall)
     blocking, step = -1, np.inf
     for i in range(count):
         if fall[i] > ZERO and max(z[i], 0.0) / fall[i] < step:
@@ -208,14 +209,6 @@ def _same_set(a: Array, b: Array, count: int) -> bool:
         if not found:
             return False
     return True
-
-
-@compiled
-def z_full(n: int, active: Array, count: int, z_active: Array) -> Array:
-    z = np.zeros(n)
-    for i in range(min(count, len(z_active))):
-        z[active[i]] = z_active[i]
-    return z
 
 
 @compiled
@@ -238,20 +231,18 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
     Returns z (n), status, pivots, active set (n, bool). RAY proves that no z solves the problem.
     """
     n, m = Y.shape
-    F, active, count = np.zeros((m, m)), np.empty(m, dtype=np.int64), 0
-    z = np.zeros(m)
+    F, active, count = local((m, m)), local(m, np.int64), 0
+    z, w, across, fall = local(m), local(n), local(m), local(m)
     largest = 0.0
     for i in range(n):
         largest = max(largest, abs(r[i]))
     tolerance = max(tolerance, ZERO * largest)
-    rhs = np.empty(m)
     pivots = 0
     while True:
-        if count > 0:
-            refined = _refined(Y, r, F, active, count)
-            for i in range(count):
-                z[i] = max(refined[i], 0.0)
-        w, _ = _slack(Y, r, active, count, z)
+        _refine(Y, r, F, active, count, z)
+        for i in range(count):
+            z[i] = max(z[i], 0.0)
+        _slack(Y, r, active, count, z, w)
         for i in range(count):
             w[active[i]] = 0.0
         j = int(np.argmin(w)) if n > 0 else -1
@@ -262,20 +253,21 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
         while True:
             pivots += 1
             if pivots >= max_pivots:
-                return z_full(n, active, 0, z), PIVOT_LIMIT, pivots, np.zeros(n, dtype=np.bool_)
-            own = _products(Y, active, count, j, rhs)
-            fall = solve_active(F, active, count, rhs)  # z_B falls by this for each unit of z_j
+                return np.zeros(n), PIVOT_LIMIT, pivots, np.zeros(n, dtype=np.bool_)
+            own = _products(Y, active, count, j, across)
+            copy(across[:count], fall[:count])
+            solve_active(F, count, fall)  # z_B falls by this for each unit of z_j
             independent = append_row(F, Y, active, count, j, lengths2[j])
             curvature = F[count, count] ** 2 if independent else 0.0
             w_j = r[j] + own * gain
             for i in range(count):
-                w_j += rhs[i] * z[i]
+                w_j += across[i] * z[i]
             step, blocking = -w_j / curvature if independent else np.inf, -1
             for i in range(count):
                 if fall[i] > ZERO and z[i] / fall[i] < step:
                     step, blocking = z[i] / fall[i], i
             if step == np.inf:
-                return z_full(n, active, 0, z), RAY, pivots, np.zeros(n, dtype=np.bool_)
+                return np.zeros(n), RAY, pivots, np.zeros(n, dtype=np.bool_)
             for i in range(count):
                 z[i] -= step * fall[i]
             gain += step

@@ -67,7 +67,8 @@ def test_row_selection_is_a_basis_of_the_rows(rank):
     Y = rng.normal(size=(12, rank)) @ rng.normal(size=(rank, 6))
     wanted = rng.uniform(size=12) < 0.8
     preferred = np.array([False, True, True, False])
-    X, k, U, R = select_rows(Y, wanted, preferred, 1e-9)
+    X, U, R = np.zeros(6, dtype=np.int64), np.zeros((6, 6)), np.zeros((6, 6))
+    k = select_rows(Y, wanted, preferred, 1e-9, X, U, R)
     assert k == min(rank, wanted.sum())
     assert wanted[X[:k]].all()
     first = wanted & np.repeat(preferred, 3)
