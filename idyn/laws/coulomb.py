@@ -24,7 +24,8 @@ from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import hardly_presses, without_separating
 from idyn.memory import local
 from idyn.reduction import Reduced
-from idyn.solvers.lemke import basis_solution, covering, lemke
+from idyn.solvers.lemke import covering, lemke
+from idyn.solvers.linalg import lu_refined
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
 from idyn.types import Array
 
@@ -92,63 +93,125 @@ class Coulomb:
 
 @compiled
 def assemble(Y, b, mu, directions, regularisation):
-    """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed.
+    """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed."""
+    n, k = len(mu), len(directions)
+    G, q = local(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
+    d, speed = _scaled(Y, b, mu, directions, G, q)
+    M = np.zeros((len(q), len(q)))
+    for i in range(len(G)):
+        for j in range(i + 1):
+            M[i, j] = M[j, i] = _inner(G, i, j, d)
+        M[i, i] += regularisation
+    for i in range(n):
+        if mu[i] < np.inf:
+            row = (k + 1) * n + i
+            M[row, i] = mu[i]
+            for j in range(n + k * i, n + k * (i + 1)):
+                M[row, j], M[j, row] = -1.0, 1.0
+    return M, q, speed / d, speed
 
-    With d the mean diagonal of D_NN: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one.
-    """
+
+@compiled
+def _scaled(Y, b, mu, directions, G, q):
+    """Fills the rows G of D's factor, normals, then friction directions, and q; returns d, the mean diagonal of D_NN, and the
+    unit of speed: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one."""
     n, k, m = len(mu), len(directions), Y.shape[1]
-    size = (k + 2) * n
-    G = local(((k + 1) * n, m))  # rows of D's factor: normals, then friction directions
-    q = np.empty(size)
+    d = speed = 0.0
     for i in range(n):
         q[i] = b[3 * i + 2]
         for c in range(m):
             G[i, c] = Y[3 * i + 2, c]
-        for j in range(k):
-            row = n + k * i + j
-            q[row] = directions[j, 0] * b[3 * i] + directions[j, 1] * b[3 * i + 1]
-            for c in range(m):
-                G[row, c] = directions[j, 0] * Y[3 * i, c] + directions[j, 1] * Y[3 * i + 1, c]
-    d = 0.0
-    for i in range(n):
-        for c in range(m):
             d += G[i, c] * G[i, c] / n
-    d = d if d > 0.0 else 1.0
-    speed = 0.0
-    for i in range((k + 1) * n):
-        speed = max(speed, abs(q[i]))
-    speed = speed if speed > 0.0 else 1.0
-
-    M = np.zeros((size, size))
-    for i in range((k + 1) * n):
-        q[i] /= speed
-        for j in range(i + 1):
-            s = 0.0
-            for c in range(m):
-                s += G[i, c] * G[j, c]
-            M[i, j] = s / d
-            M[j, i] = s / d
-        M[i, i] += regularisation
-    for i in range(n):
-        row = (k + 1) * n + i
-        if mu[i] == np.inf:
-            q[row] = 1.0
-            continue
-        q[row] = 0.0
-        M[row, i] = mu[i]
         for j in range(k):
-            M[row, n + k * i + j] = -1.0
-            M[n + k * i + j, row] = 1.0
-    return M, q, speed / d, speed
+            row, x, y = n + k * i + j, directions[j, 0], directions[j, 1]
+            q[row] = x * b[3 * i] + y * b[3 * i + 1]
+            for c in range(m):
+                G[row, c] = x * Y[3 * i, c] + y * Y[3 * i + 1, c]
+    for row in range(len(G)):
+        speed = max(speed, abs(q[row]))
+    speed = speed if speed > 0.0 else 1.0
+    for row in range(len(G)):
+        q[row] /= speed
+    for i in range(n):
+        q[len(G) + i] = 1.0 if mu[i] == np.inf else 0.0
+    return d if d > 0.0 else 1.0, speed
+
+
+@compiled
+def _inner(G, i, j, d):
+    """G_i · G_j / d"""
+    s = 0.0
+    for c in range(G.shape[1]):
+        s += G[i, c] * G[j, c]
+    return s / d
+
+
+@compiled
+def _at_basis(G, q, mu, d, regularisation, basis):
+    """z and w of a complementary basis, as `idyn.solvers.lemke.basis_solution` finds them, without M; and whether the basis is
+    regular. Signs are not checked."""
+    n, size = len(mu), len(q)
+    k = len(G) // max(n, 1) - 1
+    z, w, index, m = np.zeros(size), q.copy(), local(size, np.int64), 0
+    for i in range(size):
+        if basis[i]:
+            index[m] = i
+            m += 1
+    A, b, x = local((m, m)), local(m), local(G.shape[1])  # x = Gᵀ z
+    for r in range(m):
+        i = index[r]
+        b[r] = -q[i]
+        for c in range(m):
+            j = index[c]
+            A[r, c] = _inner(G, i, j, d) if max(i, j) < len(G) else _friction(mu, k, i, j)
+        A[r, r] += regularisation if i < len(G) else 0.0
+    answer, regular = lu_refined(A, b)
+    if not regular:
+        return z, w, False
+    for c in range(len(x)):
+        x[c] = 0.0
+    for r in range(m):
+        i = index[r]
+        z[i] = answer[r]
+        if i < len(G):
+            for c in range(len(x)):
+                x[c] += G[i, c] * z[i]
+    for i in range(len(G)):
+        s = 0.0
+        for c in range(len(x)):
+            s += G[i, c] * x[c]
+        w[i] += s / d + regularisation * z[i]
+    for i in range(n):
+        row, friction = len(G) + i, 0.0
+        if mu[i] < np.inf:
+            for j in range(n + k * i, n + k * (i + 1)):
+                w[j] += z[row]
+                friction += z[j]
+            w[row] += mu[i] * z[i] - friction
+    for r in range(m):
+        w[index[r]] = 0.0
+    return z, w, True
+
+
+@compiled
+def _friction(mu, k, i, j):
+    """Entry (i, j) of M in a row or a column of λ."""
+    n = len(mu)
+    if i >= (k + 1) * n:
+        contact = i - (k + 1) * n
+        if mu[contact] == np.inf:
+            return 0.0
+        return mu[contact] if j == contact else -1.0 if n + k * contact <= j < n + k * (contact + 1) else 0.0
+    contact = j - (k + 1) * n
+    return 1.0 if mu[contact] < np.inf and n + k * contact <= i < n + k * (contact + 1) else 0.0
 
 
 @compiled
 def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots):
     """Returns p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
     n, k = len(mu), len(directions)
-    M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
-    size = len(q)
-    basis, parts = np.zeros(size, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    size = (k + 2) * n
+    basis, parts = local(size, np.bool_), local(n, np.bool_)
     status, pivots = SOLVED, 0
     if warm:
         for i in range(n):
@@ -156,8 +219,10 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             for j in range(k):
                 basis[n + k * i + j] = guess[i, 1 + j]
             basis[(k + 1) * n + i] = guess[i, k + 1]
-        z, w, regular = basis_solution(M, q, basis)
-        status = SOLVED if regular else SINGULAR
+        G, q = local(((k + 1) * n, Y.shape[1])), local(size)
+        d, speed = _scaled(Y, b, mu, directions, G, q)
+        z, w, regular = _at_basis(G, q, mu, d, regularisation, basis)
+        unit, status = speed / d, SOLVED if regular else SINGULAR
         for i in range(n):
             parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO
             if parts[i] and guess[i].any():
@@ -167,6 +232,8 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):
                 status = NOT_CERTIFIED
     else:
+        M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
+        parts[:] = False
         z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), False))
         w = M @ z + q
         if size > 0 and (status != SOLVED or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):

@@ -36,7 +36,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     False when the basis matrix is singular. Signs are not checked.
     """
     n = len(q)
-    z, w, index, m = np.zeros(n), q.copy(), np.empty(n, dtype=np.int64), 0
+    z, w, index, m = np.zeros(n), q.copy(), local(n, np.int64), 0
     for i in range(n):
         if basis[i]:
             index[m] = i

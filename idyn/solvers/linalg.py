@@ -128,7 +128,7 @@ def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
 def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
     """x with A x = b after one step of iterative refinement, and whether A is regular; zeros when it is not."""
     n = len(b)
-    x, LU, order = np.zeros(n), local((n, n)), np.empty(n, dtype=np.int64)
+    x, LU, order = np.zeros(n), local((n, n)), local(n, np.int64)
     rest, change = local(n), local(n)
     copy_rows(A, LU)
     if not _factor(LU, order):
