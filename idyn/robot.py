@@ -19,6 +19,9 @@ from idyn.tree import positions, read_bodies, read_limits, read_tree, rotors
 from idyn.types import Array, DynamicsTerms
 from idyn.urdf import with_counted_turns
 
+WORLD = pin.Convention.WORLD
+"""With it `pin.crba` leaves the joint axes in the world's coordinates."""
+
 
 class Robot:
     """A URDF model with its actuated and unactuated parts, contact places and limits.
@@ -118,20 +121,20 @@ class Robot:
 
     def terms(self, q: Array, v: Array) -> DynamicsTerms:
         """M, h and the joint axes at (q, v); also places the bodies for `placements`."""
-        pin.crba(self._model, self._data, q, pin.Convention.WORLD)
+        pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
         return self._terms
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),
         h (·, 1, nv) and, of closed chains, of `ends` (·, 2m, 3), all contiguous. As memory: numpy copies in twice the time."""
-        model, data, world, m = self._model, self._data, pin.Convention.WORLD, len(self.closures.keys)
+        model, data, m = self._model, self._data, len(self.closures.keys)
         one, two, three = (_bytes(own) for own in (self._M.T, self._axes, self._h))
         all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
         i = j = k = 0
         for row, (q, v) in enumerate(states):
-            pin.crba(model, data, q, world)
+            pin.crba(model, data, q, WORLD)
             pin.nonLinearEffects(model, data, q, v)
             all_M[i : i + a], all_axes[j : j + b], all_h[k : k + c] = one, two, three
             i, j, k = i + a, j + b, k + c
