@@ -6,7 +6,7 @@ from typing import NoReturn
 import numpy as np
 
 from controllers.command import Reference
-from idyn.compiled import INDICES, SPANS, VECTOR, compiled
+from idyn.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.crossing import Filled, Lent, entrance
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -23,8 +23,9 @@ BEYOND, LARGEST = 2.0, 1e4
 QUATERNION_TOLERANCE = 1e-3
 """A base quaternion whose length is within this of 1 is renormalised, another one refused."""
 
-SENT, ORDER, NUMBERS = Lent(VECTOR), Lent(INDICES, SPANS, VECTOR), Filled(VECTOR)
-"""What `_take` takes."""
+GIVEN, FILLED = Lent(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
+"""What was sent; in which order it goes to the robot, where parts of unit length begin and end there, where the actuated joints
+have their positions and their speeds (na), the largest torques [N·m] (na). What it becomes; these joints' angles and speeds."""
 
 SOUND, NOT_FINITE, TOO_LARGE = -1, -2, -3
 """What `_take` finds; otherwise the part of q that has not unit length."""
@@ -47,48 +48,67 @@ class Measured(Record, frozen=True):
 
 
 class StateReader:
-    """Reads the states of a session; what does not change meanwhile is put together once."""
+    """Reads the states of a session. What does not change meanwhile is put together once, and the place for their numbers."""
 
     def __init__(self, agreement: Agreement) -> None:
-        robot = agreement.robot
-        self._agreement, self._joints, self._robot = agreement, agreement.joints, robot
-        self._nq, self._nv, self._na = robot.nq, robot.nv, robot.na
-        self._a = robot.tree.a
+        robot, joints = agreement.robot, agreement.joints
+        self._agreement, self._robot = agreement, robot
+        self._one_axis_each = bool((robot.tree.q_index >= 0).all())
+        self._ends = robot.nq, robot.nq + robot.nv
+        self._sent = np.zeros(robot.nq + robot.nv + robot.na)
+        whole = memoryview(self._sent.view(np.uint8))  # type: ignore[arg-type]
+        q, v = (8 * end for end in self._ends)
+        self._places = whole[:q], whole[q:v], whole[v:]
         self._largest = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
-        self._order = self._joints.state, robot.tree.unit_spans, self._largest
-        self._take = entrance(_take, SENT, ORDER, NUMBERS)
+        tree = robot.tree
+        self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._largest
+        self._take = entrance(_take, GIVEN, WHOLE, FILLED)
 
     def read(self, message: StateMessage) -> Measured:
         """Raises ProtocolError that names the first field with which something is wrong."""
         _check_recorded(message, self._agreement)
-        parts: Parts = (message.q, self._nq, "q"), (message.vel, self._nv, "vel")
-        if message.tau_applied is not None:
-            parts = *parts, (message.tau_applied, self._na, "tau_applied")
-        return self._measured(parts)
+        if message.tau_applied is None:
+            return self.read_configuration(message.q, message.vel)
+        return self._measured((message.q, message.vel, message.tau_applied))
 
     def read_configuration(self, q: Vector, vel: Vector) -> Measured:
         """The same of q and vel alone."""
-        return self._measured(((q, self._nq, "q"), (vel, self._nv, "vel")))
+        return self._measured((q, vel))
 
-    def _measured(self, parts: Parts) -> Measured:
+    def _measured(self, values: tuple[Vector, ...]) -> Measured:
         """Of q, vel and, unless it was not sent, tau_applied."""
-        sent = in_one(parts)
-        numbers = np.empty(len(sent))
-        found = self._take((sent,), self._order, (numbers,))
+        robot, (nq, nqv) = self._robot, self._ends
+        self._put(values)
+        size, na = nqv if len(values) == 2 else len(self._sent), robot.na
+        numbers, angles, speeds = np.empty(size), np.empty(na), np.empty(na)
+        found = self._take(self._given, size, (numbers, angles, speeds))
         if found >= 0:
-            self._refuse_length(numbers, *self._robot.tree.unit_spans[found].tolist())
+            self._refuse_length(numbers, *robot.tree.unit_spans[found].tolist())
         if found == NOT_FINITE:
-            refuse_non_finite(sent, parts)
-        q, v, tau = numbers[: self._nq], numbers[self._nq : self._nq + self._nv], numbers[self._nq + self._nv :]
-        if self._joints.base_in_world:
-            self._joints.base_to_body(v, q)
+            refuse_non_finite(self._sent, self._parts(values))
+        q, v = numbers[:nq], numbers[nq:nqv]
+        if self._agreement.joints.base_in_world:
+            self._agreement.joints.base_to_body(v, q)
         return Measured(
             state=State(q=q, v=v),
-            angles=self._robot.joint_angles(q),
-            speeds=v[self._a],
-            tau_applied=tau if len(parts) == 3 and found == SOUND else None,
-            note="" if found == SOUND else self._disbelief(tau),
+            angles=angles if self._one_axis_each else robot.joint_angles(q),
+            speeds=speeds,
+            tau_applied=numbers[nqv:] if size > nqv and found == SOUND else None,
+            note="" if found == SOUND else self._disbelief(numbers[nqv:]),
         )
+
+    def _put(self, values: tuple[Vector, ...]) -> None:
+        """What was sent, in its place. Raises ProtocolError for a wrong length."""
+        try:
+            for place, value in zip(self._places, values):  # noqa: B905
+                place[:] = value  # type: ignore[assignment]
+        except (TypeError, ValueError):  # lists of numbers, or too many or too few
+            sent = in_one(self._parts(values))
+            self._sent[: len(sent)] = sent
+
+    def _parts(self, values: tuple[Vector, ...]) -> Parts:
+        sizes = self._robot.nq, self._robot.nv, self._robot.na
+        return tuple(zip(values, sizes, ("q", "vel", "tau_applied")))  # noqa: B905
 
     def _disbelief(self, tau: Array) -> str:
         k = int((np.abs(tau) > self._largest).argmax())
@@ -109,13 +129,14 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
 
 
 @compiled
-def _take(given: tuple[Array], fixed: tuple[Array, Array, Array], filled: tuple[Array]) -> int:
-    """Fills `numbers` with what was sent (q, v, perhaps torques), in another order, and makes quaternions and (cos, sin) unit
-    ones: those parts of q that begin and end at `spans` (·, 2). Returns what is wrong, in this order: a number that is none,
-    the first part that is too far from unit length, torques that are larger than `largest` (na)."""
-    (sent,), (order, spans, largest), (numbers,) = given, fixed, filled
+def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
+    """Puts what was sent (q, v, perhaps torques: `size` numbers) in the robot's order and makes quaternions and (cos, sin) unit
+    ones. Returns what is wrong, in this order: a number that is none, the first part that is too far from unit length, torques
+    that are too large. given, filled: see `GIVEN`, `FILLED`"""
+    sent, order, spans, in_q, in_v, largest = given
+    numbers, angles, speeds = filled
     finite = True
-    for i in range(len(sent)):
+    for i in range(size):
         numbers[i] = sent[order[i]]
         finite = finite and bool(np.isfinite(numbers[i]))
     if not finite:
@@ -130,8 +151,10 @@ def _take(given: tuple[Array], fixed: tuple[Array, Array, Array], filled: tuple[
             return k
         for i in range(start, end):
             numbers[i] /= length
+    for k in range(len(in_v)):
+        angles[k], speeds[k] = numbers[in_q[k]], numbers[in_v[k]]
     first = len(order) - len(largest)
-    for i in range(first, len(sent)):
+    for i in range(first, size):
         if abs(numbers[i]) > largest[i - first]:
             return TOO_LARGE
     return SOUND

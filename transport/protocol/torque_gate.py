@@ -11,12 +11,16 @@ The hard limits have the last word: a torque that must go for their sake goes at
 import numpy as np
 
 from controllers.command import LimitedBy
-from idyn.compiled import compiled
+from idyn.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
 from idyn.tree import Limits
 from idyn.types import Array, Record
 
 TORQUE, RATE, SPEED_TORQUE = int(LimitedBy.TORQUE), int(LimitedBy.RATE), int(LimitedBy.SPEED_TORQUE)
 POSITION, VELOCITY = int(LimitedBy.POSITION), int(LimitedBy.VELOCITY)
+
+GIVEN, CHANGED = Lent(VECTOR, VECTOR, VECTOR, MATRIX), Filled(VECTOR, INDICES)
+"""Angles, speeds, torques before (na), limits (7, na). Torques, `LimitedBy` bits (na)."""
 
 
 class TorqueLimits(Record, frozen=True):
@@ -50,6 +54,7 @@ class Gate:
         self.limits = limits
         rows = (limits.tau_max, limits.dtau_max, limits.q_min, limits.q_max, limits.v_max, limits.tau0, limits.v0)
         self._table = np.array(rows, dtype=np.float64)
+        self._gate = entrance(_gate, GIVEN, REAL, CHANGED)
 
     def apply(
         self, tau: Array, angles: Array, speeds: Array, before: Array | None, dt: float, limited_by: Array | None = None
@@ -60,17 +65,18 @@ class Gate:
         before: torques in the motors until now [N·m] (na), None when that is not known; dt: for how long [s], 0 not known
         limited_by: why they had changed before they came here (na), None: they had not
         """
+        passed = np.array(tau, dtype=np.float64)
+        bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else np.array(limited_by, dtype=np.int64)
         if before is None or not dt > 0.0:
-            before, dt = tau, np.inf
-        passed = np.empty(len(tau))
-        bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
-        _gate(tau, angles, speeds, before, dt, self._table, passed, bits)
+            before, dt = passed, float("inf")
+        self._gate((angles, speeds, before, self._table), dt, (passed, bits))
         return passed, bits
 
 
 @compiled
-def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, table: Array, passed: Array, bits: Array) -> None:
-    """Fills `passed`, and adds to `bits`."""
+def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> None:
+    """Brings torques within the limits, and adds to the bits why. given, changed: see `GIVEN`, `CHANGED`"""
+    (angles, speeds, before, table), (tau, bits) = given, changed
     for k in range(len(tau)):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
@@ -91,4 +97,4 @@ def _gate(tau: Array, angles: Array, speeds: Array, before: Array, dt: float, ta
             t, bits[k] = 0.0, bits[k] | POSITION
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):
             t, bits[k] = 0.0, bits[k] | VELOCITY
-        passed[k] = t
+        tau[k] = t

@@ -172,7 +172,7 @@ class Service:
     def _tell_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
         """A log line for a pause of this process, or of a robot's clock; a simulated robot's may stand still at any time."""
         simulated = session.agreement.robot_clock
-        if pause_ms > 0.0 and not simulated and self._lines.admit("pause", now_ns) is not None:
+        if not simulated and self._lines.admit("pause", now_ns) is not None:
             log.warning("session %d: no state was handled for %.0f ms, but the robot was not silent", session.id, pause_ms)
 
     # -- the tick -----------------------------------------------------------------------------------------------------
@@ -180,7 +180,8 @@ class Service:
     def _tick(self, session: Session, accepted: Accepted, arrival: Arrival) -> Answer:
         """The answer to a state."""
         seat, measured = self._seats[session.agreement.dry_run], accepted.measured
-        self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
+        if accepted.watchdog.pause_ms > 0.0:
+            self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
         begin = self._clock()
         try:
             contacts = _contacts(seat.controller, accepted)

@@ -66,17 +66,17 @@ class CommStats:
         self._rtts.clear()
 
 
-_OF_STAGE = {Stage.FOLLOW: WatchdogLevel.OK, Stage.REST: WatchdogLevel.HOLD, Stage.STOPPED: WatchdogLevel.LATCHED}
+ON_TIME = Watchdog(state=WatchdogLevel.OK, misses=0)
 
 
 def watchdog(silence_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
     """The level after `silence_ns` between two states of a robot that should send one every `dt_ns`."""
+    misses = max(0, (silence_ns + dt_ns // 2) // dt_ns - 1)
     now = stage(silence_ns, hold_ns, latch_ns)
-    misses = (silence_ns + dt_ns // 2) // dt_ns - 1
-    if misses <= 0:
-        level, misses = _OF_STAGE[now], 0
-    elif now is Stage.FOLLOW:
+    if now is Stage.FOLLOW:
+        if misses == 0:
+            return ON_TIME
         level = WatchdogLevel.DEGRADED if misses >= DEGRADED_MISSES else WatchdogLevel.WARN
     else:
-        level = _OF_STAGE[now]
+        level = WatchdogLevel.HOLD if now is Stage.REST else WatchdogLevel.LATCHED
     return Watchdog(state=level, misses=misses)

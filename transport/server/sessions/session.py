@@ -153,8 +153,6 @@ class Session:
         self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
         self._seq, self._t_robot = message.seq, message.t_robot
         pause = self._silence.accepted(message.t_robot, now_ns, silence)
-        if pause >= self._hold_ns:
-            level.pause_ms = pause * 1e-6
         delay = self._delay.accepted(message.t_robot, message.t_applied)
         inputs = Inputs(
             dt=dt,
@@ -164,6 +162,8 @@ class Session:
             estop=self.stop.engaged,
             delay=delay,
         )
+        if pause >= self._hold_ns:
+            level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
         return Accepted(message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
     def _believed(self, measured: Measured, t_robot: int, now_ns: int) -> Measured:
