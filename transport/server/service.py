@@ -10,7 +10,7 @@ from time import monotonic_ns
 
 import msgspec
 
-from controllers.command import Mode
+from controllers.command import Command, Mode
 from idyn.inputs import finite
 from idyn.types import Array, ContactSet
 from transport.log.part import Entry
@@ -124,7 +124,9 @@ class Service:
             data, decision = self._last
             decode(data)
             decision.session.read(decision.accepted.message)
+            _contacts(self.controller, decision.accepted)
             self.controller.rehearse()
+            _gated(decision.session, decision.accepted, decision.command, decision.tau)
             encode(torque_message(decision))
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
@@ -191,10 +193,7 @@ class Service:
             return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
             return self._broken(session, accepted, "the torque is not finite", arrival.now_ns)
-        before = seat.last_tau if measured.tau_applied is None else measured.tau_applied
-        tau, limited_by = session.agreement.gate.apply(
-            command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
-        )
+        tau, limited_by = _gated(session, accepted, command, seat.last_tau)
         t_send = self._clock()
         decision = Decision(
             session=session,
@@ -266,6 +265,15 @@ class Service:
     def _check_idle(self, now_ns: int) -> None:
         if self._reception.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
+
+
+def _gated(session: Session, accepted: Accepted, command: Command, last_tau: Array | None) -> tuple[Array, Array]:
+    """What the last gate lets through of a command's torque, and why not all of it (na). last_tau: the answer before (na)"""
+    measured = accepted.measured
+    before = last_tau if measured.tau_applied is None else measured.tau_applied
+    return session.agreement.gate.apply(
+        command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
+    )
 
 
 def _contacts(controller: ServedController, accepted: Accepted) -> ContactSet:
