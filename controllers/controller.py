@@ -79,6 +79,7 @@ class Controller:
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick. Never raises on data, malformed ones included: `Command.mode` and `.message` say when the torque is not the
         law's own answer."""
+        state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))  # arrays of this tick's own
         fault = "emergency stop" if inputs.estop else self._safety.fault(state)
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)

@@ -30,9 +30,11 @@ from controllers.command import Disagreement, Inputs
 from controllers.config import NonNegative, Settings
 from controllers.delay_compensation import LONGEST
 from controllers.reaction import react
-from idyn.compiled import compiled
+from idyn.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
 from idyn.dynamics import Dynamics
 from idyn.errors import ConfigError
+from idyn.memory import local
 from idyn.robot import Robot
 from idyn.solvers.linalg import cholesky, copy, forward
 from idyn.types import Array, Prediction, Record, State
@@ -69,6 +71,11 @@ class _Expected(Record, frozen=True):
     M_u: Array
 
 
+ANSWER, EXPECTED = Lent(VECTOR, VECTOR, MATRIX, VECTOR), Filled(VECTOR, VECTOR, MATRIX)
+KNOWN, MEANS = Lent(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Filled(VECTOR)
+"""What `_expect` and `_measure` take."""
+
+
 class Reality:
     """Compares, tick by tick, and judges; owns the means and the predictions whose torques are yet to act."""
 
@@ -81,6 +88,8 @@ class Reality:
         self._settings, self._robot, self._period = settings, robot, period
         self._g = float(np.linalg.norm(robot.bodies.gravity))
         self._weight = robot.total_mass * self._g
+        self._expect = entrance(_expect, Dynamics.TYPE, ANSWER, EXPECTED)
+        self._measure = entrance(_measure, KNOWN, MEANS, REAL, REAL)
         self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
         self.reset()
 
@@ -94,8 +103,8 @@ class Reality:
 
     def measure(self, state: State, inputs: Inputs) -> Disagreement | None:
         """Compare what was measured in this tick with what was predicted for the time since the last; None before there was
-        anything to compare."""
-        before, self._before = self._before, state.v.copy()
+        anything to compare. The state's arrays are kept."""
+        before, self._before = self._before, state.v
         expected = self._acting(inputs.delay)
         self._expected.append(None)  # until `expect`
         if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
@@ -113,8 +122,8 @@ class Reality:
             return
         nu, nv = self._robot.nu, self._robot.nv
         expected = _Expected(acceleration=np.empty(nv), force=np.empty(3), M_u=np.empty((nu, nv)))
-        sums = expected.acceleration, expected.force
-        _expect(dynamics.fields, (prediction.v_plus, prediction.p), prediction.force, beyond, sums, expected.M_u)
+        answer = prediction.v_plus, prediction.p, prediction.force, beyond
+        self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u))
         self._expected[-1] = expected
 
     def _acting(self, delay: float) -> _Expected | None:
@@ -128,7 +137,7 @@ class Reality:
         robot = self._robot
         if not robot.nu:
             return None
-        off = _measure(expected.M_u, robot.tree.u, self._mean, (*speeds, expected.acceleration), dt, share)
+        off = self._measure((expected.M_u, robot.tree.u, *speeds, expected.acceleration), (self._mean,), dt, share)
         return math.sqrt(off / robot.total_mass) / self._g
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
@@ -158,9 +167,12 @@ class Reality:
 
 
 @compiled
-def _expect(d, answer, forces, beyond, sums, M_u):
-    """Fills `sums`, acceleration and force of an `_Expected`, and its M_u. answer: v⁺ and p; forces (n, 3)"""
-    (v_plus, p), (acceleration, force), more = answer, sums, False
+def _expect(d, answer, expected):
+    """Fills the fields of an `_Expected`.
+
+    answer: v⁺, p and the forces (n, 3) of a prediction; what the motors are told beyond it (na)
+    """
+    (v_plus, p, forces, beyond), (acceleration, force, M_u), more = answer, expected, False
     for j in range(len(acceleration)):
         acceleration[j] = (v_plus[j] - d.v[j]) / d.dt
     force[:] = 0.0
@@ -176,16 +188,18 @@ def _expect(d, answer, forces, beyond, sums, M_u):
 
 
 @compiled
-def _measure(M_u, u, mean, motion, dt, share):
+def _measure(known, means, dt, share):
     """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which Δv/dt − a is added to with its share before.
 
-    motion: v, v before, a (nv)
+    known: M_u, u, v, v before, a; means: x
     """
-    (v, before, a), n = motion, len(u)
+    (M_u, u, v, before, a), (mean,) = known, means
     for k in range(len(mean)):
         mean[k] += share * ((v[k] - before[k]) / dt - a[k] - mean[k])
-    L, r = np.empty((n, n)), np.zeros(n)
+    n = len(u)
+    L, r = local((n, n)), local(n)
     for i in range(n):
+        r[i] = 0.0
         for j in range(n):
             L[i, j] = M_u[i, u[j]]
         for k in range(len(mean)):

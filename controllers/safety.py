@@ -7,7 +7,8 @@ import numpy as np
 from controllers.attitude import tilt
 from controllers.command import LimitedBy
 from controllers.config import NonNegative, Settings
-from idyn.compiled import compiled
+from idyn.compiled import FLAG, INDICES, VECTOR, compiled
+from idyn.crossing import Lent, entrance
 from idyn.robot import Robot
 from idyn.tree import Limits
 from idyn.types import Array, State
@@ -43,6 +44,7 @@ class Safety:
         self._robot = robot
         self._limits = limits
         self._free = robot.floating
+        self._motion = entrance(_motion, Lent(VECTOR, VECTOR, INDICES), FLAG)
         self.reset()
 
     def reset(self) -> None:
@@ -60,7 +62,7 @@ class Safety:
     def fault(self, state: State) -> str:
         """Why this state is beyond what may be controlled, '' when it is not."""
         s = self._settings
-        joint, speed, tilted, spin = _motion(state.q, state.v, self._robot.tree.a, self._free)
+        joint, speed, tilted, spin = self._motion((state.q, state.v, self._robot.tree.a), self._free)
         if speed > s.max_joint_speed:
             return f"joint {self._robot.joint_names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
         if tilted > s.max_tilt:
@@ -100,10 +102,10 @@ class Safety:
 
 
 @compiled
-def _motion(q: Array, v: Array, a: Array, free: bool) -> tuple[int, float, float, float]:
+def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, float, float, float]:
     """The fastest actuated joint (−1: there is none) and its speed [rad/s], the tilt of a free base [rad] and its angular speed
-    [rad/s]."""
-    joint, speed = -1, 0.0
+    [rad/s]. measured: q, v and which of its velocities are actuated"""
+    (q, v, a), joint, speed = measured, -1, 0.0
     for k in range(len(a)):
         if joint < 0 or abs(v[a[k]]) > speed:
             joint, speed = k, abs(v[a[k]])

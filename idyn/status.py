@@ -25,7 +25,7 @@ class Status(IntEnum):
     @property
     def certified(self) -> bool:
         """Whether the answer may be used: the law's own, or another law's."""
-        return self in (Status.SOLVED, Status.OTHER_LAW)
+        return self is Status.SOLVED or self is Status.OTHER_LAW
 
     @property
     def sentence(self) -> str:

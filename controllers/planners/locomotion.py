@@ -16,7 +16,6 @@ loses the ground goes after it, and no foot lifts while another one that is to c
 import numpy as np
 
 from controllers.command import Reference, Schedule
-from controllers.planners import plan
 from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
@@ -53,8 +52,8 @@ class Locomotion:
         """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
         motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
         measured = state.q, state.v, self._robot.joint_angles(state.q)
-        places = self._robot.spheres.rows(contacts.keys)
-        reached = plan.follow(self.plan.fields, t, measured, places, contacts.gaps, motion)
+        near = self._robot.spheres.rows(contacts.keys), np.ascontiguousarray(contacts.gaps, np.float64)
+        reached = self.plan.follow(self.plan.fields, t, measured, near, motion)
         return Reference(
             q=motion[0],
             v=motion[1],

@@ -10,7 +10,8 @@ from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs, solve
 from controllers.planners.path import DONE, Path, command
 from controllers.planners.steps import ahead, seen, step
-from idyn.compiled import FLAG, FLAGS, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
+from idyn.compiled import FLAG, FLAGS, INDICES, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
+from idyn.crossing import Filled, Lent, entrance
 from idyn.inputs import finite
 from idyn.memory import borrowed
 from idyn.solvers.linalg import copy
@@ -32,6 +33,7 @@ class Plan(ArrayRecord):
         or lands [s] (n); swinging, seeking: in the air by plan, or looking for ground that was lost (n); end: of the swing [s]
         (n); lifted: where it began, in the plane (n, 2); ways: cubics of x, y in the plane and of z in the base frame
     The joints  angles: last reference [rad] (na)
+    For Python also `follow`, its entrance
     """
 
     field_types: ClassVar[dict[str, Any]] = {
@@ -68,6 +70,7 @@ class Plan(ArrayRecord):
         """times: start, tick [s]; angles: any, for their number (na)"""
         s, n = settings, len(hips)
         self.fields = self.begin(_blank)
+        self.follow = entrance(follow, TYPE, REAL, MEASURED, CONTACTS, MOTION)
         self.put(_robot, legs, path, Cubics(hips), hips, gait.touchdown)
         self.put(_gait, gait.walks, *times, gait.period, gait.duty, gait.swing_time, gait.stance_time)
         self.put(_steps, s.swing_speed * gait.swing_time / CUBIC_PEAK, s.step_height, s.touchdown_speed, s.redirect, s.touching)
@@ -82,6 +85,8 @@ class Plan(ArrayRecord):
 
 
 TYPE = Plan.TYPE
+MEASURED, CONTACTS, MOTION = Lent(VECTOR, VECTOR, VECTOR), Lent(INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
+"""What `follow` takes besides."""
 
 
 @compiled
@@ -131,12 +136,12 @@ def forget(plan):
 
 
 @compiled
-def follow(plan, t, measured, places, gaps, motion):
+def follow(plan, t, measured, contacts, motion):
     """The plan at time t [s], and the joints' motion that goes with it: fills angles, speeds and accelerations (na). Whether
     every leg reaches so far.
 
     measured: q, v and the joint angles of the robot as it is
-    places, gaps: of its contacts, the places −1 for those elsewhere (n)
+    contacts: their places, −1 for those that are elsewhere, and gaps (n)
     """
     _advance(plan, t)
     if t >= plan.start:
@@ -146,7 +151,7 @@ def follow(plan, t, measured, places, gaps, motion):
             for k in range(3):
                 limit = plan.path.accelerations[k]
                 plan.du[k] = min(max((wanted[k] - plan.u[k]) / plan.tick, -limit), limit)
-        step(plan, t, plan.path.progress[DONE] == 0, measured, _touching(plan, places, gaps))
+        step(plan, t, plan.path.progress[DONE] == 0, measured, _touching(plan, contacts))
     feet = np.empty((3, len(plan.hips), 3))
     for i in range(len(plan.hips)):
         feet[0, i], feet[1, i], feet[2, i] = seen(plan, i, t)
@@ -158,8 +163,9 @@ def follow(plan, t, measured, places, gaps, motion):
 
 
 @compiled
-def _touching(plan, places, gaps):
+def _touching(plan, contacts):
     """Which feet touch (n)."""
+    places, gaps = contacts
     touches = np.zeros(len(plan.hips), dtype=np.bool_)
     for i in range(min(len(places), len(gaps))):
         if places[i] >= 0 and gaps[i] <= plan.touching:
