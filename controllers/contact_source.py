@@ -1,5 +1,7 @@
 """Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
 
+from functools import lru_cache
+
 import msgspec
 import numpy as np
 
@@ -40,8 +42,12 @@ class ContactSource:
         """The places that are planned to stand but are not among the contacts."""
         if schedule is None:
             return ()
-        stands = zip(self._places.keys, schedule.stance.tolist(), strict=True)
-        return tuple([place for place, stands in stands if stands and place not in contacts.keys])
+        return _missing(self._places.keys, schedule.stance.tobytes(), contacts.keys)
+
+
+@lru_cache(maxsize=1024)
+def _missing(places: tuple[str, ...], stands: bytes, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(place for place, is_to_stand in zip(places, stands, strict=True) if is_to_stand and place not in keys)
 
 
 class Planned(ContactSource):

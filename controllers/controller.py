@@ -128,7 +128,11 @@ class Controller:
         """The reference for the time when this torque acts; that time never decreases."""
         self._time += inputs.dt
         self._shown = max(self._shown, self._time + inputs.delay)
-        return inputs.reference or self._trajectory.at(self._shown, state, contacts)
+        given = inputs.reference
+        if given is None:
+            return self._trajectory.at(self._shown, state, contacts)
+        q, v, a = (np.array(rows, np.float64) for rows in (given.q, given.v, given.a))
+        return msgspec.structs.replace(given, q=q, v=v, a=a)
 
     def _on_torque(
         self, state: State, contacts: ContactSet, reference: Reference, joints: tuple[Array, Array], dt: float
@@ -145,7 +149,7 @@ class Controller:
         """Remember what was predicted; told: what the motors are told, but for those that press [N·m] (na)."""
         prediction, contacts = forecast.prediction, forecast.contacts
         if prediction is not None:
-            self._delay_compensation.note(prediction.v_plus - state.v, prediction.dt)
+            self._delay_compensation.note(state.v, prediction.v_plus, prediction.dt)
             self._reality.expect(prediction, told - forecast.tau, self._feedforward.dynamics(state, contacts))
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:

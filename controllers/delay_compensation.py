@@ -22,7 +22,7 @@ class DelayCompensation:
     def __init__(self, robot: Robot, period: float) -> None:
         """period: of the ticks [s]"""
         self._robot, self._period = robot, period
-        self._predicted: deque[tuple[Array, float]] = deque(maxlen=LONGEST)
+        self._predicted: deque[tuple[Array, Array, float]] = deque(maxlen=LONGEST)
 
     def reset(self) -> None:
         """Nothing is under way."""
@@ -35,11 +35,11 @@ class DelayCompensation:
         ticks = min(round(delay / self._period), len(self._predicted))
         q, v = state.q, state.v
         for k in range(len(self._predicted) - ticks, len(self._predicted)):
-            change, dt = self._predicted[k]
-            v = v + self._period * (change / dt)
+            before, after, dt = self._predicted[k]
+            v = v + self._period * ((after - before) / dt)
             q = self._robot.integrate(q, self._period * v)
         return State(q=q, v=v) if ticks else state
 
-    def note(self, change: Array, dt: float) -> None:
-        """By how much the torque of this tick was predicted to change v (nv) within dt [s]."""
-        self._predicted.append((change, dt))
+    def note(self, before: Array, after: Array, dt: float) -> None:
+        """The velocities before and after dt [s] of what was predicted for the torque of this tick (nv). They are kept."""
+        self._predicted.append((before, after, dt))

@@ -9,7 +9,8 @@ import numpy as np
 
 from controllers.command import Reference
 from controllers.config import NonNegative, Settings
-from idyn.compiled import compiled
+from idyn.compiled import REAL, VECTOR, compiled, several
+from idyn.crossing import Filled, Lent, entrance
 from idyn.robot import Robot
 from idyn.types import Array
 
@@ -30,12 +31,17 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: NonNegative = 20.0
 
 
+MOTION, SUMS = Lent(VECTOR, VECTOR, VECTOR, VECTOR), Filled(VECTOR, VECTOR)
+"""What `_add` takes."""
+
+
 class JointFeedback:
     """PID on joint positions; owns the integral."""
 
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
         self._error = robot.joint_error
+        self._add = entrance(_add, MOTION, several(REAL, 4), SUMS)
         self._integral, self._nothing = np.zeros(robot.na), np.zeros(robot.na)
         self.active = max(settings.kp, settings.kd, settings.ki) > 0.0  # whether any gain is not zero
 
@@ -54,7 +60,7 @@ class JointFeedback:
     def _added(self, wanted: Array, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
         s, error = self._settings, self._error(angles, reference.q)
         total, gains = np.empty(len(wanted)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
-        if not _add(wanted, error, (reference.v, speeds), gains, self._integral, total):
+        if not self._add((wanted, error, reference.v, speeds), gains, (self._integral, total)):
             raise ValueError(
                 f"expected a reference and joints of one size, got {len(wanted)}, {len(error)}, {len(reference.v)}"
             )
@@ -62,12 +68,13 @@ class JointFeedback:
 
 
 @compiled
-def _add(wanted, error, rates, gains, integral, total):
+def _add(motion, gains, sums):
     """Fills what is wanted plus the correction (na), and the integral goes on. Whether all are of one size.
 
-    rates: the wanted and the measured ones; gains: kp, kd, ki dt and the integral's limit
+    motion: what is wanted, the errors, the wanted rates, the measured ones; gains: kp, kd, ki dt and the integral's limit
+    sums: the integral and the total
     """
-    (v, speeds), (kp, kd, ki_dt, limit), n = rates, gains, len(total)
+    (wanted, error, v, speeds), (kp, kd, ki_dt, limit), (integral, total), n = motion, gains, sums, len(sums[1])
     if not len(wanted) == len(error) == len(v) == len(speeds) == len(integral) == n:
         return False
     for k in range(n):

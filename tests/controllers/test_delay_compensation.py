@@ -14,7 +14,7 @@ def test_without_delay_or_predictions_the_state_is_the_measured_one():
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     assert compensation.ahead(state, 0.005) is state
-    compensation.note(np.ones(c.robot.nv), 1.0)
+    compensation.note(np.zeros(c.robot.nv), np.ones(c.robot.nv), 1.0)
     assert compensation.ahead(state, 0.0) is state
     compensation.reset()
     assert compensation.ahead(state, 0.005) is state
@@ -26,7 +26,7 @@ def test_predictions_under_way_are_what_the_robot_does_meanwhile():
     compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
     accelerations = rng.normal(size=(7, c.robot.nv))
     for a in accelerations:
-        compensation.note(a, 1.0)
+        compensation.note(np.zeros(c.robot.nv), a, 1.0)
     q, v = state.q, state.v
     for a in accelerations[-3:]:
         v = v + DT * a
@@ -40,7 +40,7 @@ def test_it_does_not_look_further_than_predictions_are_kept():
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     for _ in range(2 * LONGEST):
-        compensation.note(np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)], 1.0)
+        compensation.note(np.zeros(c.robot.nv), np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)], 1.0)
     assert compensation.ahead(state, 1.0).v[2] == pytest.approx(LONGEST * DT)
 
 
