@@ -62,8 +62,9 @@ class SideBySide:
 def main() -> None:
     """Compile from the far end."""
     controller = controller_from_snapshot(msgspec.msgpack.decode(sys.stdin.buffer.read()))
-    for way in reversed(controller.ways()):
-        way()
+    with compiling(log.debug):
+        for way in reversed(controller.ways()):
+            way()
 
 
 if __name__ == "__main__":
