@@ -79,7 +79,7 @@ ROOMS = {
     "loopback": ("protocol", "robot", "server"),
     "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
     "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "kernels", "warm_up"),
-    "replay": ("protocol", "log", "server.settings", "server", "warm_up"),
+    "replay": ("realtime", "protocol", "log", "server.settings", "server", "warm_up"),
 }
 """Inside `transport`: each room, and which others it may import. The robot's side and the server never know one another, and a
 log knows neither; the last five put them together."""

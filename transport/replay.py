@@ -16,10 +16,9 @@ from idyn.types import Array
 from transport.log.part import Entry, LogError
 from transport.log.provenance import CONTROLLER, SERVER
 from transport.log.reader import LogReader
-from transport.protocol.codec import decode
-from transport.protocol.messages import Message
 from transport.protocol.messages.base import Vector
-from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.messages.torque import ContactForce
+from transport.realtime import steady
 from transport.server.reconfigure import Workshop
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
@@ -100,7 +99,7 @@ def replay(
     progress: called with the number of ticks after each of them
     Raises LogError when the log cannot be read or lacks what a replay needs.
     """
-    with LogReader(path) as reader:
+    with LogReader(path) as reader, steady():
         now = _Clock()
         service = _service(reader, build, now, law=law, selection=selection)
         tally = _Tally()
@@ -109,8 +108,8 @@ def replay(
             if not entry.reply:
                 service.overtaken(entry.identity, entry.request, entry.t_recv_ns)
                 continue
-            recorded = decode(entry.reply)
-            now.t_ns = recorded.t_send if isinstance(recorded, TorqueMessage) else entry.t_recv_ns
+            recorded = _torque(entry.reply)
+            now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
             answer = service.handle(entry.identity, entry.request, entry.t_recv_ns)
             tally.note(entry, recorded, answer.reply)
             if progress is not None:
@@ -127,6 +126,29 @@ def replay(
             replayed_s=replayed_s,
             differences=tally.differences(),
         )
+
+
+class _Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False):
+    """What is looked at of a torque; forces are only read where they differ."""
+
+    session: int
+    seq: int
+    t_robot: int
+    t_send: int
+    tau: Vector
+    contact_force: msgspec.Raw
+
+
+_TORQUE = msgspec.msgpack.Decoder(_Torque)
+_FORCES = msgspec.msgpack.Decoder(list[ContactForce])
+
+
+def _torque(reply: bytes) -> _Torque | None:
+    """None for any other message."""
+    try:
+        return _TORQUE.decode(reply)
+    except msgspec.DecodeError:
+        return None
 
 
 class _Clock:
@@ -163,25 +185,26 @@ class _Tally:
         self.first_difference: int | None = None
         self._sessions: list[int] = []
         self._times: list[int] = []
-        self._torques: list[tuple[Array, Array]] = []
+        self._torques: list[tuple[Vector, Vector]] = []
         self._force_sum = 0.0
 
-    def note(self, entry: Entry, recorded: Message, reply: bytes) -> None:
+    def note(self, entry: Entry, recorded: _Torque | None, reply: bytes) -> None:
         if not entry.answered:
             return
         self.ticks += 1
-        replayed = decode(reply)
-        if not isinstance(recorded, TorqueMessage):
+        replayed = _torque(reply)
+        if recorded is None:
             raise LogError(f"tick {self.ticks}: the recorded answer is no torque")
-        same = isinstance(replayed, TorqueMessage) and replayed.tau == recorded.tau
+        same = replayed is not None and replayed.tau == recorded.tau
         self.identical += same
         if not same and self.first_difference is None:
             self.first_difference = recorded.seq
-        if isinstance(replayed, TorqueMessage):
+        if replayed is not None:
             self._sessions.append(recorded.session)
             self._times.append(recorded.t_robot)
-            self._torques.append((_numbers(recorded.tau), _numbers(replayed.tau)))
-            self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
+            self._torques.append((recorded.tau, replayed.tau))
+            if replayed.contact_force != recorded.contact_force:
+                self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
 
     @property
     def robot_s(self) -> float:
@@ -191,7 +214,7 @@ class _Tally:
     def differences(self) -> Differences | None:
         if self.first_difference is None or not self._torques:
             return None
-        tau = np.array(self._torques)  # (ticks, 2, na)
+        tau = np.array([[_numbers(value) for value in both] for both in self._torques])  # (ticks, 2, na)
         change = np.abs(tau[:, 1] - tau[:, 0])
         following, periods = self._periods()
         rates = np.abs(np.diff(tau, axis=0)).mean(axis=2)[following] / periods[:, None]
@@ -216,5 +239,5 @@ def _numbers(value: Vector) -> Array:
     return np.frombuffer(value, dtype="<f8") if isinstance(value, bytes) else np.array(value)
 
 
-def _normal_force(message: TorqueMessage) -> float:
-    return sum(contact.fn for contact in message.contact_force)
+def _normal_force(torque: _Torque) -> float:
+    return sum(contact.fn for contact in _FORCES.decode(torque.contact_force))

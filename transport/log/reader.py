@@ -2,18 +2,24 @@
 
 import struct
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from mcap.exceptions import McapError
-from mcap.records import Attachment, Channel, Message, Metadata
-from mcap.stream_reader import StreamReader
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import EndOfFile, McapError
+from mcap.opcode import Opcode
+from mcap.records import Attachment, Channel, Chunk, Message, Metadata
+from mcap.stream_reader import StreamReader, get_chunk_data_stream
 
 from transport.log.checksums import damaged
 from transport.log.part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry, LogError, wall_offset_ns
 
 RECORD_MAX_BYTES = 64 * 1024 * 1024
 """A longer record is a sign of damage."""
+
+RECORD, MESSAGE = struct.Struct("<BQ"), struct.Struct("<HIQQ")
+"""How a record begins: opcode, length; and what comes before a message's data: channel, sequence, log time, publish time."""
 
 _DAMAGE = (McapError, struct.error, ValueError)
 """What the reader raises at the cut: ends of file, impossible lengths, wrong checksums, torn texts."""
@@ -99,8 +105,7 @@ class _Part:
             self._file = path.open("rb")
         except OSError as error:
             raise LogError(f"{path}: cannot be read ({error})") from error
-        reader: Any = StreamReader(self._file, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES)
-        self._records: Iterator[Any] = iter(reader.records)
+        self._records = _records(_Records(self._file, emit_chunks=True, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES))
         self._first = self._read_head()
         if problem := damaged(self.attachments, {k: v for k, v in self.metadata.items() if k != CONTINUES}):
             self.close()
@@ -144,3 +149,37 @@ class _Part:
             self.metadata[record.name] = record.metadata
         elif isinstance(record, Channel):
             self.channels[record.id] = record
+
+
+class _Records(StreamReader):
+    """Passes over indices of messages: they tell nothing to who reads all of them."""
+
+    def _read_record(self, opcode: int, length: int) -> Any:
+        return None if opcode == Opcode.MESSAGE_INDEX else super()._read_record(opcode, length)
+
+
+def _records(reader: StreamReader) -> Iterator[Any]:
+    """Those of a file, with those of a chunk in its place."""
+    for record in reader.records:
+        if isinstance(record, Chunk):
+            stream, size = get_chunk_data_stream(record, validate_crc=True)
+            yield from _in_chunk(stream.read(size))
+        else:
+            yield record
+
+
+def _in_chunk(data: bytes) -> list[Message | Channel]:
+    """Its messages and channels: what `mcap.stream_reader.breakup_chunk` finds, without a call for every number."""
+    found: list[Message | Channel] = []
+    end = 0
+    while end < len(data):
+        opcode, length = RECORD.unpack_from(data, end)
+        begin, end = end + RECORD.size, end + RECORD.size + length
+        if end > len(data):
+            raise EndOfFile
+        if opcode == Opcode.MESSAGE:
+            channel, sequence, log_time, publish_time = MESSAGE.unpack_from(data, begin)
+            found.append(Message(channel, log_time, data[begin + MESSAGE.size : end], publish_time, sequence))
+        elif opcode == Opcode.CHANNEL:
+            found.append(Channel.read(ReadDataStream(BytesIO(data[begin:end]))))
+    return found
