@@ -9,6 +9,7 @@ from idyn.compiled import inlined
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex import Convex
 from idyn.laws.convex_basis import solve_basis
+from idyn.laws.convex_pivoting import pivot_to_basis
 from idyn.laws.coulomb import Coulomb, solve_coulomb
 from idyn.laws.exact_cone import ExactCone, solve_exact_cone
 from idyn.laws.law import Face, Law, unlimited_somewhere
@@ -20,7 +21,7 @@ from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
 RUNGS: dict[type, tuple[str, ...]] = {
     NoSlip: ("warm",),
     Coulomb: ("warm", "cold"),
-    Convex: ("warm",),
+    Convex: ("warm", "lemke"),
     ExactCone: ("warm",),
     ContactFree: ("contact-free",),
 }
@@ -38,6 +39,8 @@ def compiled_rungs(law: Law) -> tuple[str, ...]:
     """Names of the first of the law's rungs, as many as `compiled_rung` takes."""
     if isinstance(law, Convex) and law.one_stage:
         return ()  # without a basis
+    if isinstance(law, Convex) and law.conditions is Conditions.CONE:
+        return ("warm",)
     return RUNGS.get(type(law), ())
 
 
@@ -63,8 +66,11 @@ def compiled_rung(d, law, basis, rung):
     elif conditions in (Conditions.CONVEX, Conditions.CONE):
         gradient = d.energy if conditions == Conditions.CONVEX else d.b
         program = Program(d.Y, d.b, gradient, d.mu, law.unlimited, law.directions)
-        p, multipliers, flags, solved = solve_basis(program, basis, conditions == Conditions.CONE)
-        status, pivots = SOLVED if solved else NOT_CERTIFIED, 0
+        if rung == 0:
+            p, multipliers, flags, solved = solve_basis(program, basis, conditions == Conditions.CONE)
+            status, pivots = SOLVED if solved else NOT_CERTIFIED, 0
+        else:
+            p, multipliers, flags, status, pivots = pivot_to_basis(program, basis)
     elif conditions == Conditions.EXACT_CONE and not unlimited_somewhere(d.mu, False)[1]:
         p, flags, friction, status, pivots = solve_exact_cone(d.Y, d.b, d.mu, d.last)
     else:  # contact-free; the laws of limited friction have rungs that come before where it is unlimited

@@ -6,8 +6,9 @@
 This is stage I. D is singular as soon as contacts are redundant; stage II of the paper, the smoothest torque among equals,
 is the selection step that follows every law. *One-stage* adds ε‖p‖² instead and leaves nothing to select.
 
-Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Cold: a QP back end, then Lemke;
-principal pivoting first for the contacts' energy (`idyn.laws.convex_pivoting`); and the basis that is read off the answer.
+Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Where it is not, Lemke, if
+contacts are few. Cold: a QP back end, then Lemke; principal pivoting first for the contacts' energy
+(`idyn.laws.convex_pivoting`); and the basis that is read off the answer.
 
 This is the paper's program: its objective is the kinetic energy ½ v⁺ᵀ M v⁺ with the base's own motion in it [ZD Eq. 69, 95–98].
 With v⁺ = γ (−κ + R z) + δ q̇_des the demand drops out of the gradient, for γ M δ = 0: it is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq. 75] as
@@ -39,7 +40,7 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.ground import RIGID
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis
-from idyn.laws.convex_pivoting import least_contact_energy, least_kinetic_energy
+from idyn.laws.convex_pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.rays import Program, units
@@ -55,9 +56,6 @@ least-norm ones; below, back ends differ from one another; at 1e-3 active contac
 
 GIVES = 4e-9
 """So fast may contacts give way under the one-stage relaxation's ε p [m/s]."""
-
-MOST_PIVOTS = 1000
-"""Of one attempt."""
 
 
 class Convex:
@@ -95,11 +93,12 @@ class Convex:
         return np.where(free, 1.0, 0.0)
 
     def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        if basis is not None and self.basis_width > 0:
+        resumes = basis is not None and self.basis_width > 0
+        if basis is not None and resumes:
             yield "warm", self._on_basis(problem, basis, 0)
         some, _ = unlimited_somewhere(problem.mu, self.unlimited_friction)
         some = some and not self._kinetic
-        for rung, solve in self._ways(some):
+        for rung, solve in self._ways(some, resumes and len(problem.mu) <= FEW):
             solution, may_part = solve(problem), some and not (rung == "cold" and self._rigid(problem))
             if may_part:
                 for parted in without_separating(problem, solution, self.sticking(problem.mu) > 0.0, solve):
@@ -108,16 +107,18 @@ class Convex:
             if may_part and solution.status.ok:
                 return  # solved to the letter: what is refused then is friction without pressure, not the numbers
 
-    def _ways(self, free: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
+    def _ways(self, free: bool, soon: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
         """How the program is solved, one after the other; free: whether friction is unlimited somewhere, which makes one-stage
-        a stiff program for the back ends."""
+        a stiff program for the back ends; soon: whether an answer is wanted in no time, at 1 kHz, and contacts are few."""
+        if self._kinetic and soon:
+            yield "lemke", self._by_lemke
         if not self._kinetic and not self.one_stage:
             yield "cold", self._by_pivoting
             yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
         if not self._kinetic and self.one_stage and free:
             yield "pivoting", self._shortest
         yield self._backend, partial(self._by_program, backend=self._backend)
-        if self._kinetic and not self.one_stage:
+        if self._kinetic and not (self.one_stage or soon):
             yield "lemke", self._by_lemke
         for backend in ("daqp", "quadprog"):
             if backend != self._backend:

@@ -13,11 +13,19 @@ The second is positive semidefinite, for Lemke; rays of free sign are taken twic
 import numpy as np
 
 from idyn.compiled import compiled
+from idyn.laws.convex_basis import basis_of, solve_basis
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
 from idyn.laws.rays import cone_rays, units
 from idyn.solvers.lemke import covering, lemke
-from idyn.status import SOLVED
+from idyn.solvers.linalg import copy_rows
+from idyn.status import NOT_CERTIFIED, SOLVED
+
+MOST_PIVOTS = 1000
+"""Of one attempt."""
+
+FEW = 8
+"""Up to so many contacts Lemke's method costs less than a QP back end."""
 
 
 @compiled
@@ -56,6 +64,24 @@ def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots
                     p[3 * i + r] += mu[i] * directions[j, r] * load
             row += 1
     return p, status, pivots
+
+
+@compiled
+def pivot_to_basis(program, basis):
+    """The least kinetic energy by pivoting, and the basis (n, k + 1) that is read off it, which overwrites the last one.
+
+    Returns p (3n), multipliers y (n), the face's flags (n, 2 + k), status and pivots; not certified where contacts are not few.
+    """
+    n = len(program.mu)
+    p, y, status, pivots = np.zeros(3 * n), np.zeros(n), NOT_CERTIFIED, 0
+    flags = np.zeros((n, 2 + len(program.directions)), dtype=np.bool_)
+    if n <= FEW:
+        p, y, status, pivots = least_kinetic_energy(program, MOST_PIVOTS)
+    if status == SOLVED:
+        copy_rows(basis_of(program, p, y), basis)
+        _, y, flags, solved = solve_basis(program, basis, False)
+        status = SOLVED if solved else NOT_CERTIFIED
+    return p, y, flags, status, pivots
 
 
 @compiled

@@ -113,7 +113,8 @@ def test_rungs_are_named_in_their_order():
         assert [rung for rung, _ in law.attempts(reduced, None)] == rungs
         warm = [rung for rung, _ in law.attempts(reduced, np.zeros((2, law.basis_width), dtype=bool))]
         begun = [] if (law.basis_width == 0 and name != "exact-cone") or name == "enumeration" else ["warm"]
-        assert warm == [*begun, *(rungs[1:] if name == "no-slip" else rungs)]
+        soon = sorted(rungs, key="lemke".__ne__)  # with a last basis pivots come before a QP back end
+        assert warm == [*begun, *(rungs[1:] if name == "no-slip" else soon)]
 
 
 def test_regularised_answers_are_judged_by_the_problem_as_it_is():
