@@ -10,12 +10,9 @@ record of any number of them 0.4 µs. Where that is too much: `idyn.crossing`.
 """
 
 import gc
-import hashlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
@@ -24,6 +21,7 @@ import numba
 from numba.core import event
 from numba.experimental import structref
 
+from idyn.cache import cache_directory
 from idyn.linking import leave_outside
 
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
@@ -50,16 +48,6 @@ KERNELS: list[Any] = []
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@lru_cache(maxsize=8)
-def _cache_directory(package: Path) -> str:
-    digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, package):
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.read_bytes())
-    root = os.environ.get("NUMBA_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idyn"
-    return str(Path(root) / digest.hexdigest()[:16])
-
-
 def _package(function: Callable[..., Any]) -> Path:
     """Folder of the top-level package that a function is defined in."""
     path = Path(function.__code__.co_filename)
@@ -79,7 +67,7 @@ def compiled(function: F) -> F:
 
 def _compiled(function: F, **options: str) -> F:
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _cache_directory(_package(function))
+    numba.config.CACHE_DIR = str(cache_directory(_package(function)))
     try:
         kernel = numba.njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     finally:

@@ -16,6 +16,7 @@ LEAVES = (
     "idyn.errors",
     "idyn.status",
     "idyn.linking",
+    "idyn.cache",
     "idyn.compiled",
     "idyn.memory",
     "idyn.crossing",
