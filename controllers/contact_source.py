@@ -56,7 +56,7 @@ class Planned(ContactSource):
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         if schedule is None:
             return super().pick(contacts, schedule)
-        stands = np.empty(len(contacts), dtype=np.bool_)
+        stands = np.empty(len(contacts.keys), dtype=np.bool_)
         if _as_planned(schedule.stance, self._places.rows(contacts.keys), contacts.gaps, stands):
             return contacts
         picked = contacts.take(stands)

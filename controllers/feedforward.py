@@ -116,7 +116,7 @@ class Predictive(FeedForward):
         return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=_doubt(prediction, law))
 
     def dynamics(self, state: State, contacts: ContactSet) -> Dynamics:
-        known = record_for(self._robot, len(contacts))
+        known = record_for(self._robot, len(contacts.keys))
         if self._model is not self._robot:  # its prediction was for a model of another size
             evaluate(self._robot, state, contacts, dt=self._horizon, ground=self._options.ground, into=known)
         return known
@@ -186,10 +186,9 @@ def make_feedforward(settings: ControllerSettings, robot: Robot, source: Contact
 
 def _doubt(prediction: Prediction, law: Law) -> str:
     """Why the torque is not the law's own certified answer within all limits, '' when it is."""
-    if not prediction.status.certified:
-        return f"{prediction.rung}: {prediction.status.sentence}"
     if not prediction.status.ok:
-        return f"the {prediction.law} law answered for {law.name}"
+        other = f"the {prediction.law} law answered for {law.name}"
+        return other if prediction.status.certified else f"{prediction.rung}: {prediction.status.sentence}"
     if prediction.torque_excess > 0.0:
         return f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
     if prediction.force_excess > 0.0:

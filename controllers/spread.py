@@ -38,11 +38,12 @@ class Spread:
 
     def preferred(self, state: State, contacts: ContactSet, angles: Array) -> Array:
         """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""
-        robot, places, force = self._robot, self._robot.spheres.among(contacts.keys), np.zeros((len(contacts), 3))
-        if 0 < len(force) == len(places.keys):
+        robot, n = self._robot, len(contacts.keys)
+        places, force = robot.spheres.among(contacts.keys), np.zeros((n, 3))
+        if 0 < n == len(places.keys):
             here = centres_of(robot, state.q, places)
             wanted = centres_of(robot, robot.with_joint_angles(state.q, angles), places)
-            _lean(here, wanted, contacts.normals, self._stiffness, self._most / len(force), force)
+            _lean(here, wanted, contacts.normals, self._stiffness, self._most / n, force)
         return force
 
 
