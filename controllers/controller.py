@@ -1,6 +1,7 @@
 """A controller: state and contacts in, a torque command out, once per tick."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -119,10 +120,12 @@ class Controller:
         self._feedforward.rehearse()
 
     def ways(self) -> list[Way]:
-        """Pieces of work that compile all that predictions may need, see `idyn.ways`; all that was before is to be forgotten
+        """Pieces of work that compile nearly all that ticks may need, see `idyn.ways`; all that was before is to be forgotten
         when they are done."""
         still = State(q=self.stance, v=np.zeros(self.robot.nv))
-        return self._feedforward.ways(still, self.contacts(self.stance, self.robot.contact_names))
+        contacts = self.contacts(self.stance, self.robot.contact_names)
+        plan = partial(self._trajectory.at, 0.0, still, contacts)
+        return [plan, *self._feedforward.ways(still, contacts), *self._reality.ways()]
 
     def _advance_reference(self, state: State, contacts: ContactSet, inputs: Inputs) -> Reference:
         """The reference for the time when this torque acts; that time never decreases."""

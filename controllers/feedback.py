@@ -5,6 +5,9 @@ q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − 
 q_ref − q is the way on the manifold (`Robot.joint_error`). The same errors with gains on torque are the whole of PID control.
 """
 
+from collections.abc import Callable
+from functools import cached_property
+
 import numpy as np
 
 from controllers.command import Reference
@@ -41,9 +44,12 @@ class JointFeedback:
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
         self._error = robot.joint_error
-        self._add = entrance(_add, MOTION, several(REAL, 4), SUMS)
         self._integral, self._nothing = np.zeros(robot.na), np.zeros(robot.na)
         self.active = max(settings.kp, settings.kd, settings.ki) > 0.0  # whether any gain is not zero
+
+    @cached_property
+    def _add(self) -> Callable[..., bool]:
+        return entrance(_add, MOTION, several(REAL, 4), SUMS)
 
     def reset(self) -> None:
         """Forget the integral."""

@@ -23,6 +23,8 @@ where it should.
 
 import math
 from collections import deque
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -38,6 +40,7 @@ from idyn.memory import local
 from idyn.robot import Robot
 from idyn.solvers.linalg import cholesky, copy, forward
 from idyn.types import Array, Prediction, Record, State
+from idyn.ways import Way
 
 GAP = 5
 """Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
@@ -88,10 +91,20 @@ class Reality:
         self._settings, self._robot, self._period = settings, robot, period
         self._g = float(np.linalg.norm(robot.bodies.gravity))
         self._weight = robot.total_mass * self._g
-        self._expect = entrance(_expect, Dynamics.TYPE, ANSWER, EXPECTED)
-        self._measure = entrance(_measure, KNOWN, MEANS, REAL, REAL)
         self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
         self.reset()
+
+    @cached_property
+    def _expect(self) -> Callable[..., None]:
+        return entrance(_expect, Dynamics.TYPE, ANSWER, EXPECTED)
+
+    @cached_property
+    def _measure(self) -> Callable[..., float]:
+        return entrance(_measure, KNOWN, MEANS, REAL, REAL)
+
+    def ways(self) -> list[Way]:
+        """Pieces of work that compile all that is needed here, see `idyn.ways`."""
+        return [partial(getattr, self, "_expect"), partial(getattr, self, "_measure")]
 
     def reset(self) -> None:
         """Nothing has been predicted or measured, and nothing is wrong."""

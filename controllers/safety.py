@@ -1,5 +1,7 @@
 """Between the prediction and the motors: limits, the first-command guard, and what to do when there is no answer."""
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -44,7 +46,6 @@ class Safety:
         self._robot = robot
         self._limits = limits
         self._free = robot.floating
-        self._motion = entrance(_motion, Lent(VECTOR, VECTOR, INDICES), FLAG)
         self.reset()
 
     def reset(self) -> None:
@@ -53,6 +54,10 @@ class Safety:
         self._first: Array | None = None
         self._begun = False
         self._age = 0.0
+
+    @cached_property
+    def _motion(self) -> Callable[..., tuple[int, float, float, float]]:
+        return entrance(_motion, Lent(VECTOR, VECTOR, INDICES), FLAG)
 
     @property
     def last(self) -> Array | None:

@@ -1,5 +1,7 @@
 """The plan of a walking robot, and how it goes on from tick to tick: see `controllers.planners.locomotion`."""
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +35,6 @@ class Plan(ArrayRecord):
         or lands [s] (n); swinging, seeking: in the air by plan, or looking for ground that was lost (n); end: of the swing [s]
         (n); lifted: where it began, in the plane (n, 2); ways: cubics of x, y in the plane and of z in the base frame
     The joints  angles: last reference [rad] (na)
-    For Python also `follow`, its entrance
     """
 
     field_types: ClassVar[dict[str, Any]] = {
@@ -70,12 +71,16 @@ class Plan(ArrayRecord):
         """times: start, tick [s]; angles: any, for their number (na)"""
         s, n = settings, len(hips)
         self.fields = self.begin(_blank)
-        self.follow = entrance(follow, TYPE, REAL, MEASURED, CONTACTS, MOTION)
         self.put(_robot, legs, path, Cubics(hips), hips, gait.touchdown)
         self.put(_gait, gait.walks, *times, gait.period, gait.duty, gait.swing_time, gait.stance_time)
         self.put(_steps, s.swing_speed * gait.swing_time / CUBIC_PEAK, s.step_height, s.touchdown_speed, s.redirect, s.touching)
         self.put(_base, *np.zeros((3, 3)), s.patience, s.settle)
         self.put(_feet, *np.zeros((3, n)), np.zeros((n, 2)), *np.zeros((2, n), dtype=np.bool_), angles.copy())
+
+    @cached_property
+    def follow(self) -> Callable[..., bool]:
+        """The entrance to `follow`; the first time it is asked for, that is compiled."""
+        return entrance(follow, TYPE, REAL, MEASURED, CONTACTS, MOTION)
 
     def begin_anew(self, feet: Array, angles: Array) -> None:
         """At rest with the feet there, in the base frame [m] (n, 3), and such joints [rad] (na)."""
