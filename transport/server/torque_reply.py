@@ -38,15 +38,17 @@ def torque_message(decision: Decision) -> TorqueMessage:
     session, accepted, command = decision.session, decision.accepted, decision.command
     joints = session.agreement.joints
     out, request, prediction = joints.torques_on_wire, accepted.message, command.prediction
-    return TorqueMessage(
-        session=session.id,
-        seq=request.seq,
-        t_robot=request.t_robot,
-        t_recv=decision.t_recv,
-        t_send=decision.t_send,
-        deadline_met=decision.t_send - decision.t_recv <= decision.deadline_ns,
-        valid_until=request.t_robot + decision.hold_ns,
-        dry_run=session.agreement.dry_run or (request.flags is not None and request.flags.dry_run),
+    deadline_met = decision.t_send - decision.t_recv <= decision.deadline_ns
+    dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
+    return TorqueMessage(  # beyond fifteen names a call costs 1 µs more
+        session.id,
+        request.seq,
+        request.t_robot,
+        decision.t_recv,
+        decision.t_send,
+        deadline_met,
+        request.t_robot + decision.hold_ns,
+        dry_run,
         tau=out(decision.tau),
         tau_ff=out(command.tau_ff),
         tau_fb=out(command.tau_fb),
