@@ -57,10 +57,10 @@ def nearest_demand(d, q_ddot, sticking, touching, closed):
     for k in range(na):
         wanted[a[k]] += dt * q_ddot[k]
     rows = 3 * n + len(d.G)
-    Y, b = np.empty((rows, na + nu)), np.empty(rows)
-    bilateral = np.ones(rows, dtype=np.bool_)
+    Y, b, bilateral = local((rows, na + nu)), local(rows), local(rows, np.bool_)
     for row in range(rows):
         i, r = row // 3, row % 3
+        bilateral[row] = True
         if i < n:
             J, s = d.J[row], allowance(d, i) if r == 2 else 0.0
             bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
@@ -91,7 +91,9 @@ def nearest_demand(d, q_ddot, sticking, touching, closed):
 def all_vanish(Y, b, p):
     """Fills p such that all rows of Y Yᵀ p + b vanish; whether they are plainly independent, so that this can be done."""
     rows, columns = Y.shape
-    F, active, x = np.zeros((rows, rows)), np.empty(rows, dtype=np.int64), np.zeros(columns)
+    F, active, x, step = local((rows, rows)), local(rows, np.int64), local(columns), local(rows)
+    for c in range(columns):
+        x[c] = 0.0
     if rows > columns:
         return False
     for row in range(rows):
@@ -100,7 +102,6 @@ def all_vanish(Y, b, p):
             length2 += Y[row, c] * Y[row, c]
         if not append_row(F, Y, active, row, row, PLAINLY * length2):
             return False
-    step = np.empty(rows)
     for _ in range(2):  # the second refines
         for row in range(rows):
             step[row] = -b[row]

@@ -72,7 +72,7 @@ def choose(d, face, aim, p):
         return p, True, 0
     force = p / dt
     program = _program(d, face, coordinates, basis, force)
-    Z, B, factor, y = program.Z, program.B, np.zeros((dim, dim)), np.zeros(dim)
+    Z, B, factor, y = program.Z, program.B, local((dim, dim)), local(dim)
     weight = UNLIMITED if face.unlimited and not aim.of_forces else TIE_BREAK
     weight *= max(program.lever2, 1.0) if aim.of_forces else program.lever2
     _objective(program, tau, force, aim, weight, factor, y)
@@ -209,7 +209,7 @@ def _sides(face, coordinates, basis, force):
             copy(basis[w], rows[count])
             slack[count] = -start[w]
             count += 1
-    facet, turned, directions = np.zeros((k, 3)), local((k, 2)), face.directions
+    facet, turned, directions = local((k, 3)), local((k, 2)), face.directions
     for i in range(len(mu)):
         if cone[i] < 0:
             continue
@@ -247,7 +247,7 @@ def _push_inside(y, L, rows, slack):
     the law's own impulses (y = 0) touch.
     """
     m, d = rows.shape
-    distance, inside = np.empty(m), True
+    distance, inside = local(m), True
     for i in range(m):
         distance[i] = -slack[i]
         for j in range(d):
@@ -255,19 +255,24 @@ def _push_inside(y, L, rows, slack):
         inside = inside and distance[i] >= 0.0
     if inside:
         return True
-    Y, lengths2 = rows.copy(), np.zeros(m)
+    Y, lengths2, touched = local((m, d)), local(m), local(m, np.bool_)
     for i in range(m):
-        if np.sum(Y[i] * Y[i]) < RANK * RANK:
-            Y[i] = 0.0  # rounding noise, which must not hold anything
+        square = 0.0
+        for j in range(d):
+            square += rows[i, j] * rows[i, j]
+        for j in range(d):
+            Y[i, j] = rows[i, j] if square >= RANK * RANK else 0.0  # rounding noise must not hold anything
         forward(L, Y[i])
+        lengths2[i], touched[i] = 0.0, abs(slack[i]) <= INSIDE
         for j in range(d):
             lengths2[i] += Y[i, j] * Y[i, j]
-    z, status, _, _ = ppm(Y, distance, lengths2, np.abs(slack) <= INSIDE, INSIDE, MAX_PIVOTS)
+    z, status, _, _ = ppm(Y, distance, lengths2, touched, INSIDE, MAX_PIVOTS)
     if status != SOLVED:
         return False
-    step = np.zeros(d)
-    for i in range(m):
-        for j in range(d):
+    step = local(d)
+    for j in range(d):
+        step[j] = 0.0
+        for i in range(m):
             step[j] += Y[i, j] * z[i]
     backward(L, step)
     for j in range(d):
@@ -281,7 +286,10 @@ def _objective(program, tau, force, aim, weight, H, g):
     of that weight added."""
     Z, target, dim = program.Z, aim.target, program.Z.shape[1]
     K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
-    g[:] = 0.0
+    for j in range(dim):
+        g[j] = 0.0
+        for c in range(dim):
+            H[j, c] = 0.0
     for i in range(K.shape[0]):
         error = sign * (value[i] - target[i])
         for j in range(dim):
