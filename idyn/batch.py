@@ -129,13 +129,15 @@ def predict_batch(
 def _members(robot: Robot, asked: Spread, law: Law, selection: Selection, before: BatchGuess | None, resumed: Array) -> Members:
     """The batch as compiled code takes it: what is aimed at, and where each member begins."""
     count, n = asked.size, len(asked.keys)
-    objective, none = OBJECTIVES.get(selection), np.empty((count, 0, 3))
-    wanted = none if asked.preferred is None else asked.preferred
-    if selection is Selection.IMPULSE_CHANGE:
-        wanted = none if before is None else before.force
-    target = np.zeros((count, 0 if objective is None else 3 * n if objective.of_forces else robot.na))
-    if selection is Selection.TORQUE_CHANGE and before is not None:
-        target = before.tau
+    tau, force = (None, None) if before is None else (before.tau, before.force)
+    none, target = np.empty((count, 0, 3)), np.zeros((count, 0))
+    forces, objective = none, OBJECTIVES.get(selection)
+    if objective is not None:
+        wanted = objective.wanted(tau, force, asked.preferred)
+        if objective.of_forces:
+            target, forces = np.zeros((count, 3 * n)), none if wanted is None else wanted
+        else:
+            target = np.zeros((count, robot.na)) if wanted is None else wanted
     number, _ = cold_rung(law) or (LADDER, "")
     basis = np.zeros((count, n, law.basis_width), dtype=np.bool_)
     if before is not None and compiled_rungs(law) and resumed.any():
@@ -143,7 +145,7 @@ def _members(robot: Robot, asked: Spread, law: Law, selection: Selection, before
     first = np.where(resumed, 0, number)
     if before is not None:
         first[[i for i, one in before.others.items() if one.law == law.name]] = LADDER  # they have a basis, but not here
-    begin = none if before is None else before.force, wanted, target, basis, first
+    begin = none if force is None else force, forces, target, basis, first
     return Members(asked.motion, asked.touch, begin, 3 * len(robot.closures.keys))
 
 

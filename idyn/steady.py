@@ -112,7 +112,7 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
         return None
     dynamics.believe(problem.options.ground, problem.dt)
     applied, torques, forces = problem.applied, NOTHING, NO_FORCES
-    if kept.wanted is not None and (wanted := kept.wanted(problem)) is not None:
+    if kept.wanted is not None and (wanted := kept.wanted(guess.tau, last, preferred)) is not None:
         torques, forces = (NOTHING, wanted) if kept.of_forces else (wanted, NO_FORCES)
     basis, p, force, v_plus, tau = before.copy(), np.empty(3 * n), np.empty((n, 3)), np.empty(robot.nv), np.empty(robot.na)
     try:

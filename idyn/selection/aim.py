@@ -22,33 +22,36 @@ class Aim(NamedTuple):
     inside: bool
 
 
+Wanted = Callable[[Array | None, Array | None, Array | None], Array | None]
+
+
 class Objective(NamedTuple):
-    """Whether forces are its aim, or torques; and what they are to be near to for a problem: torques [N·m] (na), forces in the
-    world [N] (n, 3), or None, which is zero."""
+    """Whether forces are its aim, or torques; and which they are to be near to, of the last torques [N·m] (na), the last forces
+    of today's contacts and the preferred ones in the world [N] (n, 3), each None where there are none; None: zero. In a batch
+    each has a row for each member."""
 
     of_forces: bool
-    wanted: Callable[[Problem], Array | None]
+    wanted: Wanted
 
 
-def _no_torque(_: Problem) -> None:
+def _nothing(_tau: Array | None, _force: Array | None, _preferred: Array | None) -> None:
     return None
 
 
-def _last_torque(problem: Problem) -> Array | None:
-    return None if problem.guess is None else problem.guess.tau
+def _last_torque(tau: Array | None, _force: Array | None, _preferred: Array | None) -> Array | None:
+    return tau
 
 
-def _last_force(problem: Problem) -> Array | None:
-    guess = problem.guess
-    return None if guess is None else guess.carried_over(guess.force, problem.contacts.keys)
+def _last_force(_tau: Array | None, force: Array | None, _preferred: Array | None) -> Array | None:
+    return force
 
 
-def _preferred_force(problem: Problem) -> Array | None:
-    return problem.preferred
+def _preferred_force(_tau: Array | None, _force: Array | None, preferred: Array | None) -> Array | None:
+    return preferred
 
 
 OBJECTIVES = {
-    Selection.TORQUE: Objective(False, _no_torque),
+    Selection.TORQUE: Objective(False, _nothing),
     Selection.TORQUE_CHANGE: Objective(False, _last_torque),
     Selection.IMPULSE_CHANGE: Objective(True, _last_force),
     Selection.FORCE: Objective(True, _preferred_force),
@@ -58,8 +61,9 @@ OBJECTIVES = {
 
 def aim_of(problem: Problem) -> Aim:
     """What the problem's selection aims at, inside or not; its record of dynamics is filled."""
-    objective, contacts = OBJECTIVES[problem.options.selection], problem.contacts
-    wanted = objective.wanted(problem)
+    objective, contacts, guess = OBJECTIVES[problem.options.selection], problem.contacts, problem.guess
+    tau, force = (None, None) if guess is None else (guess.tau, guess.carried_over(guess.force, contacts.keys))
+    wanted = objective.wanted(tau, force, problem.preferred)
     if not objective.of_forces:
         return Aim(np.zeros(problem.robot.na) if wanted is None else wanted, False, False)
     target = np.zeros(3 * len(contacts.keys))
