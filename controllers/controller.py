@@ -19,6 +19,7 @@ from controllers.settings import ControllerSettings
 from controllers.stabilisation import Stabilisation, standing_height
 from idyn.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError
+from idyn.inputs import check_size
 from idyn.robot import Robot
 from idyn.tree import Limits
 from idyn.types import Array, ContactSet, State
@@ -47,6 +48,7 @@ class Controller:
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._no_torque = np.zeros(robot.na)
+        self._no_torque.flags.writeable = False
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
         self.reset()
 
@@ -78,9 +80,10 @@ class Controller:
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """One tick. Never raises on data, malformed ones included: `Command.mode` and `.message` say when the torque is not the
-        law's own answer."""
+        """One tick. `Command.mode` and `.message` say when the torque is not the law's own answer; never raises on numbers,
+        whatever they are. Raises InputError for a state that is not of the robot's size."""
         state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))  # arrays of this tick's own
+        check_size(self.robot, state)
         fault = "emergency stop" if inputs.estop else self._safety.fault(state)
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)

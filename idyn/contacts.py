@@ -62,7 +62,7 @@ def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | 
         points=points,
         normals=normals,
         tangents=tangents,
-        mu=mu[: len(points)],
+        mu=mu[: len(points)].copy(),
         gaps=gaps,
         keys=spheres.keys,
     )

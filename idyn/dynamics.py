@@ -167,12 +167,15 @@ def evaluate(
 
 def _filled(d: Dynamics, robot: Robot, state: State, contacts: ContactSet, applied: Array | None, last: Array | None) -> bool:
     """Whether these data could be filled in; what is wrong with them otherwise is for others to say."""
+    given = fill_arguments(state, contacts, applied)
     try:
+        if not all(array.dtype.isnative for arrays in given for array in arrays):
+            return False  # numba would take the bytes of each number as they are
         robot.terms(state.q, state.v)
         if d.closures:
             robot.closure_ends(d.ends)
-        return bool(fill(d.fields, *fill_arguments(state, contacts, applied), NO_FORCES if last is None else last))
-    except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
+        return bool(fill(d.fields, *given, NO_FORCES if last is None else last))
+    except (AttributeError, TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return False
 
 

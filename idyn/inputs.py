@@ -55,6 +55,12 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
         raise InputError(f"contacts.{name}[{row}]", f"{message}, got {getattr(contacts, name)[row]}")
 
 
+def check_size(robot: Robot, state: State) -> None:
+    """Raises InputError naming the first part of a state that is not of the robot's size."""
+    if state.q.shape != (robot.nq,) or state.v.shape != (robot.nv,):
+        _check_shapes((("q", state.q, (robot.nq,)), ("v", state.v, (robot.nv,))), _FLOAT64)
+
+
 def check_turns(robot: Robot, q: Array) -> None:
     """Raises InputError naming the first part of q (nq) that is to have unit length and has not."""
     for start, end in robot.tree.unit_spans.tolist():
@@ -95,7 +101,8 @@ def _check_finite(field: str, values: Array) -> None:
 def contiguous(record: R) -> R:
     """The same with arrays that compiled code takes: their own, rows one after the other."""
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
-    return msgspec.structs.replace(record, **{name: np.array(a) for name, a in fields.items() if isinstance(a, np.ndarray)})
+    arrays = {name: np.array(a, order="C") for name, a in fields.items() if isinstance(a, np.ndarray)}
+    return msgspec.structs.replace(record, **arrays)
 
 
 @compiled

@@ -52,15 +52,16 @@ class Outside:
 
 
 def leave_outside(kernel: Any) -> None:
-    """From now on, of a kernel that is long."""
+    """From now on, if a kernel is long; and a short one tells its callers what it needs itself, also when it was read."""
     function, add = kernel.py_func, kernel.add_overload
-    if len(function.__code__.co_code) < LONG:
-        return
+    long = len(function.__code__.co_code) >= LONG
 
     def add_overload(result: Any) -> None:
         add(result)
         library, described, target = result.library, result.fndesc, result.target_context
         library._reload_init.update(result.reload_init)  # numba forgets this of what it reads
+        if not long:
+            return
         needed = Needed(function.__module__, function.__qualname__, result.signature.args)
         llvm.add_symbol(needed.symbol(), library.get_pointer_to_function(described.llvm_func_name))
         declared = copy(described)

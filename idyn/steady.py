@@ -208,7 +208,7 @@ def tick(s, motion, contacts, out):
     bodies, others, points, normals, tangents, mu, gaps, last, forces = contacts
     basis, p, force, v_plus, tau = out
     d, n, na = s.d, len(s.d.mu), len(s.d.a)
-    shaped = basis.shape == (n, s.width) and len(last_torque) == na
+    shaped = basis.shape == (n, s.width) and last.shape == (n, 3) and len(last_torque) == na
     shaped = shaped and len(torques) in (0, na) and (len(forces) == 0 or forces.shape == (n, 3))
     if shaped and fill(d, (q, v, applied), (bodies, others), (points, normals, tangents), (mu, gaps), last):
         if s.of_forces:

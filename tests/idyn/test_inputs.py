@@ -49,6 +49,13 @@ MALFORMED = [
     ("q_ddot", {"q_ddot": np.zeros((12, 1))}),
     ("q_ddot", {"q_ddot": np.zeros(12, dtype=int)}),
     ("q_ddot", {"q_ddot": [0.0] * 12}),
+    ("q_ddot", {"q_ddot": SCENE.q_ddot.astype(">f8")}),  # the other byte order
+    ("q", state(q=Q.astype(">f8"))),
+    ("v", state(v=V.astype(">f8"))),
+    ("applied", {"applied": np.ones(18).astype(">f8")}),
+    ("contacts.mu", contacts(mu=C.mu.astype(">f8"))),
+    ("contacts.points", contacts(points=C.points.astype(">f8"))),
+    ("contacts.bodies", contacts(bodies=C.bodies.astype(">i8"))),
     ("q_ddot[3]", {"q_ddot": with_entry(SCENE.q_ddot, 3, np.nan)}),
     ("q_ddot[3]", {"q_ddot": with_entry(SCENE.q_ddot, 3, -np.inf)}),
     ("q", state(q=Q[:-1])),
@@ -115,3 +122,10 @@ def test_what_is_well_formed_is_answered():
         {"applied": np.zeros(18), "preferred": np.zeros((4, 3))},
     ):
         assert ask(**changes).status.ok
+
+
+def test_columns_one_after_the_other_are_data_like_any():
+    """As `np.asfortranarray` leaves them, or a transpose."""
+    vectors = {name: np.asfortranarray(getattr(C, name)) for name in ("points", "normals", "tangents")}
+    assert not vectors["points"].flags.c_contiguous
+    assert ask(**contacts(**vectors)).tau.tobytes() == ask().tau.tobytes()

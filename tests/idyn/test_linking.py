@@ -27,11 +27,18 @@ def short(x):
 @compiled
 def above(x):
     return short(x) + long(x)
+
+@compiled
+def farther(x):
+    return short(x)
+
+@compiled
+def farthest(x):
+    return farther(x)
 """.replace("STEPS", STEPS * "    x += 0.5 if x > 0.0 else 0.25\n")
 
-CALLS = f"""
+LISTEN = """
 from numba.core import event
-from kernels import above, long, short
 
 class Listener(event.Listener):
     def on_start(self, event):
@@ -40,6 +47,11 @@ class Listener(event.Listener):
         pass
 
 event.register("numba:compile", Listener())
+"""
+
+CALLS = f"""{LISTEN}
+from kernels import above, long, short
+
 assert above(1.0) == 2 * (1.0 + {STEPS} / 2)
 try:
     above(-1.0)
@@ -48,6 +60,14 @@ except ValueError as error:
 else:
     raise AssertionError("an error was lost")
 """
+
+CALL = (
+    LISTEN
+    + """
+import kernels
+kernels.{}(1.0)
+"""
+)
 
 PARTS = f"""
 assert len(long.py_func.__code__.co_code) > {LONG} > len(short.py_func.__code__.co_code)
@@ -79,6 +99,15 @@ def compiled(home: Path, script: str) -> list[str]:
 
 def test_a_long_function_is_in_none_of_those_that_call_it(home: Path) -> None:
     assert sorted(compiled(home, CALLS + PARTS)) == ["above", "long", "short"]
+
+
+def test_what_a_caller_needs_by_way_of_a_short_one_is_not_forgotten(home: Path) -> None:
+    """One process compiles the short one, the next what calls it; the third reads the caller, and nothing else before."""
+    assert compiled(home, CALL.format("short")) == ["short", "long"]
+    assert compiled(home, CALL.format("farther")) == ["farther"]
+    assert compiled(home, CALL.format("farther")) == []
+    assert compiled(home, CALL.format("farthest")) == ["farthest"]
+    assert compiled(home, CALL.format("farthest")) == []
 
 
 def test_what_is_read_from_the_disk_finds_it_too(home: Path) -> None:

@@ -133,6 +133,7 @@ def test_a_law_that_is_derived_from_another_goes_its_own_way():
     [
         ("guess.force", {"force": np.ones((1000, 3))}),
         ("guess.force", {"force": np.ones((4, 2))}),
+        ("guess.force", {"force": np.ones((0, 3))}),
         ("guess.force", {"force": [[0.0] * 3] * 4}),
         ("guess.force", {"force": np.ones((2, 3)), "keys": ("b", "a", "c", "d")}),
         ("guess.tau", {"tau": np.ones(11)}),
