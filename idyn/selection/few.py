@@ -257,11 +257,9 @@ def _push_inside(y, L, rows, slack):
         return True
     Y, lengths2, touched = local((m, d)), local(m), local(m, np.bool_)
     for i in range(m):
-        square = 0.0
+        holds = np.sum(rows[i] * rows[i]) >= RANK * RANK  # rounding noise must not
         for j in range(d):
-            square += rows[i, j] * rows[i, j]
-        for j in range(d):
-            Y[i, j] = rows[i, j] if square >= RANK * RANK else 0.0  # rounding noise must not hold anything
+            Y[i, j] = rows[i, j] if holds else 0.0
         forward(L, Y[i])
         lengths2[i], touched[i] = 0.0, abs(slack[i]) <= INSIDE
         for j in range(d):
@@ -286,10 +284,7 @@ def _objective(program, tau, force, aim, weight, H, g):
     of that weight added."""
     Z, target, dim = program.Z, aim.target, program.Z.shape[1]
     K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
-    for j in range(dim):
-        g[j] = 0.0
-        for c in range(dim):
-            H[j, c] = 0.0
+    g[:], H[:, :] = 0.0, 0.0
     for i in range(K.shape[0]):
         error = sign * (value[i] - target[i])
         for j in range(dim):
