@@ -55,6 +55,7 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
+        self._unsettled: tuple[State, Forecast, Array] | None = None  # and what the motors were told, but for those that press
         for part in (
             self._source,
             self._feedforward,
@@ -80,8 +81,26 @@ class Controller:
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """One tick. `Command.mode` and `.message` say when the torque is not the law's own answer; never raises on numbers,
-        whatever they are. Raises InputError for a state that is not of the robot's size."""
+        """One tick: `answer`, then `settle`."""
+        command = self.answer(state, contacts, inputs)
+        self.settle()
+        return command
+
+    def settle(self) -> None:
+        """What an answer leaves to be done once it is on its way: remember what was predicted with it, to hold it against the
+        world. No other use of the robot in between."""
+        if self._unsettled is None:
+            return
+        (state, forecast, told), self._unsettled = self._unsettled, None
+        prediction, contacts = forecast.prediction, forecast.contacts
+        if prediction is not None:
+            self._delay_compensation.note(state.v, prediction.v_plus, prediction.dt)
+            self._reality.expect(prediction, told - forecast.tau, self._feedforward.dynamics(state, contacts))
+
+    def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+        """The torques of a tick. `Command.mode` and `.message` say when they are not the law's own answer; never raises on
+        numbers, whatever they are. Raises InputError for a state that is not of the robot's size."""
+        self.settle()  # if nobody did
         state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))  # arrays of this tick's own
         check_size(self.robot, state)
         fault = "emergency stop" if inputs.estop else self._safety.fault(state)
@@ -102,7 +121,7 @@ class Controller:
         if grip is not None:
             feedback = feedback + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
-        self._expect(state, forecast, tau if grip is None else tau - grip)
+        self._unsettled = state, forecast, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or (reality.problem if reality else "")
         return Command(
             tau=tau,
@@ -150,13 +169,6 @@ class Controller:
         if self._stabilisation.active:
             tau = tau + self._stabilisation.torque(state, contacts, np.zeros(3) if reference.base is None else reference.base)
         return tau
-
-    def _expect(self, state: State, forecast: Forecast, told: Array) -> None:
-        """Remember what was predicted; told: what the motors are told, but for those that press [N·m] (na)."""
-        prediction, contacts = forecast.prediction, forecast.contacts
-        if prediction is not None:
-            self._delay_compensation.note(state.v, prediction.v_plus, prediction.dt)
-            self._reality.expect(prediction, told - forecast.tau, self._feedforward.dynamics(state, contacts))
 
     def _stopped(self, state: State, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)

@@ -96,7 +96,7 @@ class Reality:
 
     @cached_property
     def _expect(self) -> Callable[..., None]:
-        return entrance(_expect, Dynamics.TYPE, ANSWER, EXPECTED)
+        return entrance(_expect, Dynamics.TYPE, ANSWER, EXPECTED, REAL)
 
     @cached_property
     def _measure(self) -> Callable[..., float]:
@@ -136,7 +136,7 @@ class Reality:
         nu, nv = self._robot.nu, self._robot.nv
         expected = _Expected(acceleration=np.empty(nv), force=np.empty(3), M_u=np.empty((nu, nv)))
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
-        self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u))
+        self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected
 
     def _acting(self, delay: float) -> _Expected | None:
@@ -180,14 +180,14 @@ class Reality:
 
 
 @compiled
-def _expect(d, answer, expected):
+def _expect(d, answer, expected, dt):
     """Fills the fields of an `_Expected`.
 
-    answer: v⁺, p and the forces (n, 3) of a prediction; what the motors are told beyond it (na)
+    answer: v⁺, p and the forces (n, 3) of a prediction over dt [s]; what the motors are told beyond it (na)
     """
     (v_plus, p, forces, beyond), (acceleration, force, M_u), more = answer, expected, False
     for j in range(len(acceleration)):
-        acceleration[j] = (v_plus[j] - d.v[j]) / d.dt
+        acceleration[j] = (v_plus[j] - d.v[j]) / dt
     force[:] = 0.0
     for each in forces:
         for c in range(3):

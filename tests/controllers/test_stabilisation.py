@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rigs import controller
 
-from controllers.command import Inputs
+from controllers.command import Inputs, Reference
 from controllers.robots import load_robot
 from controllers.stabilisation import Stabilisation, StabilisationSettings
 from idyn.contacts import contacts_from_geometry
@@ -108,6 +108,19 @@ def test_it_goes_into_the_feedback_part_of_the_command():
     command = c.step(State(q=q, v=np.zeros(c.robot.nv)), c.contacts(q), Inputs(dt=0.0))
     assert np.abs(command.tau_fb).max() > 1e-4
     np.testing.assert_allclose(command.tau, command.tau_ff + command.tau_fb)
+
+
+def test_the_world_is_not_taken_for_another_one_because_of_it():
+    gains = {"stabilisation__kp": (0.0, 0.0, 1e-9, 0.0, 0.0, 0.0), "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
+    c = controller("quadruped", **gains, reality__memory=1e-6)
+    state, dt = State(q=c.stance, v=np.zeros(c.robot.nv)), 0.001
+    angles = c.robot.joint_angles(c.stance)
+    rising = Reference(q=angles + 0.02, v=np.zeros(c.robot.na), a=np.zeros(c.robot.na))
+    command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, reference=rising))
+    v = command.prediction.v_plus
+    assert np.abs(v).max() > 1e-3
+    state = State(q=c.robot.integrate(state.q, dt * v), v=v)
+    assert c.step(state, c.contacts(state.q), Inputs(dt=dt, reference=rising)).reality.motion < 1e-6
 
 
 @pytest.mark.parametrize(

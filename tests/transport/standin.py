@@ -61,6 +61,8 @@ class SpringDamper:
             return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
         return contacts_of_places(self.robot, q, Flat(), touching)
 
+    def settle(self) -> None: ...
+
     def rehearse(self) -> None: ...
 
     def ways(self) -> list[Way]:
@@ -72,7 +74,7 @@ class SpringDamper:
     def snapshot(self) -> dict[str, Any]:
         return {"urdf": self.robot.description.urdf, "settings": {"law": self.law, "feedback": {"kp": self.kp}}}
 
-    def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+    def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         if self.fail:
             raise RuntimeError("a wire came loose")
         self.steps += 1

@@ -29,8 +29,11 @@ class ServedController(Protocol):
     def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
         """The contacts at q, from geometry; or those of the places that are known to touch, in the order of their names."""
 
-    def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
+    def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """The torques of this tick."""
+
+    def settle(self) -> None:
+        """What the last answer leaves to be done once it is on its way."""
 
     def rehearse(self) -> None:
         """Do the last step's work once more and forget it."""

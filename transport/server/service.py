@@ -187,7 +187,8 @@ class Service:
         begin = self._clock()
         try:
             contacts = _contacts(seat.controller, accepted)
-            command = seat.controller.step(measured.state, contacts, accepted.inputs)
+            command = seat.controller.answer(measured.state, contacts, accepted.inputs)
+            seat.controller.settle()
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
