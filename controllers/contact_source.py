@@ -28,7 +28,7 @@ class ContactSource:
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Those of the contacts that the prediction may be told of."""
-        return contacts.take(contacts.gaps <= self._margin)
+        return contacts.within(self._margin)
 
     def land(self, state: State, contacts: ContactSet, demand: Array) -> tuple[ContactSet, Array]:
         """Those of the picked contacts that there will be within the period, and the demand that goes with it [rad/s²] (na)."""

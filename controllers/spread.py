@@ -7,11 +7,16 @@ it, f = k m g (x − x_ref) along the ground, up to a share of the weight that f
 lets the feet come back; ground that does not, holds them by as much.
 """
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 
 from controllers.config import NonNegative, Settings
-from idyn.compiled import compiled
-from idyn.contacts import centres_of
+from idyn.compiled import INDICES, MATRIX, REAL, compiled
+from idyn.contacts import centres_of, fill_centres
+from idyn.crossing import Filled, Lent, entrance
+from idyn.memory import local
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, Selection, State
 
@@ -42,14 +47,26 @@ class Spread:
         places, force = robot.spheres.among(contacts.keys), np.zeros((n, 3))
         if 0 < n == len(places.keys):
             here = centres_of(robot, state.q, places)
-            wanted = centres_of(robot, robot.with_joint_angles(state.q, angles), places)
-            _lean(here, wanted, contacts.normals, self._stiffness, self._most / n, force)
+            robot.place(robot.with_joint_angles(state.q, angles))
+            wanted = robot.placements, places.offsets
+            _lean_there()((*wanted, here, contacts.normals), (places.joints,), (force,), self._stiffness, self._most / n)
         return force
 
 
+@cache
+def _lean_there() -> Callable[..., None]:
+    return entrance(_lean, Lent(MATRIX, MATRIX, MATRIX, MATRIX), Lent(INDICES), Filled(MATRIX), REAL, REAL)
+
+
 @compiled
-def _lean(here: Array, wanted: Array, normals: Array, stiffness: float, most: float, force: Array) -> None:
-    """Fills forces along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3)."""
+def _lean(places, joints, out, stiffness, most):
+    """Fills forces along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3).
+
+    places: `Robot.placements` where they are wanted and offsets (n, 3), where they are (n, 3), normals (n, 3); joints (n)
+    """
+    (placements, offsets, here, normals), (force,) = places, out
+    wanted = local(here.shape)
+    fill_centres((placements, offsets), joints, (wanted,))
     for i in range(len(force)):
         off, square = 0.0, 0.0
         for c in range(3):

@@ -1,10 +1,12 @@
 """Contacts: from geometry (spheres against terrain and boxes) or from measured points; always a validated `ContactSet`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import INDICES, MATRIX, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
 from idyn.errors import FrameNotFound, InputError
 from idyn.places import Spheres
 from idyn.robot import Robot
@@ -22,8 +24,7 @@ def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: 
     The contact point is the point of the sphere nearest to the terrain or the box.
     mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
     """
-    everywhere = _everywhere(robot, q, terrain, mu)
-    return everywhere.take(everywhere.gaps <= margin)
+    return _everywhere(robot, q, terrain, mu).within(margin)
 
 
 def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None) -> ContactSet:
@@ -43,17 +44,16 @@ def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[
 
 def _everywhere(robot: Robot, q: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
     """All spheres and the terrain, then all pairs."""
-    rotations, origins = robot.place(q)
-    centres = sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
+    centres = centres_of(robot, q, robot.spheres)
     ground = _on_terrain(robot.spheres, centres, terrain, mu)
-    return ground.join(_of_pairs(robot, rotations, origins, centres, mu)) if robot.boxes.pair_keys else ground
+    return ground.join(_of_pairs(robot, q, centres, mu)) if robot.boxes.pair_keys else ground
 
 
 def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
     """Spheres and the terrain."""
     distances, normals = terrain.query(centres)
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
-    _sphere_contacts(centres, spheres.radii, distances, normals, points, tangents, gaps)
+    _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
     if mu is None:
         mu = spheres.mu if terrain.friction is None else terrain.friction.at(points)
     return ContactSet(
@@ -68,15 +68,15 @@ def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | 
     )
 
 
-def _of_pairs(robot: Robot, rotations: Array, origins: Array, centres: Array, mu: Array | None) -> ContactSet:
+def _of_pairs(robot: Robot, q: Array, centres: Array, mu: Array | None) -> ContactSet:
     """All spheres and the boxes of other bodies."""
-    spheres, boxes = robot.spheres, robot.boxes
+    spheres, boxes, (rotations, _) = robot.spheres, robot.boxes, robot.place(q)
     points, normals, gaps = pair_contacts(
         boxes.pairs,
         centres,
         spheres.radii,
         rotations[boxes.joints] @ boxes.rotations,
-        sphere_centres(rotations, origins, boxes.joints, boxes.offsets),
+        sphere_centres(robot.placements, boxes.joints, boxes.offsets),
         boxes.halves,
     )
     return ContactSet(
@@ -165,13 +165,14 @@ def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
 
 def centres_of(robot: Robot, q: Array, places: Spheres) -> Array:
     """Centres of the robot's contact spheres, or some of them, at configuration q [m] (n, 3)."""
-    return sphere_centres(*robot.place(q), places.joints, places.offsets)
+    robot.place(q)
+    return sphere_centres(robot.placements, places.joints, places.offsets)
 
 
-def sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array) -> Array:
-    """World positions of points fixed to joints: origins[j] + rotations[j] @ offset (n, 3)."""
+def sphere_centres(placements: Array, joints: Array, offsets: Array) -> Array:
+    """World positions of points fixed to joints (n, 3), from `Robot.placements`."""
     centres = np.empty(offsets.shape)
-    _sphere_centres(rotations, origins, joints, offsets, centres)
+    _fill_centres()((placements, offsets), (joints,), (centres,))
     return centres
 
 
@@ -182,11 +183,23 @@ def first_tangents(normals: Array) -> Array:
     return tangents
 
 
+@cache
+def _fill_contacts() -> Callable[..., None]:
+    return entrance(_sphere_contacts, Lent(MATRIX, VECTOR, VECTOR, MATRIX), Filled(MATRIX, MATRIX, VECTOR))
+
+
+@cache
+def _fill_centres() -> Callable[..., None]:
+    return entrance(fill_centres, Lent(MATRIX, MATRIX), Lent(INDICES), Filled(MATRIX))
+
+
 @compiled
-def _sphere_contacts(
-    centres: Array, radii: Array, distances: Array, normals: Array, points: Array, tangents: Array, gaps: Array
-) -> None:
-    """Fills the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n)."""
+def _sphere_contacts(surface, contacts):
+    """Fills the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n).
+
+    surface: centres (n, 3) and radii (n) of the spheres, their distances (n), the normals (n, 3)
+    """
+    (centres, radii, distances, normals), (points, tangents, gaps) = surface, contacts
     for i in range(len(radii)):
         gaps[i] = distances[i] - radii[i]
         for c in range(3):
@@ -195,13 +208,15 @@ def _sphere_contacts(
 
 
 @compiled
-def _sphere_centres(rotations: Array, origins: Array, joints: Array, offsets: Array, centres: Array) -> None:
-    for i in range(len(joints)):
-        j = joints[i]
+def fill_centres(places, joints, out):
+    """places: `Robot.placements` and offsets from the joints (n, 3); joints (n); out: where these are in the world (n, 3)"""
+    (placements, offsets), (which,), (centres,) = places, joints, out
+    for i in range(len(which)):
+        placed = placements[which[i]]
         for r in range(3):
-            centres[i, r] = origins[j, r]
+            centres[i, r] = placed[9 + r]
             for c in range(3):
-                centres[i, r] += rotations[j, r, c] * offsets[i, c]
+                centres[i, r] += placed[3 * c + r] * offsets[i, c]
 
 
 @compiled

@@ -101,11 +101,13 @@ class Robot:
         self._data = data = self._model.createData()
         self._M, self._h, self._axes = data.M, data.nle, data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
         self._terms = DynamicsTerms(M=self._M, h=self._h, axes=self._axes)
-        n, first = self._model.njoints, data.oMi[0]
-        stride = _address(data.oMi[1].translation) - _address(first.translation)
-        self._translations = np.lib.stride_tricks.as_strided(first.translation, (n, 3), (stride, 8))
-        self._rotations = np.lib.stride_tricks.as_strided(first.rotation, (n, 3, 3), (stride, *first.rotation.strides))
-        assert all(_address(data.oMi[i].translation) == _address(self._translations[i]) for i in range(n))
+        n, first = self._model.njoints, data.oMi[0].rotation
+        stride = _address(data.oMi[1].rotation) - _address(first)
+        self.placements = np.lib.stride_tricks.as_strided(first.T, (n, 12), (stride, 8))
+        self._rotations, self._origins = self.placements[:, :9].reshape(n, 3, 3).transpose(0, 2, 1), self.placements[:, 9:]
+        for seen, own in ((self._rotations, "rotation"), (self._origins, "translation")):
+            assert all(_address(getattr(data.oMi[i], own)) == _address(seen[i]) for i in range(n))
+        assert self.placements.flags.c_contiguous
 
     def joint_of_frame(self, name: str) -> int:
         """Index of the joint that carries a frame. Raises FrameNotFound."""
@@ -120,7 +122,7 @@ class Robot:
     # -- what depends on the state --------------------------------------------------------------------------------
 
     def terms(self, q: Array, v: Array) -> DynamicsTerms:
-        """M, h and the joint axes at (q, v); also places the bodies for `placements`."""
+        """M, h and the joint axes at (q, v); also places the bodies, as `place` does."""
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
         return self._terms
@@ -142,15 +144,16 @@ class Robot:
                 self.closure_ends(ends[row].reshape(m, 2, 3))
 
     def place(self, q: Array) -> tuple[Array, Array]:
-        """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of the scratch."""
+        """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of the scratch.
+        `placements` has both for compiled code, a rotation's columns and the origin in a row (njoints, 12)."""
         pin.forwardKinematics(self._model, self._data, q)
-        return self._rotations, self._translations
+        return self._rotations, self._origins
 
     def closure_ends(self, ends: Array) -> None:
         """Fills the points of the closures (m, 2, 3), in the world, where `terms` or `place` has put their bodies."""
         joints, offsets = self.closures.joints, self.closures.offsets
         np.einsum("mkij,mkj->mki", self._rotations[joints], offsets, out=ends)
-        ends += self._translations[joints]
+        ends += self._origins[joints]
 
     def closure_gaps(self, q: Array) -> tuple[Array, Array]:
         """How far the first point of each closure is from the second, in the world [m] (3m), and what changes that (3m, nv)."""

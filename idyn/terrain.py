@@ -1,10 +1,13 @@
 """The environment as a signed distance, and its friction: what a foot sphere can touch. Hills are in `idyn.heightmap`."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Protocol
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.compiled import MATRIX, REAL, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
 from idyn.types import Array
 
 PATCHES = 256
@@ -53,7 +56,7 @@ class Flat:
 
     def query(self, points: Array) -> tuple[Array, Array]:
         distances, normals = room(points)
-        _plane(points, self.height, distances, normals)
+        _fill_plane()((points,), self.height, (distances, normals))
         return distances, normals
 
 
@@ -97,8 +100,14 @@ def room(points: Array) -> tuple[Array, Array]:
     return np.empty(len(points)), np.empty((len(points), 3))
 
 
+@cache
+def _fill_plane() -> Callable[..., None]:
+    return entrance(_plane, Lent(MATRIX), REAL, Filled(VECTOR, MATRIX))
+
+
 @compiled
-def _plane(points: Array, height: float, distances: Array, normals: Array) -> None:
+def _plane(places, height, out):
+    (points,), (distances, normals) = places, out
     for i in range(len(points)):
         distances[i] = points[i, 2] - height
         normals[i, 0], normals[i, 1], normals[i, 2] = 0.0, 0.0, 1.0

@@ -72,6 +72,11 @@ class ContactSet(Record, frozen=True):
             keys=tuple(self.keys[i] for i in rows.tolist()),
         )
 
+    def within(self, reach: float) -> "ContactSet":
+        """Those of the contacts whose gaps are at most that [m]."""
+        near = [gap <= reach for gap in self.gaps.tolist()]
+        return self if all(near) else self.take(np.array(near))
+
     def join(self, other: "ContactSet") -> "ContactSet":
         """These contacts, and after them the other ones."""
         return ContactSet(

@@ -164,4 +164,4 @@ class MujocoWorld:
         if not self._finite:
             return  # nowhere has no contacts: the last ones stay
         self._everywhere = contacts_from_geometry(self.robot, q, self.terrain, margin=np.inf, mu=self._mu)
-        self.contacts = self._everywhere.take(self._everywhere.gaps <= self.margin)
+        self.contacts = self._everywhere.within(self.margin)
