@@ -64,4 +64,6 @@ class Loopback:
         return self._conversation.session
 
     def _through(self, data: bytes) -> bytes:
-        return self._service.handle(self._identity, data, self._clock()).reply
+        reply = self._service.handle(self._identity, data, self._clock()).reply
+        self._service.settle()
+        return reply

@@ -37,7 +37,7 @@ class Holding:
     def contacts(self, q, touching=None):
         return contacts_from_geometry(self.robot, q, Flat(), margin=0.01)
 
-    def step(self, state, contacts, inputs):
+    def answer(self, state, contacts, inputs):
         self.seen.append((len(contacts), inputs.dt, inputs.tau_applied))
         tau = self.tau - 20 * (self.robot.joint_angles(state.q) - self.angles) - 0.1 * state.v[self.robot.tree.a]
         zeros = np.zeros(12)
@@ -51,6 +51,9 @@ class Holding:
             reference=Reference(q=self.angles, v=zeros, a=zeros),
             drive=DriveGains(kp=np.full(12, 20.0), kd=np.full(12, 0.1)),
         )
+
+    def settle(self):
+        pass
 
     def reset(self):
         self.seen.clear()

@@ -32,8 +32,8 @@ class Rig:
 
     def raw(self, data: bytes, identity: bytes = b"a") -> Message:
         answer = self.service.handle(identity, data, self.now)
-        if answer.fault is not None:
-            self.faults.append(answer.fault)
+        if (fault := self.service.settle()) is not None:
+            self.faults.append(fault)
         return decode(answer.reply)
 
     def send(self, message: Message, identity: bytes = b"a") -> Message:

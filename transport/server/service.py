@@ -10,19 +10,18 @@ from time import monotonic_ns
 
 import msgspec
 
-from controllers.command import Command, Mode
+from controllers.command import Mode
 from idyn.inputs import finite
-from idyn.types import Array, ContactSet
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
-from transport.protocol.foot_switches import FootSwitches
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet
 from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import Built, Order, Workshop, changed
+from transport.server.seat import Seat
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report, Tick
 from transport.server.sessions.reception import Reception
@@ -34,29 +33,19 @@ from transport.server.torque_reply import Decision, torque_message
 log = logging.getLogger(__name__)
 
 
-class Seat:
-    """A controller and what its client saw of it last."""
-
-    def __init__(self, controller: ServedController) -> None:
-        self.controller = controller
-        self.last_tau: Array | None = None
-
-    def clear(self) -> None:
-        self.controller.reset()
-        self.last_tau = None
-
-
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """What a message leads to.
 
     reply: the bytes to send back, empty when it takes longer and `Service.finished` will have them
     about_state: the message was a state; answered: with a torque
-    fault: what a session was latched for by it, None: none was
+    decision: what that torque comes from, None: it was sent before, or there is none
+    fault: what a session was latched for, None: none was
     """
 
     reply: bytes
     about_state: bool = False
     answered: bool = False
+    decision: Decision | None = None
     fault: Fault | None = None
 
 
@@ -86,6 +75,7 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
+        self._unsettled: tuple[Arrival, Answer] | None = None
         self._last: tuple[bytes, Decision] | None = None  # a state of the controlling client, and its answer
         self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
@@ -97,40 +87,60 @@ class Service:
         return self._seats[False].controller
 
     def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> Answer:
-        """The answer to one message of one client that arrived at `t_recv_ns` on the server's clock. Never raises: what goes
-        wrong here latches the client's session and is told."""
+        """The answer to one message of one client that arrived at `t_recv_ns` on the server's clock; `settle` comes when it has
+        left. Never raises: what goes wrong here latches the client's session and is told."""
+        self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
         try:
             answer = self._answer(arrival)
         except Exception as error:
             log.exception("a message could not be handled; its session is latched")
             answer = self._failed(arrival, error)
-        if answer.reply:
-            self._record(arrival, answer)
+        self._unsettled = arrival, answer
         return answer
+
+    def settle(self) -> Fault | None:
+        """Do what the last answer need not wait for; anything else that is asked of the service does it first. What a session
+        was latched for meanwhile, or with the message itself, None: none was. Never raises."""
+        if self._unsettled is None:
+            return None
+        (arrival, answer), self._unsettled = self._unsettled, None
+        fault = answer.fault
+        try:
+            if answer.reply:
+                self._record(arrival, answer)
+            if answer.decision is not None:
+                fault = self._note(arrival, answer.reply, answer.decision)
+        except Exception as error:
+            log.exception("an answer could not be noted; its session is latched")
+            fault = self._latch(arrival, _failure(error))
+        return fault
 
     def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
         """Identities and replies for what took longer than a moment."""
         built = None if self._workshop is None else self._workshop.take()
         if built is None:
             return []
+        self.settle()
         order, reply = built.order, encode(self._put_in_place(built, now_ns))
         self._record(Arrival(order.identity, order.request, now_ns), Answer(reply))
         return [(order.identity, reply)]
 
     def rehearse(self) -> None:
         """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
+        self.settle()
         if self._last is not None:
-            data, decision = self._last
+            (data, decision), seat = self._last, self._seats[False]
             decode(data)
             decision.session.read(decision.accepted.message)
-            _contacts(self.controller, decision.accepted)
-            self.controller.rehearse()
-            _gated(decision.session, decision.accepted, decision.command, decision.tau)
+            seat.contacts(decision.accepted)
+            seat.controller.rehearse()
+            seat.gated(decision.session, decision.accepted, decision.command)
             encode(torque_message(decision))
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
+        self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
         self._reception.overtaken(arrival)
         self._record(arrival, Answer(b"", about_state=True))
@@ -155,10 +165,14 @@ class Service:
         return Answer(encode(outcome.message))
 
     def _failed(self, arrival: Arrival, error: Exception) -> Answer:
-        reason = f"the server failed ({type(error).__name__}: {error})"
-        session = self._reception.sessions.get(arrival.identity)
-        fault = None if session is None else session.latch(reason, arrival.now_ns)
+        reason = _failure(error)
+        fault, session = self._latch(arrival, reason), self._reception.sessions.get(arrival.identity)
         return Answer(encode(self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, None)), fault=fault)
+
+    def _latch(self, arrival: Arrival, reason: str) -> Fault | None:
+        """The session of whoever sent this, if there is one."""
+        session = self._reception.sessions.get(arrival.identity)
+        return None if session is None else session.latch(reason, arrival.now_ns)
 
     def _record(self, arrival: Arrival, answer: Answer) -> None:
         if self._recorder is not None:
@@ -186,15 +200,14 @@ class Service:
             self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
         begin = self._clock()
         try:
-            contacts = _contacts(seat.controller, accepted)
+            contacts = seat.contacts(accepted)
             command = seat.controller.answer(measured.state, contacts, accepted.inputs)
-            seat.controller.settle()
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
             return self._broken(session, accepted, "the torque is not finite", arrival.now_ns)
-        tau, limited_by = _gated(session, accepted, command, seat.last_tau)
+        tau, limited_by = seat.gated(session, accepted, command)
         t_send = self._clock()
         decision = Decision(
             session=session,
@@ -211,20 +224,19 @@ class Service:
             hold_ns=self._hold_ns,
         )
         seat.last_tau = tau
-        return self._answered(decision, arrival)
+        return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
-    def _answered(self, decision: Decision, arrival: Arrival) -> Answer:
-        """The reply, once it has been noted."""
-        session, message = decision.session, torque_message(decision)
-        reply = encode(message)
-        self._timings.note(decision.step_ns, message.deadline_met)
-        session.answered(message.seq, arrival.data, reply, decision.t_send)
+    def _note(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
+        """A torque has been sent."""
+        session = decision.session
+        self._timings.note(decision.step_ns, decision.deadline_met)
+        session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         if not session.agreement.dry_run:
             self._last = arrival.data, decision
+        self._seats[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
-            return Answer(reply, about_state=True, answered=True)
-        fault = session.latch(decision.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
-        return Answer(reply, about_state=True, answered=True, fault=fault)
+            return None
+        return session.latch(decision.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
 
     def _unlogged(self) -> str:
         return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
@@ -268,18 +280,5 @@ class Service:
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
 
 
-def _gated(session: Session, accepted: Accepted, command: Command, last_tau: Array | None) -> tuple[Array, Array]:
-    """What the last gate lets through of a command's torque, and why not all of it (na). last_tau: the answer before (na)"""
-    measured = accepted.measured
-    before = last_tau if measured.tau_applied is None else measured.tau_applied
-    return session.agreement.gate.apply(
-        command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
-    )
-
-
-def _contacts(controller: ServedController, accepted: Accepted) -> ContactSet:
-    """The contacts of a state: as measured, from geometry, or of those feet that say they touch."""
-    given, q = accepted.contacts, accepted.measured.state.q
-    if given is None:
-        return controller.contacts(q)
-    return given.on(controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given
+def _failure(error: Exception) -> str:
+    return f"the server failed ({type(error).__name__}: {error})"

@@ -32,13 +32,16 @@ class Decision(Record, frozen=True):
     deadline_ns: int
     hold_ns: int
 
+    @property
+    def deadline_met(self) -> bool:
+        return self.t_send - self.t_recv <= self.deadline_ns
+
 
 def torque_message(decision: Decision) -> TorqueMessage:
     """The reply to an accepted state."""
     session, accepted, command = decision.session, decision.accepted, decision.command
     joints = session.agreement.joints
     out, request, prediction = joints.torques_on_wire, accepted.message, command.prediction
-    deadline_met = decision.t_send - decision.t_recv <= decision.deadline_ns
     dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
     return TorqueMessage(  # beyond fifteen names a call costs 1 µs more
         session.id,
@@ -46,7 +49,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
         request.t_robot,
         decision.t_recv,
         decision.t_send,
-        deadline_met,
+        decision.deadline_met,
         request.t_robot + decision.hold_ns,
         dry_run,
         tau=out(decision.tau),

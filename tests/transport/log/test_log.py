@@ -55,6 +55,7 @@ def run(
 
     def send(data: bytes, t_ns: int, identity: bytes = b"a") -> bytes:
         reply = service.handle(identity, data, t_ns).reply
+        service.settle()
         pairs.append((data, reply))
         return reply
 
@@ -164,6 +165,7 @@ def test_pauses_are_replayed_as_they_were(tmp_path: Path, robot: Robot) -> None:
         now[0] = (t_recv_ms + takes_ms) * MS
         data = encode(state(robot, welcome.session, seq, t_send=None))
         assert isinstance(decode(service.handle(b"a", data, t_recv_ms * MS).reply), TorqueMessage)
+        service.settle()
 
     tick(1, 1, takes_ms=207)
     tick(209, 209)

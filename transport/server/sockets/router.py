@@ -142,8 +142,9 @@ class Router:
         answer = self._service.handle(identity, data, t_recv_ns)
         if answer.reply:
             self._send(identity, answer.reply)
-        if answer.fault is not None:
-            self._on_fault(answer.fault)
+        fault = self._service.settle()
+        if fault is not None:
+            self._on_fault(fault)
 
     def _rest(self) -> None:
         """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives."""
