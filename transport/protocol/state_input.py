@@ -173,13 +173,18 @@ def _check_recorded(message: StateMessage, agreement: Agreement) -> None:
         vector(message.temp, na, "temp")
     if message.volt is not None and not math.isfinite(message.volt):
         raise ProtocolError(Code.NON_FINITE, "volt", f"expected a finite number, got {message.volt}")
-    for i, stance in enumerate(message.schedule or ()):
-        check_contact_frame(agreement.robot, stance.frame, f"schedule[{i}].frame")
-        if not math.isfinite(stance.time_to_switch):
-            field = f"schedule[{i}].time_to_switch"
-            raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {stance.time_to_switch}")
+    if message.schedule is not None:
+        _check_schedule(message.schedule, agreement)
     if message.imu is not None:
         imu = message.imu
         vectors((imu.quat, 4, "imu.quat"), (imu.gyro, 3, "imu.gyro"), (imu.acc, 3, "imu.acc"))
     if message.f_ext is not None:
         vector(message.f_ext.wrench, 6, "f_ext.wrench")
+
+
+def _check_schedule(schedule: list[wire.Stance], agreement: Agreement) -> None:
+    for i, stance in enumerate(schedule):
+        check_contact_frame(agreement.robot, stance.frame, f"schedule[{i}].frame")
+        if not math.isfinite(stance.time_to_switch):
+            field = f"schedule[{i}].time_to_switch"
+            raise ProtocolError(Code.NON_FINITE, field, f"expected a finite number, got {stance.time_to_switch}")

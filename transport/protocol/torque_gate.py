@@ -65,8 +65,8 @@ class Gate:
         before: torques in the motors until now [N·m] (na), None when that is not known; dt: for how long [s], 0 not known
         limited_by: why they had changed before they came here (na), None: they had not
         """
-        passed = np.array(tau, dtype=np.float64)
-        bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else np.array(limited_by, dtype=np.int64)
+        passed = tau.copy()
+        bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
         if before is None or not dt > 0.0:
             before, dt = passed, float("inf")
         self._gate((angles, speeds, before, self._table), dt, (passed, bits))

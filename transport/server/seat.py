@@ -4,7 +4,7 @@ from controllers.command import Command
 from idyn.types import Array, ContactSet
 from transport.protocol.foot_switches import FootSwitches
 from transport.server.served_controller import ServedController
-from transport.server.sessions.session import Accepted, Session
+from transport.server.sessions.session import Accepted
 
 
 class Seat:
@@ -25,10 +25,10 @@ class Seat:
             return self.controller.contacts(q)
         return given.on(self.controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given
 
-    def gated(self, session: Session, accepted: Accepted, command: Command) -> tuple[Array, Array]:
+    def gated(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
         """What the last gate lets through of a command's torque [N·m], and why not all of it (na)."""
         measured = accepted.measured
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied
-        return session.agreement.gate.apply(
+        return accepted.session.agreement.gate.apply(
             command.tau, measured.angles, measured.speeds, before, accepted.inputs.dt, command.limited_by
         )

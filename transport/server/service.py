@@ -23,7 +23,7 @@ from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import Built, Order, Workshop, changed
 from transport.server.seat import Seat
 from transport.server.served_controller import ServedController, build_host
-from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report, Tick
+from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report
 from transport.server.sessions.reception import Reception
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
@@ -73,7 +73,6 @@ class Service:
         self._workshop = workshop
         self._own = controller.snapshot()["settings"]
         self._deadline_ns = round(settings.deadline_us * 1e3)
-        self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._timings = Timings()
         self._unsettled: tuple[Arrival, Answer] | None = None
         self._last: tuple[bytes, Decision] | None = None  # a state of the controlling client, and its answer
@@ -132,10 +131,10 @@ class Service:
         if self._last is not None:
             (data, decision), seat = self._last, self._seats[False]
             decode(data)
-            decision.session.read(decision.accepted.message)
+            decision.accepted.session.read(decision.accepted.message)
             seat.contacts(decision.accepted)
             seat.controller.rehearse()
-            seat.gated(decision.session, decision.accepted, decision.command)
+            seat.gated(decision.accepted, decision.command)
             encode(torque_message(decision))
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
@@ -148,8 +147,8 @@ class Service:
     def _answer(self, arrival: Arrival) -> Answer:
         """Carry out what the reception says."""
         outcome = self._reception.receive(arrival)
-        if isinstance(outcome, Tick):
-            return self._tick(outcome.session, outcome.accepted, arrival)
+        if isinstance(outcome, Accepted):
+            return self._tick(outcome, arrival)
         if isinstance(outcome, Known):
             return Answer(outcome.reply, about_state=True, answered=True)
         if isinstance(outcome, Refusal):
@@ -193,8 +192,9 @@ class Service:
 
     # -- the tick -----------------------------------------------------------------------------------------------------
 
-    def _tick(self, session: Session, accepted: Accepted, arrival: Arrival) -> Answer:
+    def _tick(self, accepted: Accepted, arrival: Arrival) -> Answer:
         """The answer to a state."""
+        session = accepted.session
         seat, measured = self._seats[session.agreement.dry_run], accepted.measured
         if accepted.watchdog.pause_ms > 0.0:
             self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
@@ -204,13 +204,12 @@ class Service:
             command = seat.controller.answer(measured.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
-            return self._broken(session, accepted, f"the controller failed ({error})", arrival.now_ns)
+            return self._broken(accepted, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
-            return self._broken(session, accepted, "the torque is not finite", arrival.now_ns)
-        tau, limited_by = seat.gated(session, accepted, command)
+            return self._broken(accepted, "the torque is not finite", arrival.now_ns)
+        tau, limited_by = seat.gated(accepted, command)
         t_send = self._clock()
         decision = Decision(
-            session=session,
             accepted=accepted,
             command=command,
             tau=tau,
@@ -221,14 +220,13 @@ class Service:
             t_send=t_send,
             step_ns=t_send - begin,
             deadline_ns=self._deadline_ns,
-            hold_ns=self._hold_ns,
         )
         seat.last_tau = tau
         return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
     def _note(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """A torque has been sent."""
-        session = decision.session
+        session = decision.accepted.session
         self._timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         if not session.agreement.dry_run:
@@ -241,10 +239,10 @@ class Service:
     def _unlogged(self) -> str:
         return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
 
-    def _broken(self, session: Session, accepted: Accepted, reason: str, now_ns: int) -> Answer:
+    def _broken(self, accepted: Accepted, reason: str, now_ns: int) -> Answer:
         """Something failed on this side: latch the session and say so."""
-        fault = session.latch(reason, now_ns)
-        error = self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, accepted.message)
+        fault = accepted.session.latch(reason, now_ns)
+        error = self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), accepted.session, accepted.message)
         return Answer(encode(error), about_state=True, fault=fault)
 
     # -- new settings -------------------------------------------------------------------------------------------------

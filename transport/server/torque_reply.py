@@ -6,7 +6,7 @@ from controllers.command import Command, Disagreement, Reference
 from idyn.types import Array, Prediction, Record
 from transport.protocol.messages import state, torque
 from transport.protocol.messages.torque import ContactForce, Solver, TorqueMessage
-from transport.server.sessions.session import Accepted, Session
+from transport.server.sessions.session import Accepted
 
 
 class Decision(Record, frozen=True):
@@ -15,11 +15,10 @@ class Decision(Record, frozen=True):
     tau, limited_by: what the last gate lets through of the command's torque [N·m], and why not all of it (na)
     message: all that the client should be told with it
     warm: the answer before was at hand
-    t_recv, t_send: when the state came, and when its answer goes; step_ns: what the controller took of that [ns]
-    deadline_ns: how long all of it may take; hold_ns: how long the torque may be applied
+    t_recv, t_send: when the state came, and when its answer goes [ns]; step_ns: what the controller took of that
+    deadline_ns: how long all of it may take
     """
 
-    session: Session
     accepted: Accepted
     command: Command
     tau: Array
@@ -30,7 +29,6 @@ class Decision(Record, frozen=True):
     t_send: int
     step_ns: int
     deadline_ns: int
-    hold_ns: int
 
     @property
     def deadline_met(self) -> bool:
@@ -39,34 +37,42 @@ class Decision(Record, frozen=True):
 
 def torque_message(decision: Decision) -> TorqueMessage:
     """The reply to an accepted state."""
-    session, accepted, command = decision.session, decision.accepted, decision.command
+    accepted, command = decision.accepted, decision.command
+    session, request, prediction = accepted.session, accepted.message, command.prediction
     joints = session.agreement.joints
-    out, request, prediction = joints.torques_on_wire, accepted.message, command.prediction
+    out = joints.torques_on_wire
+    valid_until = request.t_robot + session.hold_ns
     dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
-    return TorqueMessage(  # beyond fifteen names a call costs 1 µs more
+    limited_by = joints.torques_to_client(decision.limited_by).tolist()
+    contact_force = [] if prediction is None else _contact_forces(prediction)
+    solver = None if prediction is None else _solver(prediction, decision)
+    ref = None if command.reference is None else _reference(command.reference, out)
+    kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
+    reality = None if command.reality is None else _reality(command.reality)
+    return TorqueMessage(  # in the order of its fields: so many names would cost as much as the forces
         session.id,
         request.seq,
         request.t_robot,
         decision.t_recv,
         decision.t_send,
         decision.deadline_met,
-        request.t_robot + decision.hold_ns,
+        valid_until,
         dry_run,
-        tau=out(decision.tau),
-        tau_ff=out(command.tau_ff),
-        tau_fb=out(command.tau_fb),
-        limited_by=joints.torques_to_client(decision.limited_by).tolist(),
-        status=command.mode.value,
-        message=decision.message,
-        ref=None if command.reference is None else _reference(command.reference, out),
-        kp=None if command.drive is None else out(command.drive.kp),
-        kd=None if command.drive is None else out(command.drive.kd),
-        missing=list(command.missing),
-        reality=None if command.reality is None else _reality(command.reality),
-        contact_force=[] if prediction is None else _contact_forces(prediction),
-        solver=None if prediction is None else _solver(prediction, decision),
-        comm=session.comm.report,
-        watchdog=accepted.watchdog,
+        out(decision.tau),
+        out(command.tau_ff),
+        out(command.tau_fb),
+        limited_by,
+        command.mode.value,
+        decision.message,
+        contact_force,
+        solver,
+        session.comm.report,
+        accepted.watchdog,
+        ref,
+        kp,
+        kd,
+        list(command.missing),
+        reality,
     )
 
 
@@ -80,7 +86,7 @@ def _reality(reality: Disagreement) -> torque.Reality:
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     impulses, dt, forces = iter(prediction.p.tolist()), prediction.dt, []
-    for key, s, t, n in zip(prediction.keys, impulses, impulses, impulses, strict=True):
+    for key, s, t, n in zip(prediction.keys, impulses, impulses, impulses):  # noqa: B905
         forces.append(ContactForce(frame=key, fn=n / dt, ft1=s / dt, ft2=t / dt))
     return forces
 

@@ -69,6 +69,11 @@ class CommStats:
 ON_TIME = Watchdog(state=WatchdogLevel.OK, misses=0)
 
 
+def late_ns(dt_ns: int) -> int:
+    """After so long without a state of a robot that should send one every `dt_ns`, one is missing."""
+    return 2 * dt_ns - dt_ns // 2
+
+
 def watchdog(silence_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
     """The level after `silence_ns` between two states of a robot that should send one every `dt_ns`."""
     misses = max(0, (silence_ns + dt_ns // 2) // dt_ns - 1)

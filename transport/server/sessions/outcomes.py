@@ -17,13 +17,6 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     now_ns: int
 
 
-class Tick(msgspec.Struct, frozen=True):
-    """Step the session's controller with this and answer."""
-
-    session: Session
-    accepted: Accepted
-
-
 class Known(msgspec.Struct, frozen=True):
     """Send this again: it answered the same state before."""
 
@@ -64,5 +57,5 @@ class Change(msgspec.Struct, frozen=True):
     message: ConfigSet
 
 
-Outcome = Tick | Known | Afresh | Reply | Refusal | Report | Change
-"""What a message leads to, for the service to carry out."""
+Outcome = Accepted | Known | Afresh | Reply | Refusal | Report | Change
+"""What a message leads to, for the service to carry out; of a state that is accepted, a step of the controller."""

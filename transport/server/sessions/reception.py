@@ -25,8 +25,8 @@ from transport.protocol.messages.requests import (
 from transport.protocol.messages.state import StateMessage
 from transport.server.sessions.emergency_stop import EmergencyStop, asked
 from transport.server.sessions.handshake import Host, agree, welcome
-from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Outcome, Refusal, Reply, Report, Tick
-from transport.server.sessions.session import Latched, Session
+from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Outcome, Refusal, Reply, Report
+from transport.server.sessions.session import Accepted, Latched, Session
 from transport.server.sessions.state_table import TABLE, Action, Phase
 
 
@@ -132,10 +132,10 @@ class Reception:
         begun = self.sessions[arrival.identity] = Session(agreement, self.host.settings, arrival.now_ns, stop)
         return Afresh(begun, welcome(agreement, self.host))
 
-    def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Known | Tick:
+    def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Known | Accepted:
         session.hear(state.session, arrival.now_ns)
         known = session.known_answer(state, arrival.data)
-        return Tick(session, session.accept(state, arrival.now_ns)) if known is None else Known(known)
+        return session.accept(state, arrival.now_ns) if known is None else Known(known)
 
     def _refuse_latched(self, session: Session, state: StateMessage, arrival: Arrival) -> Outcome:
         session.hear(state.session, arrival.now_ns)

@@ -21,7 +21,7 @@ from transport.protocol.messages.torque import Watchdog, WatchdogLevel
 from transport.protocol.state_input import Measured, StateReader, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
-from transport.server.sessions.comm_stats import CommStats, watchdog
+from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
 from transport.server.sessions.emergency_stop import EmergencyStop
 from transport.server.sessions.plausibility import Plausibility
 from transport.server.sessions.silence import Silence
@@ -50,6 +50,7 @@ RESET_JOINT_SPEED = 1.0
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A state ready for the controller, in the robot's own order. contacts None: to be found from geometry"""
 
+    session: "Session"
     message: StateMessage
     measured: Measured
     contacts: ContactSet | FootSwitches | None
@@ -98,8 +99,9 @@ class Session:
         self.phase = Phase.RUNNING
         self.fault: Fault | None = None
         self.heard_ns = now_ns
-        self._hold_ns = round(settings.watchdog.hold_ms * 1e6)
+        self.hold_ns = round(settings.watchdog.hold_ms * 1e6)
         self._latch_ns = round(settings.watchdog.latch_ms * 1e6)
+        self._late_ns = min(late_ns(agreement.dt_ns), self.hold_ns, self._latch_ns)
         self._max_age_ns = round(settings.max_state_age_ms * 1e6)
         self._dt_min, self._dt_max = (factor * (agreement.dt_ns * 1e-9) for factor in DT_FACTORS)
         self._ring: list[Exchange | None] = [None] * RING
@@ -142,38 +144,38 @@ class Session:
     def accept(self, message: StateMessage, now_ns: int) -> Accepted:
         """Check a state and note it. Raises ProtocolError; then nothing is noted but what the clocks tell, a doubt, and a
         latch: after a long silence, or a second state that cannot be (`Latched`)."""
-        self._check_order(message)
-        silence = self._silence.until(message.t_robot, now_ns)
-        level = self._watch(silence, now_ns)
-        age = self._age(message, now_ns)
+        t_robot, gap = message.t_robot, message.seq - self._seq
+        if not 0 < gap <= MOST_LOST or (self._t_robot is not None and t_robot <= self._t_robot):
+            raise self._out_of_order(message)
+        silence = self._silence.until(t_robot, now_ns)
+        level = ON_TIME if silence < self._late_ns else self._late(silence, now_ns)
+        age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
-        measured = self._believed(measured, message.t_robot, now_ns)
-        dt = self._period(message.t_robot)
+        if jump := self._plausibility.judge(measured, t_robot):
+            measured = self._stand_in(measured, jump, now_ns)
         # everything is in order: from here on more is noted than clocks and doubts
-        self.comm.accepted(message.seq - self._seq, age, self._clocks.steps, message.rtt_us)
-        self._seq, self._t_robot = message.seq, message.t_robot
-        pause = self._silence.accepted(message.t_robot, now_ns, silence)
-        delay = self._delay.accepted(message.t_robot, message.t_applied)
+        dt = 0.0
+        if self._t_robot is not None:
+            dt = min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
+        self._seq, self._t_robot, self._doubted = message.seq, t_robot, bool(jump)
+        self.comm.accepted(gap, age, self._clocks.steps, message.rtt_us)
+        pause = self._silence.accepted(t_robot, now_ns, silence)
+        if pause >= self.hold_ns:
+            level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
         inputs = Inputs(
             dt=dt,
             tau_applied=measured.tau_applied,
             reference=reference,
             sensed_force=sensed,
             estop=self.stop.engaged,
-            delay=delay,
+            delay=self._delay.accepted(t_robot, message.t_applied),
         )
-        if pause >= self._hold_ns:
-            level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
-        return Accepted(message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
+        return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
-    def _believed(self, measured: Measured, t_robot: int, now_ns: int) -> Measured:
-        """The state, or the one before in its place. Raises Latched for the second such state in a row."""
-        jump = self._plausibility.judge(measured, t_robot)
-        doubted, self._doubted = self._doubted, bool(jump)
-        if not jump:
-            return measured
+    def _stand_in(self, measured: Measured, jump: str, now_ns: int) -> Measured:
+        """The state before one that cannot be. Raises Latched for the second such state in a row. jump: why it cannot"""
         last = self._plausibility.last
-        if doubted or last is None:
+        if self._doubted or last is None:
             raise Latched(self.latch(f"states that cannot follow one another: {jump}", now_ns))
         note = "; ".join(filter(None, (f"state passed over: {jump}", measured.note)))
         return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
@@ -196,25 +198,24 @@ class Session:
         self.comm.dropped(1)
         self._silence.heard(t_robot, now_ns)
 
-    def _check_order(self, message: StateMessage) -> None:
+    def _out_of_order(self, message: StateMessage) -> ProtocolError:
+        """What is wrong with the order of a state."""
+        self.comm.report.out_of_order += 1
         if not self._seq < message.seq <= self._seq + MOST_LOST:
-            self.comm.report.out_of_order += 1
             expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MOST_LOST} more than {self._seq}"
-            raise ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected {expected}, got {message.seq}")
-        if self._t_robot is not None and message.t_robot <= self._t_robot:
-            self.comm.report.out_of_order += 1
-            raise ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
+            return ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected {expected}, got {message.seq}")
+        return ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
 
-    def _watch(self, silence_ns: int, now_ns: int) -> Watchdog:
+    def _late(self, silence_ns: int, now_ns: int) -> Watchdog:
         """The watchdog's level after a silence. Raises Latched."""
-        level = watchdog(silence_ns, self.agreement.dt_ns, self._hold_ns, self._latch_ns)
+        level = watchdog(silence_ns, self.agreement.dt_ns, self.hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
             raise Latched(self.latch(f"no state for {silence_ns * 1e-6:.0f} ms", now_ns))
         return level
 
     def _age(self, message: StateMessage, now_ns: int) -> int:
         """Of a state [ns]. Raises `stale_state`."""
-        age = 0 if self.agreement.robot_clock else self._clocks.age_ns(message.t_send, now_ns)
+        age = self._clocks.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
             self._silence.heard(message.t_robot, now_ns)  # old, but no silence
             raise ProtocolError(
@@ -223,12 +224,6 @@ class Session:
                 f"expected at most {self._max_age_ns * 1e-6:g} ms old, got {age * 1e-6:.1f} ms",
             )
         return age
-
-    def _period(self, t_robot: int) -> float:
-        """Measured period [s], clamped; 0 for the first state."""
-        if self._t_robot is None:
-            return 0.0
-        return min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
