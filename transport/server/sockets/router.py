@@ -34,6 +34,9 @@ IDLE_MS = 10
 DRAIN_MAX = 128
 """At most so many waiting messages are looked at before the newest are answered."""
 
+MOMENT_NS = 20_000
+"""No second message is looked for when there was not even one so short a time ago [ns]."""
+
 KEEPALIVE_S = 1
 """A connection whose other end is silent for three of these is given up; who is stopped still has a kernel that answers [s]."""
 
@@ -120,15 +123,15 @@ class Router:
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set."""
         while not stop.is_set():
-            self._rest()
+            empty_ns = self._rest()
             first = self._receive(0)
             if first is not None:
-                self._anticipation.arrived(first[2])
-                batch, overtaken = newest(self._drain(first))
+                batch, overtaken = newest(self._drain(first, empty_ns))
                 for identity, data, t_recv_ns in overtaken:
                     self._service.overtaken(identity, data, t_recv_ns)
                 for identity, data, t_recv_ns in batch:
                     self._answer(identity, data, t_recv_ns)
+                self._anticipation.arrived(first[2])
             now_ns = monotonic_ns()
             for identity, reply in self._service.finished(now_ns):
                 self._send(identity, reply)
@@ -146,16 +149,19 @@ class Router:
         if fault is not None:
             self._on_fault(fault)
 
-    def _rest(self) -> None:
-        """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives."""
+    def _rest(self) -> int:
+        """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives: when
+        nothing had yet, as far as anybody looked [ns]."""
+        empty_ns = 0
         rest = self._anticipation.rest_s(monotonic_ns())
         if rest == 0.0 or self._waiting():
-            return
+            return empty_ns
         select.select([self._descriptor], [], [], rest)
         if not self._waiting():
             self._service.rehearse()
-        while not self._waiting() and self._anticipation.expects(monotonic_ns()):
+        while not self._waiting() and self._anticipation.expects(empty_ns := monotonic_ns()):
             pass
+        return empty_ns
 
     def _waiting(self) -> bool:
         """Whether a message is there to be read."""
@@ -186,8 +192,11 @@ class Router:
             self._socket.recv()
         self._send(identity, MULTIPART)
 
-    def _drain(self, first: Message) -> list[Message]:
+    def _drain(self, first: Message, empty_ns: int) -> list[Message]:
+        """This message and those that wait behind it. empty_ns: when there was none at all [ns]"""
         batch = [first]
+        if first[2] - empty_ns < MOMENT_NS:
+            return batch
         while len(batch) < DRAIN_MAX and self._waiting() and (message := self._receive(AT_ONCE)) is not None:
             batch.append(message)
         return batch
