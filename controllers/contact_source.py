@@ -1,6 +1,7 @@
 """Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 
 import msgspec
 import numpy as np
@@ -9,7 +10,8 @@ from controllers.command import Schedule
 from controllers.config import Kind, NonNegative, Settings
 from controllers.landing import Landing
 from controllers.terrain import AnyTerrain, FlatSettings
-from idyn.compiled import compiled
+from idyn.compiled import FLAGS, INDICES, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
 from idyn.errors import ConfigError
 from idyn.ground import Ground
 from idyn.robot import Robot
@@ -57,16 +59,24 @@ class Planned(ContactSource):
         if schedule is None:
             return super().pick(contacts, schedule)
         stands = np.empty(len(contacts.keys), dtype=np.bool_)
-        if _as_planned(schedule.stance, self._places.rows(contacts.keys), contacts.gaps, stands):
+        if _planned()((schedule.stance,), (self._places.rows(contacts.keys),), (contacts.gaps,), (stands,)):
             return contacts
         picked = contacts.take(stands)
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
 
 
+@cache
+def _planned() -> Callable[..., bool]:
+    return entrance(_as_planned, Lent(FLAGS), Lent(INDICES), Lent(VECTOR), Filled(FLAGS))
+
+
 @compiled
-def _as_planned(stance: Array, rows: Array, gaps: Array, stands: Array) -> bool:
-    """Fills which contacts are to stand, those that are of no place among them (n). Whether all are, and touch."""
-    touch = True
+def _as_planned(feet, places, contacts, out):
+    """Fills which contacts are to stand, those that are of no place among them (n). Whether all are, and touch.
+
+    feet: which are to stand; places: of the contacts among the feet, −1 for none (n); contacts: their gaps (n)
+    """
+    (stance,), (rows,), (gaps,), (stands,), touch = feet, places, contacts, out, True
     for i in range(len(stands)):
         stands[i] = rows[i] < 0 or stance[rows[i]]
         touch = touch and stands[i] and gaps[i] <= 0.0

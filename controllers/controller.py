@@ -18,7 +18,7 @@ from controllers.safety import Safety
 from controllers.settings import ControllerSettings
 from controllers.stabilisation import Stabilisation, standing_height
 from idyn.contacts import contacts_from_geometry, contacts_of_places
-from idyn.errors import ConfigError
+from idyn.errors import ConfigError, InputError
 from idyn.inputs import check_size
 from idyn.robot import Robot
 from idyn.tree import Limits
@@ -99,7 +99,7 @@ class Controller:
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """The torques of a tick. `Command.mode` and `.message` say when they are not the law's own answer; never raises on
-        numbers, whatever they are. Raises InputError for a state that is not of the robot's size."""
+        numbers, whatever they are. Raises InputError for a state or a schedule that is not of the robot's size."""
         self.settle()  # if nobody did
         state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))  # arrays of this tick's own
         check_size(self.robot, state)
@@ -156,6 +156,9 @@ class Controller:
         given = inputs.reference
         if given is None:
             return self._trajectory.at(self._shown, state, contacts)
+        plan, feet = given.schedule, len(self.robot.spheres.keys)
+        if plan is not None and not len(plan.stance) == len(plan.time_to_switch) == feet:
+            raise InputError("reference.schedule", f"expected one of {feet} contact places, got {len(plan.stance)}")
         q, v, a = (np.array(rows, np.float64) for rows in (given.q, given.v, given.a))
         return msgspec.structs.replace(given, q=q, v=v, a=a)
 

@@ -51,4 +51,5 @@ def prune(parent: Path) -> None:
 def _is_ours(directory: Path) -> bool:
     if not re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", directory.name) or directory.is_symlink() or not directory.is_dir():
         return False
-    return all(path.is_dir() or re.search(r"\.nb[ci](\.tmp\.|$)", path.name) for path in directory.rglob("*"))
+    files = [path.name for path in directory.rglob("*") if not path.is_dir()]
+    return bool(files) and all(re.search(r"\.nb[ci](\.tmp\.|$)", name) for name in files)

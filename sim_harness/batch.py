@@ -6,6 +6,8 @@ each on a core of its own, and torques and states in memory that all see; a sing
 that starts processes, the caller's must be one that can be imported without doing its work: `if __name__ == "__main__":`.
 """
 
+import os
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -46,7 +48,8 @@ class Batch:
         bounds = [count * k // shares for k in range(shares + 1)]
         rows = [range(a, b) for a, b in pairwise(bounds)]
         self._own = Share(kind, self._board, rows[0]) if shares == 1 else None
-        self._others = [Other(kind, self._board, each, k) for k, each in enumerate(rows if shares > 1 else [])]
+        places = _a_core_each() if shares == cores() else [None] * shares
+        self._others = [Other(kind, self._board, *each) for each in zip(rows, places, strict=True)] if shares > 1 else []
         try:
             self._hear_all()
         except BaseException:
@@ -111,6 +114,11 @@ class Batch:
     def _hear_all(self) -> None:
         for other in self._others:
             other.hear()
+
+
+def _a_core_each() -> Sequence[int | None]:
+    """The cores that this process may use; None for each where systems do not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None] * cores()
 
 
 class WorldBatch(Batch):

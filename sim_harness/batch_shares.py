@@ -119,13 +119,13 @@ class Share:
 
 
 class Other:
-    """A process that has a share, on the core of its number, of those that the caller may use: they are woken at the same time
+    """A process that has a share, on a core of its own where shares take the whole machine: they are woken at the same time
     and by the same process, which looks to schedulers as if they worked in turns."""
 
-    def __init__(self, kind: Kind, board: Board, rows: range, number: int) -> None:
+    def __init__(self, kind: Kind, board: Board, rows: range, core: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(kind, board, rows, theirs, number), daemon=True)
+        self._process = context.Process(target=_serve, args=(kind, board, rows, theirs, core), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -151,11 +151,10 @@ class Other:
         self._process.join()
 
 
-def _serve(kind: Kind, board: Board, rows: range, pipe: Connection, number: int) -> None:
+def _serve(kind: Kind, board: Board, rows: range, pipe: Connection, core: int | None) -> None:
     """Does what it is told until nobody tells it anything more."""
-    if hasattr(os, "sched_setaffinity"):
-        allowed = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {allowed[number % len(allowed)]})
+    if core is not None:
+        os.sched_setaffinity(0, {core})
     try:
         share = Share(kind, board, rows)
         pipe.send("")

@@ -67,9 +67,12 @@ class Path(ArrayRecord):
         for field, value in (("waypoints", settings.waypoints), ("velocity", settings.velocity)):
             if not np.isfinite(np.array(value)).all():
                 raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {value}")
+        if not math.cos(settings.heading) < 1.0:
+            raise ConfigError(f"{where}.heading", f"expected an angle that is not 0, nor whole turns, got {settings.heading}")
+        way = np.array(settings.waypoints, np.float64).reshape(-1, 2), np.array(settings.velocity, np.float64)
         s, accelerations = settings, np.array([settings.acceleration, settings.acceleration, settings.turn_acceleration])
         self.fields = self.begin(_blank)
-        self.put(_way, np.array(s.waypoints).reshape(-1, 2), np.array(s.velocity), np.zeros(2, dtype=np.int64), s.repeat)
+        self.put(_way, *way, np.zeros(2, dtype=np.int64), s.repeat)
         self.put(_limits, s.speed, s.turn, s.tolerance, math.cos(s.heading), s.turn_gain, s.duration, accelerations)
 
     def reset(self) -> None:

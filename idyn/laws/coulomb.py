@@ -96,7 +96,7 @@ def assemble(Y, b, mu, directions, regularisation):
     """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed."""
     n, k = len(mu), len(directions)
     G, q = local(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
-    d, speed = _scaled(Y, b, mu, directions, G, q)
+    d, speed = scaled(Y, b, mu, directions, G, q)
     M = np.zeros((len(q), len(q)))
     for i in range(len(G)):
         for j in range(i + 1):
@@ -112,7 +112,7 @@ def assemble(Y, b, mu, directions, regularisation):
 
 
 @compiled
-def _scaled(Y, b, mu, directions, G, q):
+def scaled(Y, b, mu, directions, G, q):
     """Fills the rows G of D's factor, normals, then friction directions, and q; returns d, the mean diagonal of D_NN, and the
     unit of speed: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one."""
     n, k, m = len(mu), len(directions), Y.shape[1]
@@ -147,7 +147,7 @@ def _inner(G, i, j, d):
 
 
 @compiled
-def _at_basis(G, q, mu, d, regularisation, basis):
+def at_basis(G, q, mu, d, regularisation, basis):
     """z and w of a complementary basis, as `idyn.solvers.lemke.basis_solution` finds them, without M; and whether the basis is
     regular. Signs are not checked."""
     n, size = len(mu), len(q)
@@ -220,8 +220,8 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
                 basis[n + k * i + j] = guess[i, 1 + j]
             basis[(k + 1) * n + i] = guess[i, k + 1]
         G, q = local(((k + 1) * n, Y.shape[1])), local(size)
-        d, speed = _scaled(Y, b, mu, directions, G, q)
-        z, w, regular = _at_basis(G, q, mu, d, regularisation, basis)
+        d, speed = scaled(Y, b, mu, directions, G, q)
+        z, w, regular = at_basis(G, q, mu, d, regularisation, basis)
         unit, status = speed / d, SOLVED if regular else SINGULAR
         for i in range(n):
             parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO

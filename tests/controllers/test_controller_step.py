@@ -9,8 +9,9 @@ import pytest
 from rigs import RIGID, at_rest, controller, nudged
 
 from controllers.build import controller_from_snapshot
-from controllers.command import Inputs, LimitedBy, Mode, Reference
+from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
 from idyn.contacts import contacts_from_points
+from idyn.errors import InputError
 from idyn.laws import LAWS, make_law
 from idyn.status import Conditions
 from idyn.types import Selection, State
@@ -207,6 +208,15 @@ def test_torque_that_the_motors_do_not_have_is_said():
     assert "N·m more than the torque limits" in command.message
     assert np.abs(command.tau).max() == 2.7
     assert np.abs(command.tau_ff).max() > 2.7
+
+
+@pytest.mark.parametrize("source", ["geometry", "planner", "fused"])
+def test_a_schedule_of_other_feet_is_refused(source):
+    c = controller("solo12", contact__source={"kind": source})
+    still = {name: np.zeros(12) for name in ("q", "v", "a")}
+    plan = Schedule(stance=np.ones(1, dtype=bool), time_to_switch=np.ones(1))
+    with pytest.raises(InputError, match=r"reference\.schedule: expected one of 4 contact places, got 1"):
+        c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=Reference(**still, schedule=plan)))
 
 
 @pytest.mark.parametrize("law", LAWS)

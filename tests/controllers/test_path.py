@@ -84,6 +84,18 @@ def test_bad_paths_are_refused(field):
         Path(PathSettings(**{field: -1.0}))
 
 
+@pytest.mark.parametrize("heading", [1e-9, 2 * math.pi])
+def test_a_heading_in_which_nobody_walks_is_refused(heading):
+    with pytest.raises(ConfigError, match=r"reference\.path\.heading: expected an angle that is not 0, nor whole turns"):
+        Path(PathSettings(heading=heading))
+
+
+def test_whole_numbers_are_numbers():
+    path = Path(PathSettings(waypoints=((1, 0),), velocity=(1, 0, 0)))
+    assert path.command(0.0, 0.0, 0.0, 0.0)[0] > 0.0
+    np.testing.assert_array_equal(Path(PathSettings(velocity=(1, 0, 0))).command(0.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0])
+
+
 def test_waypoints_that_are_all_near_are_gone_round_once():
     path = Path(PathSettings(waypoints=((0.0, 0.0), (0.01, 0.0)), repeat=True, tolerance=0.1))
     assert np.isfinite(path.command(0.0, 0.0, 0.0, 0.0)).all()

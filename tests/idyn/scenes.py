@@ -83,9 +83,9 @@ VARIANTS = {
 """Points of each foot, and friction coefficients of which each has one; None: as the scene has them."""
 
 
-def varied(name: str, variant: str, count: int) -> Iterator[Scene]:
-    """Random scenes of a walker with one of VARIANTS of contacts."""
-    points, mu = VARIANTS[variant]
+def varied(name: str, variant: tuple[int, tuple[float, ...] | None], count: int) -> Iterator[Scene]:
+    """Random scenes of a walker with contacts as VARIANTS has them."""
+    points, mu = variant
     for seed in range(count):
         scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
         if mu is not None:

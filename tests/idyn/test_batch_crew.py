@@ -76,12 +76,13 @@ def test_a_forked_process_has_threads_of_its_own():
         process.join()
 
 
-def test_no_more_threads_than_cores_and_members(monkeypatch):
-    robot, batch = states()
+@pytest.mark.parametrize(("count", "threads", "workers"), [(None, 3000, 3), (2, 3, 2)])
+def test_no_more_threads_than_cores_and_members(monkeypatch, count, threads, workers):
+    robot, batch = states() if count is None else states(count=count)
     expected = torques(robot, batch, threads=1)
     monkeypatch.setattr(idyn.batch_crew.os, "cpu_count", lambda: 3)
-    assert torques(robot, batch, threads=3000).tobytes() == expected.tobytes()
-    assert len(crew_for(robot, 4)._workers) == 3
+    assert torques(robot, batch, threads=threads).tobytes() == expected.tobytes()
+    assert len(crew_for(robot, 4)._workers) == workers
 
 
 @pytest.mark.parametrize("law", ["coulomb", "exact-cone"])

@@ -75,6 +75,14 @@ def test_what_may_not_be_ours_stays(tmp_path: Path, name: str, file: str) -> Non
     assert (path / file).exists()
 
 
+def test_an_empty_directory_stays(tmp_path: Path) -> None:
+    made(tmp_path, OLD, "kernels.nbi")
+    (tmp_path / OLD / "kernels.nbi").unlink()
+    os.utime(tmp_path / OLD, (LONG_AGO, LONG_AGO))
+    prune(tmp_path)
+    assert (tmp_path / OLD).exists()
+
+
 def test_links_and_files_stay(tmp_path: Path) -> None:
     elsewhere = made(tmp_path / "elsewhere", OLD)
     root = tmp_path / "cache"

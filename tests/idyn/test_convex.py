@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conditions import allowance, cone_error, dynamics, outside_cone
 from oracles import convex_program, full, solve_semidefinite_qp
-from scenes import DT, LITERAL, PLAIN, WALKERS, many_points, random_scene, standing_scene, turned
+from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, many_points, random_scene, standing_scene, turned, varied
 
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
@@ -15,17 +15,7 @@ from idyn.problem import Options
 from idyn.solvers.qp import backends
 from idyn.types import Consistency, Selection, State
 
-VARIANTS = {"few feet": (1, None), "twelve points": (3, None), "all kinds": (1, (0.0, 0.3, 1.0, np.inf))}
-
-
-def scenes(name, variant, count):
-    points, mu = VARIANTS[variant]
-    for seed in range(count):
-        scene = many_points(random_scene(name, seed, n=4 if points > 1 else None), points)
-        if mu is not None:
-            chosen = np.random.default_rng(seed).choice(mu, len(scene.contacts))
-            scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, mu=chosen))
-        yield scene
+TRIED = ("few feet", "twelve points", "all kinds")
 
 
 def solve(scene, law, options=PLAIN, guess=None, **changes):
@@ -40,12 +30,12 @@ def program(scene, edges=4, mu=None):
 
 
 @pytest.mark.parametrize("edges", [4, 8])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", TRIED)
 @pytest.mark.parametrize("name", WALKERS)
 def test_convex_has_the_least_kinetic_energy(name, variant, edges):
     """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
     law = make_law("convex", edges=edges)
-    for scene in scenes(name, variant, 40 if variant == "few feet" else 12):
+    for scene in varied(name, VARIANTS[variant], 40 if variant == "few feet" else 12):
         answer = solve(scene, law)
         assert (answer.law, answer.status.name) == ("convex", "SOLVED")
         f, qp = program(scene, edges)
@@ -62,7 +52,7 @@ def test_convex_has_the_least_kinetic_energy(name, variant, edges):
 def test_unlimited_friction_is_infinite_friction(name):
     """ID(t)_{QP,∞}: every μ > 0 taken for ∞; a frictionless contact stays frictionless."""
     law = make_law("convex-infinite")
-    for scene in scenes(name, "all kinds", 30):
+    for scene in varied(name, VARIANTS["all kinds"], 30):
         mu = np.where(scene.contacts.mu > 0, np.inf, 0.0)
         _, qp = program(scene, mu=mu)
         p = solve_semidefinite_qp(qp.H, qp.f, qp.A, qp.lower)
@@ -134,12 +124,12 @@ def test_more_edges_dissipate_more():
 
 
 @pytest.mark.parametrize("edges", [4, 8])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", TRIED)
 @pytest.mark.parametrize("name", WALKERS)
 def test_the_cone_law_is_cone_complementarity(name, variant, edges):
     """Where friction has no bounds there may be no answer in which what parts carries nothing."""
     law, count, without = make_law("cone", edges=edges), 40 if variant == "few feet" else 12, 0
-    for scene in scenes(name, variant, count):
+    for scene in varied(name, VARIANTS[variant], count):
         answer = solve(scene, law)
         if variant == "all kinds" and answer.status.name == "OTHER_LAW":
             without += 1
@@ -214,4 +204,5 @@ def test_with_a_last_basis_no_answer_is_lost(mu):
         again = solve(scene, law, options, guess)
         assert again.law == first.law
         solved += again.rung == "lemke"
-    assert solved > 0 or mu > 1.0
+    if mu < 1.0:  # beyond, Lemke may end on a ray every time
+        assert solved > 0

@@ -12,7 +12,7 @@ from idyn.dynamics import evaluate
 from idyn.errors import ConfigError
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
-from idyn.laws.coulomb import Coulomb, assemble
+from idyn.laws.coulomb import Coulomb, assemble, at_basis, scaled
 from idyn.problem import Options
 from idyn.reduction import Reduced, reduce
 from idyn.solvers.lemke import lemke
@@ -44,7 +44,7 @@ def test_coulomb_obeys_its_statement(name, variant, edges):
     changed."""
     options = Options(selection=Selection.OFF, ground=LITERAL)
     count, own = 60 if edges == 4 else 20, 0
-    for scene in varied(name, variant, count):
+    for scene in varied(name, VARIANTS[variant], count):
         answer = solve(scene, edges, options)
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
         assert answer.status.certified
@@ -58,11 +58,35 @@ def test_coulomb_obeys_its_statement(name, variant, edges):
     assert own >= count - {"few feet": 0, "some frictionless": 0, "twelve points": 2}.get(variant, 0.15 * count)
 
 
+def test_a_basis_is_solved_as_the_whole_matrix_says():
+    """z_B = −M_BB⁻¹ q_B, w = M z + q, for bases of all kinds but nearly singular ones, which the certificate judges."""
+    rng, directions, compared = np.random.default_rng(0), make_law("coulomb").directions, 0
+    k = len(directions)
+    for _ in range(300):
+        n, nu = rng.integers(0, 5), 6
+        Y, b, mu = rng.normal(size=(3 * n, nu)), rng.normal(size=3 * n), rng.choice([0.0, 0.5, np.inf], n)
+        M, q, _, _ = assemble(Y, b, mu, directions, 1e-3)
+        G, own = np.empty(((k + 1) * n, nu)), np.empty(len(q))
+        d, _ = scaled(Y, b, mu, directions, G, own)
+        basis = rng.uniform(size=len(q)) < 0.4
+        z, w, regular = at_basis(G, own, mu, d, 1e-3, basis)
+        block = M[np.ix_(basis, basis)]
+        if len(block) and np.linalg.cond(block) > 1e5:
+            continue
+        expected = np.zeros(len(q))
+        expected[basis] = np.linalg.solve(block, -q[basis])
+        assert regular
+        np.testing.assert_allclose(z, expected, atol=1e-9 * max(1.0, np.abs(expected).max(initial=0.0)))
+        np.testing.assert_allclose(w, np.where(basis, 0.0, M @ expected + q), atol=1e-8 * max(1.0, np.abs(z).max(initial=0.0)))
+        compared += len(block) > 1
+    assert compared > 50
+
+
 @pytest.mark.parametrize("name", WALKERS)
 def test_lemke_by_itself_solves_feet_of_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
     directions = make_law("coulomb").directions
-    for scene in varied(name, "twelve points", 120):
+    for scene in varied(name, VARIANTS["twelve points"], 120):
         reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
         M, q, _, _ = assemble(reduced.Y, reduced.b, reduced.mu, directions, 0.0)
         z, status, _, _ = lemke(M, q, 1000, np.ones(len(q)))

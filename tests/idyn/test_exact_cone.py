@@ -34,7 +34,7 @@ def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
 def test_exact_cone_obeys_its_statement(name, variant):
     """Its own answer in every state of finite friction; where it is somewhere unlimited in nearly all."""
     own, count = 0, 40
-    for scene in varied(name, variant, count):
+    for scene in varied(name, VARIANTS[variant], count):
         answer = solve(scene)
         own += answer.law == "exact-cone" and answer.status.ok
         if answer.law != "exact-cone":
