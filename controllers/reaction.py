@@ -1,7 +1,7 @@
 """What torques do to a robot whose contacts hold: M a = Pᵀ τ + Jᵀ f with J a = 0 at those that bear something.
 
-M = Lᵀ L is factored from the leaves of the tree to its root [Featherstone §6.5]: L is zero where M is, between one branch and
-another, and what is zero takes no time. With W = L⁻ᵀ Jᵀ and w = L⁻ᵀ Pᵀ τ,
+M = Lᵀ L is factored from the leaves of the tree to its root [Featherstone, Rigid Body Dynamics Algorithms, §6.5]: L is zero
+where M is, between one branch and another, and what is zero takes no time. With W = L⁻ᵀ Jᵀ and w = L⁻ᵀ Pᵀ τ,
 
     Wᵀ W f = −Wᵀ w,     a = L⁻¹ (w + W f)
 """

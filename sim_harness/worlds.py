@@ -51,7 +51,7 @@ def build_world(
 ) -> World:
     """The world of an engine, with the robot at rest at q. `mu`, `friction`: as the worlds have them. Raises InputError."""
     places = len(robot.contact_names)
-    if mu is not None and not (np.shape(mu) == (places,) and np.all(mu >= 0.0)):
+    if mu is not None and not (isinstance(mu, np.ndarray) and mu.shape == (places,) and np.all(mu >= 0.0)):
         raise InputError("mu", f"expected {places} friction coefficients ≥ 0, got {mu}")
     if not isinstance(engine, MujocoSettings):
         return EngineWorld(robot, terrain, engine, q, mu=mu, friction=friction)
