@@ -126,7 +126,7 @@ def _held(Y, b, bilateral):
         p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, MOST_PIVOTS)
     if status != SOLVED and not bilateral.any():  # points that oppose one another spoil both
         N = Y[2::3].copy()
-        z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), MOST_PIVOTS, covering(n, True))
+        z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), MOST_PIVOTS, covering(n, 1.0))
         for i in range(n):
             p[3 * i + 2] = max(z[i], 0.0)
     return p, status

@@ -40,14 +40,14 @@ import numpy as np
 from idyn.compiled import compiled
 from idyn.ground import RIGID
 from idyn.laws.convex_basis import basis_of, face_at, solve_basis
-from idyn.laws.convex_pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy
+from idyn.laws.convex_pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy, pivot_to_basis
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.rays import Program, units
 from idyn.laws.separating import opening, without_separating
 from idyn.reduction import Reduced
 from idyn.solvers.qp import check_backend, solve_qp
-from idyn.status import STATUSES, Conditions, Status
+from idyn.status import SOLVED, STATUSES, Conditions, Status
 from idyn.types import Array
 
 ONE_STAGE = 1e-8
@@ -163,7 +163,12 @@ class Convex:
         return self._with_face(problem, p, y, STATUSES[status], pivots)
 
     def _by_lemke_at_once(self, problem: Reduced) -> LawSolution:
-        """Before a back end was asked a ray proves nothing: large friction may lead there by rounding errors."""
+        """The basis that pivots end at, where it holds. Before a back end was asked a ray proves nothing: large friction may
+        lead there by rounding errors."""
+        basis = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
+        p, y, flags, status, pivots = pivot_to_basis(self._program(problem), basis)
+        if status == SOLVED:
+            return LawSolution(p, self._face(problem, flags), Status.SOLVED, pivots, basis, y)
         solution = self._by_lemke(problem)
         if solution.status is Status.RAY:
             return msgspec.structs.replace(solution, status=Status.NOT_CERTIFIED)

@@ -13,16 +13,19 @@ The second is positive semidefinite, for Lemke; rays of free sign are taken twic
 import numpy as np
 
 from idyn.compiled import compiled
-from idyn.laws.convex_basis import basis_of, solve_basis
+from idyn.laws.convex_basis import solve_basis
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
 from idyn.laws.rays import cone_rays, units
-from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import copy_rows
+from idyn.memory import local
+from idyn.solvers.lemke import covering, lemke, pivot
 from idyn.status import NOT_CERTIFIED, SOLVED
 
 MOST_PIVOTS = 1000
 """Of one attempt."""
+
+SPREADS = 0.01, 1.0
+"""Of the first covering vector and of another. Robots that stand have many ties: with 0.01 there are none, and half the pivots."""
 
 FEW = 8
 """Up to so many contacts Lemke's method costs less than a QP back end."""
@@ -68,58 +71,76 @@ def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots
 
 @compiled
 def pivot_to_basis(program, basis):
-    """The least kinetic energy by pivoting, and the basis (n, k + 1) that is read off it, which overwrites the last one.
+    """The least kinetic energy by pivoting, and the basis (n, k + 1) that it ends at, which overwrites the last one.
 
     Returns p (3n), multipliers y (n), the face's flags (n, 2 + k), status and pivots; not certified where contacts are not few.
     """
-    n = len(program.mu)
-    p, y, status, pivots = np.zeros(3 * n), np.zeros(n), NOT_CERTIFIED, 0
-    flags = np.zeros((n, 2 + len(program.directions)), dtype=np.bool_)
-    if n <= FEW:
-        p, y, status, pivots = least_kinetic_energy(program, MOST_PIVOTS)
-    if status == SOLVED:
-        copy_rows(basis_of(program, p, y), basis)
-        _, y, flags, solved = solve_basis(program, basis, False)
-        status = SOLVED if solved else NOT_CERTIFIED
-    return p, y, flags, status, pivots
+    n, k = len(program.mu), len(program.directions)
+    if n > FEW:
+        return np.zeros(3 * n), np.zeros(n), np.zeros((n, 2 + k), dtype=np.bool_), NOT_CERTIFIED, 0
+    rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
+    count = _list_columns(rays, place, sign)
+    M, q = local((count + n, count + n)), local(count + n)
+    _fill_problem(program, rays, (place[:count], sign), M, q)
+    status, pivots, basic = pivot(M, q, MOST_PIVOTS, covering(len(q), SPREADS[0]))
+    for i in range(n):
+        for j in range(k):
+            basis[i, j] = False
+        basis[i, k] = basic[count + i]
+    for i in range(count):
+        if basic[i]:
+            basis[place[i] // k, place[i] % k] = True
+    p, y, flags, solved = solve_basis(program, basis, False)
+    return p, y, flags, SOLVED if status == SOLVED and solved else NOT_CERTIFIED, pivots
 
 
 @compiled
 def least_kinetic_energy(program, max_pivots):
     """p (3n), multipliers of non-penetration y (n), status and pivots."""
-    Y, b, n, k, m = program.Y, program.b, len(program.mu), len(program.directions), program.Y.shape[1]
-    d, speed = units(Y, b, program.energy)
-    axes, G, slopes, taken, signed = cone_rays(program)
-    place, sign = np.empty(2 * n * k, dtype=np.int64), np.empty(2 * n * k)
-    count = 0
-    for row in range(n * k):
-        for turn in range((1 if signed[row] else 2) if taken[row] else 0):
-            place[count], sign[count] = row, 1.0 - 2.0 * turn
-            count += 1
-    size = count + n
-    M, q = np.zeros((size, size)), np.empty(size)
-    for i in range(count):
-        q[i] = sign[i] * slopes[place[i]] / speed
-        for j in range(i + 1):
-            s = 0.0
-            for c in range(m):
-                s += G[place[i], c] * G[place[j], c]
-            M[i, j] = M[j, i] = sign[i] * sign[j] * s / d
-        for j in range(n):
-            s = 0.0
-            for c in range(m):
-                s += G[place[i], c] * Y[3 * j + 2, c]
-            M[i, count + j], M[count + j, i] = -sign[i] * s / d, sign[i] * s / d
-    for j in range(n):
-        q[count + j] = b[3 * j + 2] / speed
-    z, status, pivots, _ = lemke(M, q, max_pivots, covering(len(q), False))
+    n, k = len(program.mu), len(program.directions)
+    d, speed = units(program.Y, program.b, program.energy)
+    rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
+    count = _list_columns(rays, place, sign)
+    M, q = np.empty((count + n, count + n)), np.empty(count + n)
+    _fill_problem(program, rays, (place[:count], sign), M, q)
+    z, status, pivots, _ = lemke(M, q, max_pivots, covering(len(q), SPREADS[0]))
     if status != SOLVED:
-        z, status, more, _ = lemke(M, q, max_pivots, covering(len(q), True))
+        z, status, more, _ = lemke(M, q, max_pivots, covering(len(q), SPREADS[1]))
         pivots += more
     p, y = np.zeros(3 * n), np.empty(n)
     for i in range(count):
         for r in range(3):
-            p[3 * (place[i] // k) + r] += sign[i] * max(z[i], 0.0) * axes[place[i], r] * speed / d
+            p[3 * (place[i] // k) + r] += sign[i] * max(z[i], 0.0) * rays.axes[place[i], r] * speed / d
     for j in range(n):
         y[j] = max(z[count + j], 0.0) * speed / d
     return p, y, status, pivots
+
+
+@compiled
+def _list_columns(rays, place, sign):
+    """Fills in the places of the rays, those of free sign twice, and the sign that each counts with; how many there are."""
+    count = 0
+    for row in range(len(rays.taken)):
+        for turn in range((1 if rays.signed[row] else 2) if rays.taken[row] else 0):
+            place[count], sign[count] = row, 1.0 - 2.0 * turn
+            count += 1
+    return count
+
+
+@compiled
+def _fill_problem(program, rays, columns, M, q):
+    """The LCP of the kinetic energy in units of order one, loads first, then multipliers. columns: places and signs of rays"""
+    place, sign = columns
+    Y, size, count = program.Y, len(q), len(place)
+    d, speed = units(Y, program.b, program.energy)
+    rows = local((size, Y.shape[1]))
+    for i in range(size):
+        for c in range(Y.shape[1]):
+            rows[i, c] = sign[i] * rays.G[place[i], c] if i < count else Y[3 * (i - count) + 2, c]
+        q[i] = (sign[i] * rays.slopes[place[i]] if i < count else program.b[3 * (i - count) + 2]) / speed
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(Y.shape[1]):
+                s += rows[i, c] * rows[j, c]
+            M[i, j] = 0.0 if j >= count else s / d
+            M[j, i] = -M[i, j] if i >= count else M[i, j]

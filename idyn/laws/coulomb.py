@@ -234,10 +234,10 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
     else:
         M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
         parts[:] = False
-        z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), False))
+        z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), 0.0))
         w = M @ z + q
         if size > 0 and (status != SOLVED or np.min(z) < -NEGATIVE or np.min(w) < -NEGATIVE):
-            z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), True))
+            z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), 1.0))
             w = M @ z + q
             pivots += more
 

@@ -1,17 +1,19 @@
 """The package's LCP solvers behind one face: an `Lcp` in; z, status and basis out."""
 
+from functools import partial
+
 import numpy as np
 from oracles import lcp_error
 
-from idyn.solvers.lemke import lemke
+from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import Status
 
 PIVOTS = 1000
 
 
-def by_lemke(lcp, guess=None):
-    z, status, _, basis = lemke(lcp.M, lcp.q, PIVOTS, np.ones(len(lcp.q)))
+def by_lemke(lcp, guess=None, spread=0.0):
+    z, status, _, basis = lemke(lcp.M, lcp.q, PIVOTS, covering(len(lcp.q), spread))
     return z, Status(status), basis
 
 
@@ -26,7 +28,7 @@ def by_dual(lcp, guess=None):
     return z, Status(status), basis
 
 
-SOLVERS = {"lemke": by_lemke, "ppm": by_ppm, "dual active set": by_dual}
+SOLVERS = {"lemke": by_lemke, "lemke, uneven": partial(by_lemke, spread=0.01), "ppm": by_ppm, "dual active set": by_dual}
 
 
 def check_solution(lcp, z, basis):

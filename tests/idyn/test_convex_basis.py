@@ -7,6 +7,7 @@ from scenes import DT, LITERAL, WALKERS, many_points, random_scene
 from idyn.dynamics import evaluate
 from idyn.laws.convex import Convex, assemble
 from idyn.laws.convex_basis import basis_of, solve_basis
+from idyn.laws.convex_pivoting import pivot_to_basis
 from idyn.laws.law import polygon
 from idyn.laws.rays import Program, cone_rays
 from idyn.reduction import reduce
@@ -77,3 +78,27 @@ def test_a_wrong_basis_is_refused():
         for basis in (np.zeros((n, 5), dtype=bool), np.ones((n, 5), dtype=bool)):
             *_, solved = solve_basis(Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions), basis, False)
             assert not solved
+
+
+@pytest.mark.parametrize("friction", FRICTION)
+@pytest.mark.parametrize("name", WALKERS)
+def test_pivots_end_at_a_basis(name, friction):
+    """Of independent rays, with as little energy as the back end's answer; from then on it is the last basis."""
+    directions, exact, count = polygon(4), 0, 0
+    for problem in problems(name, friction, 40):
+        program = Program(problem.Y, problem.b, problem.energy, problem.mu, False, directions)
+        basis = np.ones((len(problem.mu), 5), dtype=np.bool_)
+        p, y, _, status, _ = pivot_to_basis(program, basis)
+        count += 1
+        if status != Status.SOLVED.value:
+            continue
+        exact += 1
+        loaded = cone_rays(program).G[basis[:, :-1].ravel()]
+        assert np.linalg.matrix_rank(loaded) == len(loaded)
+        H, f, A, lower, unit, _ = assemble(program, 0.0)
+        assert energy(problem, p) <= energy(problem, unit * solve_qp(H, f, A, lower).x) + 1e-9
+        again, multipliers, _, solved = solve_basis(program, basis, False)
+        assert solved
+        np.testing.assert_array_equal(again, p)
+        np.testing.assert_array_equal(multipliers, y)
+    assert exact >= 0.95 * count
