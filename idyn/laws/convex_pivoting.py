@@ -25,7 +25,7 @@ MOST_PIVOTS = 1000
 """Of one attempt."""
 
 SPREADS = 0.01, 1.0
-"""Of the first covering vector and of another. Robots that stand have many ties: with 0.01 there are none, and half the pivots."""
+"""Of the first covering vector and of another. Robots that stand have many ties: none with 0.01, and half the pivots."""
 
 FEW = 8
 """Up to so many contacts Lemke's method costs less than a QP back end."""
