@@ -10,11 +10,11 @@ from time import monotonic_ns
 
 import msgspec
 
-from controllers.command import Mode
+from controllers.command import Command, Mode
 from idyn.inputs import finite
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
-from transport.protocol.codec import decode, encode
+from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
@@ -25,6 +25,7 @@ from transport.server.seat import Seat
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report
 from transport.server.sessions.reception import Reception
+from transport.server.sessions.rehearsal import Rehearsal
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
@@ -75,10 +76,11 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._timings = Timings()
         self._unsettled: tuple[Arrival, Answer] | None = None
-        self._last: tuple[bytes, Decision] | None = None  # a state of the controlling client, and its answer
+        self._last: tuple[Arrival, Decision] | None = None  # a state of the controlling client, and its answer
         self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
-        self._reception = Reception(build_host(controller, settings), shadows=len(self._seats) - 1)
+        host = build_host(controller, settings)
+        self._reception, self._rehearsal = Reception(host, shadows=len(self._seats) - 1), Rehearsal(host)
 
     @property
     def controller(self) -> ServedController:
@@ -129,13 +131,11 @@ class Service:
         """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
         self.settle()
         if self._last is not None:
-            (data, decision), seat = self._last, self._seats[False]
-            decode(data)
-            decision.accepted.session.read(decision.accepted.message)
+            (arrival, decision), seat = self._last, self._seats[False]
+            self._rehearsal.receive(arrival, decision.accepted)
             seat.contacts(decision.accepted)
             seat.controller.rehearse()
-            seat.gated(decision.accepted, decision.command)
-            encode(torque_message(decision))
+            encode(torque_message(self._decision(decision.accepted, decision.command, arrival, self._clock())))
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
@@ -195,34 +195,39 @@ class Service:
     def _tick(self, accepted: Accepted, arrival: Arrival) -> Answer:
         """The answer to a state."""
         session = accepted.session
-        seat, measured = self._seats[session.agreement.dry_run], accepted.measured
+        seat = self._seats[session.agreement.dry_run]
         if accepted.watchdog.pause_ms > 0.0:
             self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
         begin = self._clock()
         try:
             contacts = seat.contacts(accepted)
-            command = seat.controller.answer(measured.state, contacts, accepted.inputs)
+            command = seat.controller.answer(accepted.measured.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._broken(accepted, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
             return self._broken(accepted, "the torque is not finite", arrival.now_ns)
+        decision = self._decision(accepted, command, arrival, begin)
+        seat.last_tau = decision.tau
+        return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
+
+    def _decision(self, accepted: Accepted, command: Command, arrival: Arrival, begin: int) -> Decision:
+        """What comes of a controller's command. begin: when it was asked for [ns]"""
+        seat = self._seats[accepted.session.agreement.dry_run]
         tau, limited_by = seat.gated(accepted, command)
         t_send = self._clock()
-        decision = Decision(
+        return Decision(
             accepted=accepted,
             command=command,
             tau=tau,
             limited_by=limited_by,
-            message="; ".join(filter(None, (command.message, measured.note, self._unlogged()))),
+            message="; ".join(filter(None, (command.message, accepted.measured.note, self._unlogged()))),
             warm=seat.last_tau is not None,
             t_recv=arrival.now_ns,
             t_send=t_send,
             step_ns=t_send - begin,
             deadline_ns=self._deadline_ns,
         )
-        seat.last_tau = tau
-        return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
     def _note(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """A torque has been sent."""
@@ -230,7 +235,7 @@ class Service:
         self._timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         if not session.agreement.dry_run:
-            self._last = arrival.data, decision
+            self._last = arrival, decision
         self._seats[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
             return None
@@ -268,7 +273,7 @@ class Service:
             self._check_idle(now_ns)
         except ProtocolError as error:
             return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
-        self._seats[False] = Seat(built.controller)
+        self._seats[False], self._last = Seat(built.controller), None
         self._reception.end_sessions()
         self._reception.host = build_host(built.controller, self._settings)
         return Config(settings=self._reception.host.controller)

@@ -91,8 +91,8 @@ class Latched(ProtocolError):
 class Session:
     """One client after its hello."""
 
-    def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop) -> None:
-        """stop: the robot's, which outlives this session"""
+    def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, seq: int = 0) -> None:
+        """stop: the robot's, which outlives this session; seq: of the last state before its first one"""
         self.agreement = agreement
         self.id = agreement.id
         self.comm = CommStats()
@@ -111,7 +111,7 @@ class Session:
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
         self._forget_time()
-        self._seq = 0
+        self._seq = seq
 
     def _forget_time(self) -> None:
         """The next state is a first one: dt = 0, no silence before it."""

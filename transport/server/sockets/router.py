@@ -150,8 +150,8 @@ class Router:
             self._on_fault(fault)
 
     def _rest(self) -> int:
-        """Sleep until shortly before the next state, then rehearse and stay awake for it; return when anything arrives: when
-        nothing had yet, as far as anybody looked [ns]."""
+        """Sleep until shortly before the next state, then rehearse and stay awake for it, until anything arrives. When it was
+        seen last that nothing had [ns], 0: nobody looked."""
         empty_ns = 0
         rest = self._anticipation.rest_s(monotonic_ns())
         if rest == 0.0 or self._waiting():
