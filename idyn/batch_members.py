@@ -12,14 +12,12 @@ from idyn.compiled import (
     MATRIX,
     SPANS,
     WHOLE,
-    ArrayRecord,
     compiled,
-    new_record,
     only,
     several,
 )
 from idyn.filling import fill, recall
-from idyn.memory import borrowed
+from idyn.records import ArrayRecord
 from idyn.recovery import FIGURES
 from idyn.selection.aim import aim_at_forces
 from idyn.solvers.linalg import copy
@@ -28,6 +26,10 @@ from idyn.types import Array
 
 RUNG, PIVOTS, NULL_DIM = range(3)
 """Columns of `Members.marks`; the rung is LADDER where the ladder has to answer."""
+
+MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "wanted", "target", "basis", "first")
+TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
+"""What a batch is given, in its order."""
 
 
 class Members(ArrayRecord):
@@ -65,48 +67,14 @@ class Members(ArrayRecord):
         """motion: q, v, applied, q_ddot, again; touch: bodies … gaps; before: last … first; closing: 3m"""
         (count, nv), n = motion[1].shape, touch[5].shape[1]
         only(solve_members, Steady.TYPE, TYPE, TERMS, INDICES, WHOLE)
-        self.fields = self.begin(_blank)
-        self.put(_motion, *motion)
-        self.put(_touch, *touch)
-        self.put(_before, *before)
-        self.put(_answers, *(np.empty((count, size)) for size in (3 * n, nv, motion[3].shape[1])), np.empty((count, n, 3)))
-        self.put(_judged, np.zeros((count, closing)), np.zeros((count, FIGURES + 1)), np.full((count, 3), LADDER))
+        self.put(**dict(zip(MOTION + TOUCH + BEFORE, (*motion, *touch, *before), strict=True)))
+        self.put(p=np.empty((count, 3 * n)), v_plus=np.empty((count, nv)), tau=np.empty(motion[3].shape))
+        self.put(force=np.empty((count, n, 3)), closing=np.zeros((count, closing)))
+        self.put(figures=np.zeros((count, FIGURES + 1)), marks=np.full((count, 3), LADDER))
 
 
 TYPE = Members.TYPE
 TERMS = several(CUBE, 4)
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _motion(m, q, v, applied, q_ddot, again):
-    m.q, m.v, m.applied, m.q_ddot, m.again = borrowed(q, v, applied, q_ddot, again)
-
-
-@compiled
-def _touch(m, bodies, others, points, normals, tangents, mu, gaps):
-    m.bodies, m.others, m.points, m.normals, m.tangents, m.mu, m.gaps = borrowed(
-        bodies, others, points, normals, tangents, mu, gaps
-    )
-
-
-@compiled
-def _before(m, last, wanted, target, basis, first):
-    m.last, m.wanted, m.target, m.basis, m.first = borrowed(last, wanted, target, basis, first)
-
-
-@compiled
-def _answers(m, p, v_plus, tau, force):
-    m.p, m.v_plus, m.tau, m.force = borrowed(p, v_plus, tau, force)
-
-
-@compiled
-def _judged(m, closing, figures, marks):
-    m.closing, m.figures, m.marks = borrowed(closing, figures, marks)
 
 
 @compiled

@@ -5,21 +5,18 @@ So the cache directory carries a digest of all sources of this package and of th
 any line and the kernels are built anew.
 `NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache.
 
-`ArrayRecord` is a record of arrays that compiled code takes as one argument: an array costs 60 ns each time it crosses, a
-record of any number of them 0.4 µs. Where that is too much: `idyn.crossing`.
+Arrays that belong together cross as one argument: see `idyn.records`.
 """
 
 import gc
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numba
 from numba.core import event
-from numba.experimental import structref
 
 from idyn.cache import cache_directory
 from idyn.linking import leave_outside
@@ -31,9 +28,6 @@ FLAGS, MASK, BASES = numba.boolean[::1], numba.boolean[:, ::1], numba.boolean[:,
 
 WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
 """And single numbers."""
-
-new_record = structref.new
-"""Inside compiled code: an empty record of a type."""
 
 COLLECT_AFTER = 50_000
 """While kernels are compiled, so many new objects make Python look for garbage, not 700: that takes a fifth of the time
@@ -136,41 +130,3 @@ def only(function: Callable[..., Any], *types: Any) -> None:
     if not function.signatures:  # type: ignore[attr-defined]
         function.compile(types)  # type: ignore[attr-defined]
     function.disable_compile()  # type: ignore[attr-defined]
-
-
-class ArrayRecord:
-    """Arrays by name, the same memory for Python (attributes of this object) and for compiled code (fields of `.fields`).
-
-    A subclass is a list of fields, `field_types`, and functions that put arrays in; `TYPE` is its type in compiled code:
-
-        class Pair(ArrayRecord):
-            field_types = {"x": VECTOR, "A": MATRIX}
-
-            def __init__(self, x, A):
-                self.fields = self.begin(_blank)          # _blank: compiled, returns new_record(TYPE), the type as a global
-                self.put(_fill, x, A)                     # _fill: compiled, pair.x, pair.A = borrowed(x, A), see `idyn.memory`
-    """
-
-    field_types: ClassVar[dict[str, Any]]
-    TYPE: ClassVar[Any]
-    fields: Any
-
-    def __init_subclass__(cls) -> None:
-        """Both numba types must be found again by name when a cached kernel is read."""
-        home = {"__module__": cls.__module__}
-        structure = structref.register(type(f"{cls.__name__}Type", (numba.types.StructRef,), home))
-        cls.TYPE = structure(list(cls.field_types.items()))
-        proxy = type(f"{cls.__name__}Proxy", (structref.StructRefProxy,), home | {"_numba_type_": cls.TYPE})  # not looked up
-        for part in (structure, proxy):
-            setattr(sys.modules[cls.__module__], part.__name__, part)
-        structref.define_boxing(structure, proxy)
-
-    def begin(self, blank: Callable[[], Any]) -> Any:
-        """The record's other side; itself where nothing is compiled."""
-        return self if numba.config.DISABLE_JIT else blank()
-
-    def put(self, fill: Callable[..., None], *arrays: Any) -> None:
-        """Set arrays on both sides."""
-        interpreted(fill)(self, *arrays)
-        if self.fields is not self:
-            fill(self.fields, *(a.fields if isinstance(a, ArrayRecord) else a for a in arrays))

@@ -19,16 +19,13 @@ from idyn.compiled import (
     SPANS,
     VECTOR,
     WHOLE,
-    ArrayRecord,
-    compiled,
-    new_record,
     only,
     several,
 )
 from idyn.filling import fill
 from idyn.ground import Ground
 from idyn.inputs import check, contiguous
-from idyn.memory import borrowed
+from idyn.records import ArrayRecord
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, State
 
@@ -107,22 +104,24 @@ class Dynamics(ArrayRecord):
         """Room for n contacts of a robot."""
         tree, nv, nu, own = robot.tree, robot.nv, robot.nu, robot.terms(robot.neutral(), np.zeros(robot.nv))
         only(fill, TYPE, *GIVEN, MATRIX)
-        self.fields = self.begin(_blank)
-        self.put(_tree, tree.parents, tree.dof_joint, tree.support, tree.u, tree.a, tree.unit_spans, robot.nq)
-        self.put(_scratch, own.M.T, own.h, own.axes, robot.limits.tau_max)
-        self.put(_state, np.empty(nv), np.empty((nv, nv)), np.empty(nv), np.empty((nv, 6)))
-        self.put(_touch, np.empty(n, np.int64), np.empty(n, np.int64), *np.empty((3, n, 3)), *np.empty((2, n)))
-        self.put(_room, np.empty((3 * n, nv)), np.zeros(3 * n), np.empty((3 * n, nu)), *np.empty((2, 3 * n)))
+        self.put(parents=tree.parents, dof_joint=tree.dof_joint, support=tree.support, u=tree.u, a=tree.a)
+        self.put(unit_spans=tree.unit_spans, nq=robot.nq, tau_max=robot.limits.tau_max)
+        self.put(own_M=own.M.T, own_h=own.h, own_axes=own.axes)
+        self.put(v=np.empty(nv), M=np.empty((nv, nv)), h=np.empty(nv), axes=np.empty((nv, 6)))
+        self.put(bodies=np.empty(n, np.int64), others=np.empty(n, np.int64), mu=np.empty(n), gaps=np.empty(n))
+        self.put(points=np.empty((n, 3)), normals=np.empty((n, 3)), tangents=np.empty((n, 3)))
+        self.put(J=np.empty((3 * n, nv)), last=np.zeros(3 * n), asked=np.zeros(robot.na), met=np.zeros(robot.na))
+        self.put(L=np.empty((nu, nu)), v_free=np.empty(nv), Y=np.empty((3 * n, nu)), b=np.empty(3 * n), energy=np.empty(3 * n))
         self.closures = m = len(robot.closures.keys)
-        self.put(_loops, robot.closures.joints, np.empty((m, 2, 3)), np.empty((3 * m, nv)), *np.zeros((3, 3 * m)))
-        self.put(_bound, np.empty((3 * n, 3 * m)), np.empty((3 * n, nv)) if m else self.J)
-        self.put(_demand, np.zeros(robot.na), np.zeros(robot.na), np.empty((nu, nu)), np.empty(nv))
+        self.put(loops=robot.closures.joints, ends=np.empty((m, 2, 3)), G=np.empty((3 * m, nv)), rate=np.zeros(3 * m))
+        self.put(C=np.empty((3 * n, 3 * m)), bound=np.empty((3 * n, nv)) if m else self.J)
+        self.put(closing=np.zeros(3 * m), closing_free=np.zeros(3 * m))
 
     def believe(self, ground: Ground, dt: float) -> None:
         """What the ground does within the next dt [s]."""
         if self.ground is not ground or self.dt != dt:
-            rates = ground.keeps(dt), ground.memory / dt, dt
-            self.put(_ground, ground.noise, ground.recovery_speed, ground.touching, ground.independent, *rates)
+            self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
+            self.put(independent=ground.independent, keep=ground.keeps(dt), rho=ground.memory / dt, dt=dt)
             self.ground = ground
 
 
@@ -195,57 +194,3 @@ def record_for(robot: Robot, n: int) -> Dynamics:
             records.clear()
         records[n] = known = Dynamics(robot, n)
     return known
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _tree(d, parents, dof_joint, support, u, a, unit_spans, nq):
-    d.parents, d.dof_joint, d.support, d.u, d.a, d.unit_spans = borrowed(parents, dof_joint, support, u, a, unit_spans)
-    d.nq = nq
-
-
-@compiled
-def _scratch(d, own_M, own_h, own_axes, tau_max):
-    d.own_M, d.own_h, d.own_axes, d.tau_max = borrowed(own_M, own_h, own_axes, tau_max)
-
-
-@compiled
-def _state(d, v, M, h, axes):
-    d.v, d.M, d.h, d.axes = borrowed(v, M, h, axes)
-
-
-@compiled
-def _touch(d, bodies, others, points, normals, tangents, mu, gaps):
-    d.bodies, d.others, d.points, d.normals, d.tangents, d.mu, d.gaps = borrowed(
-        bodies, others, points, normals, tangents, mu, gaps
-    )
-
-
-@compiled
-def _room(d, J, last, Y, b, energy):
-    d.J, d.last, d.Y, d.b, d.energy = borrowed(J, last, Y, b, energy)
-
-
-@compiled
-def _loops(d, loops, ends, G, rate, closing_free, closing):
-    d.loops, d.ends, d.G, d.rate, d.closing_free, d.closing = borrowed(loops, ends, G, rate, closing_free, closing)
-
-
-@compiled
-def _bound(d, C, bound):
-    d.C, d.bound = borrowed(C, bound)
-
-
-@compiled
-def _demand(d, asked, met, L, v_free):
-    d.asked, d.met, d.L, d.v_free = borrowed(asked, met, L, v_free)
-
-
-@compiled
-def _ground(d, noise, recovery_speed, touching, independent, keep, rho, dt):
-    d.noise, d.recovery_speed, d.touching, d.independent = noise, recovery_speed, touching, independent
-    d.keep, d.rho, d.dt = keep, rho, dt

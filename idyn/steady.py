@@ -18,10 +18,8 @@ from idyn.compiled import (
     REAL,
     VECTOR,
     WHOLE,
-    ArrayRecord,
     compiled,
     inlined,
-    new_record,
 )
 from idyn.consistency import nearest_demand
 from idyn.crossing import Filled, Lent, entrance
@@ -33,6 +31,7 @@ from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
 from idyn.laws.law import Law, unlimited_somewhere
 from idyn.memory import borrowed
 from idyn.problem import Options, Problem
+from idyn.records import ArrayRecord
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
 from idyn.reduction import eliminate
 from idyn.residuals import CERTIFIED, Claim
@@ -81,12 +80,11 @@ class Steady(ArrayRecord):
         self.wanted = None if objective is None else objective.wanted
         of_forces = objective is not None and objective.of_forces
         target = np.zeros(0 if objective is None else len(dynamics.last if of_forces else dynamics.asked))
-        self.fields = self.begin(_blank)
-        self.put(_law, dynamics, law.conditions.value, law.directions, law.unlimited_friction, law.basis_width)
-        self.put(_rungs, len(self.names), getattr(law, "max_pivots", 0))
-        self.put(_selection, objective is not None, of_forces, target)
-        self.put(_demand, consistency in (Consistency.STICK, Consistency.HOLD), consistency is Consistency.HOLD)
-        self.put(_limits, options.force_limit * weight, np.zeros(FIGURES + 1))
+        self.put(d=dynamics, figures=np.zeros(FIGURES + 1), most=options.force_limit * weight)
+        self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
+        self.put(rungs=len(self.names), max_pivots=getattr(law, "max_pivots", 0), width=law.basis_width)
+        self.put(selects=objective is not None, of_forces=of_forces, target=target)
+        self.put(beforehand=consistency in (Consistency.STICK, Consistency.HOLD), closed=consistency is Consistency.HOLD)
 
     def suits(self, options: Options) -> bool:
         """Whether all options that matter here are as they were; the ground is the dynamics'."""
@@ -161,39 +159,6 @@ def kept_for(dynamics: Dynamics, law: Law, options: Options, weight: float) -> S
         return None
     dynamics.steady = known = Steady(dynamics, law, options, weight)
     return known
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _law(s, d, conditions, directions, unlimited, width):
-    s.d, s.conditions, s.unlimited, s.width = d, conditions, unlimited, width
-    (s.directions,) = borrowed(directions)
-
-
-@compiled
-def _rungs(s, rungs, max_pivots):
-    s.rungs, s.max_pivots = rungs, max_pivots
-
-
-@compiled
-def _selection(s, selects, of_forces, target):
-    s.selects, s.of_forces = selects, of_forces
-    (s.target,) = borrowed(target)
-
-
-@compiled
-def _demand(s, beforehand, closed):
-    s.beforehand, s.closed = beforehand, closed
-
-
-@compiled
-def _limits(s, most, figures):
-    s.most = most
-    (s.figures,) = borrowed(figures)
 
 
 @compiled

@@ -20,6 +20,7 @@ LEAVES = (
     "idyn.compiled",
     "idyn.memory",
     "idyn.crossing",
+    "idyn.records",
     "idyn.types",
     "idyn.terrain",
     "idyn.heightmap",
@@ -100,8 +101,8 @@ DOORS = {
         "sim_harness.round_trips",
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
-    "numba": {"idyn.compiled", "idyn.memory", "idyn.crossing"},
-    "llvmlite": {"idyn.crossing", "idyn.linking"},
+    "numba": {"idyn.compiled", "idyn.memory", "idyn.crossing", "idyn.records"},
+    "llvmlite": {"idyn.crossing", "idyn.records", "idyn.linking"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
 }

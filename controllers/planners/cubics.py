@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from idyn.compiled import CUBE, MATRIX, ArrayRecord, compiled, new_record
-from idyn.memory import borrowed
+from idyn.compiled import CUBE, MATRIX, compiled
+from idyn.records import ArrayRecord
 from idyn.types import Array
 
 
@@ -25,8 +25,7 @@ class Cubics(ArrayRecord):
         """At rest at `points` (n, d)."""
         c = np.zeros((*points.shape, 4))
         c[..., 0] = points
-        self.fields = self.begin(_blank)
-        self.put(_fill, c, np.zeros(points.shape), np.zeros(points.shape))
+        self.put(c=c, since=np.zeros(points.shape), until=np.zeros(points.shape))
 
     def rest(self, points: Array) -> None:
         """At rest at `points` (n, d), whatever was before."""
@@ -35,16 +34,6 @@ class Cubics(ArrayRecord):
 
 
 TYPE = Cubics.TYPE
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _fill(cubics, c, since, until):
-    cubics.c, cubics.since, cubics.until = borrowed(c, since, until)
 
 
 @compiled

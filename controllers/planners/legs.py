@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from controllers.kinematics import contact_places
-from idyn.compiled import CUBE, MATRIX, SPANS, ArrayRecord, compiled, new_record
+from idyn.compiled import CUBE, MATRIX, SPANS, compiled
 from idyn.errors import ConfigError
-from idyn.memory import borrowed, local
+from idyn.memory import local
+from idyn.records import ArrayRecord
 from idyn.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
@@ -55,8 +56,9 @@ class Legs(ArrayRecord):
         axes = screws[..., 3:].copy()
         if not np.allclose(np.linalg.norm(axes, axis=2), 1.0):
             raise ConfigError("reference.kind", "'gait' needs legs of hinges; a joint above a foot slides")
-        self.fields = self.begin(_blank)
-        self.put(_fill, axes, np.cross(axes, screws[..., :3]), contact_places(robot, neutral).copy(), of_legs)
+        self.put(
+            axes=axes, points=np.cross(axes, screws[..., :3]), places=contact_places(robot, neutral).copy(), joints=of_legs
+        )
 
     def feet(self, angles: Array) -> Array:
         """Foot centres in the base frame [m] (n, 3) for joint angles [rad] (na)."""
@@ -65,16 +67,6 @@ class Legs(ArrayRecord):
 
 
 TYPE = Legs.TYPE
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _fill(legs, axes, points, places, joints):
-    legs.axes, legs.points, legs.places, legs.joints = borrowed(axes, points, places, joints)
 
 
 @compiled

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from controllers.config import NonNegative, Settings
-from idyn.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
+from idyn.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.errors import ConfigError
-from idyn.memory import borrowed
+from idyn.records import ArrayRecord
 from idyn.types import Array
 
 NEXT, DONE = 0, 1
@@ -69,11 +69,11 @@ class Path(ArrayRecord):
                 raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {value}")
         if not math.cos(settings.heading) < 1.0:
             raise ConfigError(f"{where}.heading", f"expected an angle that is not 0, nor whole turns, got {settings.heading}")
-        way = np.array(settings.waypoints, np.float64).reshape(-1, 2), np.array(settings.velocity, np.float64)
+        waypoints, velocity = np.array(settings.waypoints, np.float64).reshape(-1, 2), np.array(settings.velocity, np.float64)
         s, accelerations = settings, np.array([settings.acceleration, settings.acceleration, settings.turn_acceleration])
-        self.fields = self.begin(_blank)
-        self.put(_way, *way, np.zeros(2, dtype=np.int64), s.repeat)
-        self.put(_limits, s.speed, s.turn, s.tolerance, math.cos(s.heading), s.turn_gain, s.duration, accelerations)
+        self.put(waypoints=waypoints, velocity=velocity, accelerations=accelerations, progress=np.zeros(2, dtype=np.int64))
+        self.put(repeat=s.repeat, duration=s.duration, facing=math.cos(s.heading), turn_gain=s.turn_gain)
+        self.put(speed=s.speed, turn=s.turn, tolerance=s.tolerance)
 
     def reset(self) -> None:
         """Begin with the first waypoint."""
@@ -95,24 +95,6 @@ class Path(ArrayRecord):
 
 
 TYPE = Path.TYPE
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _way(path, waypoints, velocity, progress, repeat):
-    path.waypoints, path.velocity, path.progress = borrowed(waypoints, velocity, progress)
-    path.repeat = repeat
-
-
-@compiled
-def _limits(path, speed, turn, tolerance, facing, turn_gain, duration, accelerations):
-    path.speed, path.turn, path.tolerance, path.facing = speed, turn, tolerance, facing
-    path.turn_gain, path.duration = turn_gain, duration
-    (path.accelerations,) = borrowed(accelerations)
 
 
 @compiled

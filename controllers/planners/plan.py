@@ -12,10 +12,10 @@ from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs, solve
 from controllers.planners.path import DONE, Path, command
 from controllers.planners.steps import ahead, seen, step
-from idyn.compiled import FLAG, FLAGS, INDICES, MATRIX, REAL, VECTOR, ArrayRecord, compiled, new_record
+from idyn.compiled import FLAG, FLAGS, INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.crossing import Filled, Lent, entrance
 from idyn.inputs import finite
-from idyn.memory import borrowed
+from idyn.records import ArrayRecord
 from idyn.solvers.linalg import copy
 from idyn.types import Array
 
@@ -70,12 +70,13 @@ class Plan(ArrayRecord):
     ) -> None:
         """times: start, tick [s]; angles: any, for their number (na)"""
         s, n = settings, len(hips)
-        self.fields = self.begin(_blank)
-        self.put(_robot, legs, path, Cubics(hips), hips, gait.touchdown)
-        self.put(_gait, gait.walks, *times, gait.period, gait.duty, gait.swing_time, gait.stance_time)
-        self.put(_steps, s.swing_speed * gait.swing_time / CUBIC_PEAK, s.step_height, s.touchdown_speed, s.redirect, s.touching)
-        self.put(_base, *np.zeros((3, 3)), s.patience, s.settle)
-        self.put(_feet, *np.zeros((3, n)), np.zeros((n, 2)), *np.zeros((2, n), dtype=np.bool_), angles.copy())
+        self.put(legs=legs, path=path, ways=Cubics(hips), hips=hips, start=times[0], tick=times[1])
+        self.put(walks=gait.walks, period=gait.period, duty=gait.duty, touchdown=gait.touchdown)
+        self.put(swing_time=gait.swing_time, stance_time=gait.stance_time, longest=s.swing_speed * gait.swing_time / CUBIC_PEAK)
+        self.put(step_height=s.step_height, touchdown_speed=s.touchdown_speed, redirect=s.redirect, touching=s.touching)
+        self.put(most_patience=s.patience, settle=s.settle, pose=np.zeros(3), u=np.zeros(3), du=np.zeros(3))
+        self.put(phase=np.zeros(n), wait=np.zeros(n), end=np.zeros(n), lifted=np.zeros((n, 2)), angles=angles.copy())
+        self.put(swinging=np.zeros(n, dtype=np.bool_), seeking=np.zeros(n, dtype=np.bool_))
 
     @cached_property
     def follow(self) -> Callable[..., bool]:
@@ -92,41 +93,6 @@ class Plan(ArrayRecord):
 TYPE = Plan.TYPE
 MEASURED, CONTACTS, MOTION = Lent(VECTOR, VECTOR, VECTOR), Lent(INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
 """What `follow` takes besides."""
-
-
-@compiled
-def _blank():
-    return new_record(TYPE)
-
-
-@compiled
-def _robot(plan, legs, path, ways, hips, touchdown):
-    plan.legs, plan.path, plan.ways = legs, path, ways
-    plan.hips, plan.touchdown = borrowed(hips, touchdown)
-
-
-@compiled
-def _gait(plan, walks, start, tick, period, duty, swing_time, stance_time):
-    plan.walks, plan.start, plan.tick = walks, start, tick
-    plan.period, plan.duty, plan.swing_time, plan.stance_time = period, duty, swing_time, stance_time
-
-
-@compiled
-def _steps(plan, longest, step_height, touchdown_speed, redirect, touching):
-    plan.longest, plan.step_height, plan.touchdown_speed = longest, step_height, touchdown_speed
-    plan.redirect, plan.touching = redirect, touching
-
-
-@compiled
-def _base(plan, pose, u, du, most_patience, settle):
-    plan.pose, plan.u, plan.du = borrowed(pose, u, du)
-    plan.most_patience, plan.settle = most_patience, settle
-
-
-@compiled
-def _feet(plan, phase, wait, end, lifted, swinging, seeking, angles):
-    plan.phase, plan.wait, plan.end, plan.lifted, plan.angles = borrowed(phase, wait, end, lifted, angles)
-    plan.swinging, plan.seeking = borrowed(swinging, seeking)
 
 
 @compiled
