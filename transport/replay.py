@@ -25,6 +25,9 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 
+TICKS_AT_ONCE = 100
+"""So many are replayed between two reports of progress."""
+
 Build = Callable[[dict[str, Any]], ServedController]
 
 
@@ -90,19 +93,19 @@ def replay(
     law: str | None = None,
     selection: str | None = None,
     build: Build = controller_from_snapshot,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> ReplayReport:
     """Feed a log's requests to a service built from the log itself, and compare the torques.
 
     law, selection: replace the recorded ones
     build: makes a controller of a snapshot
-    progress: called with the number of ticks after each of them
+    progress: called now and then with the number of ticks since the last time
     Raises LogError when the log cannot be read or lacks what a replay needs.
     """
     with LogReader(path) as reader, steady():
         now = _Clock()
         service = _service(reader, build, now, law=law, selection=selection)
-        tally = _Tally()
+        tally, told = _Tally(), 0
         begin = time.perf_counter()
         for entry in reader.exchanges():
             if not entry.reply:
@@ -112,8 +115,10 @@ def replay(
             now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
             answer = service.handle(entry.identity, entry.request, entry.t_recv_ns)
             tally.note(entry, recorded, answer.reply)
-            if progress is not None:
-                progress(tally.ticks)
+            if tally.ticks - told >= TICKS_AT_ONCE:
+                progress(tally.ticks - told)
+                told = tally.ticks
+        progress(tally.ticks - told)
         replayed_s = time.perf_counter() - begin
         return ReplayReport(
             path=str(path),
@@ -183,9 +188,7 @@ class _Tally:
     def __init__(self) -> None:
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
-        self._sessions: list[int] = []
-        self._times: list[int] = []
-        self._torques: list[tuple[Vector, Vector]] = []
+        self._compared: list[tuple[int, int, Vector, Vector]] = []  # session, robot's clock, recorded and replayed torques
         self._force_sum = 0.0
 
     def note(self, entry: Entry, recorded: _Torque | None, reply: bytes) -> None:
@@ -200,9 +203,7 @@ class _Tally:
         if not same and self.first_difference is None:
             self.first_difference = recorded.seq
         if replayed is not None:
-            self._sessions.append(recorded.session)
-            self._times.append(recorded.t_robot)
-            self._torques.append((recorded.tau, replayed.tau))
+            self._compared.append((recorded.session, recorded.t_robot, recorded.tau, replayed.tau))
             if replayed.contact_force != recorded.contact_force:
                 self._force_sum += abs(_normal_force(replayed) - _normal_force(recorded))
 
@@ -212,9 +213,9 @@ class _Tally:
         return float(self._periods()[1].sum())
 
     def differences(self) -> Differences | None:
-        if self.first_difference is None or not self._torques:
+        if self.first_difference is None or not self._compared:
             return None
-        tau = np.array([[_numbers(value) for value in both] for both in self._torques])  # (ticks, 2, na)
+        tau = np.array([[_numbers(value) for value in both] for _, _, *both in self._compared])  # (ticks, 2, na)
         change = np.abs(tau[:, 1] - tau[:, 0])
         following, periods = self._periods()
         rates = np.abs(np.diff(tau, axis=0)).mean(axis=2)[following] / periods[:, None]
@@ -229,7 +230,8 @@ class _Tally:
 
     def _periods(self) -> tuple[Array, Array]:
         """Which ticks follow the one before in the same session (ticks − 1), and by how much, of those [s]."""
-        sessions, times = np.array(self._sessions, dtype=np.uint64), np.array(self._times, dtype=np.int64)
+        sessions = np.array([session for session, *_ in self._compared], dtype=np.uint64)
+        times = np.array([t_robot for _, t_robot, *_ in self._compared], dtype=np.int64)
         periods = np.diff(times) * 1e-9
         following = (sessions[1:] == sessions[:-1]) & (periods > 0)
         return following, periods[following]

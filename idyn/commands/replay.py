@@ -22,7 +22,7 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     with progress_bar(0) as progress:
         report = replay(
-            options.log, law=options.law, selection=options.selection, progress=lambda _: progress(str(options.log), 1)
+            options.log, law=options.law, selection=options.selection, progress=lambda n: progress(str(options.log), n)
         )
     print(report.table())
     same_law = options.law is None and options.selection is None
