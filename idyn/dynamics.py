@@ -96,7 +96,7 @@ class Dynamics(ArrayRecord):
     closing: Array
     ground: Ground | None = None
     independent: float
-    steady: object = None
+    steady: Any = None
     closures: int
     dt: float
 

@@ -76,10 +76,11 @@ def imbalance(d, v_plus, tau, impulse):
     nv = len(v)
     balance = local(nv)
     for j in range(nv):
-        M, s = d.M[j], dt * d.h[j]
-        for k in range(nv):
-            s += M[k] * (v_plus[k] - v[k])
-        balance[j] = s
+        balance[j] = dt * d.h[j]
+    for k in range(nv):  # M is symmetric: by columns no sum waits for itself
+        M, gain = d.M[k], v_plus[k] - v[k]
+        for j in range(nv):
+            balance[j] += M[j] * gain
     for k in range(len(d.a)):
         balance[d.a[k]] -= dt * tau[k]
     for i in range(len(impulse)):
@@ -125,9 +126,10 @@ def energy_descent(d, v_plus, y, descent):
     (n, 3): the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(d.u), len(v_plus)
     x = np.zeros(nu)
-    for i in range(nu):
-        for j in range(nv):
-            x[i] += d.M[d.u[i], j] * v_plus[j]
+    for j in range(nv):
+        M, speed = d.M[j], v_plus[j]
+        for i in range(nu):
+            x[i] += M[d.u[i]] * speed
     for k in range(len(y)):
         for i in range(nu):
             sign = sign_of(d, k, d.u[i])

@@ -1,41 +1,17 @@
-"""Arrays without bookkeeping, for compiled code: whoever uses these two says who keeps them alive."""
+"""Arrays on the stack, for compiled code."""
 
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core import cgutils
-from numba.core.imputils import impl_ret_new_ref, impl_ret_untracked
+from numba.core.imputils import impl_ret_new_ref
 from numba.extending import intrinsic, overload
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
 SMALL = 8192
 """Local arrays of so many bytes are on the stack."""
-
-
-def borrowed(*arrays: Any) -> tuple[Any, ...]:
-    """Inside compiled code: the same arrays, whose users nobody counts; somebody else keeps them alive. Counting takes 6 ns
-    each time a field is read."""
-    return arrays
-
-
-@intrinsic
-def _uncounted(_: Any, arrays: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds, views = signature.args[0], []
-        for i, kind in enumerate(kinds):
-            view = context.make_array(kind)(context, builder, builder.extract_value(args[0], i))
-            view.meminfo = cgutils.get_null_value(view.meminfo.type)
-            views.append(view._getvalue())
-        return impl_ret_untracked(context, builder, kinds, context.make_tuple(builder, kinds, views))
-
-    return arrays(arrays), codegen
-
-
-@overload(borrowed)
-def _borrowed(*arrays):
-    return lambda *arrays: _uncounted(arrays)
 
 
 def local(shape: Any, kind: Any = np.float64) -> Any:

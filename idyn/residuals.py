@@ -82,6 +82,10 @@ def certify(d, claim, change, p, v_plus, tau, impulse, residuals):
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
         return
+    if conditions == Conditions.FREE:
+        for row in range(len(p)):
+            _worse(residuals, CONE, abs(p[row]))
+        return
     velocity, v_hat = local((len(d.mu), 3)), local(len(v_plus))
     if conditions == Conditions.COMPLIANT:
         contact_velocities(d, v_plus, velocity)
@@ -102,9 +106,6 @@ def certify(d, claim, change, p, v_plus, tau, impulse, residuals):
         mu, w = d.mu[i], velocity[i, 2] + allowance_of(d, i)
         free = mu == np.inf or (claim.unlimited and mu > 0.0)
         c = _Contact(p[3 * i], p[3 * i + 1], p[3 * i + 2], velocity[i, 0], velocity[i, 1], w, mu, free)
-        if conditions == Conditions.FREE:
-            _worse(residuals, CONE, max(abs(c.pn), abs(c.ps), abs(c.pt)))
-            continue
         if np.isnan(d.gaps[i]) or np.isnan(mu):
             residuals[COMPLEMENTARITY] = np.inf  # no number, no statement
         _worse(residuals, PENETRATION, -w)

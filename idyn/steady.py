@@ -9,6 +9,7 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy import empty
 
 from idyn.compiled import (
     FLAG,
@@ -29,7 +30,6 @@ from idyn.ground import RIGID
 from idyn.inputs import finite
 from idyn.laws.compiled_rungs import compiled_rung, compiled_rungs
 from idyn.laws.law import Law, unlimited_somewhere
-from idyn.memory import borrowed
 from idyn.problem import Options, Problem
 from idyn.records import ArrayRecord
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
@@ -37,7 +37,7 @@ from idyn.reduction import eliminate
 from idyn.residuals import CERTIFIED, Claim
 from idyn.selection.aim import OBJECTIVES, aim_at_forces
 from idyn.selection.choose import choose_among_few
-from idyn.solvers.linalg import copy
+from idyn.solvers.linalg import copy, copy_rows
 from idyn.status import SOLVED, STATUSES, Conditions
 from idyn.types import Array, Consistency, Guess, Prediction, Residuals
 
@@ -47,6 +47,8 @@ CHANGE = FIGURES
 LADDER = -1
 """Instead of a rung."""
 
+ANSWERED = STATUSES[SOLVED]
+
 INFINITE = math.inf
 
 
@@ -54,21 +56,24 @@ class Steady(ArrayRecord):
     """What stays from tick to tick, put together once: a law, options, and the robot's dynamics with n contacts.
 
     The law   conditions: a member of `Conditions`; directions: of the friction polygon (k, 2); unlimited: whether it takes
-        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each, if it pivots; width: of its basis
+        every μ > 0 for ∞; rungs: how many can be taken here; max_pivots: of each, if it pivots
     Options   selects, of_forces: whether there is a selection, and whether of forces; beforehand, closed: whether the demand is
         made consistent first, and such that touching contacts stay; most: what a contact may carry [N]
-    target: of the selection, filled in every tick (na or 3n); figures: of the last tick, see `idyn.recovery`
+    target: of the selection, filled in every tick (na or 3n); of the last tick basis (n, width): the one to begin at next time,
+        and figures: see `idyn.recovery`
     For Python also `tick`, its entrance, and `wanted`, see `idyn.selection.aim.Objective`; None without a selection
     """
 
     field_types: ClassVar[dict[str, Any]] = {
         "d": Dynamics.TYPE,
-        **dict.fromkeys(("conditions", "rungs", "max_pivots", "width"), WHOLE),
+        **dict.fromkeys(("conditions", "rungs", "max_pivots"), WHOLE),
         "directions": MATRIX,
         **dict.fromkeys(("unlimited", "selects", "of_forces", "beforehand", "closed"), FLAG),
         "most": REAL,
+        "basis": MASK,
         **dict.fromkeys(("target", "figures"), VECTOR),
     }
+    basis: Array
     figures: Array
     of_forces: bool
 
@@ -82,7 +87,8 @@ class Steady(ArrayRecord):
         target = np.zeros(0 if objective is None else len(dynamics.last if of_forces else dynamics.asked))
         self.put(d=dynamics, figures=np.zeros(FIGURES + 1), most=options.force_limit * weight)
         self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
-        self.put(rungs=len(self.names), max_pivots=getattr(law, "max_pivots", 0), width=law.basis_width)
+        self.put(rungs=len(self.names), max_pivots=getattr(law, "max_pivots", 0))
+        self.put(basis=np.zeros((len(dynamics.mu), law.basis_width), np.bool_))
         self.put(selects=objective is not None, of_forces=of_forces, target=target)
         self.put(beforehand=consistency in (Consistency.STICK, Consistency.HOLD), closed=consistency is Consistency.HOLD)
 
@@ -94,8 +100,8 @@ class Steady(ArrayRecord):
 
 TYPE = Steady.TYPE
 MOTION = Lent(*[VECTOR] * 6)
-CONTACTS = Lent(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, MATRIX, MATRIX)
-ANSWER = Filled(MASK, VECTOR, MATRIX, VECTOR, VECTOR)
+CONTACTS = Lent(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, MASK, MATRIX, MATRIX)
+ANSWER = Filled(VECTOR, MATRIX, VECTOR, VECTOR)
 """What `tick` takes besides."""
 
 
@@ -112,16 +118,16 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     applied, torques, forces = problem.applied, NOTHING, NO_FORCES
     if kept.wanted is not None and (wanted := kept.wanted(guess.tau, last, preferred)) is not None:
         torques, forces = (NOTHING, wanted) if kept.of_forces else (wanted, NO_FORCES)
-    basis, p, force, v_plus, tau = before.copy(), np.empty(3 * n), np.empty((n, 3)), np.empty(robot.nv), np.empty(robot.na)
+    p, force, v_plus, tau = empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
     try:
         robot.terms(state.q, state.v)
         if dynamics.closures:
             robot.closure_ends(dynamics.ends)
-        rung, pivots, null_dim = kept.tick(
+        rung, pivots, null_dim, holds = kept.tick(
             kept.fields,
             (state.q, state.v, NOTHING if applied is None else applied, problem.q_ddot, guess.tau, torques),
-            (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps, last, forces),
-            (basis, p, force, v_plus, tau),
+            (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps, before, last, forces),
+            (p, force, v_plus, tau),
         )
     except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
         return None
@@ -130,9 +136,10 @@ def steady(problem: Problem, law: Law) -> Prediction | None:
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = kept.figures.tolist()
     residuals = Residuals(motion, met, complementarity, cone, penetration, slip)
     closing = dynamics.closing.copy() if dynamics.closures else NOTHING
+    basis = before if holds else kept.basis.copy()
     name, way, next_guess = law.name, kept.names[rung], Guess(law.name, c.keys, basis, tau, force)
     return Prediction(  # in the order of its fields: by name it would take 0.5 µs more
-        tau, force, p, problem.dt, v_plus, STATUSES[SOLVED], name, way, pivots,
+        tau, force, p, problem.dt, v_plus, ANSWERED, name, way, pivots,
         residuals, change, torque_excess, force_excess, null_dim, closing, next_guess,
     )  # fmt: skip
 
@@ -153,42 +160,45 @@ def _vectors(array: Array, n: int) -> bool:
 def kept_for(dynamics: Dynamics, law: Law, options: Options, weight: float) -> Steady | None:
     """That of the last tick, as a rule; None for a law of which no rung is compiled. weight: of the robot [N]"""
     known = dynamics.steady
-    if isinstance(known, Steady) and known.law is law and (known.options is options or known.suits(options)):
+    if known is not None and known.law is law and (known.options is options or known.suits(options)):
         return known
     if not compiled_rungs(law):
         return None
-    dynamics.steady = known = Steady(dynamics, law, options, weight)
-    return known
+    dynamics.steady = kept = Steady(dynamics, law, options, weight)
+    return kept
 
 
 @compiled
 def tick(s, motion, contacts, out):
-    """The rung that answered, or LADDER when not all went the usual way; pivots, and the dimension of the choice.
+    """The rung that answered, or LADDER when not all went the usual way; pivots, the dimension of the choice, and whether the
+    last basis still holds.
 
     motion: q, v, applied or none (0), q̈, the last torque; torques that are wanted (na) or none (0)
-    contacts: as `ContactSet` has them; the last forces; forces that are wanted (n, 3) or none (0, 3)
-    out, to be filled: the last basis, which becomes the one to begin at next time, p, forces (n, 3), v⁺, τ; and what `s` keeps
+    contacts: as `ContactSet` has them; the last basis, the last forces; forces that are wanted (n, 3) or none (0, 3)
+    out, to be filled: p, forces (n, 3), v⁺, τ; and what `s` keeps
     """
     q, v, applied, demand, last_torque, torques = motion
-    bodies, others, points, normals, tangents, mu, gaps, last, forces = contacts
-    basis, p, force, v_plus, tau = out
-    d, n, na = s.d, len(s.d.mu), len(s.d.a)
-    shaped = basis.shape == (n, s.width) and last.shape == (n, 3) and len(last_torque) == na
+    bodies, others, points, normals, tangents, mu, gaps, before, last, forces = contacts
+    p, force, v_plus, tau = out
+    d, basis, n, na = s.d, s.basis, len(s.d.mu), len(s.d.a)
+    shaped = before.shape == basis.shape and last.shape == (n, 3) and len(last_torque) == na
     shaped = shaped and len(torques) in (0, na) and (len(forces) == 0 or forces.shape == (n, 3))
     if shaped and fill(d, (q, v, applied), (bodies, others), (points, normals, tangents), (mu, gaps), last):
         if s.of_forces:
             aim_at_forces(forces, d, s.target)
         elif len(torques) > 0:
             copy(torques, s.target)
-        return answer(s, demand, s.target, basis, force, (p, v_plus, tau), 0)
-    return LADDER, 0, 0
+        copy_rows(before, basis)
+        rung, pivots, null_dim = answer(s, demand, s.target, basis, force, (p, v_plus, tau), 0)
+        return rung, pivots, null_dim, _same(before, basis)
+    return LADDER, 0, 0, False
 
 
 @inlined
 def answer(s, demand, target, basis, force, out, first):
     """As `tick`, where the record of `s` is filled: the answer to a demand, q̈ (na). force (n, 3) and `out` are to be filled;
     first: of the rungs."""
-    (demand,), out, d, change = borrowed(demand), borrowed(*out), s.d, 0.0
+    d, change = s.d, 0.0
     if not (len(demand) == len(d.a) and finite(demand)):
         return LADDER, 0, 0
     copy(demand, d.asked)
@@ -214,6 +224,16 @@ def answer(s, demand, target, basis, force, out, first):
         copy(p, out[0])
         return rung if usual else LADDER, pivots, null_dim
     return LADDER, 0, 0
+
+
+@compiled
+def _same(one, other):
+    """Whether two masks of one shape are."""
+    same = True
+    for i in range(one.shape[0]):
+        for j in range(one.shape[1]):
+            same = same and one[i, j] == other[i, j]
+    return same
 
 
 @compiled

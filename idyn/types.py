@@ -139,7 +139,8 @@ class Guess(Record, frozen=True):
 
     law: the law whose basis it is
     keys: contacts of the previous tick
-    basis: the law's own encoding of where to begin, as a rule its complementary basis, one row per contact (n, ·)
+    basis: the law's own encoding of where to begin, as a rule its complementary basis, one row per contact (n, ·); the guess
+        before's own array where that still holds
     tau: previous torque [N·m] (na)
     force: previous contact forces in world coordinates [N] (n, 3)
     """

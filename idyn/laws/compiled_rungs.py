@@ -56,7 +56,7 @@ def compiled_rung(d, law, basis, rung):
     Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; `basis` (n, ·), the last one, is
     overwritten with the next.
     """
-    conditions, multipliers, friction = law.conditions, np.empty(0), np.empty((0, 2))
+    conditions, multipliers, friction = law.conditions, d.mu[:0], law.directions[:0]
     if conditions == Conditions.NO_SLIP:
         p, flags, status, pivots, after = solve_no_slip(d.Y, d.b, d.mu, basis, PRINCIPAL, d.independent, law.max_pivots)
         copy_rows(after, basis)
@@ -74,6 +74,6 @@ def compiled_rung(d, law, basis, rung):
     elif conditions == Conditions.EXACT_CONE and not unlimited_somewhere(d.mu, False)[1]:
         p, flags, friction, status, pivots = solve_exact_cone(d.Y, d.b, d.mu, d.last)
     else:  # contact-free; the laws of limited friction have rungs that come before where it is unlimited
-        p, flags, pivots = np.zeros(len(d.b)), np.zeros((len(d.mu), len(law.directions) + 2), dtype=np.bool_), 0
+        p, flags, pivots = np.zeros(len(d.b)), basis, 0  # there is nothing to select among
         status = SOLVED if conditions == Conditions.FREE else NOT_CERTIFIED
     return p, Face(flags, law.directions, d.mu, law.unlimited, friction), multipliers, status, pivots
