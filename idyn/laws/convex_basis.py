@@ -47,16 +47,17 @@ def solve_basis(program, basis, release):
     loaded, pressed = _listed(basis, rays.taken)
     K, rhs = _kkt(rays.G, rays.slopes, Y, b, loaded, pressed)
     z, solved = lu_refined(K, rhs)
+    for i in range(len(z)):
+        free = i < len(loaded) and not rays.signed[loaded[i]]
+        solved = solved and (free or z[i] >= -NEGATIVE * speed / d)
     p, y = np.zeros(3 * n), np.zeros(n)
     if not solved:
         return p, y, np.zeros((n, 2 + k), dtype=np.bool_), False
 
     x, descent = np.zeros(m), np.zeros(m)  # the motion, and what is left of it for the rays
-    least = -NEGATIVE * speed / d
     for i in range(len(loaded)):
         row = loaded[i]
         if rays.signed[row]:
-            solved = solved and z[i] >= least
             z[i] = max(z[i], 0.0)
         for c in range(m):
             x[c] += z[i] * rays.G[row, c]
@@ -65,7 +66,6 @@ def solve_basis(program, basis, release):
     copy(x, descent)
     for j in range(len(pressed)):
         i = pressed[j]
-        solved = solved and z[len(loaded) + j] >= least
         y[i] = max(z[len(loaded) + j], 0.0)
         for c in range(m):
             descent[c] -= y[i] * Y[3 * i + 2, c]

@@ -96,10 +96,10 @@ def _fill_tableau(M: Array, q: Array, cover: Array, T: Array) -> None:
     for i in range(n):
         for j in range(n):
             size = max(size, abs(M[i, j]))
-    size = 2.0 ** np.floor(np.log2(size)) if size > 0.0 else 1.0  # exact
+    unit = 2.0 ** -np.floor(np.log2(size)) if size > 0.0 else 1.0  # exact
     for i in range(n):
         for j in range(n):
-            T[j, i] = -M[i, j] / size
+            T[j, i] = -M[i, j] * unit
         T[n, i] = -cover[i]
         T[n + 1, i] = q[i]
 
