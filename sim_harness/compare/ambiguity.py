@@ -59,7 +59,7 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
 
 def _judged(controller: Controller, agreement: Agreement, exchange: Exchange, t_s: float, samples: int) -> Iterator[Ambiguity]:
     state, reply = exchange
-    robot, measured = agreement.robot, StateReader(agreement).read(state).state
+    robot, measured = agreement.robot, StateReader(agreement).read(state.q, state.vel).state
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
     contacts = controller.contacts(measured.q, keys)
     tau = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))

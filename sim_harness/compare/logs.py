@@ -101,7 +101,7 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
     trace, reader = TraceWriter(robot, len(exchanges)), StateReader(agreement)
     begin = exchanges[0][0].t_robot
     for (state, reply), after in zip(exchanges, [*(state for state, _ in exchanges[1:]), None], strict=True):
-        measured = reader.read(state).state
+        measured = reader.read(state.q, state.vel).state
         trace.state((state.t_robot - begin) * 1e-9, measured.q, measured.v, reply.t_recv * 1e-9)
         trace.command(joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), reply.status, np.nan)
         if reply.ref is not None:

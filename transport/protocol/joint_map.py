@@ -33,12 +33,14 @@ class JointMap(Record, frozen=True):
     tau: client's `actuated` → robot (na), None where both orders are the same
     tau_back: robot → client's `actuated` (na), None where both orders are the same
     base_in_world: the client's base velocity has world axes
+    torques_on_wire: makes torques (na), or what else the motors have one each of, a vector of the wire
     """
 
     state: Array
     tau: Array | None
     tau_back: Array | None
     base_in_world: bool
+    torques_on_wire: Callable[[Array], bytes]
 
     def base_to_body(self, v: Array, q: Array) -> None:
         """Turn the base velocity in v (nv) from world axes to those of the body at q (nq), in place."""
@@ -50,12 +52,6 @@ class JointMap(Record, frozen=True):
 
     def torques_to_client(self, tau: Array) -> Array:
         return tau if self.tau_back is None else tau[self.tau_back]
-
-    @property
-    def torques_on_wire(self) -> Callable[[Array], bytes]:
-        """Makes torques (na), or what else the motors have one each of, a vector of the wire."""
-        back = self.tau_back
-        return np.ndarray.tobytes if back is None else lambda tau: tau[back].tobytes()
 
 
 def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence[str], base: Base) -> JointMap:
@@ -71,11 +67,13 @@ def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence
     v = _inverse([*range(BASE_V if free else 0), *(i for slot in ordered for i in slot.v)])
     back = np.array([robot.joint_names.index(name) for name in actuated], dtype=np.int64)
     tau = _inverse(back)
+    tau_back = _unless_identity(back)
     return JointMap(
         state=np.concatenate([q, robot.nq + v, robot.nq + robot.nv + tau]),
         tau=_unless_identity(tau),
-        tau_back=_unless_identity(back),
+        tau_back=tau_back,
         base_in_world=free and base.vel_frame == "local_world_aligned",
+        torques_on_wire=np.ndarray.tobytes if tau_back is None else lambda torques: torques[tau_back].tobytes(),
     )
 
 

@@ -52,7 +52,7 @@ class StateReader:
 
     def __init__(self, agreement: Agreement) -> None:
         robot, joints = agreement.robot, agreement.joints
-        self._agreement, self._robot = agreement, robot
+        self._robot, self._joints = robot, joints
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._ends = robot.nq, robot.nq + robot.nv
         self._sent = np.zeros(robot.nq + robot.nv + robot.na)
@@ -64,19 +64,9 @@ class StateReader:
         self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._largest
         self._take = entrance(_take, GIVEN, WHOLE, FILLED)
 
-    def read(self, message: StateMessage) -> Measured:
-        """Raises ProtocolError that names the first field with which something is wrong."""
-        _check_recorded(message, self._agreement)
-        if message.tau_applied is None:
-            return self.read_configuration(message.q, message.vel)
-        return self._measured((message.q, message.vel, message.tau_applied))
-
-    def read_configuration(self, q: Vector, vel: Vector) -> Measured:
-        """The same of q and vel alone."""
-        return self._measured((q, vel))
-
-    def _measured(self, values: tuple[Vector, ...]) -> Measured:
-        """Of q, vel and, unless it was not sent, tau_applied."""
+    def read(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
+        """What was sent of the robot itself. Raises ProtocolError that names the first field with which something is wrong."""
+        values = (q, vel) if tau_applied is None else (q, vel, tau_applied)
         robot, (nq, nqv) = self._robot, self._ends
         self._put(values)
         size, na = nqv if len(values) == 2 else len(self._sent), robot.na
@@ -86,19 +76,19 @@ class StateReader:
             self._refuse_length(numbers, *robot.tree.unit_spans[found].tolist())
         if found == NOT_FINITE:
             refuse_non_finite(self._sent, self._parts(values))
-        q, v = numbers[:nq], numbers[nq:nqv]
-        if self._agreement.joints.base_in_world:
-            self._agreement.joints.base_to_body(v, q)
+        state = State(q=numbers[:nq], v=numbers[nq:nqv])
+        if self._joints.base_in_world:
+            self._joints.base_to_body(state.v, state.q)
         return Measured(
-            state=State(q=q, v=v),
-            angles=angles if self._one_axis_each else robot.joint_angles(q),
+            state=state,
+            angles=angles if self._one_axis_each else robot.joint_angles(state.q),
             speeds=speeds,
             tau_applied=numbers[nqv:] if size > nqv and found == SOUND else None,
             note="" if found == SOUND else self._disbelief(numbers[nqv:]),
         )
 
     def _put(self, values: tuple[Vector, ...]) -> None:
-        """What was sent, in its place. Raises ProtocolError for a wrong length."""
+        """q, vel and, unless it was not sent, tau_applied, in their place. Raises ProtocolError for a wrong length."""
         try:
             for place, value in zip(self._places, values):  # noqa: B905
                 place[:] = value  # type: ignore[assignment]
@@ -160,8 +150,8 @@ def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int
     return SOUND
 
 
-def _check_recorded(message: StateMessage, agreement: Agreement) -> None:
-    """What is only recorded or counted must be well-formed, too."""
+def check_recorded(message: StateMessage, agreement: Agreement) -> None:
+    """Raises ProtocolError that names the first field of what is only recorded or counted that is not well-formed."""
     nv, na = agreement.robot.nv, agreement.robot.na
     if message.rtt_us is not None and not math.isfinite(message.rtt_us):
         raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")

@@ -45,7 +45,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
     dry_run = session.agreement.dry_run or (request.flags is not None and request.flags.dry_run)
     limited_by = joints.torques_to_client(decision.limited_by).tolist()
     contact_force = [] if prediction is None else _contact_forces(prediction)
-    solver = None if prediction is None else _solver(prediction, decision)
+    solver = None if prediction is None else _solver(prediction, decision, len(contact_force))
     ref = None if command.reference is None else _reference(command.reference, out)
     kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
     reality = None if command.reality is None else _reality(command.reality)
@@ -91,7 +91,7 @@ def _contact_forces(prediction: Prediction) -> list[ContactForce]:
     return forces
 
 
-def _solver(prediction: Prediction, decision: Decision) -> Solver:
+def _solver(prediction: Prediction, decision: Decision, n_contacts: int) -> Solver:
     residuals = prediction.residuals
     return Solver(
         path=prediction.law,
@@ -103,7 +103,7 @@ def _solver(prediction: Prediction, decision: Decision) -> Solver:
         res_comp=residuals.complementarity,
         res_dyn=residuals.dynamics,
         res_demand=residuals.demand,
-        n_contacts=len(prediction.keys),
+        n_contacts=n_contacts,
         null_dim=prediction.null_dim,
         demand_change=prediction.demand_change,
     )

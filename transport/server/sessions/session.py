@@ -18,7 +18,7 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import Watchdog, WatchdogLevel
-from transport.protocol.state_input import Measured, StateReader, read_reference
+from transport.protocol.state_input import Measured, StateReader, check_recorded, read_reference
 from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
@@ -182,7 +182,9 @@ class Session:
 
     def read(self, message: StateMessage) -> tuple[Measured, ContactSet | FootSwitches | None, Array | None, Reference | None]:
         """A state, its contacts, forces sensed there, its reference, in the robot's order. Raises ProtocolError; notes none."""
-        measured, contacts, sensed = self._reader.read(message), None, None
+        check_recorded(message, self.agreement)
+        measured = self._reader.read(message.q, message.vel, message.tau_applied)
+        contacts, sensed = None, None
         if message.contacts is not None:
             contacts, sensed = read_contacts(message.contacts, self.agreement)
         reference = None if message.ref is None else read_reference(message.ref, self.agreement)
@@ -236,7 +238,7 @@ class Session:
 
     def reset(self, message: Reset) -> None:
         """Clear a fault and an emergency stop. Raises ProtocolError while the robot tilts or moves too much."""
-        measured = self._reader.read_configuration(message.q, message.vel)
+        measured = self._reader.read(message.q, message.vel)
         if self.agreement.robot.floating:
             tilted = tilt(measured.state.q[3:7])
             if tilted > RESET_TILT:
