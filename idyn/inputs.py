@@ -64,7 +64,7 @@ def check_size(robot: Robot, state: State) -> None:
 def check_turns(robot: Robot, q: Array) -> None:
     """Raises InputError naming the first part of q (nq) that is to have unit length and has not."""
     for start, end in robot.tree.unit_spans.tolist():
-        if not of_unit_length(q, np.array([[start, end]])):
+        if not interpreted(of_unit_length)(q, np.array([[start, end]])):
             kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
             raise InputError(f"q[{start}:{end}]", f"expected a unit {kind}, got length {length:.6g}")
 
