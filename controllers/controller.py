@@ -50,12 +50,14 @@ class Controller:
         self._no_torque = np.zeros(robot.na)
         self._no_torque.flags.writeable = False
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
+        self._understudy: Controller | None = None
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
         self._unsettled: tuple[State, Forecast, Array] | None = None  # and what the motors were told, but for those that press
+        self._last: tuple[State, ContactSet, Inputs] | None = None
         for part in (
             self._source,
             self._feedforward,
@@ -67,6 +69,8 @@ class Controller:
             self._safety,
         ):
             part.reset()
+        if self._understudy is not None:
+            self._understudy.reset()
 
     @property
     def limits(self) -> Limits:
@@ -103,6 +107,7 @@ class Controller:
         self.settle()  # if nobody did
         state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))  # arrays of this tick's own
         check_size(self.robot, state)
+        self._last = state, contacts, inputs
         fault = "emergency stop" if inputs.estop else self._safety.fault(state)
         if fault:
             return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
@@ -138,8 +143,14 @@ class Controller:
         )
 
     def rehearse(self) -> None:
-        """Do the last step's work once more and forget it: right before the next one, code and data are in the caches then."""
-        self._feedforward.rehearse()
+        """Do the last tick's work once more: right before the next one, code and data are in the caches then. By another
+        controller of the same robot, which has a memory of its own."""
+        self.settle()
+        if self._last is None:
+            return
+        if self._understudy is None:
+            self._understudy = Controller(self.settings, self.robot, self.stance)
+        self._understudy.step(*self._last)
 
     def ways(self) -> list[Way]:
         """Pieces of work that compile nearly all that ticks may need, see `idyn.ways`; all that was before is to be forgotten

@@ -1,5 +1,7 @@
 """The model's part of the torque: a demand in, a prediction out, once per tick, as each kind of law goes about it."""
 
+from functools import lru_cache
+
 import msgspec
 import numpy as np
 
@@ -14,7 +16,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.inverse_dynamics import predict
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
-from idyn.laws.settings import SensedSettings
+from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.problem import Options
 from idyn.robot import Robot
 from idyn.types import Array, ContactSet, Guess, Prediction, Record, State
@@ -69,9 +71,6 @@ class FeedForward:
         """Of the robot in the state of the last forecast, which must have had a prediction, with the contacts of it."""
         raise NotImplementedError
 
-    def rehearse(self) -> None:
-        """Do the last forecast's work once more and forget it."""
-
     def ways(self, state: State, contacts: ContactSet) -> list[Way]:
         """Pieces of work that compile all that forecasts may need, see `idyn.ways`."""
         return []
@@ -80,24 +79,17 @@ class FeedForward:
 class Predictive(FeedForward):
     """Inverse dynamics with the contact forces that a law predicts. Owns what one tick leaves to the next."""
 
-    def __init__(self, settings: ControllerSettings, law: Law, robot: Robot, source: ContactSource, grip: Grip) -> None:
+    def __init__(self, settings: ControllerSettings, law: LawSettings, robot: Robot, source: ContactSource, grip: Grip) -> None:
         super().__init__(robot, source)
-        self._law, self._grip, self._robot = law, grip, robot
+        self._grip, self._robot = grip, robot
         self._model = released(robot, grip.pressing)
-        self._options = Options(
-            selection=settings.selection,
-            consistency=settings.consistency,
-            bounded=settings.bounded,
-            warm_start=settings.warm_start,
-            ground=settings.ground.build(),
-        )
+        self._law, self._options = _law_and_options(settings, law)
         self._horizon = settings.ground.horizon or settings.period
         self._spread = Spread(settings.spread, robot, settings.selection)
         self.reset()
 
     def reset(self) -> None:
         self._guess: Guess | None = None
-        self._last: tuple[State, ContactSet, Want, Law, Guess | None] | None = None
 
     def forecast(self, state: State, contacts: ContactSet, want: Want) -> Forecast:
         """Never raises on data: without an answer `message` says why."""
@@ -107,7 +99,6 @@ class Predictive(FeedForward):
         except InputError as error:  # a demand beyond all numbers, a contact that is none
             self._guess = None
             return Forecast(tau=None, contacts=contacts, message=str(error))
-        self._last = state, contacts, want, law, prediction.guess
         if not prediction.status.certified and not np.isfinite(prediction.tau).all():
             self._guess = None
             return Forecast(tau=None, contacts=contacts, message=prediction.status.sentence)
@@ -120,10 +111,6 @@ class Predictive(FeedForward):
         if self._model is not self._robot:  # its prediction was for a model of another size
             evaluate(self._robot, state, contacts, dt=self._horizon, ground=self._options.ground, into=known)
         return known
-
-    def rehearse(self) -> None:
-        if self._last is not None:
-            self._predict(*self._last)
 
     def ways(self, state: State, contacts: ContactSet) -> list[Way]:
         return all_ways(self._model, self._law, self._options, state, contacts)
@@ -158,7 +145,7 @@ class Sensing(Predictive):
         self, settings: ControllerSettings, law: SensedSettings, robot: Robot, source: ContactSource, grip: Grip
     ) -> None:
         self._forces, self._period = SensedForces(law.delay), settings.period
-        super().__init__(settings, law.build(), robot, source, grip)
+        super().__init__(settings, law, robot, source, grip)
 
     def reset(self) -> None:
         super().reset()
@@ -181,7 +168,19 @@ def make_feedforward(settings: ControllerSettings, robot: Robot, source: Contact
         return FeedForward(robot, source)
     if isinstance(law, SensedSettings):
         return Sensing(settings, law, robot, source, grip)
-    return Predictive(settings, law.build(), robot, source, grip)
+    return Predictive(settings, law, robot, source, grip)
+
+
+@lru_cache(maxsize=64)
+def _law_and_options(settings: ControllerSettings, law: LawSettings) -> tuple[Law, Options]:
+    """The same objects for the same settings: what a robot keeps from tick to tick is found again by them."""
+    return law.build(), Options(
+        selection=settings.selection,
+        consistency=settings.consistency,
+        bounded=settings.bounded,
+        warm_start=settings.warm_start,
+        ground=settings.ground.build(),
+    )
 
 
 def _doubt(prediction: Prediction, law: Law) -> str:
