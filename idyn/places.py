@@ -39,7 +39,9 @@ class Spheres(Record, frozen=True):
 
 @lru_cache(maxsize=1024)
 def _rows(places: tuple[str, ...], keys: tuple[str, ...]) -> Array:
-    return _shared(np.array([places.index(key) if key in places else -1 for key in keys], dtype=np.int64))
+    rows = np.array([places.index(key) if key in places else -1 for key in keys], dtype=np.int64)
+    rows.flags.writeable = False  # all who ask get it
+    return rows
 
 
 @lru_cache(maxsize=1024)
@@ -47,17 +49,11 @@ def _among(spheres: Spheres, keys: tuple[str, ...]) -> Spheres:
     rows = [spheres.keys.index(key) for key in keys if key in spheres.keys]
     return Spheres(
         keys=tuple(spheres.keys[i] for i in rows),
-        joints=_shared(spheres.joints[rows]),
-        offsets=_shared(spheres.offsets[rows]),
-        radii=_shared(spheres.radii[rows]),
-        mu=_shared(spheres.mu[rows]),
+        joints=spheres.joints[rows],
+        offsets=spheres.offsets[rows],
+        radii=spheres.radii[rows],
+        mu=spheres.mu[rows],
     )
-
-
-def _shared(array: Array) -> Array:
-    """An array that all who ask get: nobody may write into it."""
-    array.flags.writeable = False
-    return array
 
 
 class Boxes(Record, frozen=True):
