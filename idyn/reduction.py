@@ -50,37 +50,46 @@ def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
 @compiled
 def eliminate(d, q_ddot):
     """Fills met, L, v_free, Y, b and energy of the record."""
-    copy(q_ddot, d.met)
-    M, L, v, v_free, u, a, dt = d.M, d.L, d.v, d.v_free, d.u, d.a, d.dt
-    nu, na, nv = len(u), len(a), len(v)
-    inertial, free, hat = local(nu), local(nu), local(nv)  # hat: v̂ without contact impulses
-    for k in range(na):
-        v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
-        hat[a[k]] = v_free[a[k]] - d.keep * v[a[k]]
-    for i in range(nu):
-        for j in range(nu):
-            L[i, j] = M[u[i], u[j]]
-        change, inertial[i] = 0.0, 0.0
-        for k in range(na):
-            m = M[u[i], a[k]]
-            change += m * q_ddot[k]
-            inertial[i] += m * hat[a[k]]
-        free[i] = dt * (change + d.h[u[i]])
-    cholesky(L)
-    forward(L, free)
-    backward(L, free)
-    forward(L, inertial)
-    backward(L, inertial)
-    for i in range(nu):
-        v_free[u[i]] = v[u[i]] - free[i]
-        hat[u[i]] = v_free[u[i]] - d.keep * v[u[i]]
+    free_motion(d, q_ddot)
+    M, v, v_free, u, a = d.M, d.v, d.v_free, d.u, d.a
+    hat, inertial = local(len(v)), local(len(u))  # v̂ without contact impulses; v̂_u + M_uu⁻¹ M_ua v̂_a
+    for j in range(len(v)):
+        hat[j] = v_free[j] - d.keep * v[j]
+    for i in range(len(u)):
+        inertial[i] = 0.0
+        for k in range(len(a)):
+            inertial[i] += M[u[i], a[k]] * hat[a[k]]
+    forward(d.L, inertial)
+    backward(d.L, inertial)
+    for i in range(len(u)):
         inertial[i] += hat[u[i]]
-
     _project(d, hat, inertial)
     if len(d.G) > 0:
         close_loops(d, inertial)
     if d.rho > 0.0:
         _remember(d)
+
+
+@compiled
+def free_motion(d, q_ddot):
+    """Fills met, L and v_free of the record: all there is where nothing touches."""
+    copy(q_ddot, d.met)
+    M, L, v, v_free, u, a, dt = d.M, d.L, d.v, d.v_free, d.u, d.a, d.dt
+    free = local(len(u))
+    for k in range(len(a)):
+        v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
+    for i in range(len(u)):
+        for j in range(len(u)):
+            L[i, j] = M[u[i], u[j]]
+        change = 0.0
+        for k in range(len(a)):
+            change += M[u[i], a[k]] * q_ddot[k]
+        free[i] = dt * (change + d.h[u[i]])
+    cholesky(L)
+    forward(L, free)
+    backward(L, free)
+    for i in range(len(u)):
+        v_free[u[i]] = v[u[i]] - free[i]
 
 
 @compiled

@@ -33,7 +33,7 @@ from idyn.laws.law import Law, unlimited_somewhere
 from idyn.problem import Options, Problem
 from idyn.records import ArrayRecord
 from idyn.recovery import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, settle
-from idyn.reduction import eliminate
+from idyn.reduction import eliminate, free_motion
 from idyn.residuals import CERTIFIED, Claim
 from idyn.selection.aim import OBJECTIVES, aim_at_forces
 from idyn.selection.choose import choose_among_few
@@ -206,7 +206,10 @@ def answer(s, demand, target, basis, force, out, first):
         demand, change, status = nearest_demand(d, demand, d.mu, d.touching, s.closed)
         if status != SOLVED:
             return LADDER, 0, 0
-    eliminate(d, demand)
+    if s.conditions == Conditions.FREE and len(d.G) == 0:
+        free_motion(d, demand)  # nothing is asked of contacts
+    else:
+        eliminate(d, demand)
     figures, without_bounds = s.figures, s.unlimited or unlimited_somewhere(d.mu, False)[0]
     figures[CHANGE] = change
     for rung in range(first, s.rungs):
