@@ -80,8 +80,9 @@ def _factor(M):
     for k in range(len(M) - 1, -1, -1):
         row = M[k]
         row[k] = np.sqrt(row[k])
+        share = 1.0 / row[k]
         for i in range(k):
-            row[i] /= row[k]
+            row[i] *= share
         for i in range(k):
             if row[i] != 0.0:
                 for j in range(i + 1):
@@ -92,8 +93,9 @@ def _factor(M):
 def _towards_root(L, X):
     """X ← L⁻ᵀ X, in place."""
     for k in range(len(L) - 1, -1, -1):
+        share = 1.0 / L[k, k]
         for c in range(X.shape[1]):
-            X[k, c] /= L[k, k]
+            X[k, c] *= share
         for i in range(k):
             if L[k, i] != 0.0:
                 for c in range(X.shape[1]):

@@ -22,6 +22,7 @@ from idyn.compiled import (
     only,
     several,
 )
+from idyn.errors import InputError
 from idyn.filling import fill
 from idyn.ground import Ground
 from idyn.inputs import check, contiguous
@@ -157,8 +158,10 @@ def evaluate(
     d.believe(ground, dt)
     if not _filled(d, robot, state, contacts, applied, last):
         check(robot, state, contacts, applied)
+        if last is not None and np.shape(last) != (len(contacts.keys), 3):
+            raise InputError("last", f"expected shape {(len(contacts.keys), 3)}, got {np.shape(last)}")
         state, contacts = contiguous(state), contiguous(contacts)
-        applied, last = None if applied is None else applied.copy(), None if last is None else np.array(last, order="C")
+        applied, last = (None if given is None else np.array(given, np.float64, order="C") for given in (applied, last))
         if not _filled(d, robot, state, contacts, applied, last):
             raise AssertionError("`fill` refused data that `check` accepts")
     return d

@@ -188,6 +188,8 @@ def tick(s, motion, contacts, out):
             aim_at_forces(forces, d, s.target)
         elif len(torques) > 0:
             copy(torques, s.target)
+        else:
+            s.target[:] = 0.0
         copy_rows(before, basis)
         rung, pivots, null_dim = answer(s, demand, s.target, basis, force, (p, v_plus, tau), 0)
         return rung, pivots, null_dim, _same(before, basis)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from conditions import allowance
 from oracles import eliminate, full, outcome
-from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, walker
+from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, standing_scene, walker
 
 from controllers.robots import urdf_path
-from idyn.contacts import contacts_from_points, sphere_centres
+from idyn.contacts import centres_of, contacts_from_points
 from idyn.description import Description
 from idyn.dynamics import evaluate
+from idyn.errors import InputError
 from idyn.ground import Ground
 from idyn.reduction import recover, reduce
 from idyn.robot import Robot
@@ -162,6 +163,16 @@ def test_recover_solves_the_full_system(name):
         np.testing.assert_allclose(v_plus[robot.tree.a], scene.state.v[robot.tree.a] + DT * scene.q_ddot, atol=1e-15)
 
 
+def test_last_forces_are_numbers_of_any_kind_but_one_for_each_contact():
+    scene = standing_scene("quadruped")
+    given = scene.robot, scene.state, scene.contacts
+    options = {"dt": DT, "ground": Ground(relaxation=0.02, memory=0.01)}
+    expected = evaluate(*given, **options, last=np.ones((4, 3))).last.copy()
+    np.testing.assert_array_equal(evaluate(*given, **options, last=np.ones((4, 3), ">f8")).last, expected)
+    with pytest.raises(InputError, match=r"^last: expected shape \(4, 3\), got \(3, 3\)"):
+        evaluate(*given, **options, last=np.ones((3, 3)))
+
+
 @pytest.mark.parametrize("name", ["solo12", "quadruped"])
 def test_contact_rows_are_derivatives_of_positions(name):
     """J_a v_a + J_u v_u by finite differences of where the foot centres go, in every direction of every frame."""
@@ -172,8 +183,7 @@ def test_contact_rows_are_derivatives_of_positions(name):
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
 
     def centres(q):
-        rotations, origins = robot.place(q)
-        return sphere_centres(rotations, origins, robot.spheres.joints, robot.spheres.offsets)
+        return centres_of(robot, q, robot.spheres)
 
     contacts = contacts_from_points(robot, robot.spheres.keys, centres(q), normals, np.ones(4), np.zeros(4))
     velocity = (centres(robot.integrate(q, e * v)) - centres(robot.integrate(q, -e * v))) / (2 * e)

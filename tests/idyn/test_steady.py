@@ -16,6 +16,7 @@ from idyn.laws import LAWS, make_law
 from idyn.laws.compiled_rungs import compiled_rungs
 from idyn.laws.coulomb import Coulomb
 from idyn.problem import Options
+from idyn.selection.aim import OBJECTIVES, Objective
 from idyn.steady import tick
 from idyn.types import Consistency, Selection, State
 
@@ -62,6 +63,21 @@ def test_steady_answers_are_the_ladders(monkeypatch, law, consistency):
             steady += answer.rung in compiled_rungs(law)
             guess = answer.guess
     assert steady >= 30
+
+
+def test_what_is_near_to_nothing_this_time_is_near_to_zero(monkeypatch):
+    """An objective may name torques in one tick and none in the next."""
+    monkeypatch.setitem(
+        OBJECTIVES, Selection.TORQUE, Objective(False, lambda tau, _, preferred: tau if preferred is not None else None)
+    )
+    law, scene, options = make_law("coulomb"), standing_scene("quadruped"), Options(selection=Selection.TORQUE)
+    guess = msgspec.structs.replace(solve(scene, law, options).guess, tau=np.full(scene.robot.na, 3.0))
+    first = solve(scene, law, options, guess)
+    between = solve(scene, law, options, guess, preferred=np.zeros((4, 3)))
+    again = solve(scene, law, options, guess)
+    assert {first.rung, between.rung, again.rung} == {"warm"}
+    assert np.abs(between.tau - first.tau).max() > 0.1
+    np.testing.assert_array_equal(again.tau, first.tau)
 
 
 @pytest.mark.parametrize("law", RESUMING)

@@ -9,7 +9,7 @@ from faces import convex_face, coulomb_face
 from oracles import facet_normals, full, solve_qp, solve_semidefinite_qp
 from scenes import DT, LITERAL, WALKERS, Scene, feet, random_scene, standing_scene, walker
 
-from idyn.contacts import sphere_centres
+from idyn.contacts import centres_of
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.problem import Options
@@ -131,7 +131,7 @@ def reference_stance():
     q = robot.neutral()
     q[2] = 0.3
     q = robot.with_joint_angles(q, np.array([0, 0.7, -1.4] * 2 + [0, -0.7, 1.4] * 2))
-    points = sphere_centres(*robot.place(q), robot.spheres.joints, robot.spheres.offsets)
+    points = centres_of(robot, q, robot.spheres)
     contacts = feet(robot, q, mu=np.full(4, 0.6), points=points)
     return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
 

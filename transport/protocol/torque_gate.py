@@ -13,6 +13,7 @@ import numpy as np
 from controllers.command import LimitedBy
 from idyn.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.crossing import Filled, Lent, entrance
+from idyn.errors import InputError
 from idyn.tree import Limits
 from idyn.types import Array, Record
 
@@ -69,15 +70,21 @@ class Gate:
         bits = np.zeros(len(tau), dtype=np.int64) if limited_by is None else limited_by.copy()
         if before is None or not dt > 0.0:
             before, dt = passed, float("inf")
-        self._gate((angles, speeds, before, self._table), dt, (passed, bits))
+        if not self._gate((angles, speeds, before, self._table), dt, (passed, bits)):
+            sizes = ", ".join(str(len(each)) for each in (tau, angles, speeds, before, bits))
+            expected = f"expected torques, angles, speeds and all else of {self._table.shape[1]} motors"
+            raise InputError("q, v", f"{expected}, got {sizes}")
         return passed, bits
 
 
 @compiled
-def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> None:
-    """Brings torques within the limits, and adds to the bits why. given, changed: see `GIVEN`, `CHANGED`"""
-    (angles, speeds, before, table), (tau, bits) = given, changed
-    for k in range(len(tau)):
+def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> bool:
+    """Brings torques within the limits, and adds to the bits why; whether all are of one size, otherwise nothing is done.
+    given, changed: see `GIVEN`, `CHANGED`"""
+    (angles, speeds, before, table), (tau, bits), na = given, changed, given[3].shape[1]
+    if not len(tau) == len(bits) == len(angles) == len(speeds) == len(before) == na:
+        return False
+    for k in range(na):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
         if not np.isfinite(t):
@@ -98,3 +105,4 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):
             t, bits[k] = 0.0, bits[k] | VELOCITY
         tau[k] = t
+    return True

@@ -126,6 +126,9 @@ class Failsafe:
         command: what came in this tick, None when nothing did
         fault: the server says so: error `latched_fault`, or status `fault` of a reply
         """
+        for field, given in (("q", q), ("v", v)):
+            if np.shape(given) != self._damping.shape:
+                raise InputError(field, f"expected shape {self._damping.shape}, got {np.shape(given)}")
         if self._latched is None:
             self._latch(now_ns, fault)
         fresh = command if self._latched is None else None

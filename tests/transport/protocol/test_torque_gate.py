@@ -9,6 +9,7 @@ from rig import Rig
 from standin import standing
 
 from controllers.command import LimitedBy
+from idyn.errors import InputError
 from idyn.robot import Robot
 from transport.protocol.messages.hello import ClientLimits
 from transport.protocol.messages.torque import TorqueMessage
@@ -59,6 +60,14 @@ def test_nothing_passes_beyond_a_limit(
         soft = (bits & ~int(LimitedBy.RATE)) == 0
         step = limit.dtau_max[soft] * dt
         assert (np.abs(passed - was)[soft] <= step + 1e-12 * (np.abs(was[soft]) + step)).all()
+
+
+@pytest.mark.parametrize("short", range(5))
+def test_vectors_of_another_size_are_refused(short: int) -> None:
+    limit = TorqueLimits(**dict.fromkeys(TorqueLimits.__struct_fields__, np.ones(NA)))
+    tau, angles, speeds, before, bits = (np.zeros(NA - 1 if k == short else NA) for k in range(5))
+    with pytest.raises(InputError, match=r"q, v: expected torques, angles, speeds and all else of 4 motors, got .*3"):
+        Gate(limit).apply(tau, angles, speeds, before, 1e-3, bits.astype(np.int64))
 
 
 def test_the_limits_of_the_urdf_hold_for_every_client(rig: Rig, robot: Robot) -> None:

@@ -184,5 +184,9 @@ def test_a_reply_with_numbers_that_are_none_is_refused(field: str) -> None:
 def test_wrong_shapes_are_refused(failsafe: Failsafe) -> None:
     with pytest.raises(InputError, match=r"command\.tau"):
         at(failsafe, 0, answer(0, tau=np.zeros(3)))
+    for wrong in ("q", "v"):
+        motion = {"q": Q, "v": V} | {wrong: np.zeros(1)}
+        with pytest.raises(InputError, match=rf"^{wrong}: expected shape \(2,\), got \(1,\)"):
+            failsafe.torque(0, motion["q"], motion["v"], answer(0))
     with pytest.raises(InputError, match="damping"):
         Failsafe(damping=np.zeros(3), limits=LIMITS)
