@@ -14,7 +14,7 @@ from idyn.compiled import compiled
 from idyn.dynamics import Dynamics
 from idyn.ground import allowance
 from idyn.memory import local
-from idyn.solvers.linalg import backward, cholesky, copy, forward
+from idyn.solvers.linalg import backward, cholesky, copy, forward, forward_rows
 from idyn.types import Array, Record
 
 
@@ -94,21 +94,17 @@ def free_motion(d, q_ddot):
 
 @compiled
 def _project(d, hat, inertial):
-    """Fills b, energy and Y, of which column after column is solved for: rows do not wait for one another."""
+    """Fills b, energy and Y."""
     J, L, Y, u, b, energy = d.J, d.L, d.Y, d.u, d.b, d.energy
     for row in range(len(b)):
         velocity, slope = allowance(d, row // 3) if row % 3 == 2 else 0.0, 0.0
         for j in range(len(hat)):
             velocity += J[row, j] * hat[j]
         for k in range(len(u)):
-            slope += J[row, u[k]] * inertial[k]
+            Y[row, k] = J[row, u[k]]
+            slope += Y[row, k] * inertial[k]
         b[row], energy[row] = velocity, slope
-    for k in range(len(u)):
-        for row in range(len(b)):
-            y = J[row, u[k]]
-            for i in range(k):
-                y -= L[k, i] * Y[row, i]
-            Y[row, k] = y / L[k, k]
+    forward_rows(L, Y)
 
 
 @compiled

@@ -273,3 +273,15 @@ def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int
         A[row, column + 2] = mu * (normal_s * a[0] + normal_t * a[1])
         row += 1
     return row
+
+
+@compiled
+def turn(directions, friction, turned):
+    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
+    it has the law's own impulses in it then."""
+    a, c = friction
+    if a == 0.0 and c == 0.0:
+        a = 1.0
+    for j in range(len(directions)):
+        turned[j, 0] = a * directions[j, 0] - c * directions[j, 1]
+        turned[j, 1] = c * directions[j, 0] + a * directions[j, 1]

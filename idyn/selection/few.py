@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.compiled import compiled, inlined
-from idyn.laws.convex import facets
+from idyn.laws.convex import facets, turn
 from idyn.laws.law import is_free
 from idyn.memory import local
 from idyn.reduction import recover
-from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, null_space, rank_of
+from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, forward_rows, null_space, rank_of
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
 from idyn.types import Array
@@ -214,7 +214,7 @@ def _sides(face, coordinates, basis, force):
         if cone[i] < 0:
             continue
         if len(face.friction) > 0:
-            _turn(face.directions, face.friction[i], turned)
+            turn(face.directions, face.friction[i], turned)
             directions = turned
         facets(facet, 0, 0, mu[i], directions)
         for e in range(k):
@@ -228,43 +228,35 @@ def _sides(face, coordinates, basis, force):
 
 
 @compiled
-def _turn(directions, friction, turned):
-    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
-    it has the law's own impulses in it then."""
-    a, c = friction
-    if a == 0.0 and c == 0.0:
-        a = 1.0
-    for j in range(len(directions)):
-        turned[j, 0] = a * directions[j, 0] - c * directions[j, 1]
-        turned[j, 1] = c * directions[j, 0] + a * directions[j, 1]
-
-
-@compiled
 def _push_inside(y, L, rows, slack):
     """Move y from the optimum without constraints to the one with rows · y ≥ slack, in place; whether that succeeded.
 
     The dual of the program is an LCP: w = R (L Lᵀ)⁻¹ Rᵀ z + R y − slack, for principal pivoting. It begins with the rows that
-    the law's own impulses (y = 0) touch.
+    y is beyond.
     """
     m, d = rows.shape
-    distance, inside = local(m), True
+    distance, beyond, inside = local(m), local(m, np.bool_), True
     for i in range(m):
         distance[i] = -slack[i]
         for j in range(d):
             distance[i] += rows[i, j] * y[j]
-        inside = inside and distance[i] >= 0.0
+        beyond[i] = distance[i] < 0.0
+        inside = inside and not beyond[i]
     if inside:
         return True
-    Y, lengths2, touched = local((m, d)), local(m), local(m, np.bool_)
+    Y, lengths2 = local((m, d)), local(m)
     for i in range(m):
-        holds = np.sum(rows[i] * rows[i]) >= RANK * RANK  # rounding noise must not
+        length2 = 0.0
         for j in range(d):
-            Y[i, j] = rows[i, j] if holds else 0.0
-        forward(L, Y[i])
-        lengths2[i], touched[i] = 0.0, abs(slack[i]) <= INSIDE
+            length2 += rows[i, j] * rows[i, j]
+        for j in range(d):
+            Y[i, j] = rows[i, j] if length2 >= RANK * RANK else 0.0  # rounding noise must not hold anything
+    forward_rows(L, Y)
+    for i in range(m):
+        lengths2[i] = 0.0
         for j in range(d):
             lengths2[i] += Y[i, j] * Y[i, j]
-    z, status, _, _ = ppm(Y, distance, lengths2, touched, INSIDE, MAX_PIVOTS)
+    z, status, _, _ = ppm(Y, distance, lengths2, beyond, INSIDE, MAX_PIVOTS)
     if status != SOLVED:
         return False
     step = local(d)

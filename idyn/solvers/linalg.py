@@ -54,6 +54,17 @@ def forward(L: Array, x: Array) -> None:
 
 
 @compiled
+def forward_rows(L: Array, X: Array) -> None:
+    """Each row x ← L⁻¹ x, in place. Column after column: rows do not wait for one another."""
+    for k in range(len(L)):
+        for row in range(len(X)):
+            x = X[row, k]
+            for i in range(k):
+                x -= L[k, i] * X[row, i]
+            X[row, k] = x / L[k, k]
+
+
+@compiled
 def backward(L: Array, x: Array) -> None:
     """x ← L⁻ᵀ x, in place."""
     for i in range(len(x) - 1, -1, -1):

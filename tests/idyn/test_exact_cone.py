@@ -12,12 +12,12 @@ from scipy.sparse import csc_matrix
 from idyn.dynamics import evaluate
 from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
-from idyn.laws.convex import facets
+from idyn.laws.convex import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
 from idyn.laws.law import Face
 from idyn.problem import Options
 from idyn.reduction import reduce
-from idyn.selection.few import _coordinates, _sides, _turn
+from idyn.selection.few import _coordinates, _sides
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import SOLVED
@@ -179,7 +179,7 @@ def test_the_selections_polygon_has_the_laws_own_friction_in_it(seed):
     directions, mu, angle = make_law("exact-cone").directions, 0.7, rng.uniform(0, 2 * np.pi)
     along = np.array([np.cos(angle), np.sin(angle)])
     turned_polygon, facet = np.empty_like(directions), np.zeros((len(directions), 3))
-    _turn(directions, along, turned_polygon)
+    turn(directions, along, turned_polygon)
     facets(facet, 0, 0, mu, turned_polygon)
     assert (facet @ np.r_[mu * along, 1.0]).min() >= -1e-12
     assert np.hypot(*turned_polygon.T).max() <= 1 + 1e-12  # and in the round cone
