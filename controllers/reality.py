@@ -25,6 +25,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import cycle
 
 import numpy as np
 
@@ -74,6 +75,10 @@ class _Expected(Record, frozen=True):
     M_u: Array
 
 
+def _room_for(robot: Robot) -> _Expected:
+    return _Expected(acceleration=np.empty(robot.nv), force=np.empty(3), M_u=np.empty((robot.nu, robot.nv)))
+
+
 ANSWER, EXPECTED = Lent(VECTOR, VECTOR, MATRIX, VECTOR), Filled(VECTOR, VECTOR, MATRIX)
 KNOWN, MEANS = Lent(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Filled(VECTOR)
 """What `_expect` and `_measure` take."""
@@ -92,6 +97,7 @@ class Reality:
         self._g = float(np.linalg.norm(robot.bodies.gravity))
         self._weight = robot.total_mass * self._g
         self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
+        self._room = cycle([_room_for(robot) for _ in range(LONGEST + 1)])  # whose turn it is has left the queue
         self.reset()
 
     @cached_property
@@ -133,8 +139,7 @@ class Reality:
         beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
         if not prediction.status.certified:
             return
-        nu, nv = self._robot.nu, self._robot.nv
-        expected = _Expected(acceleration=np.empty(nv), force=np.empty(3), M_u=np.empty((nu, nv)))
+        expected = next(self._room)
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
         self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected

@@ -9,8 +9,9 @@ import numpy as np
 from controllers.attitude import tilt
 from controllers.command import LimitedBy
 from controllers.config import NonNegative, Settings
-from idyn.compiled import FLAG, INDICES, VECTOR, compiled
-from idyn.crossing import Lent, entrance
+from idyn.compiled import FLAG, INDICES, REAL, VECTOR, compiled
+from idyn.crossing import Filled, Lent, entrance
+from idyn.errors import InputError
 from idyn.robot import Robot
 from idyn.tree import Limits
 from idyn.types import Array, State
@@ -59,6 +60,10 @@ class Safety:
     def _motion(self) -> Callable[..., tuple[int, float, float, float]]:
         return entrance(_motion, Lent(VECTOR, VECTOR, INDICES), FLAG)
 
+    @cached_property
+    def _limited(self) -> Callable[..., None]:
+        return entrance(_limit, Lent(VECTOR, VECTOR, VECTOR), REAL, Filled(VECTOR), Filled(INDICES))
+
     @property
     def last(self) -> Array | None:
         """The last torque as `limit` gave it, before what gates come after [N·m] (na)."""
@@ -88,8 +93,11 @@ class Safety:
     def limit(self, tau: Array, dt: float, applied: Array | None) -> tuple[Array, Array]:
         """τ within torque and rate limits and blended in at first [N·m] (na), and the `LimitedBy` bits (na).
 
-        applied: the torque the motors really had; without it the last one sent counts.
+        applied: the torque the motors really had; without it the last one sent counts. Raises InputError for one of other
+            joints.
         """
+        if applied is not None and len(applied) != len(tau):
+            raise InputError("tau_applied", f"expected the torques of {len(tau)} joints, got {len(applied)}")
         before = self._last if applied is None else applied
         if not self._begun:
             self._begun, self._first = True, applied
@@ -101,7 +109,7 @@ class Safety:
         known = before is not None and dt > 0.0
         step = self._settings.torque_rate * dt if known else np.inf
         limited, bits = np.empty(len(tau)), np.zeros(len(tau), dtype=np.int64)
-        _limit(tau, self._limits.tau_max, tau if before is None else before, step, limited, bits)
+        self._limited((tau, self._limits.tau_max, tau if before is None else before), step, (limited,), (bits,))
         self._last = limited
         return limited, bits
 
@@ -120,8 +128,12 @@ def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, floa
 
 
 @compiled
-def _limit(tau: Array, tau_max: Array, before: Array, step: float, limited: Array, bits: Array) -> None:
-    """Fills τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na)."""
+def _limit(given, step, torques, why):
+    """Fills τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na).
+
+    given: τ, tau_max, before
+    """
+    (tau, tau_max, before), (limited,), (bits,) = given, torques, why
     for k in range(len(tau)):
         t = min(max(tau[k], -tau_max[k]), tau_max[k])
         if t != tau[k]:

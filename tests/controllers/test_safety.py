@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from rigs import controller
+from rigs import at_rest, controller
 
-from controllers.command import LimitedBy
+from controllers.command import Inputs, LimitedBy, Mode
 from controllers.robots import load_robot
 from controllers.safety import Safety, SafetySettings
 from idyn.description import Description
+from idyn.errors import InputError
 from idyn.robot import Robot
 from idyn.types import State
 
@@ -162,3 +163,11 @@ def test_the_controllers_settings_reach_the_limiter():
     c = controller("solo12", safety__torque_rate=10.0)
     assert c.settings.safety.torque_rate == 10.0
     assert (c.limits.tau_max == LIMIT).all()
+
+
+def test_applied_torques_of_other_joints_are_refused():
+    c = controller("solo12")
+    state = at_rest(c)
+    with pytest.raises(InputError, match=r"^tau_applied: expected the torques of 12 joints, got 3"):
+        c.step(state, c.contacts(state.q), Inputs(dt=1e-3, tau_applied=np.zeros(3)))
+    assert c.step(state, c.contacts(state.q), Inputs(dt=1e-3, tau_applied=np.zeros(12))).mode is Mode.OK

@@ -215,13 +215,14 @@ class Service:
         """What comes of a controller's command. begin: when it was asked for [ns]"""
         seat = self._seats[accepted.session.agreement.dry_run]
         tau, limited_by = seat.gated(accepted, command)
+        notes = command.message, accepted.measured.note, self._unlogged()
         t_send = self._clock()
         return Decision(
             accepted=accepted,
             command=command,
             tau=tau,
             limited_by=limited_by,
-            message="; ".join(filter(None, (command.message, accepted.measured.note, self._unlogged()))),
+            message="; ".join(filter(None, notes)) if any(notes) else "",
             warm=seat.last_tau is not None,
             t_recv=arrival.now_ns,
             t_send=t_send,
