@@ -59,7 +59,8 @@ class Planned(ContactSource):
         if schedule is None:
             return super().pick(contacts, schedule)
         stands = np.empty(len(contacts.keys), dtype=np.bool_)
-        if _planned()((schedule.stance,), (self._places.rows(contacts.keys),), (contacts.gaps,), (stands,)):
+        gaps = np.ascontiguousarray(contacts.gaps, np.float64)
+        if _planned()((schedule.stance,), (self._places.rows(contacts.keys),), (gaps,), (stands,)):
             return contacts
         picked = contacts.take(stands)
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))

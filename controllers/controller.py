@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.command import Command, Inputs, Mode, Reference
+from controllers.command import Command, Inputs, Mode, Reference, Schedule
 from controllers.delay_compensation import DelayCompensation
 from controllers.drive import drive_gains
 from controllers.feedback import JointFeedback
@@ -92,7 +92,7 @@ class Controller:
 
     def settle(self) -> None:
         """What an answer leaves to be done once it is on its way: remember what was predicted with it, to hold it against the
-        world. No other use of the robot in between."""
+        world. No other use of the robot in between, nor changes to what was given and answered."""
         if self._unsettled is None:
             return
         (state, forecast, told), self._unsettled = self._unsettled, None
@@ -144,7 +144,7 @@ class Controller:
 
     def rehearse(self) -> None:
         """Do the last tick's work once more: right before the next one, code and data are in the caches then. By another
-        controller of the same robot, which has a memory of its own."""
+        controller of the same robot, which has a memory of its own and takes a millisecond to make, the first time."""
         self.settle()
         if self._last is None:
             return
@@ -168,10 +168,12 @@ class Controller:
         if given is None:
             return self._trajectory.at(self._shown, state, contacts)
         plan, feet = given.schedule, len(self.robot.spheres.keys)
-        if plan is not None and not len(plan.stance) == len(plan.time_to_switch) == feet:
-            raise InputError("reference.schedule", f"expected one of {feet} contact places, got {len(plan.stance)}")
+        if plan is not None:
+            if not len(plan.stance) == len(plan.time_to_switch) == feet:
+                raise InputError("reference.schedule", f"expected one of {feet} contact places, got {len(plan.stance)}")
+            plan = Schedule(stance=np.array(plan.stance, np.bool_), time_to_switch=np.array(plan.time_to_switch, np.float64))
         q, v, a = (np.array(rows, np.float64) for rows in (given.q, given.v, given.a))
-        return msgspec.structs.replace(given, q=q, v=v, a=a)
+        return msgspec.structs.replace(given, q=q, v=v, a=a, schedule=plan)
 
     def _on_torque(
         self, state: State, contacts: ContactSet, reference: Reference, joints: tuple[Array, Array], dt: float

@@ -8,6 +8,7 @@ import numpy as np
 from controllers.command import Schedule
 from controllers.contact_source import ContactSource
 from controllers.grip import Grip, released
+from controllers.ground import AnyGround
 from controllers.sensed_forces import SensedForces
 from controllers.settings import ControllerSettings, PidSettings
 from controllers.spread import Spread
@@ -19,7 +20,7 @@ from idyn.laws.sensed import Sensed
 from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.problem import Options
 from idyn.robot import Robot
-from idyn.types import Array, ContactSet, Guess, Prediction, Record, State
+from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
 from idyn.ways import Way, all_ways
 
 
@@ -83,7 +84,8 @@ class Predictive(FeedForward):
         super().__init__(robot, source)
         self._grip, self._robot = grip, robot
         self._model = released(robot, grip.pressing)
-        self._law, self._options = _law_and_options(settings, law)
+        choices = settings.selection, settings.consistency, settings.bounded, settings.warm_start
+        self._law, self._options = _built(law), _options(*choices, settings.ground)
         self._horizon = settings.ground.horizon or settings.period
         self._spread = Spread(settings.spread, robot, settings.selection)
         self.reset()
@@ -172,15 +174,14 @@ def make_feedforward(settings: ControllerSettings, robot: Robot, source: Contact
 
 
 @lru_cache(maxsize=64)
-def _law_and_options(settings: ControllerSettings, law: LawSettings) -> tuple[Law, Options]:
-    """The same objects for the same settings: what a robot keeps from tick to tick is found again by them."""
-    return law.build(), Options(
-        selection=settings.selection,
-        consistency=settings.consistency,
-        bounded=settings.bounded,
-        warm_start=settings.warm_start,
-        ground=settings.ground.build(),
-    )
+def _built(law: LawSettings) -> Law:
+    """The same law for the same settings: what a robot keeps from tick to tick is found again by it and by its options."""
+    return law.build()
+
+
+@lru_cache(maxsize=64)
+def _options(selection: Selection, consistency: Consistency, bounded: bool, warm_start: bool, ground: AnyGround) -> Options:
+    return Options(selection=selection, consistency=consistency, bounded=bounded, warm_start=warm_start, ground=ground.build())
 
 
 def _doubt(prediction: Prediction, law: Law) -> str:

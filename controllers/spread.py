@@ -48,8 +48,8 @@ class Spread:
         if 0 < n == len(places.keys):
             here = centres_of(robot, state.q, places)
             robot.place(robot.with_joint_angles(state.q, angles))
-            wanted = robot.placements, places.offsets
-            _lean_there()((*wanted, here, contacts.normals), (places.joints,), (force,), self._stiffness, self._most / n)
+            wanted, normals = (robot.placements, places.offsets), np.ascontiguousarray(contacts.normals, np.float64)
+            _lean_there()((*wanted, here, normals), (places.joints,), (force,), self._stiffness, self._most / n)
         return force
 
 

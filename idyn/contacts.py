@@ -51,7 +51,7 @@ def _everywhere(robot: Robot, q: Array, terrain: Terrain, mu: Array | None) -> C
 
 def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
     """Spheres and the terrain."""
-    distances, normals = terrain.query(centres)
+    distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
     if mu is None:

@@ -49,8 +49,10 @@ class RecordType(numba.types.Type):  # type: ignore[misc]
                 raise TypeError(f"{self}.{name}: expected a record {kind}, got {value.fields.kind}")
             return [value.fields.array.ctypes.data]
         if not isinstance(kind, numba.types.Array):
-            wide = np.int64 if kind == numba.boolean else as_dtype(kind)
-            return [int(np.array(value, wide).view(np.int64))]
+            wide, given = np.int64 if kind == numba.boolean else as_dtype(kind), np.array(value)
+            if not np.can_cast(given.dtype, as_dtype(kind)):
+                raise TypeError(f"{self}.{name}: expected {kind}, got {value!r}")
+            return [int(given.astype(wide).view(np.int64))]
         if value.dtype != as_dtype(kind.dtype) or value.ndim != kind.ndim or not value.flags.carray:
             raise TypeError(f"{self}.{name}: expected {kind}, got {value.dtype} {value.shape} with strides {value.strides}")
         return [value.ctypes.data, *value.shape]
@@ -85,7 +87,8 @@ class ArrayRecord:
                 self.put(x=x, A=A)
 
     Compiled code may set fields, too: Python sees what it writes into arrays, but not other arrays or numbers that it puts in
-    their place. Such arrays have to be kept alive by somebody else.
+    their place. Such arrays have to be kept alive by somebody else, as do those of a record of which only `.fields` is kept,
+    and a field that compiled code returns; an attribute that is assigned and not `put` is Python's alone.
     """
 
     field_types: ClassVar[dict[str, Any]]
@@ -102,12 +105,20 @@ class ArrayRecord:
         return record
 
     def put(self, **values: Any) -> None:
-        """Set fields on both sides."""
+        """Set fields on both sides. Raises TypeError for what is of another kind; that field is as it was then."""
         for name, value in values.items():
-            setattr(self, name, value)
             if self.fields is not self:
                 begin, words = self.TYPE.places[name], self.TYPE.words(name, value)
                 self.fields.array[begin : begin + len(words)] = words
+            setattr(self, name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, which have another side of their own."""
+        return {name: value for name, value in vars(self).items() if name != "fields"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.put(**{name: state[name] for name in self.field_types if name in state})
 
 
 @typeof_impl.register(Room)

@@ -56,7 +56,7 @@ class Flat:
 
     def query(self, points: Array) -> tuple[Array, Array]:
         distances, normals = room(points)
-        _fill_plane()((points,), self.height, (distances, normals))
+        _fill_plane()((np.ascontiguousarray(points, np.float64),), self.height, (distances, normals))
         return distances, normals
 
 

@@ -67,8 +67,8 @@ class Path(ArrayRecord):
         for field, value in (("waypoints", settings.waypoints), ("velocity", settings.velocity)):
             if not np.isfinite(np.array(value)).all():
                 raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {value}")
-        if not math.cos(settings.heading) < 1.0:
-            raise ConfigError(f"{where}.heading", f"expected an angle that is not 0, nor whole turns, got {settings.heading}")
+        if not (math.isfinite(settings.heading) and math.cos(settings.heading) < 1.0):
+            raise ConfigError(f"{where}.heading", f"expected a finite angle, not 0 nor whole turns, got {settings.heading}")
         waypoints, velocity = np.array(settings.waypoints, np.float64).reshape(-1, 2), np.array(settings.velocity, np.float64)
         s, accelerations = settings, np.array([settings.acceleration, settings.acceleration, settings.turn_acceleration])
         self.put(waypoints=waypoints, velocity=velocity, accelerations=accelerations, progress=np.zeros(2, dtype=np.int64))

@@ -195,7 +195,7 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
         largest = max(largest, abs(entering[i]))
     threshold = PIVOT_TOLERANCE * max(largest, 1.0)
     for i in range(n):
-        each = values[i] / entering[i]
+        each = values[i] / max(entering[i], threshold)
         ratio[i] = each if entering[i] > threshold else np.inf
         best = min(best, ratio[i])
     if best == np.inf:

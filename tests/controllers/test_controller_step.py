@@ -10,6 +10,8 @@ from rigs import RIGID, at_rest, controller, nudged
 
 from controllers.build import controller_from_snapshot
 from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
+from controllers.controller import Controller
+from controllers.planners.path import PathSettings
 from idyn.contacts import contacts_from_points
 from idyn.errors import InputError
 from idyn.laws import LAWS, make_law
@@ -249,6 +251,39 @@ def test_a_schedule_of_other_feet_is_refused(source):
     plan = Schedule(stance=np.ones(1, dtype=bool), time_to_switch=np.ones(1))
     with pytest.raises(InputError, match=r"reference\.schedule: expected one of 4 contact places, got 1"):
         c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=Reference(**still, schedule=plan)))
+
+
+@pytest.mark.parametrize("source", ["geometry", "planner", "fused"])
+def test_arrays_of_any_kind_and_order_are_taken(source):
+    """Contacts and a schedule as somebody else made them: the same numbers, the same torques."""
+    c, other = (controller("quadruped", contact__source={"kind": source}) for _ in range(2))
+    state, zero = at_rest(c), np.zeros(12)
+    contacts = c.contacts(state.q, c.robot.contact_names)
+    plan = Schedule(stance=np.ones(4, dtype=bool), time_to_switch=np.full(4, np.inf))
+    reference = Reference(q=c.robot.joint_angles(c.stance), v=zero, a=zero, schedule=plan)
+    strange = msgspec.structs.replace(
+        contacts,
+        normals=np.asfortranarray(contacts.normals),
+        points=np.asfortranarray(contacts.points),
+        gaps=np.repeat(contacts.gaps, 2)[::2],
+    )
+    stance = np.ones(8, dtype=bool)[::2]
+    also = msgspec.structs.replace(reference, schedule=Schedule(stance=stance, time_to_switch=np.full(4, np.inf, np.float32)))
+    for dt in (0.0, 1e-3, 1e-3):
+        a = c.step(state, contacts, Inputs(dt=dt, reference=reference))
+        b = other.step(state, strange, Inputs(dt=dt, reference=also))
+        np.testing.assert_array_equal(a.tau, b.tau)
+    assert a.mode is Mode.OK
+
+
+def test_settings_need_not_be_hashable():
+    path = PathSettings(waypoints=[(1.0, 0.0)])
+    with pytest.raises(TypeError):
+        hash(path)
+    trot = controller("quadruped-trot")
+    unhashable = msgspec.structs.replace(trot.settings, reference=msgspec.structs.replace(trot.settings.reference, path=path))
+    c = Controller(unhashable, trot.robot, trot.stance)
+    assert c.step(at_rest(c), c.contacts(c.stance), FIRST).mode is Mode.OK
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -84,9 +84,9 @@ def test_bad_paths_are_refused(field):
         Path(PathSettings(**{field: -1.0}))
 
 
-@pytest.mark.parametrize("heading", [1e-9, 2 * math.pi])
+@pytest.mark.parametrize("heading", [1e-9, 2 * math.pi, math.inf])
 def test_a_heading_in_which_nobody_walks_is_refused(heading):
-    with pytest.raises(ConfigError, match=r"reference\.path\.heading: expected an angle that is not 0, nor whole turns"):
+    with pytest.raises(ConfigError, match=r"reference\.path\.heading: expected a finite angle, not 0 nor whole turns"):
         Path(PathSettings(heading=heading))
 
 

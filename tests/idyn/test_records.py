@@ -1,6 +1,8 @@
 """Records: what Python puts in is what compiled code reads, and the other way round; nothing else can be put in."""
 
+import copy
 import gc
+import pickle
 from typing import ClassVar
 
 import numba
@@ -157,3 +159,35 @@ def test_arrays_of_another_kind_are_refused(name, value):
 def test_records_of_another_kind_are_refused():
     with pytest.raises(TypeError, match=r"Outer\.inner: expected"):
         Outer().put(inner=Outer())
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
+def test_copies_have_another_side_of_their_own(copied):
+    outer = Outer()
+    outer.put(x=np.arange(3.0), inner=_record(**_values()))
+    other = copied(outer)
+    expected = _look(outer.inner.fields)
+    outer.x[:], outer.inner.x[:] = 777.0, 777.0
+    del outer
+    gc.collect()
+    filler = [np.full(3, 777.0) for _ in range(1000)]  # where the first one's arrays were
+    assert _look(other.inner.fields) == expected
+    assert _length(other.fields) == 3
+    assert other.x.tolist() == [0.0, 1.0, 2.0]
+    other.inner.x[0] = 5.0
+    assert _look(other.inner.fields) != expected
+    assert len(filler) == 1000
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("x", np.zeros(3, np.float32)), ("A", np.zeros((3, 2)).T), ("count", 2.7), ("goes", 0.5), ("goes", 1), ("share", None)],
+)
+def test_what_is_refused_changes_nothing(name, wrong):
+    record = _record(**_values())
+    before, seen = getattr(record, name), _look(record.fields)
+    with pytest.raises(TypeError, match=name):
+        record.put(**{name: wrong})
+    assert getattr(record, name) is before
+    assert _look(record.fields) == seen

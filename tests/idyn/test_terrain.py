@@ -175,3 +175,26 @@ def test_a_foot_touches_a_hill_where_the_hill_is(hilly):
         np.cross(contacts.tangents, np.cross(contacts.normals, contacts.tangents)), contacts.normals, atol=1e-12
     )
     np.testing.assert_allclose(hilly.query(contacts.points)[0] + radii, contacts.gaps + radii, atol=1e-12)
+
+
+class Water:
+    """Somebody's own terrain, with arrays as they come."""
+
+    friction = None
+
+    def query(self, points):
+        return points[:, 2], np.broadcast_to([0, 0, 1], points.shape)
+
+
+def test_terrains_may_answer_with_arrays_of_any_kind():
+    robot, q = walker("quadruped")
+    own, ours = (contacts_from_geometry(robot, q, terrain, margin=1.0) for terrain in (Water(), Flat()))
+    for field in ("points", "normals", "tangents", "gaps"):
+        np.testing.assert_array_equal(getattr(own, field), getattr(ours, field))
+
+
+def test_points_of_any_kind_are_asked_of_the_plane():
+    points = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    expected = points[:, 2].astype(np.float64) - 0.07
+    for given in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
+        np.testing.assert_allclose(Flat(0.07).query(given)[0], expected, atol=1e-12)

@@ -73,7 +73,7 @@ class Gate:
         if not self._gate((angles, speeds, before, self._table), dt, (passed, bits)):
             sizes = ", ".join(str(len(each)) for each in (tau, angles, speeds, before, bits))
             expected = f"expected torques, angles, speeds and all else of {self._table.shape[1]} motors"
-            raise InputError("q, v", f"{expected}, got {sizes}")
+            raise InputError("torque gate", f"{expected}, got {sizes}")
         return passed, bits
 
 

@@ -101,8 +101,9 @@ class Service:
         return answer
 
     def settle(self) -> Fault | None:
-        """Do what the last answer need not wait for; anything else that is asked of the service does it first. What a session
-        was latched for meanwhile, or with the message itself, None: none was. Never raises."""
+        """Do what the last answer need not wait for; anything else that is asked of the service does it first, and keeps to
+        itself what this would have told: what a session was latched for meanwhile, or with the message itself, None: nothing.
+        Never raises."""
         if self._unsettled is None:
             return None
         (arrival, answer), self._unsettled = self._unsettled, None
@@ -128,14 +129,20 @@ class Service:
         return [(order.identity, reply)]
 
     def rehearse(self) -> None:
-        """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted."""
+        """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted.
+        Never raises: what goes wrong is told, and that tick is not rehearsed again."""
         self.settle()
-        if self._last is not None:
-            (arrival, decision), seat = self._last, self._seats[False]
+        if self._last is None:
+            return
+        (arrival, decision), seat = self._last, self._seats[False]
+        try:
             self._rehearsal.receive(arrival, decision.accepted)
             seat.contacts(decision.accepted)
             seat.controller.rehearse()
             encode(torque_message(self._decision(decision.accepted, decision.command, arrival, self._clock())))
+        except Exception:
+            log.exception("a tick could not be rehearsed")
+            self._last = None
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
@@ -276,7 +283,8 @@ class Service:
             return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
         self._seats[False], self._last = Seat(built.controller), None
         self._reception.end_sessions()
-        self._reception.host = build_host(built.controller, self._settings)
+        self._reception.host = host = build_host(built.controller, self._settings)
+        self._rehearsal = Rehearsal(host)
         return Config(settings=self._reception.host.controller)
 
     def _check_idle(self, now_ns: int) -> None:

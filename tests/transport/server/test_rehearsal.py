@@ -11,6 +11,7 @@ from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import Reset, Stats, StatsGet
 from transport.protocol.messages.state import Flags
+from transport.protocol.messages.torque import TorqueMessage
 
 
 def answers(robot: Robot, rehearsals: int) -> list[bytes]:
@@ -66,3 +67,22 @@ def test_each_state_but_the_first_is_accepted_once_more(robot: Robot) -> None:
         rig.service.rehearse()
     assert rehearsal.received == 20
     assert rehearsal.refused.total() == 1
+
+
+def test_a_rehearsal_that_fails_is_told_and_ends_nothing(
+    robot: Robot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(robot)
+    rig.greet()
+    rig.tick(1)
+
+    def fails() -> None:
+        raise RuntimeError("a wire came loose")
+
+    monkeypatch.setattr(rig.controller, "rehearse", fails)
+    rig.service.rehearse()
+    assert "a wire came loose" in caplog.text
+    caplog.clear()
+    rig.service.rehearse()
+    assert not caplog.text
+    assert isinstance(rig.tick(2), TorqueMessage)
