@@ -152,7 +152,7 @@ def test_the_server_ends(trial: Trial) -> None:
 def test_the_controller_breaks(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
     with monkeypatch.context() as patch:
-        patch.setattr(trial.server.controller, "step", lambda *_: 1 / 0)
+        patch.setattr(trial.server.controller, "answer", lambda *_: 1 / 0)
         trial.run(1)
     after = trial.run(AFTER)
     assert after["failsafe:damping"] > AFTER - 5
