@@ -79,6 +79,12 @@ def certify(d, claim, change, p, v_plus, tau, impulse, residuals):
     residuals[DYNAMICS] = imbalance(d, v_plus, tau, impulse)
     residuals[DEMAND] = demand_error(d, change, v_plus)
     residuals[SLIP] = closure_error(d, v_plus)
+    _judge(d, claim, p, v_plus, impulse, residuals)
+
+
+@inlined
+def _judge(d, claim, p, v_plus, impulse, residuals):
+    """Adds to the residuals what the law's own conditions lack."""
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
         return
