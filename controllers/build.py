@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controllers.config import load, parse
+from controllers.config.loading import load, parse
+from controllers.config.tables import Table, merged
 from controllers.controller import Controller
-from controllers.robots import load_robot
+from controllers.robot.load import load_robot
+from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
-from controllers.stance import resting
-from controllers.tables import Table, merged
-from idyn.description import Description
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 
 
 def load_controller(name_or_path: str, changes: Table | None = None) -> Controller:

@@ -73,7 +73,7 @@ class Inputs(Record, frozen=True):
 
 
 class Disagreement(Record, frozen=True):
-    """By how much the world has lately been otherwise than predicted: see `controllers.reality`.
+    """By how much the world has lately been otherwise than predicted: see `controllers.monitor.reality`.
 
     motion: acceleration that no prediction knew of [g]; None where none can be told
     force: sum of the sensed contact forces minus that of the predicted ones, over the weight; None where none are sensed

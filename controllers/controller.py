@@ -8,22 +8,22 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode, Reference, Schedule
-from controllers.delay_compensation import DelayCompensation
 from controllers.drive import drive_gains
-from controllers.feedback import JointFeedback
+from controllers.feedback.delay_compensation import DelayCompensation
+from controllers.feedback.grip import Grip
+from controllers.feedback.joints import JointFeedback
+from controllers.feedback.stabilisation import Stabilisation, standing_height
 from controllers.feedforward import Forecast, Want, make_feedforward
-from controllers.grip import Grip
-from controllers.reality import Reality
-from controllers.safety import Safety
+from controllers.monitor.reality import Reality
+from controllers.monitor.safety import Safety
 from controllers.settings import ControllerSettings
-from controllers.stabilisation import Stabilisation, standing_height
-from idyn.contacts import contacts_from_geometry, contacts_of_places
+from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
-from idyn.inputs import check_size
-from idyn.robot import Robot
-from idyn.tree import Limits
+from idyn.model.robot import Robot
+from idyn.model.tree import Limits
+from idyn.prediction.precompile import Way
+from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, State
-from idyn.ways import Way
 
 
 class Controller:
@@ -153,8 +153,8 @@ class Controller:
         self._understudy.step(*self._last)
 
     def ways(self) -> list[Way]:
-        """Pieces of work that compile nearly all that ticks may need, see `idyn.ways`; all that was before is to be forgotten
-        when they are done."""
+        """Pieces of work that compile nearly all that ticks may need, see `idyn.prediction.precompile`; all that was before is
+        to be forgotten when they are done."""
         still = State(q=self.stance, v=np.zeros(self.robot.nv))
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)

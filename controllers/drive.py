@@ -9,8 +9,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from controllers.config import NonNegative, Settings
-from idyn.robot import Robot
+from controllers.config.loading import NonNegative, Settings
+from idyn.model.robot import Robot
 from idyn.types import Array, Record
 
 

@@ -6,22 +6,22 @@ import msgspec
 import numpy as np
 
 from controllers.command import Schedule
-from controllers.contact_source import ContactSource
-from controllers.grip import Grip, released
-from controllers.ground import AnyGround
-from controllers.sensed_forces import SensedForces
+from controllers.contact.ground import AnyGround
+from controllers.contact.sensed_forces import SensedForces
+from controllers.contact.source import ContactSource
+from controllers.feedback.grip import Grip, released
+from controllers.feedback.spread import Spread
 from controllers.settings import ControllerSettings, PidSettings
-from controllers.spread import Spread
-from idyn.dynamics import Dynamics, evaluate, record_for
 from idyn.errors import ConfigError, InputError
-from idyn.inverse_dynamics import predict
 from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
 from idyn.laws.settings import LawSettings, SensedSettings
+from idyn.model.robot import Robot
+from idyn.prediction.precompile import Way, all_ways
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.robot import Robot
+from idyn.terms.dynamics import Dynamics, evaluate, record_for
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
-from idyn.ways import Way, all_ways
 
 
 class Want(Record, frozen=True):
@@ -73,7 +73,7 @@ class FeedForward:
         raise NotImplementedError
 
     def ways(self, state: State, contacts: ContactSet) -> list[Way]:
-        """Pieces of work that compile all that forecasts may need, see `idyn.ways`."""
+        """Pieces of work that compile all that forecasts may need, see `idyn.prediction.precompile`."""
         return []
 
 

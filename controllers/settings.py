@@ -1,16 +1,16 @@
 """What a controller is made of: `configs/controllers/*.toml`."""
 
-from controllers.config import Kind, Settings
-from controllers.contact_source import ContactSettings
+from controllers.config.loading import Kind, Settings
+from controllers.contact.ground import AnyGround, YieldingSettings
+from controllers.contact.source import ContactSettings
 from controllers.drive import DriveSettings
-from controllers.feedback import FeedbackSettings
-from controllers.grip import AnyGrip
-from controllers.ground import AnyGround, YieldingSettings
-from controllers.reality import RealitySettings
-from controllers.safety import SafetySettings
-from controllers.spread import SpreadSettings
-from controllers.stabilisation import StabilisationSettings
-from controllers.trajectory import AnyTrajectory, HoldSettings
+from controllers.feedback.grip import AnyGrip
+from controllers.feedback.joints import FeedbackSettings
+from controllers.feedback.spread import SpreadSettings
+from controllers.feedback.stabilisation import StabilisationSettings
+from controllers.monitor.reality import RealitySettings
+from controllers.monitor.safety import SafetySettings
+from controllers.planners.trajectory import AnyTrajectory, HoldSettings
 from idyn.laws.settings import AnyLaw, CoulombSettings
 from idyn.types import Consistency, Selection
 

@@ -2,7 +2,7 @@
 
     from idyn import Flat, Robot, State, contacts_from_geometry, make_law, predict
 
-Algorithms only: no sockets, no clocks. Start reading at `idyn.inverse_dynamics`.
+Algorithms only: no sockets, no clocks. Start reading at `idyn.prediction.predict`.
 """
 
 from importlib import import_module
@@ -10,37 +10,37 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from idyn.batch import BatchPrediction, predict_batch
-    from idyn.batch_arrays import Batch, BatchGuess
-    from idyn.contacts import contacts_from_geometry, contacts_from_points
-    from idyn.description import ContactPoint, Description, Sole
+    from idyn.batch.arrays import Batch, BatchGuess
+    from idyn.batch.predict import BatchPrediction, predict_batch
+    from idyn.contact.contacts import contacts_from_geometry, contacts_from_points
+    from idyn.contact.ground import Ground
+    from idyn.contact.terrain import Flat
     from idyn.errors import ConfigError, InputError, ModelError
-    from idyn.ground import Ground
-    from idyn.inverse_dynamics import predict
     from idyn.laws import LAWS, make_law
-    from idyn.outcomes import outcomes
+    from idyn.model.description import ContactPoint, Description, Sole
+    from idyn.model.robot import Robot
+    from idyn.prediction.outcomes import outcomes
+    from idyn.prediction.predict import predict
     from idyn.problem import Options
-    from idyn.robot import Robot
     from idyn.status import Status
-    from idyn.terrain import Flat
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
 
 __version__ = version("idyn")
 
 _HOMES = {
-    "idyn.batch": ("BatchPrediction", "predict_batch"),
-    "idyn.batch_arrays": ("Batch", "BatchGuess"),
-    "idyn.contacts": ("contacts_from_geometry", "contacts_from_points"),
-    "idyn.description": ("ContactPoint", "Description", "Sole"),
+    "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
+    "idyn.batch.arrays": ("Batch", "BatchGuess"),
+    "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points"),
+    "idyn.model.description": ("ContactPoint", "Description", "Sole"),
     "idyn.errors": ("ConfigError", "InputError", "ModelError"),
-    "idyn.ground": ("Ground",),
-    "idyn.inverse_dynamics": ("predict",),
+    "idyn.contact.ground": ("Ground",),
+    "idyn.prediction.predict": ("predict",),
     "idyn.laws": ("LAWS", "make_law"),
-    "idyn.outcomes": ("outcomes",),
+    "idyn.prediction.outcomes": ("outcomes",),
     "idyn.problem": ("Options",),
-    "idyn.robot": ("Robot",),
+    "idyn.model.robot": ("Robot",),
     "idyn.status": ("Status",),
-    "idyn.terrain": ("Flat",),
+    "idyn.contact.terrain": ("Flat",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),
 }
 """Module → its public names, which are imported when they are asked for: `import idyn.status` alone stays light."""

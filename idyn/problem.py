@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from idyn.dynamics import Dynamics
-from idyn.ground import Ground
+from idyn.contact.ground import Ground
 from idyn.laws.law import Law
-from idyn.robot import Robot
+from idyn.model.robot import Robot
+from idyn.terms.dynamics import Dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
 
 
@@ -31,7 +31,7 @@ class Problem(Record, frozen=True):
 
     dynamics: of the robot and these contacts, for predictions over dt
     q_ddot: demanded joint accelerations [rad/s²] (na)
-    applied, preferred: see `idyn.inverse_dynamics.predict`
+    applied, preferred: see `idyn.prediction.predict.predict`
     """
 
     robot: Robot

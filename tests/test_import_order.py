@@ -1,4 +1,4 @@
-"""Who may import whom: a picture of the architecture that fails when the code no longer looks like it."""
+"""The order of the rooms, and who may import whom: a picture of the structure that fails when the code differs from it."""
 
 import ast
 from pathlib import Path
@@ -9,65 +9,52 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 """Each may import itself and those before it."""
 
-COMMANDS = ("idyn.commands", "idyn.__main__")
-"""The command line may import everything, and nobody imports it."""
-
-LEAVES = (
-    "idyn.errors",
-    "idyn.status",
-    "idyn.linking",
-    "idyn.cache",
-    "idyn.compiled",
-    "idyn.memory",
-    "idyn.crossing",
-    "idyn.records",
-    "idyn.types",
-    "idyn.terrain",
-    "idyn.heightmap",
-    "idyn.shapes",
-    "idyn.urdf",
-    "idyn.description",
-)
-LAYERS = (
-    LEAVES,
-    ("idyn.solvers",),
-    (
-        "idyn.robot",
-        "idyn.tree",
-        "idyn.places",
-        "idyn.inspection",
-        "idyn.contacts",
-        "idyn.closures",
-        "idyn.ground",
-        "idyn.inputs",
-        "idyn.filling",
-        "idyn.dynamics",
-        "idyn.full_motion",
-        "idyn.full_closures",
-        "idyn.full_space",
-        "idyn.reduction",
-        "idyn.residuals",
-    ),
-    ("idyn.laws",),
-    (
-        "idyn.consistency",
-        "idyn.problem",
-        "idyn.selection",
-        "idyn.recovery",
-        "idyn.ladder",
-        "idyn.steady",
-        "idyn.inverse_dynamics",
-        "idyn.outcomes",
-        "idyn.ways",
-        "idyn.batch",
-        "idyn.batch_arrays",
-        "idyn.batch_crew",
-        "idyn.batch_members",
-    ),
-)
-"""Inside `idyn`: each layer may import itself and those before it."""
-
 ROOMS = {
+    "idyn": (
+        ("idyn.errors", "idyn.status", "idyn.types"),
+        ("idyn.jit",),
+        ("idyn.solvers",),
+        ("idyn.model",),
+        ("idyn.contact",),
+        ("idyn.terms",),
+        ("idyn.certificate",),
+        ("idyn.laws",),
+        ("idyn.problem",),
+        ("idyn.selection",),
+        ("idyn.prediction",),
+        ("idyn.batch",),
+    ),
+    "controllers": (
+        ("controllers.config",),
+        ("controllers.robot",),
+        ("controllers.drive", "controllers.command"),
+        ("controllers.contact",),
+        ("controllers.planners",),
+        ("controllers.feedback",),
+        ("controllers.monitor",),
+        ("controllers.settings", "controllers.feedforward", "controllers.controller", "controllers.build"),
+    ),
+    "sim_harness": (
+        ("sim_harness.engines",),
+        ("sim_harness.world",),
+        ("sim_harness.measure",),
+        ("sim_harness.scenes.bodies", "sim_harness.scenes.residuals", "sim_harness.scenes.world"),
+        ("sim_harness.mujoco",),
+        ("sim_harness.world.worlds", "sim_harness.scenes.worlds"),
+        ("sim_harness.robot",),
+        ("sim_harness.run",),
+        ("sim_harness.report",),
+        ("sim_harness.scenes.results", "sim_harness.scenes.load"),
+        ("sim_harness.view",),
+        ("sim_harness.compare",),
+        ("sim_harness.studies",),
+        ("sim_harness.bench",),
+        ("sim_harness.commands", "sim_harness.__main__"),
+    ),
+}
+"""Inside a package: each room may import itself and those before it."""
+
+TRANSPORT = {
     "protocol": (),
     "keys": (),
     "realtime": (),
@@ -83,30 +70,36 @@ ROOMS = {
     "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "kernels", "warm_up"),
     "replay": ("realtime", "protocol", "log", "server.settings", "server", "warm_up"),
 }
-"""Inside `transport`: each room, and which others it may import. The robot's side and the server never know one another, and a
-log knows neither; the last five put them together."""
+"""Inside `transport`: each room, and which others it may import. The robot's side and the server never import one another, and
+the log imports neither."""
 
 DOORS = {
-    "pinocchio": {"idyn.robot", "idyn.solvers.proximal", "sim_harness.view.shapes"},  # its contact solvers; its geometry
-    "coal": {"sim_harness.scenes.touch"},
+    "pinocchio": {"idyn.model.robot", "idyn.solvers.proximal", "sim_harness.view.shapes"},  # contact solvers; geometry
+    "coal": {"sim_harness.scenes.bodies.touch"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
-    # the last measures a bare echo beside them
     "zmq": {
         "transport.server.sockets.connections",
         "transport.server.sockets.router",
         "transport.server.sockets.doorkeeper",
         "transport.robot.client",
         "transport.keys",
-        "sim_harness.round_trips",
+        "sim_harness.bench.round_trips",  # measures a bare echo
     },
     "mcap": {"transport.log.export", "transport.log.part", "transport.log.reader"},
-    "numba": {"idyn.compiled", "idyn.memory", "idyn.crossing", "idyn.records"},
-    "llvmlite": {"idyn.crossing", "idyn.records", "idyn.linking"},
     "mujoco": {"sim_harness.mujoco.door"},
     "trimesh": {"sim_harness.view.meshes"},
 }
 """Third parties and the only modules that may import them."""
+
+JIT_ONLY = ("numba", "llvmlite")
+"""Third parties that only `idyn.jit` imports."""
+
+MOST_FILES = 16
+"""In a folder."""
+
+ROOMY = {"sim_harness.commands": 17}
+"""Folders with more: one file for each command."""
 
 
 def modules():
@@ -119,7 +112,7 @@ def modules():
 
 
 def nodes(tree):
-    """All nodes that run: what is imported for type checkers only does not count."""
+    """All nodes that run: imports for type checkers do not count."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING":
             continue
@@ -145,42 +138,16 @@ def within(name, prefixes):
 MODULES = modules()
 GRAPH = {name: set(imports(path)) for name, path in MODULES.items()}
 OURS = {name: {i for i in found if within(i, PACKAGES)} for name, found in GRAPH.items()}
-LIBRARY = [name for name in MODULES if not within(name, COMMANDS)]
 
 
-def test_there_is_something_to_look_at():
-    assert len(LIBRARY) > 60
-    assert {"idyn.ladder", "controllers.controller", "transport.server.service", "sim_harness.world"} <= set(MODULES)
-    assert "idyn.reduction" in GRAPH["idyn.ladder"]
-
-
-@pytest.mark.parametrize("name", LIBRARY)
-def test_packages_look_down_only(name):
-    package = name.split(".")[0]
-    allowed = PACKAGES[: PACKAGES.index(package) + 1]
-    assert {i for i in OURS[name] if not within(i, allowed)} == set()
-
-
-@pytest.mark.parametrize("name", LIBRARY)
-def test_nobody_imports_the_command_line(name):
-    assert {i for i in OURS[name] if within(i, COMMANDS)} == set()
-
-
-@pytest.mark.parametrize("name", [n for n in LIBRARY if within(n, [p for layer in LAYERS for p in layer])])
-def test_layers_inside_idyn(name):
-    level = next(k for k, layer in enumerate(LAYERS) if within(name, layer))
-    allowed = [prefix for layer in LAYERS[: level + 1] for prefix in layer]
-    inside = {i for i in OURS[name] if within(i, ["idyn"]) and i != "idyn"}
-    assert {i for i in inside if not within(i, allowed)} == set()
-
-
-def test_every_module_of_idyn_has_a_layer():
-    placed = [prefix for layer in LAYERS for prefix in layer]
-    assert {n for n in LIBRARY if n.startswith("idyn.") and not within(n, placed)} == set()
+def level(name, rooms):
+    """Number of the room with the longest prefix of a name; None without one."""
+    fitting = [(len(prefix), number) for number, room in enumerate(rooms) for prefix in room if within(name, [prefix])]
+    return max(fitting)[1] if fitting else None
 
 
 def reached(name, seen=None):
-    """Everything of ours that a module pulls in, directly or not."""
+    """All our modules that a module imports, directly or not."""
     seen = set() if seen is None else seen
     for other in OURS[name]:
         module = other if other in MODULES else other.rpartition(".")[0]
@@ -190,64 +157,107 @@ def reached(name, seen=None):
     return seen
 
 
-@pytest.mark.parametrize("name", [n for n in LIBRARY if within(n, ["idyn.laws"])])
-def test_laws_see_only_numbers(name):
-    """They never import the robot, nor anything that knows clocks, files or sockets."""
-    assert not {i for i in GRAPH[name] if within(i, ["idyn.robot", "idyn.contacts", "pinocchio"])}
-    assert not {i.split(".")[0] for i in GRAPH[name]} & {"time", "os", "pathlib", "socket", "zmq"}
+def test_the_graph_was_read():
+    assert len(MODULES) > 200
+    assert "idyn.terms.reduction" in reached("idyn.prediction.predict")
 
 
-@pytest.mark.parametrize("name", [n for n in LIBRARY if within(n, ["sim_harness.engines"])])
-def test_engines_do_not_know_the_laws_they_judge(name):
-    """A prediction judged by its own code proves nothing: engines may share solvers, not directly nor by detour more."""
-    forbidden = [
-        "idyn.laws",
-        "idyn.reduction",
-        "idyn.selection",
-        "idyn.consistency",
-        "idyn.ladder",
-        "idyn.steady",
-        "idyn.residuals",
-        "idyn.inverse_dynamics",
-    ]
-    assert {i for i in reached(name) if within(i, forbidden)} == set()
+def test_packages_import_to_the_left():
+    for name, found in OURS.items():
+        allowed = PACKAGES[: PACKAGES.index(name.split(".")[0]) + 1]
+        assert {i for i in found if not within(i, allowed)} == set(), name
 
 
-@pytest.mark.parametrize("party", DOORS)
-def test_third_parties_have_one_door(party):
-    users = {name for name, found in GRAPH.items() if within(party, {i.split(".")[0] for i in found})}
-    assert users == DOORS[party]
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_downwards(package):
+    rooms = ROOMS[package]
+    for name, found in OURS.items():
+        if not name.startswith(package + "."):
+            continue
+        own = level(name, rooms)
+        folder = MODULES[name].name == "__init__.py"
+        assert own is not None or folder, f"{name} has no room"
+        if own is None:
+            continue
+        above = {i for i in found if within(i, [package]) and (level(i, rooms) or 0) > own}
+        assert above == set(), name
 
 
-def test_there_are_no_circles():
-    """Not even through functions: nothing reaches itself."""
-    for name in LIBRARY:
+def test_nothing_imports_itself_by_a_detour():
+    for name in MODULES:
         assert name not in reached(name), name
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["idyn.ladder", "idyn.solvers.lemke", "idyn.laws", "controllers.controller"]
-    + [n for n in LIBRARY if within(n, ["transport.protocol", "transport.server.sessions"])],
-)
-def test_the_library_knows_no_clock(name):
-    """Algorithms, the protocol and sessions are given the time; they never ask for it."""
-    assert not {i for i in GRAPH[name] if within(i, ["time", "datetime", "threading", "socket"])}
+def test_folders_have_few_files():
+    for folder in {path.parent for path in MODULES.values()}:
+        count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
+        name = ".".join(folder.relative_to(ROOT).parts)
+        assert count <= ROOMY.get(name, MOST_FILES), f"{name}: {count} files"
+
+
+def test_files_have_at_most_300_lines():
+    long = {name: n for name, path in MODULES.items() if (n := len(path.read_text(encoding="utf-8").splitlines())) > 300}
+    assert long == {}
+
+
+def test_laws_see_only_numbers():
+    """They never import the robot, nor anything that knows clocks, files or sockets."""
+    for name in MODULES:
+        if within(name, ["idyn.laws"]):
+            assert not {i for i in GRAPH[name] if within(i, ["idyn.model", "idyn.contact.contacts", "pinocchio"])}, name
+            assert not {i.split(".")[0] for i in GRAPH[name]} & {"time", "os", "pathlib", "socket", "zmq"}, name
+
+
+def test_the_certificate_is_independent():
+    """It shares no code with what computes an answer, not by a detour either."""
+    computing = ["idyn.terms", "idyn.laws", "idyn.selection", "idyn.solvers", "idyn.prediction"]
+    for name in MODULES:
+        if within(name, ["idyn.certificate"]):
+            assert {i for i in reached(name) if within(i, computing)} == set(), name
+
+
+def test_engines_do_not_use_the_laws_they_judge():
+    """A prediction judged by its own code proves nothing: engines may share solvers, and nothing else of a prediction."""
+    predicting = ["idyn.laws", "idyn.terms.reduction", "idyn.selection", "idyn.certificate", "idyn.prediction"]
+    for name in MODULES:
+        if within(name, ["sim_harness.engines"]):
+            assert {i for i in reached(name) if within(i, predicting)} == set(), name
+
+
+def test_third_parties_have_one_door():
+    for party, doors in DOORS.items():
+        assert {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}} == doors, party
+    for party in JIT_ONLY:
+        users = {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}}
+        assert users
+        assert {name for name in users if not within(name, ["idyn.jit"])} == set(), party
+
+
+def test_the_library_reads_no_clock():
+    """Algorithms, the protocol and sessions are given the time."""
+    timeless = ["idyn.prediction", "idyn.solvers", "idyn.laws", "idyn.terms", "idyn.selection", "idyn.certificate"]
+    timeless += ["controllers.controller", "transport.protocol", "transport.server.sessions"]
+    for name in MODULES:
+        if within(name, timeless):
+            assert not {i for i in GRAPH[name] if within(i, ["time", "datetime", "threading", "socket"])}, name
 
 
 def room_of(name):
     """The innermost room that a module of `transport`, or a name in it, lives in."""
-    rooms = [room for room in ROOMS if within(name, [f"transport.{room}"])]
-    return max(rooms, key=len, default=None)
+    return max((room for room in TRANSPORT if within(name, [f"transport.{room}"])), key=len, default=None)
 
 
-@pytest.mark.parametrize("name", [n for n in LIBRARY if n.startswith("transport.")])
-def test_rooms_of_the_transport(name):
-    room = room_of(name)
-    assert room is not None, "every module has a room"
-    assert {i for i in OURS[name] if within(i, ["transport"]) and room_of(i) not in (room, *ROOMS[room])} == set()
+def test_rooms_of_the_transport():
+    for name in MODULES:
+        if not name.startswith("transport."):
+            continue
+        room = room_of(name)
+        assert room is not None, f"{name} has no room"
+        outside = {i for i in OURS[name] if within(i, ["transport"]) and room_of(i) not in (room, *TRANSPORT[room])}
+        assert outside == set(), name
 
 
-@pytest.mark.parametrize("name", [n for n in LIBRARY if within(n, ["transport.protocol", "transport.server.sessions"])])
-def test_protocol_and_sessions_reach_no_socket(name):
-    assert not {i for module in {name, *reached(name)} for i in GRAPH[module] if within(i, ["zmq", "mcap"])}
+def test_protocol_and_sessions_reach_no_socket():
+    for name in MODULES:
+        if within(name, ["transport.protocol", "transport.server.sessions"]):
+            assert not {i for module in {name, *reached(name)} for i in GRAPH[module] if within(i, ["zmq", "mcap"])}, name

@@ -13,21 +13,21 @@ import pytest
 
 from controllers.build import build_controller
 from controllers.command import Inputs
-from controllers.config import load, parse
-from controllers.contact_source import AnySource
-from controllers.grip import AnyGrip
-from controllers.ground import AnyGround
-from controllers.robots import RobotSettings
+from controllers.config.loading import load, parse
+from controllers.config.tables import kind_of
+from controllers.contact.ground import AnyGround
+from controllers.contact.source import AnySource
+from controllers.contact.terrain import AnyTerrain
+from controllers.feedback.grip import AnyGrip
+from controllers.planners.trajectory import AnyTrajectory
+from controllers.robot.load import RobotSettings
 from controllers.settings import AnyControlLaw, ControllerSettings
-from controllers.tables import kind_of
-from controllers.terrain import AnyTerrain
-from controllers.trajectory import AnyTrajectory
-from idyn.__main__ import build_parser, main
 from idyn.types import State
+from sim_harness.commands.main import build_parser, main
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.settings import load_comparison, plan_of
-from sim_harness.server_process import ServerProcess
-from sim_harness.worlds import AnyEngine
+from sim_harness.run.server_process import ServerProcess
+from sim_harness.world.worlds import AnyEngine
 from transport.server.settings import ServerSettings
 
 BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "hold")

@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from controllers.build import controller_from_snapshot
-from idyn.compiled import compiling
+from idyn.jit.compiled import compiling
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot
+from controllers.config.tables import merged
 from controllers.controller import Controller
-from controllers.tables import merged
 from idyn.types import Array
 from transport.log.part import Entry, LogError
 from transport.log.provenance import CONTROLLER, SERVER

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from idyn.compiled import CUBE, MATRIX, compiled
-from idyn.records import ArrayRecord
+from idyn.jit.compiled import CUBE, MATRIX, compiled
+from idyn.jit.records import ArrayRecord
 from idyn.types import Array
 
 

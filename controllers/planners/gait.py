@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from controllers.config import NonNegative, Settings
+from controllers.config.loading import NonNegative, Settings
 from idyn.errors import ConfigError
 from idyn.types import Array
 

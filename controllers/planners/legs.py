@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from controllers.kinematics import contact_places
-from idyn.compiled import CUBE, MATRIX, SPANS, compiled
+from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
-from idyn.memory import local
-from idyn.records import ArrayRecord
-from idyn.robot import Robot
+from idyn.jit.compiled import CUBE, MATRIX, SPANS, compiled
+from idyn.jit.memory import local
+from idyn.jit.records import ArrayRecord
+from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
 

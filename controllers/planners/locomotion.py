@@ -20,7 +20,7 @@ from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import Plan
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 
 UNREACHED = "the planner wants a foot where its leg does not reach"

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from controllers.config import NonNegative, Settings
-from idyn.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
+from controllers.config.loading import NonNegative, Settings
 from idyn.errors import ConfigError
-from idyn.records import ArrayRecord
+from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.records import ArrayRecord
 from idyn.types import Array
 
 NEXT, DONE = 0, 1

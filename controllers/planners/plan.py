@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from controllers.attitude import yaw
 from controllers.planners.cubics import Cubics, aim
 from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.legs import Legs, solve
 from controllers.planners.path import DONE, Path, command
 from controllers.planners.steps import ahead, seen, step
-from idyn.compiled import FLAG, FLAGS, INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.crossing import Filled, Lent, entrance
-from idyn.inputs import finite
-from idyn.records import ArrayRecord
+from controllers.robot.attitude import yaw
+from idyn.jit.compiled import FLAG, FLAGS, INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.records import ArrayRecord
 from idyn.solvers.linalg import copy
+from idyn.terms.inputs import finite
 from idyn.types import Array
 
 CUBIC_PEAK = 1.5

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from controllers import attitude
 from controllers.planners.cubics import aim, at, stop
 from controllers.planners.legs import foot_places
-from idyn.compiled import compiled
+from controllers.robot import attitude
+from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import copy
 
 STILL = 1e-9

@@ -5,16 +5,16 @@ A law that is not in `RUNGS` has only its `attempts`; nothing but speed depends 
 
 import numpy as np
 
-from idyn.compiled import inlined
+from idyn.jit.compiled import inlined
 from idyn.laws.contact_free import ContactFree
-from idyn.laws.convex import Convex
-from idyn.laws.convex_basis import solve_basis
-from idyn.laws.convex_pivoting import pivot_to_basis
+from idyn.laws.convex.basis import solve_basis
+from idyn.laws.convex.law import Convex
+from idyn.laws.convex.pivoting import pivot_to_basis
+from idyn.laws.convex.rays import Program
 from idyn.laws.coulomb import Coulomb, solve_coulomb
 from idyn.laws.exact_cone import ExactCone, solve_exact_cone
 from idyn.laws.law import Face, Law, unlimited_somewhere
 from idyn.laws.no_slip import PRINCIPAL, NoSlip, solve_no_slip
-from idyn.laws.rays import Program
 from idyn.solvers.linalg import copy_rows
 from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
 
@@ -51,7 +51,7 @@ def cold_rung(law: Law) -> tuple[int, str] | None:
 
 @inlined
 def compiled_rung(d, law, basis, rung):
-    """The law's rung of that number. law: an `idyn.steady.Steady`
+    """The law's rung of that number. law: an `idyn.prediction.steady.Steady`
 
     Returns impulses p (3n), face, multipliers (n) or none (0), status and pivots; `basis` (n, ·), the last one, is
     overwritten with the next.

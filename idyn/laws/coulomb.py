@@ -17,16 +17,16 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.ground import RIGID
+from idyn.contact.ground import RIGID
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import hardly_presses, without_separating
-from idyn.memory import local
-from idyn.reduction import Reduced
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import lu_refined
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 NEGATIVE = 1e-10

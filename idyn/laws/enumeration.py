@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.jit.compiled import compiled
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import LawSolution
-from idyn.reduction import Reduced
 from idyn.solvers.lemke import basis_solution, natural_residual
 from idyn.solvers.linalg import copy
 from idyn.status import SINGULAR, SOLVED, STATUSES, TOO_MANY_CONTACTS
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 MOST_CONTACTS = 2

@@ -21,17 +21,17 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.ground import RIGID
+from idyn.contact.ground import RIGID
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
+from idyn.laws.convex.rays import units
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
-from idyn.laws.rays import units
 from idyn.laws.separating import without_separating
-from idyn.memory import local
-from idyn.reduction import Reduced
 from idyn.solvers.linalg import copy, lu_refined
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 EDGES = (4, 8)

@@ -5,11 +5,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.contact.ground import Material
 from idyn.errors import ConfigError
-from idyn.ground import Material
-from idyn.reduction import Reduced
+from idyn.jit.compiled import compiled
 from idyn.status import Conditions, Status
+from idyn.terms.reduction import Reduced
 from idyn.types import Array, Record
 
 FACE_ZERO = 1e-9

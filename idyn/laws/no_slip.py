@@ -25,14 +25,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.ground import RIGID
+from idyn.contact.ground import RIGID
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
 from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
-from idyn.memory import local
-from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED, STATUSES, Conditions
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 ALL_ROWS = 1e-9

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.errors import InputError
-from idyn.ground import MOST_FRICTION, Material
+from idyn.jit.compiled import compiled
 from idyn.laws.law import LawSolution, polygon
-from idyn.reduction import Reduced
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 MOST_STEPS = 100

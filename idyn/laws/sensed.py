@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from idyn.ground import RIGID
+from idyn.contact.ground import RIGID
 from idyn.laws.law import LawSolution, polygon
-from idyn.reduction import Reduced
 from idyn.status import Conditions, Status
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 

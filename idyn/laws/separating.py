@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.laws.law import FACE_ZERO, LawSolution
 from idyn.laws.no_slip import NoSlip
-from idyn.reduction import Reduced
+from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 SLIGHT = 0.01

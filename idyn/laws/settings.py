@@ -4,9 +4,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
 
-from idyn.ground import Material
+from idyn.contact.ground import Material
 from idyn.laws.contact_free import ContactFree
-from idyn.laws.convex import Convex
+from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.enumeration import Enumeration
 from idyn.laws.exact_cone import ExactCone

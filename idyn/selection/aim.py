@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.ground import in_contact_rows
-from idyn.inputs import finite
+from idyn.contact.ground import in_contact_rows
+from idyn.jit.compiled import compiled
 from idyn.problem import Problem
+from idyn.terms.inputs import finite
 from idyn.types import Array, Selection
 
 

@@ -15,7 +15,7 @@ Cons: the face is read off with a threshold (`FACE_ZERO`). Of forces that give t
 foot) small ones are taken.
 """
 
-from idyn.compiled import compiled
+from idyn.jit.compiled import compiled
 from idyn.laws.law import Face
 from idyn.problem import Problem
 from idyn.selection import few, many

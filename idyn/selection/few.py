@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.compiled import compiled, inlined
-from idyn.laws.convex import facets, turn
+from idyn.jit.compiled import compiled, inlined
+from idyn.jit.memory import local
+from idyn.laws.convex.law import facets, turn
 from idyn.laws.law import is_free
-from idyn.memory import local
-from idyn.reduction import recover
 from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, forward_rows, null_space, rank_of
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
+from idyn.terms.reduction import recover
 from idyn.types import Array
 
 TIE_BREAK, UNLIMITED = 1e-10, 1e-6

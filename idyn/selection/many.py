@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.dynamics import Dynamics
+from idyn.jit.compiled import compiled
 from idyn.laws.law import Face, is_free
-from idyn.reduction import recover
 from idyn.selection.aim import Aim
 from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, ROUND, TOO_DEAR, nearest_in_cones
 from idyn.solvers.linalg import row_basis
+from idyn.terms.dynamics import Dynamics
+from idyn.terms.reduction import recover
 from idyn.types import Array
 
 SOFTNESS = (1e-1, 1e-3, 1e-4, 1e-5)

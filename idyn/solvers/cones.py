@@ -17,7 +17,7 @@ dual's strength: then none may be found in MOST_STEPS steps.
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, copy, forward
 
 NOTHING, FREE, RAYS, ROUND = 0, 1, 2, 3

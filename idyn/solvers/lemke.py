@@ -12,8 +12,8 @@ Different from the textbook:
 
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.memory import local
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
 from idyn.solvers.linalg import lu_refined
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array

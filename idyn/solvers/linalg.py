@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.memory import local
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
 from idyn.types import Array
 
 RANK = 1e-9

@@ -16,8 +16,8 @@ Different from the papers:
 
 import numpy as np
 
-from idyn.compiled import compiled
-from idyn.memory import local
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
 from idyn.solvers.linalg import backward, copy, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array

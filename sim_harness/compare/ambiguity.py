@@ -1,4 +1,4 @@
-"""Ticks of a log at which the world might have done something else under the same torques (`idyn.outcomes`)."""
+"""Ticks of a log at which the world might have done something else under the same torques (`idyn.prediction.outcomes`)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,9 +8,9 @@ import numpy as np
 
 from controllers.controller import Controller
 from idyn.errors import ConfigError
-from idyn.outcomes import Outcome, outcomes
+from idyn.prediction.outcomes import Outcome, outcomes
 from idyn.types import Array, ContactSet
-from sim_harness.compare.logs import Exchange, origin, sessions
+from sim_harness.run.logs import Exchange, origin, sessions
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import vector

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from controllers.config import load, parse
-from controllers.tables import Table, merged
-from sim_harness.plan import ExperimentSettings, Plan, build_plan
+from controllers.config.loading import load, parse
+from controllers.config.tables import Table, merged
+from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
 
 Changes = Table
 """Settings of an experiment that replace its own, table by table."""

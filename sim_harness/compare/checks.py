@@ -5,7 +5,7 @@ import math
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Outcome, Results, Runs, statistic
 from sim_harness.compare.settings import CheckSettings, ComparisonSettings, VerdictSettings
-from sim_harness.metrics import Summary
+from sim_harness.measure.metrics import Summary
 
 
 def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.metrics import STRIDE, normal_forces, tracking_errors
-from sim_harness.plots import png, rows
-from sim_harness.trace import Trace
+from sim_harness.measure.metrics import STRIDE, normal_forces, tracking_errors
+from sim_harness.measure.trace import Trace
+from sim_harness.report.plots import png, rows
 
 WINDOW = 0.1
 """Length of the moving mean over noisy lines [s]."""

@@ -20,10 +20,10 @@ import idyn
 import sim_harness
 import transport
 from controllers.build import build_controller
-from sim_harness.experiment import TRACE, run_in_process
-from sim_harness.metrics import Summary
-from sim_harness.plan import Plan
-from sim_harness.trace import Trace
+from sim_harness.measure.metrics import Summary
+from sim_harness.measure.trace import Trace
+from sim_harness.run.experiment import TRACE, run_in_process
+from sim_harness.run.plan import Plan
 
 RESULT, LOG = "result.json", "log.mcap"
 

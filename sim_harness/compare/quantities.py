@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sim_harness.metrics import Summary
+from sim_harness.measure.metrics import Summary
 
 
 class Quantity(NamedTuple):

@@ -7,22 +7,22 @@ from typing import Any
 
 import msgspec
 
-from controllers.robots import load_robot
-from idyn.robot import Robot
+from controllers.robot.load import load_robot
+from idyn.model.robot import Robot
 from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.figures import FIGURES
 from sim_harness.compare.jobs import load_trace
-from sim_harness.compare.matrix import MatrixSettings, cells
-from sim_harness.compare.matrix_figure import matrix_figure, part_figure
-from sim_harness.compare.matrix_table import Panel, decide_cells, quantity_table, upright_table
+from sim_harness.compare.matrix.figure import matrix_figure, part_figure
+from sim_harness.compare.matrix.settings import MatrixSettings, cells
+from sim_harness.compare.matrix.table import Panel, decide_cells, quantity_table, upright_table
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.race import Race, standings
-from sim_harness.compare.race_report import race_figure, race_outcomes, race_table
+from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
+from sim_harness.compare.race.run import Race, standings
 from sim_harness.compare.results import Outcome, Results, Runs, Statistic, statistic
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
-from sim_harness.report import Report
+from sim_harness.report.report import Report
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

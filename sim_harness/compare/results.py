@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.metrics import Summary
+from sim_harness.measure.metrics import Summary
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 from idyn.errors import ConfigError, IdynError
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import Keep, Task, finished, run_task, tasks_of
-from sim_harness.compare.matrix import cells
+from sim_harness.compare.matrix.settings import cells
 from sim_harness.compare.results import Results, Runs
 from sim_harness.compare.settings import ComparisonSettings, controllers_of, plan_of, plan_of_cell
 from sim_harness.compare.timing import Timings, run_timing, timed, timing_tasks

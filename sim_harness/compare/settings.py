@@ -5,15 +5,15 @@ from typing import Literal
 
 import msgspec
 
-from controllers.config import Settings, load
+from controllers.config.loading import Settings, load
 from idyn.errors import ConfigError
 from sim_harness.compare.changes import Changes, plan_with
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.known import check_known
-from sim_harness.compare.matrix import Cell, Count, MatrixSettings, cells, check_matrix, layers
+from sim_harness.compare.matrix.settings import Cell, Count, MatrixSettings, cells, check_matrix, layers
 from sim_harness.compare.quantities import QUANTITIES
-from sim_harness.compare.race import RaceSettings, check_race
-from sim_harness.plan import Plan, with_controller
+from sim_harness.compare.race.run import RaceSettings, check_race
+from sim_harness.run.plan import Plan, with_controller
 
 PaperRow = tuple[float, ...] | Literal["fell"]
 

@@ -14,21 +14,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from controllers.config import parse
-from controllers.ground import AnyGround
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.inverse_dynamics import predict
+from controllers.config.loading import parse
+from controllers.contact.ground import AnyGround
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.laws.settings import AnyLaw
+from idyn.model.robot import Robot
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.robot import Robot
-from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import RESULT, code_digest, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
-from sim_harness.plots import png, rows
+from sim_harness.report.plots import png, rows
 
 DT = 1e-3
 PATCH = 0.005

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from idyn.compiled import compiled
 from idyn.errors import InputError
+from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from idyn.compiled import compiled
 from idyn.errors import InputError
-from idyn.inputs import finite
+from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import Status
+from idyn.terms.inputs import finite
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import (
     Held,

@@ -18,8 +18,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from controllers.config import Kind
-from idyn.compiled import compiled
+from controllers.config.loading import Kind
+from idyn.jit.compiled import compiled
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from idyn.types import Array

@@ -19,8 +19,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from controllers.config import Kind
-from idyn.compiled import compiled
+from controllers.config.loading import Kind
+from idyn.jit.compiled import compiled
 from idyn.solvers.lemke import lemke, natural_residual
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array

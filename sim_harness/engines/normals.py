@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.jit.compiled import compiled
 from idyn.solvers.lemke import lemke, natural_residual
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.qp import solve_qp

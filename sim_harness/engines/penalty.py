@@ -16,8 +16,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
-from controllers.config import Kind
-from idyn.compiled import compiled
+from controllers.config.loading import Kind
+from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.status import Status
 from idyn.types import Array

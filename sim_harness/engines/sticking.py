@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.compiled import compiled
+from idyn.jit.compiled import compiled
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, Held, along, orthonormalise, project, row_forces
 

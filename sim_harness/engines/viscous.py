@@ -22,9 +22,9 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from controllers.config import Kind
-from idyn.compiled import compiled
+from controllers.config.loading import Kind
 from idyn.errors import InputError
+from idyn.jit.compiled import compiled
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution

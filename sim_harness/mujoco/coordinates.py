@@ -7,7 +7,7 @@ Every other joint is one angle or length in both.
 
 import numpy as np
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.model import body_name, quaternion_of

@@ -7,7 +7,7 @@ each its own plane, which follows the terrain below it (`sim_harness.mujoco.worl
 import numpy as np
 
 from idyn.errors import ConfigError
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.settings import MujocoSettings

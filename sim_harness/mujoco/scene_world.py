@@ -11,24 +11,24 @@ import time
 import msgspec
 import numpy as np
 
-from idyn.contacts import first_tangents
+from idyn.contact.contacts import first_tangents
 from idyn.status import Status
 from idyn.types import Array, ContactSet, DynamicsTerms, State
-from sim_harness.engine_step import forward_problem
 from sim_harness.engines.engine import ForwardSolution
-from sim_harness.jacobian import along_contacts
 from sim_harness.mujoco.bodies import geom_name, scene_model
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.model import body_name
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.scenes.contacts import GROUND, Touching, touching_materials
-from sim_harness.scenes.model import SceneModel
+from sim_harness.scenes.bodies.contacts import GROUND, Touching, touching_materials
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.rows import Constraints
+from sim_harness.scenes.bodies.settings import SceneSettings
 from sim_harness.scenes.residuals import Taken
-from sim_harness.scenes.rows import Constraints
-from sim_harness.scenes.settings import SceneSettings
 from sim_harness.scenes.world import Step, applied_force, force_now, where_now
-from sim_harness.world import checked_state
+from sim_harness.world.engine_step import forward_problem
+from sim_harness.world.jacobian import along_contacts
+from sim_harness.world.world import checked_state
 
 TAKEN = Taken(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
 """MuJoCo's integrator `Euler`; the others take more at the end."""

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from controllers.config import Kind, Positive
+from controllers.config.loading import Kind, Positive
 
 GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
 """Time constants of named grounds [s]: MuJoCo's default, a laboratory's floor, the stiffest that 1 ms steps allow."""

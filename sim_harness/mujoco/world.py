@@ -1,8 +1,8 @@
 """The world that MuJoCo moves on: its dynamics, its contact law, its solver and its integration. Noise-free and deterministic.
 
-The ground is that of `idyn.terrain`: below each contact place lies a plane that touches the terrain at the point nearest to the
-place, laid anew before each physics step. So gaps and normals are the terrain's own, on hills as on the flat, and friction may
-change from foothold to foothold.
+The ground is that of `idyn.contact.terrain`: below each contact place lies a plane that touches the terrain at the point
+nearest to the place, laid anew before each physics step. So gaps and normals are the terrain's own, on hills as on the flat,
+and friction may change from foothold to foothold.
 
 Modelling error: first order in the physics step; in a corner (stairs) a place has one contact, with the nearer side. Friction
 coefficients are between 1e-5, MuJoCo's least, and `MU_CAP`. Joint limits, and contact of anything but the robot's contact
@@ -14,18 +14,18 @@ from math import ceil
 
 import numpy as np
 
-from idyn.contacts import contacts_from_geometry
-from idyn.robot import Robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Terrain
+from idyn.model.robot import Robot
 from idyn.status import Status
-from idyn.terrain import Terrain
 from idyn.types import Array, State
-from sim_harness.jacobian import along_contacts
-from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.model import body_name, build_model, pair_name, place_name, plane_name
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.world import MARGIN, Push, StepResult, checked_state
+from sim_harness.world.jacobian import along_contacts
+from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.world import MARGIN, Push, StepResult, checked_state
 
 MU_CAP = 100.0
 """Stands for unlimited friction, as in the `penalty` engine."""

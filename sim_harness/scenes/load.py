@@ -5,18 +5,18 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from controllers.config import load, parse
-from controllers.tables import kind_of
+from controllers.config.loading import load, parse
+from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, nearest
-from sim_harness.scenes.expand import expanded
-from sim_harness.scenes.finite import check_finite
-from sim_harness.scenes.formulas import FORMULAS
-from sim_harness.scenes.hulls import CENTRED, Corners, hull_of
-from sim_harness.scenes.model import SceneModel
-from sim_harness.scenes.quantities import QUANTITIES
-from sim_harness.scenes.rows import Closure
-from sim_harness.scenes.settings import BodySettings, JointSettings, SceneSettings
-from sim_harness.worlds import AnyEngine
+from sim_harness.scenes.bodies.expand import expanded
+from sim_harness.scenes.bodies.finite import check_finite
+from sim_harness.scenes.bodies.hulls import CENTRED, Corners, hull_of
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.rows import Closure
+from sim_harness.scenes.bodies.settings import BodySettings, JointSettings, SceneSettings
+from sim_harness.scenes.results.formulas import FORMULAS
+from sim_harness.scenes.results.quantities import QUANTITIES
+from sim_harness.world.worlds import AnyEngine
 
 CLOSED = 1e-9
 """A closure that is further open than this at the beginning contradicts the other joints [m, rad]."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from idyn.types import Array, Record
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.joint_friction import CREEP
-from sim_harness.scenes.model import JointEffects
+from sim_harness.scenes.bodies.model import JointEffects
+from sim_harness.world.joint_friction import CREEP
 
 
 class Taken(NamedTuple):

@@ -10,19 +10,19 @@ import msgspec
 import numpy as np
 
 from idyn.types import Array, DynamicsTerms, Record, State
-from sim_harness.compliant_rows import taking_compliance
-from sim_harness.engine_step import forward_problem, moved_contacts
 from sim_harness.engines.bilateral import check_rows
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Rows, Springs, Yielding
-from sim_harness.engines.sap_motion import SCHEMES
-from sim_harness.joint_friction import JointFriction, solve_with_friction
-from sim_harness.joint_springs import with_springs
-from sim_harness.scenes.contacts import Geometry, Touching
-from sim_harness.scenes.model import SceneModel
+from sim_harness.engines.sap.motion import SCHEMES
+from sim_harness.scenes.bodies.contacts import Geometry, Touching
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.rows import Constraints
+from sim_harness.scenes.bodies.settings import ForceSettings, SceneSettings
 from sim_harness.scenes.residuals import Taken
-from sim_harness.scenes.rows import Constraints
-from sim_harness.scenes.settings import ForceSettings, SceneSettings
-from sim_harness.world import checked_state
+from sim_harness.world.compliant_rows import taking_compliance
+from sim_harness.world.engine_step import forward_problem, moved_contacts
+from sim_harness.world.joint_friction import JointFriction, solve_with_friction
+from sim_harness.world.joint_springs import with_springs
+from sim_harness.world.world import checked_state
 
 
 class Step(Record, frozen=True):

@@ -4,10 +4,10 @@ from typing import Protocol
 
 from idyn.types import Array, State
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.scenes.model import SceneModel
-from sim_harness.scenes.settings import SceneSettings
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.settings import SceneSettings
 from sim_harness.scenes.world import SceneWorld, Step
-from sim_harness.worlds import AnyEngine
+from sim_harness.world.worlds import AnyEngine
 
 
 class Scene(Protocol):

@@ -8,11 +8,11 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
-from sim_harness.scenes.hulls import hull_of
-from sim_harness.scenes.keep import Kept
-from sim_harness.scenes.model import SceneModel
-from sim_harness.scenes.touch import half_extents
-from sim_harness.scenes.urdf import COLOURS
+from sim_harness.scenes.bodies.hulls import hull_of
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.touch import half_extents
+from sim_harness.scenes.bodies.urdf import COLOURS
+from sim_harness.scenes.results.keep import Kept
 from sim_harness.view.film import RATE, Film, frames, poses_of
 from sim_harness.view.ground import Ground
 from sim_harness.view.meshes import Mesh

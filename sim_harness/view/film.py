@@ -3,12 +3,12 @@
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from idyn.contacts import contacts_from_geometry
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Terrain
 from idyn.errors import InputError
-from idyn.robot import Robot
-from idyn.terrain import Terrain
+from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Record
-from sim_harness.trace import Trace
+from sim_harness.measure.trace import Trace
 
 RATE = 50.0
 """Frames in each simulated second."""

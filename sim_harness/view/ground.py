@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from controllers.contact_source import ContactSettings
-from controllers.terrain import SlopeSettings, StairsSettings
-from idyn.heightmap import Heightmap
+from controllers.contact.source import ContactSettings
+from controllers.contact.terrain import SlopeSettings, StairsSettings
+from idyn.contact.heightmap import Heightmap
 from idyn.types import Array, Record
 
 LINES = 0.05

@@ -17,7 +17,7 @@ from controllers.build import build_controller, controller_from_snapshot
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
-from sim_harness.trace import Row, TraceWriter
+from sim_harness.measure.trace import Row, TraceWriter
 from sim_harness.view.film import frame_of, shown
 from sim_harness.view.page import library, live_page
 from sim_harness.view.stream import Stream

@@ -13,9 +13,9 @@ import numpy as np
 
 from controllers.controller import Controller
 from idyn.errors import ConfigError
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.metrics import GRAVITY
+from sim_harness.measure.metrics import GRAVITY
 from sim_harness.view.film import Film, film_of, frame_of
 from sim_harness.view.ground import Ground, ground_of
 from sim_harness.view.runs import Scene, mesh_folders

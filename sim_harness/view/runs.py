@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 from controllers.build import controller_from_snapshot
-from controllers.config import find, load
+from controllers.config.loading import find, load
 from controllers.controller import Controller
-from controllers.robots import RobotSettings, urdf_path
+from controllers.robot.load import RobotSettings, urdf_path
 from idyn.errors import ConfigError
 from idyn.types import Record
-from sim_harness.compare.logs import traces_of
-from sim_harness.experiment import CONTROLLER, TRACE
-from sim_harness.trace import Trace
+from sim_harness.measure.trace import Trace
+from sim_harness.run.experiment import CONTROLLER, TRACE
+from sim_harness.run.logs import traces_of
 
 
 class Scene(Record, frozen=True):

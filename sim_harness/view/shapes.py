@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pinocchio as pin
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from sim_harness.view.meshes import Mesh, load_meshes
 

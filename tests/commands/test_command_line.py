@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from idyn.__main__ import main
+from sim_harness.commands.main import main
 
 
 def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

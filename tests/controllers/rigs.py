@@ -3,8 +3,8 @@
 import numpy as np
 
 from controllers.build import load_controller
+from controllers.config.tables import merged
 from controllers.controller import Controller
-from controllers.tables import merged
 from idyn.types import Array, State
 
 RIGID = {"ground__kind": "rigid", "ground__gap_noise": 0.0, "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from controllers.attitude import rotation, tilt, up, yaw
+from controllers.robot.attitude import rotation, tilt, up, yaw
 
 TURNS = Rotation.random(50, random_state=0)
 

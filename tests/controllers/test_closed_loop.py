@@ -5,11 +5,11 @@ import pytest
 from rigs import RIGID, controller
 
 from controllers.command import Inputs, Mode
-from controllers.robots import load_robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from sim_harness.engines.penalty import Penalty
-from sim_harness.worlds import ENGINES
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 
 DT = 0.001
 FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}

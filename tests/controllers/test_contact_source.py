@@ -6,13 +6,13 @@ import pytest
 from rigs import at_rest, controller
 
 from controllers.command import Inputs, Schedule
-from controllers.config import parse
-from controllers.contact_source import AnySource
-from controllers.landing import RESTS, Landing
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.ground import Ground
-from idyn.terrain import Flat
+from controllers.config.loading import parse
+from controllers.contact.landing import RESTS, Landing
+from controllers.contact.source import AnySource
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat
 from idyn.types import State
 
 DT = 0.001

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
-from controllers.config import find, load, parse
-from controllers.robots import RobotSettings, load_robot, urdf_path
+from controllers.config.loading import find, load, parse
+from controllers.config.tables import kind_of, merged
+from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from controllers.settings import ControllerSettings
-from controllers.tables import kind_of, merged
 from idyn.errors import ConfigError, FrameNotFound, IdynError, InputError
 from idyn.laws import LAWS
 from idyn.laws.settings import CoulombSettings, NoSlipSettings
@@ -189,7 +189,7 @@ def test_a_robot_collection_that_is_not_installed_says_how_to_get_it(monkeypatch
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("controllers.robots.distribution", missing)
+    monkeypatch.setattr("controllers.robot.load.distribution", missing)
     with pytest.raises(ConfigError, match=r"pip install 'idyn\[robots\]'"):
         urdf_path("example-robot-data:x.urdf", Path())
 

@@ -12,7 +12,7 @@ from controllers.build import controller_from_snapshot
 from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
 from controllers.controller import Controller
 from controllers.planners.path import PathSettings
-from idyn.contacts import contacts_from_points
+from idyn.contact.contacts import contacts_from_points
 from idyn.errors import InputError
 from idyn.laws import LAWS, make_law
 from idyn.status import Conditions

@@ -5,7 +5,7 @@ import pytest
 from rigs import at_rest, controller, nudged
 
 from controllers.command import Inputs
-from controllers.delay_compensation import LONGEST, DelayCompensation
+from controllers.feedback.delay_compensation import LONGEST, DelayCompensation
 
 DT = 0.001
 

@@ -5,9 +5,9 @@ import pytest
 
 from controllers.build import build_controller, load_controller
 from controllers.command import Inputs
-from controllers.config import load
+from controllers.config.loading import load
 from controllers.drive import DriveSettings, drive_gains
-from controllers.robots import load_robot
+from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn.types import State
 

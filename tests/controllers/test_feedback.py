@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from controllers.command import Reference
-from controllers.feedback import FeedbackSettings, JointFeedback
+from controllers.feedback.joints import FeedbackSettings, JointFeedback
 
 
 def hinges(na):

@@ -6,7 +6,7 @@ import pytest
 from rigs import at_rest, controller, nudged
 
 from controllers.command import Inputs, Reference
-from controllers.sensed_forces import SensedForces
+from controllers.contact.sensed_forces import SensedForces
 from idyn.errors import ConfigError
 from sim_harness.compare.controllers import CONTROLLERS
 

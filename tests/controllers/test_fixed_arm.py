@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 
 from controllers.command import Inputs, Mode
-from controllers.config import parse
+from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
-from idyn.contacts import contacts_from_geometry
-from idyn.description import ContactPoint, Description
-from idyn.inverse_dynamics import predict
+from idyn.certificate.certify import CERTIFIED
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.laws import LAWS, make_law
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.residuals import CERTIFIED
-from idyn.robot import Robot
-from idyn.terrain import Flat
 from idyn.types import Selection, State
-from sim_harness.engine_world import EngineWorld
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.worlds import ENGINES
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 from transport.loopback import Loopback
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage

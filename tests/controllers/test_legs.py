@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from controllers.kinematics import contact_places
 from controllers.planners import legs as planner
 from controllers.planners.legs import Legs
-from controllers.robots import load_robot
+from controllers.robot.kinematics import contact_places
+from controllers.robot.load import load_robot
 
 
 def solved(legs, x, v, a, guess):

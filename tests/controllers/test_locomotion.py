@@ -10,10 +10,10 @@ from walking import DT, Walker
 from controllers.planners.gait import Gait, GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
-from controllers.robots import load_robot
-from idyn.description import Description
+from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
 

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from controllers.command import Inputs, Mode, Reference
-from controllers.config import parse
+from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
-from idyn.description import Description
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.robot import Robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.worlds import ENGINES
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage

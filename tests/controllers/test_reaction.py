@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from rigs import controller
 
-from controllers.reaction import react
-from idyn.dynamics import evaluate
-from idyn.ground import Ground
+from controllers.monitor.reaction import react
+from idyn.contact.ground import Ground
+from idyn.terms.dynamics import evaluate
 from idyn.types import State
 
 

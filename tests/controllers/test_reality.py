@@ -6,21 +6,21 @@ import pytest
 from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, Mode
-from controllers.reality import Reality, RealitySettings
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.dynamics import evaluate
+from controllers.monitor.reality import Reality, RealitySettings
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.ground import Ground
 from idyn.status import Status
-from idyn.terrain import Flat
+from idyn.terms.dynamics import evaluate
 from idyn.types import State
-from sim_harness.engine_world import EngineWorld
-from sim_harness.imperfections.bodies import world_robot
-from sim_harness.imperfections.sensors import Sensors
-from sim_harness.imperfections.settings import BodySettings, ImperfectionSettings, Sensing, Spread
-from sim_harness.world import Push
-from sim_harness.worlds import ENGINES
+from sim_harness.robot.imperfections.bodies import world_robot
+from sim_harness.robot.imperfections.sensors import Sensors
+from sim_harness.robot.imperfections.settings import BodySettings, ImperfectionSettings, Sensing, Spread
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.world import Push
+from sim_harness.world.worlds import ENGINES
 
 DT, TAU, G = 0.001, 0.1, 9.81
 NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)

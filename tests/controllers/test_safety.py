@@ -7,11 +7,11 @@ import pytest
 from rigs import at_rest, controller
 
 from controllers.command import Inputs, LimitedBy, Mode
-from controllers.robots import load_robot
-from controllers.safety import Safety, SafetySettings
-from idyn.description import Description
+from controllers.monitor.safety import Safety, SafetySettings
+from controllers.robot.load import load_robot
 from idyn.errors import InputError
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from idyn.types import State
 
 ROBOT, STANCE = load_robot("solo12")

@@ -6,7 +6,7 @@ import pytest
 from rigs import at_rest, controller
 
 from controllers.command import Inputs
-from controllers.spread import Spread, SpreadSettings
+from controllers.feedback.spread import Spread, SpreadSettings
 from idyn.types import Selection
 
 DT = 0.001

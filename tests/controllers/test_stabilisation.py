@@ -5,11 +5,11 @@ import pytest
 from rigs import controller
 
 from controllers.command import Inputs, Reference
-from controllers.robots import load_robot
-from controllers.stabilisation import Stabilisation, StabilisationSettings
-from idyn.contacts import contacts_from_geometry
+from controllers.feedback.stabilisation import Stabilisation, StabilisationSettings
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.terrain import Flat
 from idyn.types import State
 
 STILL = np.zeros(3)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from controllers.build import build_controller, controller_from_snapshot
-from controllers.config import parse
-from controllers.robots import load_robot
+from controllers.config.loading import parse
+from controllers.contact.terrain import AnyTerrain
+from controllers.robot.load import load_robot
+from controllers.robot.stance import resting
 from controllers.settings import ControllerSettings
-from controllers.stance import resting
-from controllers.terrain import AnyTerrain
-from idyn.contacts import contacts_from_geometry
+from idyn.contact.contacts import contacts_from_geometry
 from idyn.errors import ConfigError
-from sim_harness.experiment import run_in_process
-from sim_harness.plan import load_plan, with_controller
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan, with_controller
 
 GROUNDS = {
     "flat": {"kind": "flat"},

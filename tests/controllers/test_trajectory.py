@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from rigs import controller
 
-from controllers.config import parse
-from controllers.kinematics import angles_for_base_shift, contact_places
-from controllers.robots import load_robot
-from controllers.trajectory import AnyTrajectory
-from idyn.contacts import contacts_from_geometry
-from idyn.description import Description
+from controllers.config.loading import parse
+from controllers.planners.trajectory import AnyTrajectory
+from controllers.robot.kinematics import angles_for_base_shift, contact_places
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.robot import Robot
-from idyn.terrain import Flat
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from idyn.types import State
 
 MOVING = ("sway", "squat")

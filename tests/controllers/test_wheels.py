@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from controllers.command import Inputs, Mode, Reference
-from controllers.config import parse
+from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
-from idyn.description import Description
-from idyn.robot import Robot
-from idyn.terrain import Flat
+from idyn.contact.terrain import Flat
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from idyn.types import State
-from sim_harness.engine_world import EngineWorld
-from sim_harness.worlds import ENGINES
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 
 DT, INERTIA, KP, KD = 1e-3, 0.02, 400.0, 40.0
 WHEEL = f"""

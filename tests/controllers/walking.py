@@ -6,9 +6,9 @@ from controllers.planners.cubics import at
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.terrain import Flat
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.types import State
 
 DT = 0.001

@@ -18,7 +18,7 @@ from trial import serving
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.controller import Controller
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome

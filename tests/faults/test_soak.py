@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from sim_harness.pauses import walking
-from sim_harness.scene import simulated_robot
-from sim_harness.server_process import ServerProcess
+from controllers.robot.load import load_robot
+from sim_harness.run.scene import simulated_robot
+from sim_harness.run.server_process import ServerProcess
+from sim_harness.studies.pauses import walking
 from transport.log.reader import LogReader
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from controllers.build import controller_from_snapshot, load_controller
-from idyn.robot import Robot
-from sim_harness.plan import load_plan
-from sim_harness.robot_side import RobotSide
-from sim_harness.scene import simulated_robot
-from sim_harness.trace import Trace
+from idyn.model.robot import Robot
+from sim_harness.measure.trace import Trace
+from sim_harness.robot.robot_side import RobotSide
+from sim_harness.run.plan import load_plan
+from sim_harness.run.scene import simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder

@@ -5,12 +5,12 @@ import numpy as np
 from oracles import full, outcome
 from scenes import DT, LITERAL
 
-from idyn.dynamics import evaluate
+from idyn.certificate.certify import Claim, certify
 from idyn.laws import LAWS as TABLE
 from idyn.laws import make_law
-from idyn.reduction import reduce
-from idyn.residuals import Claim, certify
 from idyn.status import Conditions
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import reduce
 from idyn.types import Residuals
 
 LAWS = tuple(law for law in TABLE if make_law(law).conditions is not Conditions.GIVEN and law != "enumeration")

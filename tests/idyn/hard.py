@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 from scenes import Scene, feet, many_points
 
-from controllers.robots import load_robot
-from idyn.robot import Robot
+from controllers.robot.load import load_robot
+from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 
 ROBOTS = ("solo12", "quadruped", "a1", "go2")

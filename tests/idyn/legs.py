@@ -1,7 +1,7 @@
 """Legs that are closed chains, cut at one joint or another."""
 
-from idyn.description import Closure, ContactPoint, Description
-from idyn.robot import Robot
+from idyn.model.description import Closure, ContactPoint, Description
+from idyn.model.robot import Robot
 
 
 def leg(cut):

@@ -11,7 +11,7 @@ import qpsolvers
 import scipy.linalg
 import scipy.optimize
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 
 

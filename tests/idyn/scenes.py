@@ -6,13 +6,13 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.description import Description
-from idyn.ground import Ground
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from idyn.problem import Options
-from idyn.robot import Robot
-from idyn.terrain import Flat
 from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
 
 DT = 1e-3

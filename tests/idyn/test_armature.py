@@ -7,12 +7,12 @@ import pinocchio as pin
 import pytest
 
 from controllers.build import controller_from_snapshot, load_controller
-from controllers.config import parse
-from controllers.grip import released
-from controllers.robots import RobotSettings, load_robot
-from idyn.description import Description
+from controllers.config.loading import parse
+from controllers.feedback.grip import released
+from controllers.robot.load import RobotSettings, load_robot
 from idyn.errors import ConfigError, InputError
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
 

@@ -8,11 +8,11 @@ from hard import degenerate_scene
 from same import assert_same
 from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
 
-import idyn.batch_crew
-from controllers.robots import load_robot
+import idyn.batch.workers
+from controllers.robot.load import load_robot
 from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law, predict, predict_batch
-from idyn.batch_arrays import TOUCH
-from idyn.batch_members import solve_members
+from idyn.batch.arrays import TOUCH
+from idyn.batch.members import solve_members
 from idyn.laws import LAWS
 from idyn.laws.compiled_rungs import cold_rung, compiled_rungs
 from idyn.types import Consistency, Selection
@@ -117,7 +117,7 @@ def test_threads_and_chunks_do_not_matter(monkeypatch, threads):
     scenes = mixed(30)
     robot, batch, law = scenes[0].robot, batch_of(scenes), make_law("coulomb")
     expected = predict_batch(robot, batch, law=law, dt=DT, threads=1)
-    monkeypatch.setattr(idyn.batch_crew, "CHUNK", 7)
+    monkeypatch.setattr(idyn.batch.workers, "CHUNK", 7)
     robot.scratch.clear()
     answer = predict_batch(robot, batch, law=law, dt=DT, threads=threads)
     robot.scratch.clear()

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scenes import DT, PLAIN, random_scene, walker
 
-import idyn.batch_crew
+import idyn.batch.workers
 from idyn import Batch, ContactSet, InputError, State, make_law, predict, predict_batch
-from idyn.batch_arrays import TOUCH
-from idyn.batch_crew import CHUNK, Worker, crew_for
+from idyn.batch.arrays import TOUCH
+from idyn.batch.workers import CHUNK, Worker, crew_for
 
 COUNT = 6 * CHUNK
 
@@ -80,7 +80,7 @@ def test_a_forked_process_has_threads_of_its_own():
 def test_no_more_threads_than_cores_and_members(monkeypatch, count, threads, workers):
     robot, batch = states() if count is None else states(count=count)
     expected = torques(robot, batch, threads=1)
-    monkeypatch.setattr(idyn.batch_crew.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(idyn.batch.workers.os, "cpu_count", lambda: 3)
     assert torques(robot, batch, threads=threads).tobytes() == expected.tobytes()
     assert len(crew_for(robot, 4)._workers) == workers
 

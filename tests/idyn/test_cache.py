@@ -1,19 +1,22 @@
-"""Directories of compiled functions: one for each state of the sources, and old ones go."""
+"""The kernel cache: a directory for each module and state of its sources; unused ones are removed."""
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from time import time
 
 import pytest
 
-from idyn.cache import KEPT_S, cache_directory, prune
+from idyn.jit.cache import KEPT_S, _prune_once, cache_directory, content_digest, imported_files, prune
 
 LONG_AGO = time() - KEPT_S - 3600.0
-OLD, OTHER = "0123456789abcdef", "00112233445566ff"
+OLD, OTHER = "mine.kernels-0123456789abcdef", "00112233445566ff"
 
 
-def made(root: Path, name: str, file: str = "kernels_1/kernels.f-3.py311.nbi") -> Path:
-    """A directory with a file in it, of which nobody has asked for long."""
+def made(root: Path, name: str, file: str = "kernels.f-3.py311.nbi") -> Path:
+    """A directory with a file in it that nobody has used for long."""
     path = root / name / file
     path.parent.mkdir(parents=True)
     path.touch()
@@ -21,42 +24,81 @@ def made(root: Path, name: str, file: str = "kernels_1/kernels.f-3.py311.nbi") -
     return root / name
 
 
+def forget() -> None:
+    for function in (cache_directory, content_digest, imported_files, _prune_once):
+        function.cache_clear()
+
+
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One of the user's, with a cache of its own."""
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's package: `kernels` imports `tools`, which imports `idyn.solvers.linalg`; `others` imports neither."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    cache_directory.cache_clear()
-    (tmp_path / "package").mkdir()
-    return tmp_path / "package"
+    forget()
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "kernels.py").write_text("from mine import tools\n")
+    (folder / "tools.py").write_text("import numpy\nfrom idyn.solvers.linalg import (\n    cholesky,\n)\n")
+    (folder / "others.py").write_text("import mine\n")
+    return folder
 
 
-def test_another_directory_for_other_sources(package: Path) -> None:
-    before = cache_directory(package)
-    (package / "kernels.py").write_text("a = 1\n")
-    cache_directory.cache_clear()
-    assert cache_directory(package) != before
-    assert cache_directory(package).parent == before.parent == package.parent / "cache"
+def directories(folder: Path) -> list[Path]:
+    forget()
+    return [cache_directory(folder / f"{name}.py", f"mine.{name}") for name in ("kernels", "tools", "others")]
 
 
-def test_a_new_one_makes_those_go_that_nobody_used(package: Path) -> None:
-    root = package.parent / "cache"
+def test_a_change_concerns_the_modules_that_import_it(mine: Path) -> None:
+    before = directories(mine)
+    (mine / "tools.py").write_text("a = 1\n")
+    kernels, tools, others = directories(mine)
+    assert kernels != before[0]
+    assert tools != before[1]
+    assert others == before[2]
+    assert kernels.parent == mine.parent / "cache"
+
+
+def test_imports_are_followed_into_idyn(mine: Path) -> None:
+    files = {path.name for path in imported_files(mine / "tools.py", mine.parent)}
+    assert files == {"linalg.py"}
+    assert content_digest(mine / "tools.py", mine.parent) != content_digest(mine / "others.py", mine.parent)
+
+
+def test_checkouts_with_the_same_sources_share_kernels(mine: Path, tmp_path: Path) -> None:
+    before = directories(mine)
+    copy = tmp_path / "elsewhere" / "mine"
+    shutil.copytree(mine, copy)
+    assert directories(copy) == before
+
+
+def test_a_new_directory_removes_unused_ones(mine: Path) -> None:
+    root = mine.parent / "cache"
     old, recent = made(root, OLD), made(root, OTHER)
-    cut_short = made(root, OLD[::-1], "kernels_1/kernels.f-3.py311.nbi.tmp.5f3a")  # somebody who wrote it was killed
+    cut_short = made(root, OTHER[::-1], "kernels.f-3.py311.nbi.tmp.5f3a")  # its writer was killed
     os.utime(recent)
-    cache_directory(package)
+    directories(mine)
     assert not old.exists()
     assert not cut_short.exists()
     assert recent.exists()
 
 
-def test_whoever_asks_for_one_uses_it(package: Path) -> None:
-    root = package.parent / "cache"
-    name = cache_directory(package).name
-    own, other = made(root, name), made(root, OTHER)
-    cache_directory.cache_clear()
-    assert cache_directory(package) == own
+def test_a_directory_in_use_stays(mine: Path) -> None:
+    names = [path.name for path in directories(mine)]
+    root = mine.parent / "cache"
+    own, *_, other = [made(root, name) for name in (*names, OTHER)]
+    directories(mine)
     assert own.stat().st_mtime > time() - 60.0
     assert other.exists(), "only a new directory is a reason to look"
+
+
+def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path: Path) -> None:
+    """The kernel works all the same."""
+    (tmp_path / "file").touch()
+    code = "from idyn.solvers.linalg import rank_of; import numpy as np; print(rank_of(np.eye(2)))"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "file")}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "2"
+    assert ended.stderr.count("kernels are not cached") == 1
 
 
 @pytest.mark.parametrize(
@@ -65,6 +107,7 @@ def test_whoever_asks_for_one_uses_it(package: Path) -> None:
         ("measurements", "kernels.nbi"),
         (OLD.upper(), "kernels.nbi"),
         (OLD + "0", "kernels.nbi"),
+        ("0123456789abcde", "kernels.nbi"),
         (OLD, "notes.txt"),
         (OLD, "deeper/still/notes"),
     ],

@@ -10,17 +10,17 @@ from legs import leg
 from oracles import full
 from scenes import DT, LITERAL
 
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.description import Closure
-from idyn.dynamics import record_for
+from controllers.robot.load import load_robot
+from idyn.certificate.certify import CERTIFIED, DYNAMICS, SLIP, Claim, certify
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.model.description import Closure
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.residuals import CERTIFIED, DYNAMICS, SLIP, Claim, certify
-from idyn.terrain import Flat
+from idyn.terms.dynamics import record_for
 from idyn.types import Consistency, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "cone", "cone-infinite", "contact-free", "sap")
@@ -143,7 +143,7 @@ def test_the_steady_tick_and_the_ladder_agree_to_the_last_bit(ground, monkeypatc
     law, options = make_law("coulomb"), Options(ground=ground)
     guess = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options).guess
     steady = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options, guess=guess)
-    monkeypatch.setattr("idyn.inverse_dynamics.steady", lambda *_: None)
+    monkeypatch.setattr("idyn.prediction.predict.steady", lambda *_: None)
     ladder = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options, guess=guess)
     assert steady.rung == ladder.rung == "warm"
     for field in ("tau", "p", "v_plus", "closing"):

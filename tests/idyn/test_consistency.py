@@ -8,13 +8,13 @@ from oracles import eliminate, full, solve_qp
 from scenes import DT, LITERAL, WALKERS, fingers_scene, random_scene, standing_scene
 from scipy.optimize import linprog
 
-from idyn.consistency import EPSILON, all_vanish, project
-from idyn.dynamics import evaluate
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
+from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.prediction.feasible import EPSILON, all_vanish, project
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.status import Status
+from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
 
 

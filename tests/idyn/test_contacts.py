@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 from scenes import fingers_scene, walker
 
-from idyn.contacts import contacts_from_geometry, contacts_from_points, contacts_of_places, first_tangents, sphere_centres
+from idyn.contact.contacts import (
+    contacts_from_geometry,
+    contacts_from_points,
+    contacts_of_places,
+    first_tangents,
+    sphere_centres,
+)
+from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, IdynError, InputError
-from idyn.terrain import Flat
 
 UP = np.array([[0.0, 0.0, 1.0]])
 

@@ -8,9 +8,9 @@ from oracles import convex_program, full, solve_semidefinite_qp
 from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, many_points, random_scene, standing_scene, turned, varied
 
 from idyn.errors import ConfigError
-from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
-from idyn.laws.convex import Convex
+from idyn.laws.convex.law import Convex
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.solvers.qp import backends
 from idyn.types import Consistency, Selection, State

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scenes import DT, LITERAL, WALKERS, many_points, random_scene
 
-from idyn.dynamics import evaluate
-from idyn.laws.convex import Convex, assemble
-from idyn.laws.convex_basis import basis_of, solve_basis
-from idyn.laws.convex_pivoting import pivot_to_basis
+from idyn.laws.convex.basis import basis_of, solve_basis
+from idyn.laws.convex.law import Convex, assemble
+from idyn.laws.convex.pivoting import pivot_to_basis
+from idyn.laws.convex.rays import Program, cone_rays
 from idyn.laws.law import polygon
-from idyn.laws.rays import Program, cone_rays
-from idyn.reduction import reduce
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import reduce
 
 FRICTION = {"finite": (0.3, 1.0), "all kinds": (0.0, 0.3, 1.0, np.inf)}
 

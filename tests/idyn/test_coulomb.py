@@ -8,15 +8,15 @@ from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outc
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, random_scene, standing_scene, turned, varied
 
-from idyn.dynamics import evaluate
 from idyn.errors import ConfigError
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.laws.coulomb import Coulomb, assemble, at_basis, scaled
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.reduction import Reduced, reduce
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import Reduced, reduce
 from idyn.types import Selection
 
 

@@ -7,8 +7,8 @@ import numba
 import numpy as np
 import pytest
 
-from idyn.compiled import INDICES, MASK, MATRIX, VECTOR, compiled
-from idyn.crossing import Filled, Lent, entrance
+from idyn.jit.compiled import INDICES, MASK, MATRIX, VECTOR, compiled
+from idyn.jit.crossing import Filled, Lent, entrance
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 

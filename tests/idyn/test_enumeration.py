@@ -6,11 +6,11 @@ import pytest
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
 from scenes import DT, PLAIN, WALKERS, random_scene, standing_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.laws.enumeration import Enumeration
-from idyn.reduction import Reduced
+from idyn.prediction.predict import predict
 from idyn.status import Status
+from idyn.terms.reduction import Reduced
 
 
 def random_problem(seed, n):

@@ -7,13 +7,13 @@ import pytest
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, limitless, random_scene, standing_scene, turned, walker
 
-from idyn.contacts import contacts_from_points
-from idyn.description import ContactPoint, Description
-from idyn.inverse_dynamics import predict
+from idyn.certificate.certify import CERTIFIED
+from idyn.contact.contacts import contacts_from_points
 from idyn.laws import LAWS, make_law
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.residuals import CERTIFIED
-from idyn.robot import Robot
 from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 

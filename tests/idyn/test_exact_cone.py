@@ -9,18 +9,18 @@ from oracles import eliminate, full
 from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, limitless, random_scene, standing_scene, turned, varied
 from scipy.sparse import csc_matrix
 
-from idyn.dynamics import evaluate
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
-from idyn.laws.convex import facets, turn
+from idyn.laws.convex.law import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
 from idyn.laws.law import Face
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.reduction import reduce
 from idyn.selection.few import _coordinates, _sides
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import SOLVED
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import reduce
 from idyn.types import State
 
 

@@ -7,8 +7,8 @@ from conditions import allowance, coulomb_error, dynamics, exact_cone_error
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.status import Status
 from idyn.types import Selection, State

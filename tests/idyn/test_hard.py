@@ -15,9 +15,9 @@ from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, full
 from scenes import DT
 
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
+from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 
 LAWS = (
     *("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "convex-infinite", "cone", "cone-one-stage"),

@@ -10,8 +10,8 @@ import pytest
 from scenes import DT, LITERAL, standing_scene
 
 from idyn.errors import InputError
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 
 SCENE = standing_scene("quadruped")

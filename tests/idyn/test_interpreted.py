@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scenes import DT, LITERAL, random_scene, standing_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Consistency
 

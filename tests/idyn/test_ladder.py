@@ -7,17 +7,17 @@ from conditions import dynamics, outside_cone
 from oracles import full, outcome
 from scenes import DT, LITERAL, fingers_scene, random_scene, standing_scene
 
-import idyn.inverse_dynamics
-from idyn.dynamics import evaluate
-from idyn.inverse_dynamics import predict
+import idyn.prediction.predict
+from idyn.certificate.certify import CERTIFIED
 from idyn.laws import LAWS, make_law
-from idyn.laws.convex import Convex
+from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.reduction import reduce
-from idyn.residuals import CERTIFIED
 from idyn.selection.choose import Selected
 from idyn.status import STATUSES, Status
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import reduce
 from idyn.types import Consistency, Guess, Selection
 
 RUNGS = {
@@ -145,11 +145,11 @@ def test_coulombs_law_stands_in(law):
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_rescuers_in_their_order(monkeypatch, failing):
     """With friction of at most 1, which always has an answer where the demand has one: and the rung says so."""
-    monkeypatch.setattr(idyn.ladder, "COULOMB", Failing(Coulomb(), 99, Status.CYCLE))
+    monkeypatch.setattr(idyn.prediction.fallbacks, "COULOMB", Failing(Coulomb(), 99, Status.CYCLE))
     rescuers = tuple(
         Failing(law, 99 if i < failing else 0, Status.CYCLE) for i, law in enumerate((Coulomb(), make_law("cone"), Convex()))
     )
-    monkeypatch.setattr(idyn.ladder, "RESCUERS", rescuers)
+    monkeypatch.setattr(idyn.prediction.fallbacks, "RESCUERS", rescuers)
     scene = standing_scene("solo12", mu=np.inf)
     answer = solve(scene, Failing(make_law("no-slip"), 99, Status.CYCLE))
     assert (answer.law, answer.status) == (("coulomb", "cone", "convex")[failing], Status.OTHER_LAW)
@@ -159,8 +159,8 @@ def test_rescuers_in_their_order(monkeypatch, failing):
 
 
 def no_rescue(monkeypatch):
-    monkeypatch.setattr(idyn.ladder, "COULOMB", Failing(Coulomb(), 99, Status.BACKEND_FAILED))
-    monkeypatch.setattr(idyn.ladder, "RESCUERS", ())
+    monkeypatch.setattr(idyn.prediction.fallbacks, "COULOMB", Failing(Coulomb(), 99, Status.BACKEND_FAILED))
+    monkeypatch.setattr(idyn.prediction.fallbacks, "RESCUERS", ())
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if not s.ok])
@@ -197,8 +197,8 @@ def test_last_forces_follow_their_contacts(monkeypatch):
 
 
 def test_a_selection_that_spoils_the_answer_is_undone(monkeypatch):
-    monkeypatch.setattr(idyn.inverse_dynamics, "select", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
-    monkeypatch.setattr(idyn.inverse_dynamics, "select_thoroughly", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.prediction.predict, "select", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
+    monkeypatch.setattr(idyn.prediction.predict, "select_thoroughly", lambda *a, **k: Selected(p=a[2] * 2, null_dim=3))
     scene = calm()
     answer = solve(scene, "coulomb")
     plain = solve(scene, "coulomb", Options(selection=Selection.OFF, ground=LITERAL))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from idyn.linking import LONG
+from idyn.jit.linking import LONG
 
 STEPS = 40
 KERNELS = """
-from idyn.compiled import compiled
+from idyn.jit.compiled import compiled
 
 @compiled
 def long(x):

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from idyn.compiled import compiled
-from idyn.memory import SMALL, local
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import SMALL, local
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")

@@ -7,8 +7,8 @@ from conditions import allowance, dynamics, no_slip_error
 from oracles import eliminate, full, no_slip_is_possible, solve_qp
 from scenes import DT, LITERAL, VARIANTS, WALKERS, random_scene, standing_scene, turned, varied
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.status import Status
 from idyn.types import Consistency, Selection

@@ -8,9 +8,9 @@ from hard import wild_scene
 from oracles import coulomb_lcp, enumerate_lcp, full
 from scenes import DT, LITERAL, random_scene, standing_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
-from idyn.outcomes import outcomes
+from idyn.prediction.outcomes import outcomes
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 
 

@@ -9,9 +9,9 @@ import numba
 import numpy as np
 import pytest
 
-from idyn.compiled import CUBE, FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled
-from idyn.crossing import entrance
-from idyn.records import ArrayRecord
+from idyn.jit.compiled import CUBE, FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled
+from idyn.jit.crossing import entrance
+from idyn.jit.records import ArrayRecord
 
 KINDS = {"x": VECTOR, "A": MATRIX, "C": CUBE, "rows": INDICES, "mask": MASK, "share": REAL, "count": WHOLE, "goes": FLAG}
 

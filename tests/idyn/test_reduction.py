@@ -9,14 +9,14 @@ from conditions import allowance
 from oracles import eliminate, full, outcome
 from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, standing_scene, walker
 
-from controllers.robots import urdf_path
-from idyn.contacts import centres_of, contacts_from_points
-from idyn.description import Description
-from idyn.dynamics import evaluate
+from controllers.robot.load import urdf_path
+from idyn.contact.contacts import centres_of, contacts_from_points
+from idyn.contact.ground import Ground
 from idyn.errors import InputError
-from idyn.ground import Ground
-from idyn.reduction import recover, reduce
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from idyn.terms.dynamics import evaluate
+from idyn.terms.reduction import recover, reduce
 from idyn.types import State
 
 

@@ -8,14 +8,14 @@ from oracles import full, outcome
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 from scipy import sparse
 
+from idyn.contact.ground import Ground, Material
 from idyn.errors import InputError
-from idyn.ground import Ground, Material
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.laws.sap import Sap
 from idyn.laws.settings import SapSettings
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.reduction import Reduced
+from idyn.terms.reduction import Reduced
 from idyn.types import Consistency
 
 MATERIALS = {

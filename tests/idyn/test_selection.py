@@ -8,8 +8,8 @@ from faces import cone_face, convex_face, coulomb_face, exact_cone_face, no_slip
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene, standing_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Consistency, Guess, Selection, State
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scenes import DT, PLAIN, WALKERS, random_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
 from idyn.laws.sensed import Sensed
+from idyn.prediction.predict import predict
 
 
 def solve(scene, law):

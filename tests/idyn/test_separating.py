@@ -8,8 +8,8 @@ from hard import torn_scene
 from oracles import full
 from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, walker
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Consistency, Selection, State
 

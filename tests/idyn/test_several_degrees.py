@@ -7,15 +7,15 @@ from conditions import allowance, coulomb_error, dynamics
 from oracles import full, outcome
 from scenes import DT, LITERAL
 
-from idyn.contacts import contacts_from_geometry
-from idyn.description import ContactPoint, Description
+from idyn.certificate.certify import CERTIFIED
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.errors import InputError
-from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.residuals import CERTIFIED
-from idyn.robot import Robot
-from idyn.terrain import Flat
 from idyn.types import State
 
 INERTIAL = (

@@ -5,15 +5,15 @@ import pytest
 from scenes import walker
 from scipy.optimize import minimize
 
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry, contacts_from_points
-from idyn.description import Description
-from idyn.dynamics import evaluate
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry, contacts_from_points
+from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
-from idyn.ground import Ground
-from idyn.robot import Robot
-from idyn.shapes import Box, sphere_against_box
-from idyn.terrain import Flat
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from idyn.model.shapes import Box, sphere_against_box
+from idyn.terms.dynamics import evaluate
 from idyn.types import State
 
 HALF = np.array([0.3, 0.2, 0.1])

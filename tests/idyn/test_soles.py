@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scenes import DT, LITERAL
 
-from idyn.contacts import contacts_from_geometry
-from idyn.description import ContactPoint, Description, Sole
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.model.description import ContactPoint, Description, Sole
+from idyn.model.robot import Robot
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.robot import Robot
-from idyn.terrain import Flat
 from idyn.types import State
 
 INERTIAL = '<inertial><mass value="{}"/><inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'

@@ -7,17 +7,17 @@ import pytest
 from same import assert_same
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-import idyn.inverse_dynamics
+import idyn.prediction.predict
+from idyn.contact.ground import Ground
 from idyn.errors import InputError
-from idyn.filling import fill
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
 from idyn.laws import LAWS, make_law
 from idyn.laws.compiled_rungs import compiled_rungs
 from idyn.laws.coulomb import Coulomb
+from idyn.prediction.predict import predict
+from idyn.prediction.steady import tick
 from idyn.problem import Options
 from idyn.selection.aim import OBJECTIVES, Objective
-from idyn.steady import tick
+from idyn.terms.filling import fill
 from idyn.types import Consistency, Selection, State
 
 RESUMING = tuple(name for name in LAWS if compiled_rungs(make_law(name)))
@@ -41,7 +41,7 @@ def solve(scene, law, options, guess=None, **more):
 def by_ladder(monkeypatch, *arguments, **more):
     """The same prediction with the steady tick taken out."""
     with monkeypatch.context() as patch:
-        patch.setattr(idyn.inverse_dynamics, "steady", lambda problem, law: None)
+        patch.setattr(idyn.prediction.predict, "steady", lambda problem, law: None)
         return solve(*arguments, **more)
 
 

@@ -12,8 +12,8 @@ from conditions import allowance, coulomb_error, dynamics, no_slip_error, outsid
 from oracles import eliminate, full, no_slip_is_possible, outcome
 from scenes import DT, LITERAL, WALKERS, random_scene
 
-from idyn.inverse_dynamics import predict
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Selection
 from sim_harness.engines.engine import ForwardProblem

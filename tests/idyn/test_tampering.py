@@ -7,14 +7,14 @@ from certificates import LAWS, answer_of, certificate
 from oracles import outcome
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-import idyn.inverse_dynamics
-from idyn.dynamics import evaluate
-from idyn.full_space import demand_error
-from idyn.inverse_dynamics import predict
+import idyn.prediction.predict
+from idyn.certificate.certify import CERTIFIED
+from idyn.certificate.momentum import demand_error
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.residuals import CERTIFIED
 from idyn.status import Conditions
+from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
 
 
@@ -164,8 +164,8 @@ def test_contacts_that_are_not_numbers_are_refused(law, field):
 
 def altered(monkeypatch, scene, name, change):
     """One stage of the pipeline hands on something else than it should."""
-    stage = getattr(idyn.inverse_dynamics, name)
-    monkeypatch.setattr(idyn.inverse_dynamics, name, lambda *arguments: change(scene, stage, *arguments))
+    stage = getattr(idyn.prediction.predict, name)
+    monkeypatch.setattr(idyn.prediction.predict, name, lambda *arguments: change(scene, stage, *arguments))
 
 
 DERIVED = ("J", "met", "L", "v_free", "Y", "b", "energy")

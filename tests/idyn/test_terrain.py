@@ -5,9 +5,9 @@ import pytest
 from scenes import walker
 from scipy.optimize import minimize
 
-from idyn.contacts import contacts_from_geometry
-from idyn.heightmap import Heightmap, hills
-from idyn.terrain import Flat, FrictionMap, Slope, Stairs
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.heightmap import Heightmap, hills
+from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs
 
 SEED = 3
 

@@ -9,9 +9,9 @@ from faces import convex_face, coulomb_face
 from oracles import facet_normals, full, solve_qp, solve_semidefinite_qp
 from scenes import DT, LITERAL, WALKERS, Scene, feet, random_scene, standing_scene, walker
 
-from idyn.contacts import centres_of
-from idyn.inverse_dynamics import predict
+from idyn.contact.contacts import centres_of
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Consistency, Selection, State
 

@@ -4,10 +4,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idyn.description import Description
 from idyn.errors import ModelError
-from idyn.robot import Robot
-from idyn.urdf import with_counted_turns
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from idyn.model.urdf import with_counted_turns
 
 INERTIAL = (
     '<inertial><origin xyz="0.1 0.02 0.03"/><mass value="1.5"/>'

@@ -7,12 +7,12 @@ from conditions import allowance, coulomb_error, dynamics, no_slip_error
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-from idyn.dynamics import evaluate
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
+from idyn.certificate.certify import Claim, certify
+from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.residuals import Claim, certify
+from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
 
 RELAXATION, MEMORY = 0.05, 0.005

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from controllers.config import find, load
-from controllers.robots import RobotSettings, load_robot
-from controllers.stance import standing
-from idyn.contacts import contacts_from_geometry
-from idyn.description import ContactPoint, Description
+from controllers.config.loading import find, load
+from controllers.robot.load import RobotSettings, load_robot
+from controllers.robot.stance import standing
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound
-from idyn.robot import Robot
-from idyn.terrain import Flat
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1", "fivebar")
 LEGS = ("LF", "RF", "LH", "RH")

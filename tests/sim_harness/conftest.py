@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from controllers.tables import named
-from idyn.description import ContactPoint, Description
-from idyn.robot import Robot
-from idyn.terrain import Flat
+from controllers.config.tables import named
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
 from sim_harness.compare import executors
-from sim_harness.demo import Demo, write_report
-from sim_harness.engine_world import EngineWorld
-from sim_harness.experiment import run_in_process
-from sim_harness.jacobian import contact_jacobian
-from sim_harness.plan import load_plan, with_controller
-from sim_harness.worlds import ENGINES
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.studies.demo import Demo, write_report
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.worlds import ENGINES
 
 COMPARISON = """
 title = "two laws"

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from controllers.robots import load_robot
-from idyn.description import ContactPoint, Description
-from idyn.robot import Robot
-from idyn.terrain import Flat
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from sim_harness.engines.engine import ForwardProblem
-from sim_harness.engines.newton import PRECONDITIONERS, Newton
-from sim_harness.engines.newton_iteration import iterate
-from sim_harness.engines.newton_passes import free_motion, velocity_after
-from sim_harness.engines.newton_rows import constraints
-from sim_harness.engines.newton_stack import stack_of
+from sim_harness.engines.newton.engine import PRECONDITIONERS, Newton
+from sim_harness.engines.newton.iteration import iterate
+from sim_harness.engines.newton.passes import free_motion, velocity_after
+from sim_harness.engines.newton.rows import constraints
+from sim_harness.engines.newton.stack import stack_of
 
 G = 9.81
 H = 1 / 120

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from sim_harness.engines.sap_assembly import Motion, convex_problem
-from sim_harness.engines.sap_cone import MU, R_N, R_T, V_HAT
-from sim_harness.engines.sap_newton import Rules, contact_velocities, impulses, pushed, symmetric_times
+from sim_harness.engines.sap.assembly import Motion, convex_problem
+from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT
+from sim_harness.engines.sap.newton import Rules, contact_velocities, impulses, pushed, symmetric_times
 
 TIGHT = Rules(1e-13, True, 100)
 

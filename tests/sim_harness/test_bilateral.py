@@ -9,9 +9,9 @@ from idyn.errors import InputError
 from idyn.status import Status
 from sim_harness.engines.bilateral import FASTEST, check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.scenes.settings import BodySettings, ClosureSettings, SceneSettings, Shape
+from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, SceneSettings, Shape
 from sim_harness.scenes.world import SceneWorld
-from sim_harness.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES
 
 BILATERAL = sorted(set(ENGINES) - {"sap"})
 """`sap` has rows of its own, near rigid ones."""

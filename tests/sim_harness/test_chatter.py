@@ -5,11 +5,11 @@ import pytest
 
 from controllers.build import load_controller
 from controllers.command import Inputs
-from controllers.robots import load_robot
-from idyn.terrain import Flat
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from idyn.types import Consistency, Selection, State
-from sim_harness.engine_world import EngineWorld
-from sim_harness.worlds import ENGINES
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 
 DT = 1e-3
 TICKS = 2000

@@ -8,7 +8,7 @@ from scipy.special import ellipk
 
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
-from sim_harness.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES
 
 SIMPLE = sorted(set(ENGINES) - {"sap"})
 """Those whose rows are eliminated in one place."""

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from idyn.__main__ import main
 from idyn.errors import ConfigError
+from sim_harness.commands.main import main
 from sim_harness.compare import executors, jobs
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import LOG, RESULT, load_trace, run_task
@@ -22,8 +22,8 @@ from sim_harness.compare.run import Options, all_tasks, run_comparisons
 from sim_harness.compare.settings import (
     load_comparison,
 )
-from sim_harness.experiment import CONTROLLER, TRACE
-from sim_harness.metrics import Summary
+from sim_harness.measure.metrics import Summary
+from sim_harness.run.experiment import CONTROLLER, TRACE
 
 
 def quiet(done, total, name):
@@ -129,7 +129,7 @@ def test_two_jobs_at_once_give_the_bits_of_one_at_a_time(comparison, tmp_path):
 @pytest.mark.long
 def test_a_killed_comparison_goes_on_where_it_was(comparison, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "idyn", "compare", comparison, "--out", str(out), "--seeds", "2"]
+    command = [sys.executable, "-m", "sim_harness", "compare", comparison, "--out", str(out), "--seeds", "2"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (done := list((out / "runs").glob(f"*/{RESULT}"))) and time.monotonic() < deadline:

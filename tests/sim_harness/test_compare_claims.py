@@ -14,7 +14,7 @@ from sim_harness.compare.settings import (
     SceneSettings,
     VerdictSettings,
 )
-from sim_harness.metrics import Summary
+from sim_harness.measure.metrics import Summary
 
 SUMMARY = Summary(
     label="", engine="lcp", seconds=1.0, upright=True, height=0.1, tilt=0.0, drift=0.0, distance=0.0, tracking=1.0,

@@ -3,17 +3,17 @@
 import msgspec
 import pytest
 
-from idyn.__main__ import main
+from sim_harness.commands.main import main
 from sim_harness.compare import jobs
 from sim_harness.compare.ambiguity import Ambiguity, ambiguities, explained
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
-from sim_harness.compare.logs import summarise_log
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import (
     load_comparison,
 )
-from sim_harness.metrics import normal_forces
-from sim_harness.plan import build_plan, load_plan
+from sim_harness.measure.metrics import normal_forces
+from sim_harness.run.logs import summarise_log
+from sim_harness.run.plan import build_plan, load_plan
 
 
 def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):

@@ -7,18 +7,18 @@ import msgspec
 import pytest
 from test_compare_claims import SUMMARY
 
-from idyn.__main__ import main
 from idyn.errors import ConfigError
 from idyn.laws.settings import ConeSettings, CoulombSettings
+from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
-from sim_harness.compare.matrix import Cell, CellCheckSettings, cells
-from sim_harness.compare.matrix_table import Panel, decide_cells, upright_table
+from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, cells
+from sim_harness.compare.matrix.table import Panel, decide_cells, upright_table
 from sim_harness.compare.results import Runs
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import load_comparison, plan_of_cell
 from sim_harness.engines.penalty import Penalty
-from sim_harness.experiment import TRACE
-from sim_harness.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.run.experiment import TRACE
 
 MATRIX = """
 title = "two robots"

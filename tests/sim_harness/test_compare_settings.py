@@ -6,11 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controllers.tables import kind_of
-from idyn.__main__ import main
+from controllers.config.tables import kind_of
 from idyn.errors import ConfigError
 from idyn.laws.settings import SensedSettings
-from sim_harness import experiment
+from sim_harness.commands.main import main
 from sim_harness.compare.jobs import LOG
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import (
@@ -21,7 +20,8 @@ from sim_harness.compare.settings import (
 )
 from sim_harness.compare.timing import timing_tasks
 from sim_harness.engines.penalty import Penalty
-from sim_harness.plan import load_plan
+from sim_harness.run import experiment
+from sim_harness.run.plan import load_plan
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_changes_reach_the_plan(comparison):
 
 def shipped() -> list[str]:
     folder = Path(__file__).parents[2] / "configs/experiments"
-    return [path.stem for path in sorted(folder.glob("*.toml")) if path.stem.startswith(("table-", "figure-", "appendix-"))]
+    return [path.stem for path in sorted(folder.rglob("*.toml")) if path.stem.startswith(("table-", "figure-", "appendix-"))]
 
 
 @pytest.mark.parametrize("name", shipped())

@@ -6,17 +6,17 @@ import pytest
 from conftest import robot_world
 from sap_bodies import DT, Body, G
 
-from controllers.config import parse
-from controllers.robots import load_robot
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
 from idyn.errors import InputError
-from sim_harness.compliant_rows import Folded, taking_compliance
-from sim_harness.engine_step import Elsewhere
 from sim_harness.engines.engine import Rows, Yielding
-from sim_harness.engines.sap import Sap
-from sim_harness.scenes.contacts import Geometry
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.scenes.bodies.contacts import Geometry
 from sim_harness.scenes.load import engine_named, load_scene
 from sim_harness.scenes.world import SceneWorld
-from sim_harness.worlds import ENGINES, AnyEngine
+from sim_harness.world.compliant_rows import Folded, taking_compliance
+from sim_harness.world.engine_step import Elsewhere
+from sim_harness.world.worlds import ENGINES, AnyEngine
 
 M, K, TAU = 2.0, 5e3, 4e-3
 

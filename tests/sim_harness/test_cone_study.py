@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from idyn.__main__ import main
 from idyn.laws import make_law
-from sim_harness import cone_study
-from sim_harness.cone_study import DIRECTIONS, EXACT, sliding_errors, stance
+from sim_harness.commands.main import main
+from sim_harness.studies import cone_study
+from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors, stance
 
 
 @pytest.mark.parametrize("edges", [4, 8, 16])

@@ -9,8 +9,8 @@ from test_engines import check_dynamics, random_problems
 from idyn.status import Status
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import ForwardProblem
-from sim_harness.experiment import run_in_process
-from sim_harness.plan import load_plan, with_controller
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan, with_controller
 
 DT = 1e-3
 

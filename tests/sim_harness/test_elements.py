@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.spatial.transform import Rotation
 
-from sim_harness.elements import (
+from sim_harness.world.elements import (
     ROWS,
     deformation,
     density,

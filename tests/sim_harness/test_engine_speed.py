@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from conftest import Stand
 
-from controllers.config import parse
-from controllers.robots import load_robot
-from idyn.terrain import Flat
-from sim_harness.metrics import text_table
-from sim_harness.worlds import NAMES, AnyEngine, build_world
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from sim_harness.measure.metrics import text_table
+from sim_harness.world.worlds import NAMES, AnyEngine, build_world
 
 DT, STEPS, SWAY = 1e-3, 2000, 0.01
 

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from quantecon.optimize.lcp_lemke import lcp_lemke
 
-from controllers.config import parse
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from idyn.status import Status
-from idyn.terrain import Flat
 from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp, polygon_lcp
 from sim_harness.engines.penalty import Penalty
-from sim_harness.jacobian import contact_jacobian, generalised_force
-from sim_harness.worlds import ENGINES, AnyEngine
+from sim_harness.world.jacobian import contact_jacobian, generalised_force
+from sim_harness.world.worlds import ENGINES, AnyEngine
 
 DT = 1e-3
 

@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.config import parse
+from controllers.config.loading import parse
+from sim_harness.scenes.bodies.settings import Material
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.settings import Material
-from sim_harness.worlds import AnyEngine
+from sim_harness.scenes.results.recording import run_scene
+from sim_harness.world.worlds import AnyEngine
 
 RIGID = {"lcp": {"kind": "lcp", "edges": 16}, "newton": {"kind": "newton"}}
 SOFT = {

@@ -3,12 +3,12 @@
 import msgspec
 import numpy as np
 
-from controllers.robots import load_robot
-from idyn.terrain import Flat, Slope
-from sim_harness.experiment import run_in_process
-from sim_harness.fall import Posture
-from sim_harness.plan import load_plan
-from sim_harness.pushes import PushSettings
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat, Slope
+from sim_harness.measure.fall import Posture
+from sim_harness.robot.pushes import PushSettings
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan
 
 
 def moved(q, up=0.0, roll=0.0):

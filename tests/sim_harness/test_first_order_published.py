@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 
 from idyn.errors import InputError
 from sim_harness.engines.engine import Rows
-from sim_harness.engines.first_order import FirstOrder
-from sim_harness.engines.first_order_published import program, solve_program, tied
-from sim_harness.engines.first_order_space import free_motion
+from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order.published import program, solve_program, tied
+from sim_harness.engines.first_order.space import free_motion
 
 PUBLISHED = FirstOrder(friction="published", tangential=1e4)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from first_order_bodies import G, random_spd, step_of, ties
 
-from sim_harness.engines.first_order import FirstOrder
-from sim_harness.engines.first_order_law import compliance_and_share, stiffness_and_damping
+from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order.law import compliance_and_share, stiffness_and_damping
 
 ENGINE = FirstOrder()
 

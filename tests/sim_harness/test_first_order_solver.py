@@ -10,8 +10,8 @@ from test_engines import check_dynamics, random_problems
 
 from idyn.status import Status
 from sim_harness.engines.engine import Rows
-from sim_harness.engines.first_order import FirstOrder
-from sim_harness.engines.first_order_space import contact_ways, free_motion
+from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.first_order.space import contact_ways, free_motion
 
 ENGINE = FirstOrder()
 

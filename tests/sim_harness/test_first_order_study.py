@@ -5,14 +5,14 @@ import time
 import numpy as np
 import pytest
 
-from controllers.config import parse
-from idyn.__main__ import main
+from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness import first_order_study as page
-from sim_harness import foundation
-from sim_harness.engines.first_order import FirstOrder
-from sim_harness.first_order_models import exact_pendulum, pendulum
-from sim_harness.worlds import AnyEngine
+from sim_harness.commands.main import main
+from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.studies import first_order_study as page
+from sim_harness.studies import foundation
+from sim_harness.studies.first_order_models import exact_pendulum, pendulum
+from sim_harness.world.worlds import AnyEngine
 
 
 def test_first_order_row_12_layout_of_the_tables(monkeypatch):

@@ -5,17 +5,17 @@ import pytest
 
 from controllers.build import build_controller, changed
 from controllers.command import Inputs, Mode
-from controllers.config import parse
-from controllers.robots import load_robot
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.terrain import Flat
 from idyn.types import State
-from sim_harness import experiment
-from sim_harness.engine_world import EngineWorld
-from sim_harness.experiment import run_in_process
-from sim_harness.plan import load_plan, with_controller
-from sim_harness.worlds import ENGINES
+from sim_harness.run import experiment
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 from transport.loopback import Loopback
 
 DT = 1e-3

@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.config import load, parse
+from controllers.config.loading import load, parse
 from idyn.errors import ConfigError
-from sim_harness.experiment import run_in_process
-from sim_harness.plan import ExperimentSettings, build_plan
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import ExperimentSettings, build_plan
 from transport.log.reader import LogReader
 from transport.protocol.codec import decode, vector
 from transport.protocol.messages.state import StateMessage

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
+from controllers.robot.load import load_robot
 from idyn.types import State
-from sim_harness.foot_sensors import FootSensors
-from sim_harness.imperfections.actuators import Actuators
-from sim_harness.imperfections.bodies import world_robot
-from sim_harness.imperfections.draws import Purpose, stream
-from sim_harness.imperfections.link import Link, Losses
-from sim_harness.imperfections.sensors import Sensors
-from sim_harness.imperfections.settings import (
+from sim_harness.robot.foot_sensors import FootSensors
+from sim_harness.robot.imperfections.actuators import Actuators
+from sim_harness.robot.imperfections.bodies import world_robot
+from sim_harness.robot.imperfections.draws import Purpose, stream
+from sim_harness.robot.imperfections.link import Link, Losses
+from sim_harness.robot.imperfections.sensors import Sensors
+from sim_harness.robot.imperfections.settings import (
     BodySettings,
     DriveSettings,
     ImperfectionSettings,

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from wheels import INERTIA, wheel_world
 
-from controllers.robots import load_robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.joint_friction import CREEP, JointFriction
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.worlds import ENGINES
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.joint_friction import CREEP, JointFriction
+from sim_harness.world.worlds import ENGINES
 
 DT = 1e-3
 

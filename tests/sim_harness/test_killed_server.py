@@ -5,15 +5,15 @@ import time
 import msgspec
 import numpy as np
 
-from controllers.config import load
-from controllers.robots import load_robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.hardware import Hardware
-from sim_harness.imperfections.settings import ImperfectionSettings
-from sim_harness.robot_side import RobotSide
-from sim_harness.server_process import ServerProcess
-from sim_harness.worlds import ENGINES
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from sim_harness.robot.hardware import Hardware
+from sim_harness.robot.imperfections.settings import ImperfectionSettings
+from sim_harness.robot.robot_side import RobotSide
+from sim_harness.run.server_process import ServerProcess
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for

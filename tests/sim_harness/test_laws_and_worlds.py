@@ -6,13 +6,13 @@ from typing import get_args
 import pytest
 
 from idyn.laws.settings import LAWS
-from sim_harness.compare.matrix import Cell, cells
-from sim_harness.compare.matrix_figure import part_figure
-from sim_harness.compare.matrix_table import Panel, quantity_table
+from sim_harness.compare.matrix.figure import part_figure
+from sim_harness.compare.matrix.settings import Cell, cells
+from sim_harness.compare.matrix.table import Panel, quantity_table
 from sim_harness.compare.results import Runs, statistic
 from sim_harness.compare.settings import load_comparison, plan_of_cell
-from sim_harness.experiment import run_in_process
-from sim_harness.worlds import NAMES, AnyEngine
+from sim_harness.run.experiment import run_in_process
+from sim_harness.world.worlds import NAMES, AnyEngine
 
 SECONDS = {"stance": 1.0, "trot": 0.6, "stance without joint feedback": 0.3}
 """Of the runs here. At first robots settle on floors that yield; the trot's first feet land at 0.38 s."""

@@ -6,16 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.terrain import Flat, Slope, Stairs
-from sim_harness.experiment import aims_of
-from sim_harness.fall import above_ground
-from sim_harness.jacobian import contact_jacobian
-from sim_harness.metrics import SETTLED, Aims, contact_force_error, path_error, summarise
-from sim_harness.pace import slowness
-from sim_harness.plan import load_plan, with_controller
-from sim_harness.trace import Trace
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat, Slope, Stairs
+from sim_harness.measure.fall import above_ground
+from sim_harness.measure.metrics import SETTLED, Aims, contact_force_error, path_error, summarise
+from sim_harness.measure.pace import slowness
+from sim_harness.measure.trace import Trace
+from sim_harness.run.experiment import aims_of
+from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.world.jacobian import contact_jacobian
 
 N, DT = 40, 1e-3
 FLAT = Flat()

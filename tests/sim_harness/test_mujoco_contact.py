@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from mujoco_scenes import block_world, robot_world
 
-from controllers.robots import load_robot
-from idyn.description import ContactPoint, Description
-from idyn.heightmap import Heightmap, hills
-from idyn.robot import Robot
-from idyn.shapes import Box
-from idyn.terrain import Flat, FrictionMap, Slope
+from controllers.robot.load import load_robot
+from idyn.contact.heightmap import Heightmap, hills
+from idyn.contact.terrain import Flat, FrictionMap, Slope
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+from idyn.model.shapes import Box
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
 

@@ -6,18 +6,18 @@ import sys
 import numpy as np
 import pytest
 
-from controllers.config import parse
-from controllers.robots import load_robot
-from idyn.__main__ import main
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
+from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
-from sim_harness.experiment import run_in_process
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.plan import load_plan
-from sim_harness.worlds import NAMES, AnyEngine, build_world
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import NAMES, AnyEngine, build_world
 
 EXPERIMENT = """
 server = "quadruped"

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from mujoco_scenes import turning, velocity_map
 
-from controllers.robots import load_robot, urdf_path
-from idyn.contacts import contacts_from_geometry
-from idyn.description import ContactPoint, Description
+from controllers.robot.load import load_robot, urdf_path
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.heightmap import Heightmap, hills
+from idyn.contact.terrain import Flat, Slope, Stairs
 from idyn.errors import ConfigError
-from idyn.heightmap import Heightmap, hills
-from idyn.robot import Robot
-from idyn.terrain import Flat, Slope, Stairs
-from sim_harness.jacobian import contact_jacobian
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.world.jacobian import contact_jacobian
 
 SHIPPED = ("quadruped", "solo12", "a1", "go2", "arm")
 FOREIGN = {

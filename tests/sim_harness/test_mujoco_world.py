@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from mujoco_scenes import block_world, robot_world, turning, velocity_map
 
-from controllers.robots import load_robot
-from idyn.description import Description
+from controllers.robot.load import load_robot
+from idyn.contact.heightmap import Heightmap
+from idyn.contact.terrain import Flat, FrictionMap, Slope
 from idyn.errors import InputError
-from idyn.heightmap import Heightmap
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from idyn.status import Status
-from idyn.terrain import Flat, FrictionMap, Slope
-from sim_harness.jacobian import contact_jacobian
-from sim_harness.joint_friction import JointFriction
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.world import Push
+from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.world import Push
 
 DT = 1e-3
 G = 9.81

@@ -6,9 +6,9 @@ import pytest
 from newton_problems import STACK, STACKED, G, H, box, followed, paper, particle, problem, stack
 from newton_rods import pendulum, rope, weight_on_a_spring
 
-from sim_harness.engines.newton import Newton
-from sim_harness.engines.newton_linear import conjugate_gradients, conjugate_residuals
-from sim_harness.engines.newton_passes import turning
+from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.newton.linear import conjugate_gradients, conjugate_residuals
+from sim_harness.engines.newton.passes import turning
 
 
 @pytest.mark.parametrize("engine", [Newton(), paper(max_iterations=100)])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from newton_problems import STACKED, G, H, box, followed, paper, particle, problem, stack
 
-from sim_harness.engines.newton import FUNCTIONS, Newton
-from sim_harness.engines.newton_functions import FISCHER_BURMEISTER, MINIMUM_MAP, complementarity, friction_compliance
+from sim_harness.engines.newton.engine import FUNCTIONS, Newton
+from sim_harness.engines.newton.functions import FISCHER_BURMEISTER, MINIMUM_MAP, complementarity, friction_compliance
 
 BOTH = pytest.mark.parametrize("function", FUNCTIONS)
 

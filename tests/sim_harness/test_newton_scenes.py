@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.config import parse
+from controllers.config.loading import parse
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.measures import outcome_of
-from sim_harness.scenes.recording import run_scene
-from sim_harness.worlds import AnyEngine
+from sim_harness.scenes.results.measures import outcome_of
+from sim_harness.scenes.results.recording import run_scene
+from sim_harness.world.worlds import AnyEngine
 
 G, DT = 9.81, 1 / 120
 

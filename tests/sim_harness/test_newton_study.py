@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from controllers.config import parse
-from idyn.__main__ import main
+from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness import newton_study
-from sim_harness.engines.newton import Newton
-from sim_harness.newton_study import beam, course, floor, linear_courses, paper
-from sim_harness.worlds import AnyEngine
+from sim_harness.commands.main import main
+from sim_harness.engines.newton.engine import Newton
+from sim_harness.studies import newton_study
+from sim_harness.studies.newton_study import beam, course, floor, linear_courses, paper
+from sim_harness.world.worlds import AnyEngine
 
 
 @pytest.mark.parametrize("number", [np.float32, np.float64])

@@ -13,9 +13,9 @@ from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
-from sim_harness.jacobian import contact_jacobian
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.world import SceneWorld
+from sim_harness.world.jacobian import contact_jacobian
 
 RECOVERY = 0.1
 

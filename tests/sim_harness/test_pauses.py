@@ -2,10 +2,10 @@
 
 import pytest
 
-from sim_harness.experiment import run_in_process
-from sim_harness.pauses import Outcome, run_pause, walking
-from sim_harness.pauses_report import page, picture, table
-from sim_harness.plan import load_plan
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan
+from sim_harness.studies.pauses import Outcome, run_pause, walking
+from sim_harness.studies.pauses_report import page, picture, table
 
 
 def test_a_page_tells_each_pause_in_words():

@@ -7,10 +7,10 @@ nothing else, `newton` nothing at all with the exact cone.
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
+from controllers.robot.load import load_robot
+from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.prediction.predict import predict
 from idyn.problem import Options
 from sim_harness.engines.lcp import PolygonLcp
 

@@ -7,16 +7,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.config import find
+from controllers.config.loading import find
 from idyn.errors import ConfigError
-from sim_harness.compare.march import March
-from sim_harness.compare.race import Race, Stopwatch, Trial, run_race, standings
-from sim_harness.compare.race_report import race_figure, race_outcomes, race_table
+from sim_harness.compare.race.march import March
+from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
+from sim_harness.compare.race.run import Race, Stopwatch, Trial, run_race, standings
 from sim_harness.compare.report import Finding, write_report
 from sim_harness.compare.settings import load_comparison
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
-from sim_harness.metrics import text_table
+from sim_harness.measure.metrics import text_table
 
 TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
 

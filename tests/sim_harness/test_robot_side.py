@@ -9,12 +9,12 @@ import pytest
 
 from controllers.command import Command, Mode, Reference
 from controllers.drive import DriveGains
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.terrain import Flat
-from sim_harness import pacing
-from sim_harness.fall import Posture
-from sim_harness.robot_side import RobotSide
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
+from sim_harness.measure.fall import Posture
+from sim_harness.robot import pacing
+from sim_harness.robot.robot_side import RobotSide
 from transport.loopback import Loopback
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.robot.conversation import hello_for
@@ -211,7 +211,7 @@ def clock(monkeypatch):
         state.now += round(seconds * 1e9) + 20_000
 
     monkeypatch.setattr(pacing, "time", SimpleNamespace(monotonic_ns=lambda: state.now, sleep=sleep))
-    monkeypatch.setattr("sim_harness.robot_side.perf_counter", lambda: state.now * 1e-9)
+    monkeypatch.setattr("sim_harness.robot.robot_side.perf_counter", lambda: state.now * 1e-9)
     return state
 
 

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.sap import Sap
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.world.engine_world import EngineWorld
 
 pytest.importorskip("pydrake", reason="the package drake is not installed")
 from drake_worlds import cubes, standing

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim_harness.world import Push
+from sim_harness.world.world import Push
 
 WEIGHT = 2.0 * 9.81
 SMALL = 1e-4

@@ -6,8 +6,8 @@ import scs
 from sap_problems import TIGHT, cost, gradient, nearest_in_cone, random_convex
 from scipy import sparse
 
-from sim_harness.engines.sap_cone import APART, MU, R_N, R_T, SLIDING, STICKING, V_HAT, project, slope
-from sim_harness.engines.sap_newton import contact_velocities, hessian, minimise
+from sim_harness.engines.sap.cone import APART, MU, R_N, R_T, SLIDING, STICKING, V_HAT, project, slope
+from sim_harness.engines.sap.newton import contact_velocities, hessian, minimise
 
 LAW = np.array([0.5, 0.01, 0.04, 0.0])
 

@@ -6,8 +6,8 @@ from sap_bodies import DT, Body, G
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 
-from sim_harness.engines.sap import Sap
-from sim_harness.engines.sap_islands import (
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap.islands import (
     backward_within,
     cholesky_within,
     forward_within,

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from idyn.ground import Ground
-from idyn.inverse_dynamics import predict
+from controllers.robot.load import load_robot
+from idyn.contact.ground import Ground
+from idyn.contact.terrain import Flat
 from idyn.laws.settings import SapSettings
+from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.sap import Sap
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.world.engine_world import EngineWorld
 
 DT = 1e-3
 GROUNDS = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim_harness.experiment import run_in_process
-from sim_harness.plan import load_plan, with_controller
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan, with_controller
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import pytest
 from sap_bodies import DT, Body, G, cylinder, near, point_mass
 from test_engines import random_problems
 
-from controllers.robots import load_robot
+from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from sim_harness.engines.engine import ForwardProblem, Springs
-from sim_harness.engines.sap import Sap
-from sim_harness.engines.sap_motion import SCHEMES, free_motion
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap.motion import SCHEMES, free_motion
 
 
 class Moving:

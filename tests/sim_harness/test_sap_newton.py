@@ -10,10 +10,10 @@ from sap_problems import TIGHT, cost, gradient, random_convex
 from test_engines import random_problems
 
 from idyn.status import SOLVED, Status
-from sim_harness.engines.sap import Sap
-from sim_harness.engines.sap_assembly import constraint_laws, convex_problem, solve_islands
-from sim_harness.engines.sap_motion import free_motion
-from sim_harness.engines.sap_newton import (
+from sim_harness.engines.sap.assembly import constraint_laws, convex_problem, solve_islands
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap.motion import free_motion
+from sim_harness.engines.sap.newton import (
     Line,
     Rules,
     contact_velocities,

@@ -4,14 +4,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.config import load
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.engines.sap import Sap
-from sim_harness.engines.sap_motion import SCHEMES
-from sim_harness.experiment import run_in_process
-from sim_harness.joint_friction import JointFriction
-from sim_harness.plan import ExperimentSettings, build_plan, with_controller
+from controllers.config.loading import load
+from idyn.contact.terrain import Flat
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.sap.motion import SCHEMES
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.joint_friction import JointFriction
 
 DT = 1e-3
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from controllers.config import parse
-from idyn.__main__ import main
+from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness import sap_study
-from sim_harness.engines.sap import Sap
-from sim_harness.sap_study import SCENES, Pile, effective_mass, pile, swing
-from sim_harness.worlds import AnyEngine
+from sim_harness.commands.main import main
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.studies import sap_study
+from sim_harness.studies.sap_study import SCENES, Pile, effective_mass, pile, swing
+from sim_harness.world.worlds import AnyEngine
 
 
 def test_sap_row_30_forty_bodies_come_to_rest_in_their_bin():

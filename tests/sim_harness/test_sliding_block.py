@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim_harness.world import Push
+from sim_harness.world.world import Push
 
 DT = 1e-3
 G = 9.81

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from controllers.robots import load_robot
-from sim_harness import pacing
-from sim_harness.pacing import Pacer
-from sim_harness.trace import TraceWriter
+from controllers.robot.load import load_robot
+from sim_harness.measure.trace import TraceWriter
+from sim_harness.robot import pacing
+from sim_harness.robot.pacing import Pacer
 
 MS = 1_000_000
 

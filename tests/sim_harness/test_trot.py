@@ -6,15 +6,15 @@ import pytest
 
 from controllers.build import build_controller
 from controllers.command import Inputs
-from controllers.config import load
-from controllers.kinematics import contact_places
-from controllers.robots import load_robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.experiment import run_in_process
-from sim_harness.fall import base_tilt
-from sim_harness.plan import ExperimentSettings, build_plan, load_plan, with_controller
-from sim_harness.worlds import ENGINES
+from controllers.config.loading import load
+from controllers.robot.kinematics import contact_places
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
+from sim_harness.measure.fall import base_tilt
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan, with_controller
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import ENGINES
 
 DT = 1e-3
 LOW, HIGH = 0.1, 100.0

@@ -6,9 +6,9 @@ import pytest
 
 from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.first_order import FirstOrder
-from sim_harness.engines.newton import Newton
-from sim_harness.worlds import ENGINES
+from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.newton.engine import Newton
+from sim_harness.world.worlds import ENGINES
 
 WEIGHT = 9.81
 

@@ -4,12 +4,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from controllers.contact_source import ContactSettings
-from controllers.robots import load_robot
-from controllers.terrain import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
+from controllers.contact.source import ContactSettings
+from controllers.contact.terrain import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
+from controllers.robot.load import load_robot
 from idyn.errors import InputError
-from sim_harness.experiment import run_in_process
-from sim_harness.plan import load_plan
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan
 from sim_harness.view.film import film_of, poses_of
 from sim_harness.view.ground import ground_of
 from sim_harness.view.page import newtons_per_metre, size_of

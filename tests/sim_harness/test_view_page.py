@@ -10,15 +10,15 @@ import urllib.request
 import numpy as np
 import pytest
 
-from controllers.config import load
-from controllers.robots import load_robot
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn.__main__ import main
 from idyn.errors import ConfigError
-from sim_harness.compare.logs import traces_of
-from sim_harness.experiment import CONTROLLER, TRACE, run_in_process
-from sim_harness.plan import load_plan
-from sim_harness.trace import TraceWriter
+from sim_harness.commands.main import main
+from sim_harness.measure.trace import TraceWriter
+from sim_harness.run.experiment import CONTROLLER, TRACE, run_in_process
+from sim_harness.run.logs import traces_of
+from sim_harness.run.plan import load_plan
 from sim_harness.view import page as page_module
 from sim_harness.view.film import film_of
 from sim_harness.view.live import LiveView

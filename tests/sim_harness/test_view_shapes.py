@@ -7,11 +7,11 @@ import pinocchio as pin
 import pytest
 import trimesh
 
-from controllers.config import find, load
-from controllers.robots import RobotSettings, load_robot, urdf_path
-from idyn.description import Description
+from controllers.config.loading import find, load
+from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from idyn.errors import ConfigError
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from sim_harness.view.meshes import Mesh, load_meshes, thinned
 from sim_harness.view.shapes import look_of
 

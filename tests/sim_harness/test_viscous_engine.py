@@ -7,12 +7,12 @@ from conftest import block_world
 from test_engines import DT, check_dynamics, random_problems
 from test_no_slip_engine import block_problem
 
-from controllers.config import parse
+from controllers.config.loading import parse
 from idyn.errors import ConfigError, InputError
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from sim_harness.engines.viscous import Viscous
-from sim_harness.worlds import AnyEngine
+from sim_harness.world.worlds import AnyEngine
 
 RECOVERY = 0.1
 

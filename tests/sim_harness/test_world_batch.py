@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from controllers.config import parse
-from controllers.robots import load_robot
+from controllers.config.loading import parse
+from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from idyn.errors import IdynError, InputError
 from idyn.status import Status
-from idyn.terrain import Flat
-from sim_harness.batch import SceneBatch, WorldBatch
-from sim_harness.batch_shares import Share
 from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.run.batch import SceneBatch, WorldBatch
+from sim_harness.run.batch_shares import Share
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.worlds import build_scene
-from sim_harness.worlds import NAMES, AnyEngine, build_world
+from sim_harness.world.worlds import NAMES, AnyEngine, build_world
 
 DT, COUNT = 1e-3, 5
 

@@ -1,11 +1,11 @@
 """A wheel about a vertical axis: no gravity, no contact, one joint; what friction and rotors do to it has a known answer."""
 
-from idyn.description import Description
-from idyn.robot import Robot
-from idyn.terrain import Flat
-from sim_harness.engine_world import EngineWorld
-from sim_harness.joint_friction import JointFriction
-from sim_harness.worlds import ENGINES
+from idyn.contact.terrain import Flat
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.worlds import ENGINES
 
 INERTIA = 0.02
 WHEEL = f"""

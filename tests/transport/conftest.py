@@ -4,7 +4,7 @@ import pytest
 from rig import Rig
 from standin import solo
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 
 
 @pytest.fixture(scope="session")

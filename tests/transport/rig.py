@@ -1,7 +1,7 @@
 from hypothesis import settings
 from standin import MS, SpringDamper, hello, state
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome

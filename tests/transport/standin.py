@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 
 from controllers.command import Command, Inputs, Mode
-from controllers.robots import urdf_path
-from idyn.contacts import contacts_from_geometry, contacts_of_places
-from idyn.description import ContactPoint, Description
-from idyn.robot import Robot
+from controllers.robot.load import urdf_path
+from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
+from idyn.contact.terrain import Flat
+from idyn.model.description import ContactPoint, Description
+from idyn.model.robot import Robot
+from idyn.model.tree import Limits
+from idyn.prediction.precompile import Way
 from idyn.status import Status
-from idyn.terrain import Flat
-from idyn.tree import Limits
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
-from idyn.ways import Way
 from transport.protocol.messages.hello import Base, Client, Hello, Model
 from transport.protocol.messages.state import StateMessage
 

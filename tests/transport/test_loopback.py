@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from standin import MS, SpringDamper, standing
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Reset, ResetAck

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controllers.build import controller_from_snapshot, load_controller
-from controllers.config import load
+from controllers.config.loading import load
 from controllers.controller import Controller
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder

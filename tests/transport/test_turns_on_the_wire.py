@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from controllers.config import parse
+from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
-from idyn.description import Description
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import Reference, StateMessage

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from controllers.build import load_controller
-from controllers.config import load
-from controllers.robots import load_robot
-from idyn.contacts import contacts_from_geometry
-from idyn.terrain import Flat
-from sim_harness.server_process import ServerProcess
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Flat
+from sim_harness.run.server_process import ServerProcess
 from transport.kernels import SideBySide
 from transport.protocol.messages.state import Contact, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
@@ -26,7 +26,7 @@ STATES = """
 import gc, sys
 import msgspec, numpy as np
 from numba.core.dispatcher import Dispatcher
-from controllers.config import load
+from controllers.config.loading import load
 from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.command import Reference as JointReference

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from controllers.config import Settings
-from idyn.robot import Robot
+from controllers.config.loading import Settings
+from idyn.model.robot import Robot
 from transport.log.part import CLOCKS, Attachment
 
 CONTROLLER, SERVER, URDF = "controller.json", "server.json", "robot.urdf"

@@ -1,7 +1,7 @@
 """What a client and a server agreed on in their handshake: all that is needed to read the client's messages."""
 
 from idyn.errors import FrameNotFound, nearest
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Record
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import JointMap

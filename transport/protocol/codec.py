@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from idyn.errors import nearest
-from idyn.inputs import finite
+from idyn.terms.inputs import finite
 from idyn.types import Array
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import Message

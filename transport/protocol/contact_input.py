@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from idyn.contacts import contacts_from_points, first_tangents
+from idyn.contact.contacts import contacts_from_points, first_tangents
 from idyn.errors import InputError
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement, check_contact_frame

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 
-from controllers.attitude import rotation
+from controllers.robot.attitude import rotation
 from idyn.errors import nearest
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code

@@ -6,8 +6,8 @@ from typing import NoReturn
 import numpy as np
 
 from controllers.command import Reference
-from idyn.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
-from idyn.crossing import Filled, Lent, entrance
+from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
+from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import Parts, in_one, refuse_non_finite, vector, vectors

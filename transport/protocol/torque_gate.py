@@ -11,10 +11,10 @@ The hard limits have the last word: a torque that must go for their sake goes at
 import numpy as np
 
 from controllers.command import LimitedBy
-from idyn.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.crossing import Filled, Lent, entrance
 from idyn.errors import InputError
-from idyn.tree import Limits
+from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.model.tree import Limits
 from idyn.types import Array, Record
 
 TORQUE, RATE, SPEED_TORQUE = int(LimitedBy.TORQUE), int(LimitedBy.RATE), int(LimitedBy.SPEED_TORQUE)

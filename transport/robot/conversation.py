@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from idyn.errors import IdynError
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.error import ErrorMessage

@@ -24,7 +24,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from controllers.config import Settings
+from controllers.config.loading import Settings
 from idyn.errors import InputError
 from idyn.types import Array, Record
 from transport.protocol.codec import vector, vectors

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from controllers.tables import merged
+from controllers.config.tables import merged
 from idyn.errors import ConfigError, IdynError
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code

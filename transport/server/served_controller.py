@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from controllers.command import Command, Inputs
-from idyn.robot import Robot
-from idyn.tree import Limits
+from idyn.model.robot import Robot
+from idyn.model.tree import Limits
+from idyn.prediction.precompile import Way
 from idyn.types import Array, ContactSet, State
-from idyn.ways import Way
 from transport.server.sessions.handshake import Host
 from transport.server.settings import ServerSettings
 

@@ -11,7 +11,7 @@ from time import monotonic_ns
 import msgspec
 
 from controllers.command import Command, Mode
-from idyn.inputs import finite
+from idyn.terms.inputs import finite
 from transport.log.part import Entry
 from transport.log.recorder import Recorder
 from transport.protocol.codec import encode

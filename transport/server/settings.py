@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from controllers.config import Settings
-from controllers.tables import Choice, Table
+from controllers.config.loading import Settings
+from controllers.config.tables import Choice, Table
 from idyn.errors import ConfigError
 
 Role = Literal["control", "watch", "configure"]

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from controllers.config import parse
+from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from sim_harness.scenes.elastic import elastic_of, grid_of, particles_of
+from sim_harness.scenes.bodies.elastic import elastic_of, grid_of, particles_of
+from sim_harness.scenes.bodies.settings import ForceSettings
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.settings import ForceSettings
+from sim_harness.scenes.results.recording import run_scene
 from sim_harness.scenes.world import SceneWorld, where_now
-from sim_harness.worlds import AnyEngine
+from sim_harness.world.worlds import AnyEngine
 
 STRIP = load_scene("elastic-strip")
 (BLOCK,) = STRIP.elastic

@@ -7,16 +7,16 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
-from sim_harness.scenes.expand import blocks_of, copies_of
-from sim_harness.scenes.hulls import hull_of
-from sim_harness.scenes.keep import keep, read
+from sim_harness.scenes.bodies.expand import blocks_of, copies_of
+from sim_harness.scenes.bodies.hulls import hull_of
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, JointSettings, Shape
+from sim_harness.scenes.bodies.touch import Place, Toucher, face_points
+from sim_harness.scenes.bodies.urdf import inertia, mass_of, tensor, volume
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.measures import outcome_of
-from sim_harness.scenes.model import SceneModel
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.settings import ArchSettings, BodySettings, JointSettings, Shape
-from sim_harness.scenes.touch import Place, Toucher, face_points
-from sim_harness.scenes.urdf import inertia, mass_of, tensor, volume
+from sim_harness.scenes.results.keep import keep, read
+from sim_harness.scenes.results.measures import outcome_of
+from sim_harness.scenes.results.recording import run_scene
 from sim_harness.view.bodies import _look, scene_page
 
 BOX = (0.2, 0.3, 0.1)

@@ -6,9 +6,7 @@ import pytest
 from idyn.errors import ConfigError
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.scenes.load import check_scene, load_scene
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.settings import (
+from sim_harness.scenes.bodies.settings import (
     BodySettings,
     ClosureSettings,
     ForceSettings,
@@ -17,6 +15,8 @@ from sim_harness.scenes.settings import (
     SceneSettings,
     Shape,
 )
+from sim_harness.scenes.load import check_scene, load_scene
+from sim_harness.scenes.results.recording import run_scene
 from sim_harness.scenes.worlds import build_scene
 
 CUBE, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from idyn.__main__ import main
-from sim_harness.compare.engine_jobs import jobs_of, run_job, run_jobs
-from sim_harness.compare.engine_report import engines_figure, engines_table, write_engine_report
-from sim_harness.scenes.keep import kept_in, read
-from sim_harness.scenes.model import SceneModel
+from sim_harness.commands.main import main
+from sim_harness.compare.engines.jobs import jobs_of, run_job, run_jobs
+from sim_harness.compare.engines.report import engines_figure, engines_table, write_engine_report
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.results.keep import kept_in, read
 from sim_harness.view.bodies import film_of_scene
 
 BURSTS = """
@@ -81,7 +81,7 @@ def here(monkeypatch):
             done.append(task[0].folder.name)
             yield i, None
 
-    monkeypatch.setattr("sim_harness.compare.engine_jobs.run_tasks", execute)
+    monkeypatch.setattr("sim_harness.compare.engines.jobs.run_tasks", execute)
     return done
 
 

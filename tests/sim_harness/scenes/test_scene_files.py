@@ -7,16 +7,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.config import names
-from controllers.tables import kind_of
+from controllers.config.loading import files
+from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, InputError
+from sim_harness.scenes.bodies.settings import MADE_OF, is_scene
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
-from sim_harness.scenes.measures import outcome_of
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.settings import MADE_OF, is_scene
+from sim_harness.scenes.results.measures import outcome_of
+from sim_harness.scenes.results.recording import run_scene
 from sim_harness.scenes.world import SceneWorld
 
-SCENES = [name for name in sorted(names("experiments")) if is_scene(name)]
+SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]
 CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
 LONG = {"arch", "clutter", "crank-rocker", "dual-arm"}
 
@@ -175,7 +175,7 @@ def test_equal_scenes_give_equal_bits():
 
 
 def test_no_scene_is_a_comparison_or_the_reverse():
-    for path in (Path(__file__).parents[3] / "configs/experiments").glob("*.toml"):
+    for path in (Path(__file__).parents[3] / "configs/experiments").rglob("*.toml"):
         data = tomllib.loads(path.read_text())
         scene = not MADE_OF.isdisjoint(data)
         assert scene + ("title" in data) + ("server" in data) >= 1

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.rows import Closure, Constraints
+from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene, engine_named, load_scene
-from sim_harness.scenes.model import SceneModel
-from sim_harness.scenes.recording import Burst, run_scene
 from sim_harness.scenes.residuals import Taken, residuals_of
-from sim_harness.scenes.rows import Closure, Constraints
-from sim_harness.scenes.settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
+from sim_harness.scenes.results.recording import Burst, run_scene
 from sim_harness.scenes.world import SceneWorld, force_now
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))

@@ -12,7 +12,7 @@ import pytest
 from mcap.reader import make_reader
 from test_log import TICKS, run
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.log.export import TYPES, Exported, export, plain, schema_of
 from transport.log.part import LogError
 from transport.log.reader import LogReader

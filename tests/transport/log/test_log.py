@@ -17,7 +17,7 @@ from mcap.reader import make_reader
 from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, in_full, standing, state
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.log.part import CHUNK_BYTES, Attachment, Entry, LogError, Metadata
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader

@@ -10,7 +10,7 @@ from standin import standing
 
 from controllers.command import LimitedBy
 from idyn.errors import InputError
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.messages.hello import ClientLimits
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.torque_gate import Gate, TorqueLimits

@@ -5,7 +5,7 @@ import pytest
 from standin import MS
 
 from idyn.errors import InputError
-from idyn.tree import Limits
+from idyn.model.tree import Limits
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.state import Reference
 from transport.protocol.messages.torque import Comm, TorqueMessage, Watchdog, WatchdogLevel

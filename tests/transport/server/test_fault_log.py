@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rig import Rig
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.log.reader import LogReader
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.torque import TorqueMessage

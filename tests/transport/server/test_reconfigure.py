@@ -9,7 +9,7 @@ from rig import Rig
 from standin import SpringDamper, from_snapshot, hello
 
 from controllers.build import controller_from_snapshot, load_controller
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.error import Code, ErrorMessage

@@ -5,7 +5,7 @@ import pytest
 from rig import Rig
 from standin import MS, hello, standing
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.hello import Welcome

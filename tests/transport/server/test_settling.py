@@ -8,7 +8,7 @@ import pytest
 from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, standing
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from idyn.robot import Robot
-from idyn.tree import Limits
+from idyn.model.robot import Robot
+from idyn.model.tree import Limits
 from idyn.types import Array
 from transport.protocol.codec import limits as read_limits
 from transport.protocol.codec import vector

@@ -4,8 +4,8 @@ import hashlib
 from importlib.metadata import version
 from typing import Any
 
-from idyn.robot import Robot
-from idyn.tree import Limits
+from idyn.model.robot import Robot
+from idyn.model.tree import Limits
 from idyn.types import Record
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.errors import ProtocolError

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from idyn.compiled import INDICES, REAL, VECTOR, compiled
-from idyn.crossing import Lent, entrance
-from idyn.robot import Robot
+from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
+from idyn.jit.crossing import Lent, entrance
+from idyn.model.robot import Robot
 from idyn.types import Array
 from transport.protocol.state_input import Measured
 from transport.server.settings import PlausibilitySettings

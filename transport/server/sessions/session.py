@@ -7,8 +7,8 @@ the time it took, and its emergency stop.
 import msgspec
 import numpy as np
 
-from controllers.attitude import tilt
 from controllers.command import Inputs, Reference
+from controllers.robot.attitude import tilt
 from idyn.types import Array, ContactSet
 from transport.protocol.agreement import Agreement
 from transport.protocol.contact_input import read_contacts

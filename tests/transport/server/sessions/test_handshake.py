@@ -4,8 +4,8 @@ import pytest
 from rig import Rig
 from standin import hello, standing
 
-from idyn.description import Description
-from idyn.robot import Robot
+from idyn.model.description import Description
+from idyn.model.robot import Robot
 from transport.protocol.codec import encode
 from transport.protocol.joint_map import build_joint_map, joint_slots, rotation
 from transport.protocol.messages.error import Code, ErrorMessage

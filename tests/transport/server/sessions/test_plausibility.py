@@ -5,7 +5,7 @@ import pytest
 from rig import Rig
 from standin import standing
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.torque import TorqueMessage
 

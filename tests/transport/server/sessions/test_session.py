@@ -9,7 +9,7 @@ import pytest
 from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, standing, state
 
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from standin import MS, SpringDamper, from_snapshot, standing
 
-from controllers.config import parse
-from idyn.__main__ import main
+from controllers.config.loading import parse
 from idyn.errors import ConfigError
-from idyn.robot import Robot
+from idyn.model.robot import Robot
+from sim_harness.commands.main import main
 from transport.keys import Keys, client_keys, make_keys, read_secret
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet

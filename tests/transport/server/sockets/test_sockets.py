@@ -18,7 +18,7 @@ import zmq
 from standin import MS, SpringDamper, from_snapshot, standing
 
 from idyn.errors import ConfigError
-from idyn.robot import Robot
+from idyn.model.robot import Robot
 from transport.protocol.codec import encode
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.requests import Stats, StatsGet

@@ -1,0 +1,70 @@
+"""TOML files into typed settings: found by name or path, validated whole, wrong ones refused with the path of the fault."""
+
+import importlib.resources
+import tomllib
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeVar, overload
+
+import msgspec
+
+from controllers.config.tables import KIND, written_out
+from idyn.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+"""A setting that may be 0 or inf, neither negative nor NaN."""
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+"""One that may be inf, neither 0 nor NaN."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of everything that is read from TOML: unknown keys are errors."""
+
+
+class Kind(Settings, frozen=True, tag_field=KIND):
+    """Base of settings that choose code: one of a family of tables, see `controllers.config.tables`."""
+
+
+def find(kind: str, name_or_path: str) -> Path:
+    """The file of a shipped configuration (`kind` is a folder of `configs`) or of a path. Raises ConfigError."""
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise ConfigError(name_or_path, "no such file")
+        return path
+    shipped = files(kind)
+    if name_or_path not in shipped:
+        raise ConfigError(f"{kind}.{name_or_path}", f"no such configuration{nearest(name_or_path, shipped)}")
+    return shipped[name_or_path]
+
+
+def files(kind: str) -> dict[str, Path]:
+    """The shipped configurations of a kind, by name; folders inside do not matter."""
+    folder = Path(str(importlib.resources.files("configs"))) / kind
+    return {path.stem: path for path in sorted(folder.rglob("*.toml"))}
+
+
+def load(kind: str, name_or_path: str, settings: type[T]) -> T:
+    """Read and validate one TOML file. Raises ConfigError with the path of the first thing that is wrong."""
+    path = find(kind, name_or_path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"not valid TOML: {error}") from error
+    return parse(data, settings, f"{kind}.{path.stem}")
+
+
+@overload
+def parse(data: Any, settings: type[T], where: str) -> T: ...
+@overload
+def parse(data: Any, settings: UnionType, where: str) -> Any: ...
+def parse(data: Any, settings: Any, where: str) -> Any:
+    """Validate a parsed TOML table, or a word that stands for one. `where` heads the path in errors."""
+    try:
+        return msgspec.convert(written_out(data, settings, where), settings)
+    except msgspec.ValidationError as error:
+        message, _, at = str(error).partition(" - at `$")
+        raise ConfigError(where + at.rstrip("`"), message) from error

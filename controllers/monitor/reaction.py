@@ -1,0 +1,102 @@
+"""What torques do to a robot whose contacts hold: M a = Pᵀ τ + Jᵀ f with J a = 0 at those that bear something.
+
+M = Lᵀ L is factored from the leaves of the tree to its root [Featherstone, Rigid Body Dynamics Algorithms, §6.5]: L is zero
+where M is, between one branch and another, and what is zero takes no time. With W = L⁻ᵀ Jᵀ and w = L⁻ᵀ Pᵀ τ,
+
+    Wᵀ W f = −Wᵀ w,     a = L⁻¹ (w + W f)
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
+from idyn.solvers.linalg import backward, cholesky, copy_rows, forward
+
+EPSILON = 1e-9
+"""Added to J M⁻¹ Jᵀ, relative to its mean diagonal: more rows than the robot can move in are no harm."""
+
+
+@compiled
+def react(d, p, tau, acceleration, borne):
+    """Adds what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
+
+    d, p: a `Dynamics` and the impulses of its contacts (3n), of which those hold that push
+    """
+    held, nv = np.flatnonzero(p[2::3] > 0.0), len(d.v)
+    rows = 3 * len(held)
+    L, W = local((nv, nv)), local((nv, rows + 1))  # w is the last column
+    copy_rows(d.M, L)
+    W[:] = 0.0
+    for row in range(rows):
+        J = d.J[3 * held[row // 3] + row % 3]
+        for j in range(nv):
+            W[j, row] = J[j]
+    for k in range(len(tau)):
+        W[d.a[k], rows] = tau[k]
+    _factor(L)
+    _towards_root(L, W)
+    f = local(rows)
+    _hold(W, f)
+    for i in range(len(held)):
+        s, n, fs, ft, fn = d.tangents[held[i]], d.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
+        borne[0] += fs * s[0] + ft * (n[1] * s[2] - n[2] * s[1]) + fn * n[0]
+        borne[1] += fs * s[1] + ft * (n[2] * s[0] - n[0] * s[2]) + fn * n[1]
+        borne[2] += fs * s[2] + ft * (n[0] * s[1] - n[1] * s[0]) + fn * n[2]
+    x = local(nv)
+    for j in range(nv):
+        x[j] = W[j, rows]
+        for row in range(rows):
+            x[j] += W[j, row] * f[row]
+        for i in range(j):
+            x[j] -= L[j, i] * x[i]
+        x[j] /= L[j, j]
+        acceleration[j] += x[j]
+
+
+@compiled
+def _hold(W, f):
+    """Fills the forces of the contacts (3n)."""
+    rows = len(f)
+    D, trace = local((rows, rows)), 0.0
+    D[:], f[:] = 0.0, 0.0
+    for w in W:
+        for row in range(rows):
+            if w[row] != 0.0:
+                for other in range(row + 1):
+                    D[row, other] += w[row] * w[other]
+                f[row] -= w[row] * w[rows]
+    for row in range(rows):
+        trace += D[row, row]
+    for row in range(rows):
+        D[row, row] += EPSILON * trace / rows
+    cholesky(D)
+    forward(D, f)
+    backward(D, f)
+
+
+@compiled
+def _factor(M):
+    """M ← L with Lᵀ L = M in its lower triangle, in place."""
+    for k in range(len(M) - 1, -1, -1):
+        row = M[k]
+        row[k] = np.sqrt(row[k])
+        share = 1.0 / row[k]
+        for i in range(k):
+            row[i] *= share
+        for i in range(k):
+            if row[i] != 0.0:
+                for j in range(i + 1):
+                    M[i, j] -= row[i] * row[j]
+
+
+@compiled
+def _towards_root(L, X):
+    """X ← L⁻ᵀ X, in place."""
+    for k in range(len(L) - 1, -1, -1):
+        share = 1.0 / L[k, k]
+        for c in range(X.shape[1]):
+            X[k, c] *= share
+        for i in range(k):
+            if L[k, i] != 0.0:
+                for c in range(X.shape[1]):
+                    X[i, c] -= L[k, i] * X[k, c]

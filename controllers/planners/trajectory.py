@@ -1,0 +1,211 @@
+"""Reference trajectories of the joints: hold, sway, squat, sinusoid, and the planner's gaits."""
+
+from typing import ClassVar, Protocol
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from controllers.command import Reference
+from controllers.config.loading import Kind, Positive
+from controllers.config.tables import kind_of
+from controllers.planners.gait import GaitSettings
+from controllers.planners.locomotion import Locomotion
+from controllers.planners.path import PathSettings
+from controllers.robot.kinematics import angles_for_base_shift
+from idyn.errors import ConfigError
+from idyn.model.robot import Robot
+from idyn.types import Array, ContactSet, State
+
+KNOTS = 41
+"""Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
+
+
+class Trajectory(Protocol):
+    """Where the joints should be over time."""
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], the robot being in `state` with `contacts`. Times do not go back, save after `reset`."""
+        ...
+
+    def reset(self) -> None:
+        """The next time is the first one."""
+        ...
+
+
+class Hold:
+    """Stay at the given joint angles."""
+
+    def __init__(self, angles: Array) -> None:
+        zero = np.zeros(len(angles))
+        self._reference = Reference(q=angles, v=zero, a=zero)
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        return self._reference
+
+    def reset(self) -> None: ...
+
+
+class BaseStroke:
+    """The base goes to and fro along a line, s(t) = A r(t) sin 2πft, while the contact places stay.
+
+    The joint angles along the stroke are solved once and joined by a spline θ(s), so that
+    θ̇ = θ' ṡ and θ̈ = θ'' ṡ² + θ' s̈ are exact derivatives of what is asked. r(t) is the quintic smooth step over the ramp.
+    """
+
+    def __init__(self, robot: Robot, stance: Array, direction: Array, settings: "StrokeSettings") -> None:
+        stroke = np.linspace(-settings.amplitude, settings.amplitude, KNOTS)
+        angles = [angles_for_base_shift(robot, stance, s * direction, "reference.amplitude") for s in stroke]
+        self._angles = CubicSpline(stroke, np.array(angles))
+        self._amplitude = settings.amplitude
+        self._omega = 2 * np.pi * settings.frequency
+        self._start, self._ramp = settings.start, settings.ramp
+
+    def reset(self) -> None: ...
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], whatever the robot does."""
+        s, ds, dds = self._stroke(max(t - self._start, 0.0))
+        first = self._angles(s, 1)
+        return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
+
+    def _stroke(self, t: float) -> tuple[float, float, float]:
+        r, dr, ddr = smooth_step(t, self._ramp)
+        sine, cosine = np.sin(self._omega * t), self._omega * np.cos(self._omega * t)
+        return (
+            self._amplitude * r * sine,
+            self._amplitude * (dr * sine + r * cosine),
+            self._amplitude * (ddr * sine + 2 * dr * cosine - r * self._omega**2 * sine),
+        )
+
+
+class Sinusoid:
+    """All joints to and fro together, `amplitude` down from the stance: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
+
+    def __init__(self, angles: Array, settings: "OscillationSettings") -> None:
+        self._angles = angles
+        self._along = -0.5 * settings.amplitude * np.ones(len(angles))
+        self._omega = 2 * np.pi * settings.frequency
+        self._start, self._ramp = settings.start, settings.ramp
+
+    def reset(self) -> None: ...
+
+    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+        """The reference at time t [s], whatever the robot does."""
+        t = max(t - self._start, 0.0)
+        r, dr, ddr = smooth_step(t, self._ramp)
+        w = self._omega
+        c, dc, ddc = 1 - np.cos(w * t), w * np.sin(w * t), w * w * np.cos(w * t)
+        return Reference(
+            q=self._angles + self._along * r * c,
+            v=self._along * (dr * c + r * dc),
+            a=self._along * (ddr * c + 2 * dr * dc + r * ddc),
+        )
+
+
+def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
+    """The quintic from 0 at t = 0 to 1 at `duration` [s], level at both ends, and its first two derivatives [1/s], [1/s²]."""
+    x = min(t / duration, 1.0)
+    return (
+        x**3 * (10 - 15 * x + 6 * x * x),
+        30 * x * x * (1 - x) ** 2 / duration,
+        60 * x * (1 - x) * (1 - 2 * x) / duration**2,
+    )
+
+
+class TrajectorySettings(Kind, frozen=True):
+    """Base of what the joints are to do. walks: feet leave the ground"""
+
+    walks: ClassVar[bool] = False
+
+    @property
+    def corners(self) -> tuple[tuple[float, float], ...]:
+        """The way that the base is to go in the plane, from corner to corner [m] (n, 2); without any: to stay."""
+        return ()
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        """The trajectory, from a stance (nq), of ticks of that period [s]. Raises ConfigError for what makes no motion."""
+        raise NotImplementedError
+
+
+class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
+    """The stance."""
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        return Hold(robot.joint_angles(stance))
+
+
+class MotionSettings(TrajectorySettings, frozen=True):
+    """start: the stance is held so long first [s]"""
+
+    start: float = 0.0
+
+    def _check(self, robot: Robot, floating: bool) -> None:
+        """Raises ConfigError for a start that never comes, or a robot that cannot be moved so."""
+        if not 0 <= self.start < np.inf:
+            raise ConfigError("reference.start", f"expected a finite number ≥ 0, got {self.start}")
+        if floating and not robot.floating:
+            raise ConfigError("reference.kind", f"'{kind_of(self)}' moves a floating base; this robot's base is fixed")
+        for name in np.array(robot.joint_names)[robot.tree.q_index < 0]:
+            raise ConfigError("reference.kind", f"'{kind_of(self)}' moves joints of one axis; this robot has '{name}'")
+
+
+class OscillationSettings(MotionSettings, frozen=True):
+    """amplitude: of the base [m], of a sinusoid from end to end [rad]
+    frequency: [Hz]
+    ramp: time in which the motion grows from nothing [s]
+    """
+
+    amplitude: Positive = 0.01
+    frequency: Positive = 1.0
+    ramp: Positive = 0.5
+
+
+class StrokeSettings(OscillationSettings, frozen=True):
+    """The base to and fro along a line, by joint motion over feet that stay."""
+
+    direction: ClassVar[tuple[float, float, float]]
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=True)
+        return BaseStroke(robot, stance, np.array(self.direction), self)
+
+
+class SwaySettings(StrokeSettings, frozen=True, tag="sway"):
+    """Sideways."""
+
+    direction: ClassVar[tuple[float, float, float]] = (0.0, 1.0, 0.0)
+
+
+class SquatSettings(StrokeSettings, frozen=True, tag="squat"):
+    """Up and down."""
+
+    direction: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 1.0)
+
+
+class SinusoidSettings(OscillationSettings, frozen=True, tag="sinusoid"):
+    """All joints, together."""
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=False)
+        return Sinusoid(robot.joint_angles(stance), self)
+
+
+class WalkSettings(MotionSettings, frozen=True, tag="gait"):
+    """gait: the steps; path: where to go"""
+
+    gait: GaitSettings = GaitSettings()
+    path: PathSettings = PathSettings()
+    walks: ClassVar[bool] = True
+
+    @property
+    def corners(self) -> tuple[tuple[float, float], ...]:
+        waypoints = self.path.waypoints
+        return waypoints + waypoints[:1] if self.path.repeat else waypoints
+
+    def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
+        self._check(robot, floating=True)
+        return Locomotion(robot, stance, self.start, self.gait, self.path, period)
+
+
+AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings
+"""`[reference]` of a controller."""

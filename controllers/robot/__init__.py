@@ -1,0 +1,1 @@
+"""Shipped robots: loading, standing poses, inverse kinematics, attitude."""

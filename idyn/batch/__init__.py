@@ -1,0 +1,1 @@
+"""Many predictions in one call."""

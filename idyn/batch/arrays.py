@@ -1,0 +1,200 @@
+"""What goes into a batch: arrays with a row for each member, or one for all, checked and spread out.
+
+Here shapes and types are checked; values are where a member is predicted, by what checks those of a single prediction.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.errors import InputError
+from idyn.laws.law import Law
+from idyn.model.robot import Robot
+from idyn.types import Array, ContactSet, Guess, Record, State
+
+
+class Batch(Record, frozen=True):
+    """B predictions that are asked of one robot. Each array has a row for each member, or is without its first axis: the same
+    for all; one at least has it.
+
+    state: q (B, nq), v (B, nv); contacts: n of them, of the same names, bodies (B, n), points (B, n, 3), …
+    q_ddot: demanded joint accelerations [rad/s²] (B, na)
+    applied [N, N·m] (B, nv), preferred [N] (B, n, 3): as `idyn.predict` has them
+    """
+
+    state: State
+    contacts: ContactSet
+    q_ddot: Array
+    applied: Array | None = None
+    preferred: Array | None = None
+
+
+class BatchGuess(Record, frozen=True):
+    """What a batch leaves to the next one, see `idyn.Guess`.
+
+    law: whose basis it is; keys: of the contacts (n)
+    basis (B, n, ·), tau [N·m] (B, na), force [N] (B, n, 3)
+    others: the guesses of members that another law answered, by their rows; their basis is none here
+    """
+
+    law: str
+    keys: tuple[str, ...]
+    basis: Array
+    tau: Array
+    force: Array
+    others: Mapping[int, Guess] = MappingProxyType({})
+
+    def member(self, i: int) -> Guess:
+        """That of one member."""
+        i = range(len(self.tau))[i]
+        if i in self.others:
+            return self.others[i]
+        return Guess(law=self.law, keys=self.keys, basis=self.basis[i], tau=self.tau[i], force=self.force[i])
+
+    def resumes(self, law: Law) -> Array:
+        """Which members' bases here a law can begin at (B)."""
+        fits = self.law == law.name and self.basis.shape[2] == law.basis_width and self.basis.dtype == law.basis_type
+        resumes = np.full(len(self.basis), fits)
+        resumes[list(self.others)] = False
+        return resumes
+
+
+class Spread(NamedTuple):
+    """A batch spread out, all arrays contiguous: a row for each of `size` members.
+
+    motion: q, v, applied, q_ddot, and whether state, contacts and what is applied are those of the member before (B)
+    touch: bodies, others, points, normals, tangents, mu, gaps; keys: their names (n)
+    preferred: None where none are
+    repeats: whether the state is that of the member before (B)
+    """
+
+    size: int
+    motion: tuple[Array, ...]
+    touch: tuple[Array, ...]
+    keys: tuple[str, ...]
+    preferred: Array | None
+    repeats: Array
+
+    def state(self, i: int) -> State:
+        return State(q=self.motion[0][i], v=self.motion[1][i])
+
+    def contacts(self, i: int) -> ContactSet:
+        rows = zip(TOUCH, self.touch, strict=True)
+        return ContactSet(**{name: array[i] for name, array in rows}, keys=self.keys)
+
+
+TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
+"""A contact set's arrays."""
+
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
+
+
+class _Field(NamedTuple):
+    """An array from outside, and what is expected of a row of it."""
+
+    name: str
+    value: Array
+    shape: tuple[int, ...]
+    dtype: np.dtype = _FLOAT64
+
+
+def spread(robot: Robot, batch: Batch) -> Spread:
+    """The batch with all rows written out. Raises InputError naming the first field of a wrong type or shape."""
+    c, state, n = batch.contacts, batch.state, len(batch.contacts.keys)
+    fields = [
+        _Field("q", state.q, (robot.nq,)),
+        _Field("v", state.v, (robot.nv,)),
+        _Field("q_ddot", batch.q_ddot, (robot.na,)),
+        *(_Field(f"contacts.{name}", getattr(c, name), (n,), _INT64) for name in TOUCH[:2]),
+        *(_Field(f"contacts.{name}", getattr(c, name), (n, 3)) for name in TOUCH[2:5]),
+        *(_Field(f"contacts.{name}", getattr(c, name), (n,)) for name in TOUCH[5:]),
+    ]
+    fields += [] if batch.applied is None else [_Field("applied", batch.applied, (robot.nv,))]
+    fields += [] if batch.preferred is None else [_Field("preferred", batch.preferred, (n, 3))]
+    count = _count(fields)
+    rows = {field.name: _rows(field, count) for field in fields}
+    q, v = rows["q"], rows["v"]
+    touch, applied = tuple(rows[f"contacts.{name}"] for name in TOUCH), rows.get("applied", np.empty((count, 0)))
+    repeats = _repeats((q, v), np.arange(count) > 0)
+    again = _repeats((applied, *touch), repeats)
+    return Spread(count, (q, v, applied, rows["q_ddot"], again), touch, c.keys, rows.get("preferred"), repeats)
+
+
+def spread_guess(robot: Robot, asked: Spread, guess: BatchGuess | Guess) -> BatchGuess:
+    """A guess with a row for each member and each of today's contacts. Raises InputError naming the first field of a wrong type
+    or shape."""
+    if not isinstance(guess, (BatchGuess, Guess)):
+        raise InputError("guess", f"expected a BatchGuess or a Guess, got {type(guess).__name__}")
+    n, basis = len(guess.keys), guess.basis
+    if not (isinstance(basis, np.ndarray) and basis.shape[basis.ndim - 2 : -1] == (n,) and basis.ndim in (2, 3)):
+        basis = np.zeros((n, 0), dtype=np.int8)  # of a type that no law resumes
+    fields = [
+        _Field("guess.basis", basis, (n, basis.shape[-1]), basis.dtype),
+        _Field("guess.tau", guess.tau, (robot.na,)),
+        _Field("guess.force", guess.force, (n, 3)),
+    ]
+    for field in fields:
+        _check(field)
+        if field.value.ndim > len(field.shape) and len(field.value) != asked.size:
+            raise InputError(field.name, f"expected {asked.size} rows, one for each member, got {len(field.value)}")
+    basis, tau, force = (_rows(field, asked.size) for field in fields)
+    basis, force = (_carried_over(rows, guess.keys, asked.keys) for rows in (basis, force))
+    others = {} if isinstance(guess, Guess) else guess.others
+    if not all(0 <= i < asked.size for i in others):
+        raise InputError("guess.others", f"expected members from 0 to {asked.size - 1}, got {sorted(others)}")
+    return BatchGuess(law=guess.law, keys=asked.keys, basis=basis, tau=tau, force=force, others=others)
+
+
+def _carried_over(rows: Array, before: tuple[str, ...], keys: tuple[str, ...]) -> Array:
+    """As `Guess.carried_over` (B, n, ·)."""
+    if before == keys:
+        return rows
+    carried, places = np.zeros((len(rows), len(keys), rows.shape[2]), rows.dtype), {key: i for i, key in enumerate(before)}
+    for i, key in enumerate(keys):
+        if key in places:
+            carried[:, i] = rows[:, places[key]]
+    return carried
+
+
+def _count(fields: list[_Field]) -> int:
+    """How many members there are."""
+    first = None
+    for field in fields:
+        _check(field)
+        if field.value.ndim == len(field.shape):
+            continue
+        first = first or field
+        if len(field.value) != len(first.value):
+            wanted = f"expected {len(first.value)} rows, as many as `{first.name}` has"
+            raise InputError(field.name, f"{wanted}, got {len(field.value)}")
+    if first is None:
+        raise InputError("batch", "expected an array with a row for each member, got none")
+    return len(first.value)
+
+
+def _check(field: _Field) -> None:
+    value, shape = field.value, field.shape
+    if isinstance(value, np.ndarray) and value.dtype == field.dtype and shape in (value.shape, value.shape[1:]):
+        return
+    got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+    sizes = "".join(f", {size}" for size in shape)
+    raise InputError(field.name, f"expected an array {field.dtype} (B{sizes}) or {shape}, got {got}")
+
+
+def _rows(field: _Field, count: int) -> Array:
+    """An array of its own for each member, which compiled code takes."""
+    return np.require(np.broadcast_to(field.value, (count, *field.shape)), requirements=("C", "W"))
+
+
+def _repeats(arrays: tuple[Array, ...], candidates: Array) -> Array:
+    """Which of the candidates (B) have the rows of the member before, bit by bit."""
+    same = candidates.copy()
+    for array in arrays:
+        if not same.any():
+            break
+        flat = array.reshape(len(array), prod(array.shape[1:])).view(np.int64)
+        same[1:] &= (flat[1:] == flat[:-1]).all(axis=1)
+    return same

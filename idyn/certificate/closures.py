@@ -1,0 +1,110 @@
+"""What the certificate reckons with of closed chains and of contacts that give way, by code that nothing else uses."""
+
+import numpy as np
+
+from idyn.certificate.motion import body_twists, divide_by_inertia, point_velocity, sign_of
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
+
+
+@compiled
+def middle(d, k):
+    """Between the two points of closure k."""
+    one, other = d.ends[k, 0], d.ends[k, 1]
+    return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
+
+
+@compiled
+def closure_error(d, v_plus):
+    """How far the closures' points are from coming together as they should: a gap beyond the noise floor within the period, but
+    not faster than a penetration is undone [m/s]."""
+    worst, twists = 0.0, local((len(d.parents), 6))
+    if len(d.ends) > 0:
+        body_twists(d, v_plus, twists)
+    for k in range(len(d.ends)):
+        one = point_velocity(twists[d.loops[k, 0]], middle(d, k))
+        other = point_velocity(twists[d.loops[k, 1]], middle(d, k))
+        apart = d.ends[k, 0] - d.ends[k, 1]
+        length = np.sqrt(np.sum(apart * apart))
+        speed = 0.0 if length <= d.noise else min(length / d.dt, d.recovery_speed)
+        for c in range(3):
+            error = abs(one[c] - other[c] + (speed * apart[c] / length if speed > 0.0 else 0.0))
+            worst = np.inf if np.isnan(error) else max(worst, error)
+    return worst
+
+
+@compiled
+def hold_closed(d, x):
+    """Takes from the unactuated motion x (nu) what impulses of the closures would take: G_u x = 0, in place. Elimination with
+    pivots on the diagonal; those that are rounding errors of the first belong to rows that say nothing new."""
+    rows, nu = 3 * len(d.ends), len(x)
+    G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))
+    for row in range(rows):
+        k = row // 3
+        for i in range(nu):
+            j = d.u[i]
+            sign = int(d.support[d.loops[k, 0], j]) - int(d.support[d.loops[k, 1], j])
+            if sign != 0:
+                G[row, i] = sign * point_velocity(d.axes[j], middle(d, k))[row % 3]
+    answers = G.copy()
+    for row in range(rows):
+        divide_by_inertia(d, answers[row])
+    for row in range(rows):
+        for i in range(nu):
+            A[row, rows] += G[row, i] * x[i]
+            for other in range(rows):
+                A[row, other] += G[row, i] * answers[other, i]
+    largest, done = 0.0, np.zeros(rows, dtype=np.bool_)
+    for row in range(rows):
+        largest = max(largest, A[row, row])
+    for _ in range(rows):
+        pivot = -1
+        for row in range(rows):
+            if not done[row] and A[row, row] > 1e-12 * largest and (pivot < 0 or A[row, row] > A[pivot, pivot]):
+                pivot = row
+        if pivot < 0:
+            break
+        done[pivot] = True
+        for row in range(rows):
+            f = A[row, pivot] / A[pivot, pivot]
+            if row != pivot and f != 0.0:
+                for c in range(rows + 1):
+                    A[row, c] -= f * A[pivot, c]
+    for row in range(rows):
+        if done[row]:
+            impulse = A[row, rows] / A[row, row]
+            for i in range(nu):
+                x[i] -= impulse * answers[row, i]
+
+
+@compiled
+def own_inverse_mass(d, k):
+    """‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k, all joints free [1/kg]: how easily its two bodies give way to an impulse there."""
+    nv = len(d.v)
+    A, X = d.M.copy(), np.zeros((nv, 6))  # M, and the generalised impulses of unit world impulses beside their responses
+    for j in range(nv):
+        sign = sign_of(d, k, j)
+        if sign != 0:
+            at = point_velocity(d.axes[j], d.points[k])
+            for c in range(3):
+                X[j, c] = X[j, 3 + c] = sign * at[c]
+    for j in range(nv):  # elimination without pivoting: M is positive definite
+        for i in range(j + 1, nv):
+            f = A[i, j] / A[j, j]
+            for c in range(j, nv):
+                A[i, c] -= f * A[j, c]
+            for c in range(3, 6):
+                X[i, c] -= f * X[j, c]
+    for i in range(nv - 1, -1, -1):
+        for c in range(3, 6):
+            for j in range(i + 1, nv):
+                X[i, c] -= A[i, j] * X[j, c]
+            X[i, c] /= A[i, i]
+    square = 0.0
+    for a in range(3):
+        for b in range(3):
+            s = 0.0
+            for j in range(nv):
+                s += X[j, a] * X[j, 3 + b]
+            square += s * s
+    return np.sqrt(square) / 3.0

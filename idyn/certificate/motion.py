@@ -1,0 +1,61 @@
+"""Bodies that move, for the certificate: twists along the tree, velocities of points, M_uu by elimination."""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+
+
+@compiled
+def cross(x, y):
+    return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
+
+
+@compiled
+def point_velocity(twist, x):
+    """Velocity of the point x of a body with spatial velocity `twist` at the world origin: v_O + ω × x."""
+    return (
+        twist[0] + twist[4] * x[2] - twist[5] * x[1],
+        twist[1] + twist[5] * x[0] - twist[3] * x[2],
+        twist[2] + twist[3] * x[1] - twist[4] * x[0],
+    )
+
+
+@compiled
+def body_twists(d, v, twists):
+    """Fills the spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
+    axes, parents, dof_joint, dof = d.axes, d.parents, d.dof_joint, 0
+    for c in range(6):
+        twists[0, c] = 0.0
+    for j in range(1, len(twists)):
+        for c in range(6):
+            twists[j, c] = twists[parents[j], c]
+        while dof < len(v) and dof_joint[dof] == j:
+            for c in range(6):
+                twists[j, c] += axes[dof, c] * v[dof]
+            dof += 1
+
+
+@compiled
+def sign_of(d, k, j):
+    """+1 where degree of freedom j moves the first body of contact k only, −1 the second, 0 both or none."""
+    return int(d.support[d.bodies[k], j]) - int(d.support[d.others[k], j])
+
+
+@compiled
+def divide_by_inertia(d, x):
+    """x ← M_uu⁻¹ x, in place, by Gaussian elimination without pivoting: M_uu is positive definite."""
+    nu = len(d.u)
+    A = np.empty((nu, nu))
+    for i in range(nu):
+        for j in range(nu):
+            A[i, j] = d.M[d.u[i], d.u[j]]
+    for j in range(nu):
+        for i in range(j + 1, nu):
+            f = A[i, j] / A[j, j]
+            for k in range(j, nu):
+                A[i, k] -= f * A[j, k]
+            x[i] -= f * x[j]
+    for i in range(nu - 1, -1, -1):
+        for k in range(i + 1, nu):
+            x[i] -= A[i, k] * x[k]
+        x[i] /= A[i, i]

@@ -1,0 +1,1 @@
+"""What can be touched, and how it yields: contact search, terrains, ground models."""

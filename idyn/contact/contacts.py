@@ -1,0 +1,229 @@
+"""Contacts: from geometry (spheres against terrain and boxes) or from measured points; always a validated `ContactSet`."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from idyn.contact.terrain import Terrain
+from idyn.errors import FrameNotFound, InputError
+from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
+from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.model.places import Spheres
+from idyn.model.robot import Robot
+from idyn.model.shapes import pair_contacts
+from idyn.types import Array, ContactSet
+
+UNIT_TOLERANCE = 1e-6
+"""A direction counts as a unit vector when its length is within this of 1; it is then renormalised."""
+
+
+def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: float, mu: Array | None = None) -> ContactSet:
+    """The robot's contact spheres that are within `margin` [m] of the terrain, then those that are of a box.
+
+    The contact point is the point of the sphere nearest to the terrain or the box.
+    mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
+    """
+    return _everywhere(robot, q, terrain, mu).within(margin)
+
+
+def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None) -> ContactSet:
+    """The contacts called `keys`, places or pairs that are known to touch, in that order: points and normals are those of
+    geometry, gaps are 0 whatever it says. mu: as for `contacts_from_geometry`"""
+    keys = tuple(keys)
+    places = robot.spheres.among(keys)
+    if len(places.keys) == len(keys):
+        own = None if mu is None else mu[robot.spheres.rows(keys)]
+        contacts = _on_terrain(places, centres_of(robot, q, places), terrain, own)
+    else:
+        contacts = _everywhere(robot, q, terrain, mu)
+        contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
+    contacts.gaps.fill(0.0)
+    return contacts
+
+
+def _everywhere(robot: Robot, q: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+    """All spheres and the terrain, then all pairs."""
+    centres = centres_of(robot, q, robot.spheres)
+    ground = _on_terrain(robot.spheres, centres, terrain, mu)
+    return ground.join(_of_pairs(robot, q, centres, mu)) if robot.boxes.pair_keys else ground
+
+
+def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+    """Spheres and the terrain."""
+    distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
+    points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
+    _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
+    if mu is None:
+        mu = spheres.mu if terrain.friction is None else terrain.friction.at(points)
+    return ContactSet(
+        bodies=spheres.joints,
+        others=np.zeros(len(points), dtype=np.int64),
+        points=points,
+        normals=normals,
+        tangents=tangents,
+        mu=mu[: len(points)].copy(),
+        gaps=gaps,
+        keys=spheres.keys,
+    )
+
+
+def _of_pairs(robot: Robot, q: Array, centres: Array, mu: Array | None) -> ContactSet:
+    """All spheres and the boxes of other bodies."""
+    spheres, boxes, (rotations, _) = robot.spheres, robot.boxes, robot.place(q)
+    points, normals, gaps = pair_contacts(
+        boxes.pairs,
+        centres,
+        spheres.radii,
+        rotations[boxes.joints] @ boxes.rotations,
+        sphere_centres(robot.placements, boxes.joints, boxes.offsets),
+        boxes.halves,
+    )
+    return ContactSet(
+        bodies=spheres.joints[boxes.pairs[:, 0]],
+        others=boxes.joints[boxes.pairs[:, 1]],
+        points=points,
+        normals=normals,
+        tangents=first_tangents(normals),
+        mu=boxes.pair_mu if mu is None else mu[len(centres) :],
+        gaps=gaps,
+        keys=boxes.pair_keys,
+    )
+
+
+def contacts_from_points(
+    robot: Robot,
+    keys: Sequence[str],
+    points: Array,
+    normals: Array,
+    mu: Array,
+    gaps: Array,
+    tangents: Array | None = None,
+    fields: Sequence[str] | None = None,
+) -> ContactSet:
+    """Contacts of named contact places (`robot.spheres.keys`) or frames with the environment, and of pairs
+    (`robot.boxes.pair_keys`), given in the world frame.
+
+    fields: what errors call each contact, None: `contacts[i]`
+
+    Shapes as in `ContactSet`. Raises InputError naming `contacts[i].field` for anything malformed.
+    """
+    n = len(keys)
+    if fields is None:
+        fields = [f"contacts[{i}]" for i in range(n)]
+    for field, value, shape in (("p", points, (n, 3)), ("n", normals, (n, 3)), ("mu", mu, (n,)), ("dist", gaps, (n,))):
+        if value.shape != shape:
+            raise InputError(f"contacts.{field}", f"expected shape {shape}, got {value.shape}")
+    for i, name in enumerate(fields):
+        _check_contact(name, points[i], normals[i], mu[i], gaps[i], None if tangents is None else tangents[i])
+    if len(set(keys)) != n:
+        repeated = next(key for key in keys if list(keys).count(key) > 1)
+        raise InputError("contacts.frame", f"'{repeated}' appears twice")
+    found = [_joints_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
+    joints = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
+    unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
+    return ContactSet(
+        bodies=joints[0],
+        others=joints[1],
+        points=points,
+        normals=unit,
+        tangents=first_tangents(unit) if tangents is None else tangents,
+        mu=mu,
+        gaps=gaps,
+        keys=tuple(keys),
+    )
+
+
+def _check_contact(name: str, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
+    if not np.isfinite(point).all():
+        raise InputError(f"{name}.p", "expected finite coordinates")
+    if not np.isfinite(gap):
+        raise InputError(f"{name}.dist", f"expected a finite gap, got {gap}")
+    if not mu >= 0:
+        raise InputError(f"{name}.mu", f"expected ≥ 0, got {mu}")
+    length = float(np.linalg.norm(normal))
+    if not abs(length - 1) <= UNIT_TOLERANCE:
+        raise InputError(f"{name}.n", f"expected a unit vector, got length {length:.6g}")
+    if tangent is None:
+        return
+    if not abs(float(np.linalg.norm(tangent)) - 1) <= UNIT_TOLERANCE or not abs(float(tangent @ normal)) <= UNIT_TOLERANCE:
+        raise InputError(f"{name}.t1", "expected a unit vector at right angles to the normal")
+
+
+def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
+    """Joints of the first and the second body of the contact called `key`."""
+    if key in robot.spheres.keys:
+        return int(robot.spheres.joints[robot.spheres.keys.index(key)]), 0
+    if key in robot.boxes.pair_keys:
+        place, box = robot.boxes.pairs[robot.boxes.pair_keys.index(key)]
+        return int(robot.spheres.joints[place]), int(robot.boxes.joints[box])
+    try:
+        return robot.joint_of_frame(key), 0
+    except FrameNotFound as error:
+        raise InputError(f"{name}.frame", str(error)) from error
+
+
+def centres_of(robot: Robot, q: Array, places: Spheres) -> Array:
+    """Centres of the robot's contact spheres, or some of them, at configuration q [m] (n, 3)."""
+    robot.place(q)
+    return sphere_centres(robot.placements, places.joints, places.offsets)
+
+
+def sphere_centres(placements: Array, joints: Array, offsets: Array) -> Array:
+    """World positions of points fixed to joints (n, 3), from `Robot.placements`."""
+    centres = np.empty(offsets.shape)
+    _fill_centres()((placements, offsets), (joints,), (centres,))
+    return centres
+
+
+def first_tangents(normals: Array) -> Array:
+    """A unit tangent for each unit normal (n, 3): world x made orthogonal to n, or world y when n is near the x axis."""
+    tangents = np.empty(normals.shape)
+    _first_tangents(normals, tangents)
+    return tangents
+
+
+@cache
+def _fill_contacts() -> Callable[..., None]:
+    return entrance(_sphere_contacts, Lent(MATRIX, VECTOR, VECTOR, MATRIX), Filled(MATRIX, MATRIX, VECTOR))
+
+
+@cache
+def _fill_centres() -> Callable[..., None]:
+    return entrance(fill_centres, Lent(MATRIX, MATRIX), Lent(INDICES), Filled(MATRIX))
+
+
+@compiled
+def _sphere_contacts(surface, contacts):
+    """Fills the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n).
+
+    surface: centres (n, 3) and radii (n) of the spheres, their distances (n), the normals (n, 3)
+    """
+    (centres, radii, distances, normals), (points, tangents, gaps) = surface, contacts
+    for i in range(len(radii)):
+        gaps[i] = distances[i] - radii[i]
+        for c in range(3):
+            points[i, c] = centres[i, c] - radii[i] * normals[i, c]
+    _first_tangents(normals, tangents)
+
+
+@compiled
+def fill_centres(places, joints, out):
+    """places: `Robot.placements` and offsets from the joints (n, 3); joints (n); out: where these are in the world (n, 3)"""
+    (placements, offsets), (which,), (centres,) = places, joints, out
+    for i in range(len(which)):
+        placed = placements[which[i]]
+        for r in range(3):
+            centres[i, r] = placed[9 + r]
+            for c in range(3):
+                centres[i, r] += placed[3 * c + r] * offsets[i, c]
+
+
+@compiled
+def _first_tangents(normals: Array, tangents: Array) -> None:
+    for i in range(len(normals)):
+        axis = 0 if abs(normals[i, 0]) < 0.9 else 1
+        along = normals[i, axis]
+        length = np.sqrt(1.0 - along * along)
+        for c in range(3):
+            tangents[i, c] = ((1.0 if c == axis else 0.0) - along * normals[i, c]) / length

@@ -1,0 +1,164 @@
+"""The kernel cache on disk, addressed by content: a directory for each module with kernels and each state of its sources.
+
+The digest of a module covers its own source and the sources of all modules that it imports, directly or not. So a change
+recompiles the kernels of the changed module and of the modules that import it, and no others; checkouts with the same sources
+share their kernels. numba adds its own version, the CPU and the types to the key.
+"""
+
+import hashlib
+import os
+import pickle
+import re
+import shutil
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from time import time
+from typing import Any
+
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+KEPT_S = 30 * 86400.0
+"""A directory that nobody has used for this long is removed [s]."""
+
+DIGITS = 16
+"""Hexadecimal digits of a digest in a directory's name."""
+
+OWN_ROOT = Path(__file__).parents[2]
+"""The directory that holds the package `idyn`."""
+
+IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))", re.MULTILINE)
+
+
+def root() -> Path:
+    """`NUMBA_CACHE_DIR`, or `idyn` in the user's cache directory."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idyn"
+
+
+def module_root(path: Path, module: str) -> Path:
+    """The directory from which a module of that name is imported, for a source file at `path`."""
+    parts = module.count(".") + (path.name == "__init__.py")
+    return path.parents[parts]
+
+
+@lru_cache(maxsize=4096)
+def imported_files(path: Path, base: Path) -> frozenset[Path]:
+    """Source files that a file imports, from `base` or from the directory of `idyn`; other packages are left out."""
+    found: set[Path] = set()
+    for module, names, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
+        wanted = [name.strip().split(" ")[0] for name in plain.split(",")] if plain else [module]
+        wanted += [f"{module}.{name}" for name in re.findall(r"\w+", names)] if module else []
+        for name in wanted:
+            for folder in (base, OWN_ROOT):
+                place = folder.joinpath(*name.split("."))
+                found.update(each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file())
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def content_digest(path: Path, base: Path) -> str:
+    """Digest of a source file and of all that it imports, directly or not."""
+    reached, waiting = {path}, [path]
+    while waiting:
+        new = imported_files(waiting.pop(), base) - reached
+        reached |= new
+        waiting += new
+    digest = hashlib.sha256()
+    for source in sorted(reached, key=lambda each: each.parts[::-1]):
+        digest.update(hashlib.sha256(source.read_bytes()).digest())
+    return digest.hexdigest()[:DIGITS]
+
+
+@lru_cache(maxsize=4096)
+def cache_directory(path: Path, module: str) -> Path:
+    """The cache directory of a module as its sources are now; it need not exist. Marks it as used."""
+    directory = root() / f"{module}-{content_digest(path, module_root(path, module))}"
+    if directory.exists():
+        with suppress(OSError):  # another user's, or removed just now
+            os.utime(directory)
+    else:
+        _prune_once(directory.parent)
+    return directory
+
+
+@lru_cache(maxsize=8)
+def _prune_once(parent: Path) -> None:
+    prune(parent)
+
+
+def prune(parent: Path) -> None:
+    """Remove cache directories that were not used for `KEPT_S`. Touches only directories that are named like ours and contain
+    nothing but numba's files; leaves what cannot be removed."""
+    with suppress(OSError):
+        for directory in parent.iterdir():
+            if _is_ours(directory) and time() - directory.stat().st_mtime > KEPT_S:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_ours(directory: Path) -> bool:
+    named = re.fullmatch(f"(?:[\\w.]+-)?[0-9a-f]{{{DIGITS}}}", directory.name)
+    if not named or directory.is_symlink() or not directory.is_dir():
+        return False
+    files = [path.name for path in directory.rglob("*") if not path.is_dir()]
+    return bool(files) and all(re.search(r"\.nb[ci](\.tmp\.|$)", name) for name in files)
+
+
+class ContentLocator:
+    """Tells numba where a kernel is cached; numba's protocol of a cache locator."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        self._directory = cache_directory(Path(code.co_filename), function.__module__)
+        self._line = code.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> "ContentLocator":
+        return cls(function)
+
+    def get_cache_path(self) -> str:
+        return str(self._directory)
+
+    def ensure_cache_path(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def get_source_stamp(self) -> str:
+        """The directory's name is the stamp."""
+        return self._directory.name
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (ContentLocator,)
+
+
+class KernelCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache of a function, in its content directory. A cache that cannot be written costs time and one warning."""
+
+    _impl_class = _Implementation
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            return _warn_once(error, self.cache_path)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            _warn_once(error, self.cache_path)
+
+
+_WARNED: set[str] = set()
+
+
+def _warn_once(error: Exception, path: str) -> None:
+    """One warning in each process."""
+    if not _WARNED:
+        _WARNED.add(path)
+        warnings.warn(f"kernels are not cached: {path}: {error}", RuntimeWarning, stacklevel=3)

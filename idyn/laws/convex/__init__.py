@@ -1,0 +1,1 @@
+"""The convex contact models: their program, bases and pivoting."""

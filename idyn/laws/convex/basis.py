@@ -1,0 +1,256 @@
+"""Complementary bases of the convex law: one that is guessed is solved directly, one is read off a QP's answer.
+
+In coordinates c along the rays of the friction cones (`idyn.laws.convex.rays`), with multipliers y of non-penetration and the
+actual motion x = Gᵀ c, stage I is the LCP
+
+    0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
+
+whose basis is the set of loaded rays and of pressed contacts; nothing is asked of one that is released. Loaded rays of a basis
+are linearly independent in G, so there are at most nu of them, however many contacts there are.
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
+from idyn.laws.convex.rays import along_rays, cone_rays, units
+from idyn.laws.law import FACE_ZERO, is_free
+from idyn.solvers.linalg import copy, lu_refined
+from idyn.solvers.pivoting import append_row, delete_row, solve_active
+from idyn.types import Array
+
+NEGATIVE = 1e-10
+"""A basis is kept when nothing that must be ≥ 0 is below −NEGATIVE of the problem's units."""
+
+LOADED = 1e-9
+"""Impulses of a QP's answer up to this share of the problem's unit are none."""
+
+NO_PART = 1e-9
+"""A row's share in another one's dependence below this is rounding."""
+
+COARSE = 1e4
+"""Dependence is judged by this multiple of a row's squared length: 3e-5 of its length must be new. A basis of rows that
+differ by less would be full of rounding errors."""
+
+CLEARLY = 1e9
+"""The same for friction that is taken first: a hundredth must be new."""
+
+
+@compiled
+def solve_basis(program, basis, release):
+    """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
+    law. release: contacts of free friction that carry nothing and part need not be held."""
+    Y, b, mu = program.Y, program.b, program.mu
+    n, k, m = len(mu), len(program.directions), Y.shape[1]
+    d, speed = units(Y, b, program.energy)
+    rays = cone_rays(program)
+    loaded, pressed = _listed(basis, rays.taken)
+    K, rhs = _kkt(rays.G, rays.slopes, Y, b, loaded, pressed)
+    z, solved = lu_refined(K, rhs)
+    for i in range(len(z)):
+        free = i < len(loaded) and not rays.signed[loaded[i]]
+        solved = solved and (free or z[i] >= -NEGATIVE * speed / d)
+    p, y = np.zeros(3 * n), np.zeros(n)
+    if not solved:
+        return p, y, np.zeros((n, 2 + k), dtype=np.bool_), False
+
+    x, descent = np.zeros(m), np.zeros(m)  # the motion, and what is left of it for the rays
+    for i in range(len(loaded)):
+        row = loaded[i]
+        if rays.signed[row]:
+            z[i] = max(z[i], 0.0)
+        for c in range(m):
+            x[c] += z[i] * rays.G[row, c]
+        for r in range(3):
+            p[3 * (row // k) + r] += z[i] * rays.axes[row, r]
+    copy(x, descent)
+    for j in range(len(pressed)):
+        i = pressed[j]
+        y[i] = max(z[len(loaded) + j], 0.0)
+        for c in range(m):
+            descent[c] -= y[i] * Y[3 * i + 2, c]
+    w = _opening(Y, b, x)
+    parts = np.zeros(n, dtype=np.bool_)
+    for i in range(n):
+        solved = solved and w[i] >= -NEGATIVE * speed
+        parts[i] = release and is_free(mu[i], program.unlimited) and w[i] > FACE_ZERO
+        solved = solved and not (parts[i] and basis[i, :k].any())  # it would hold sideways
+    flags, optimal = _face(program, rays, descent, parts, NEGATIVE * speed)
+    return p, y, flags, solved and optimal
+
+
+@compiled
+def face_at(program, p, y, release):
+    """The face's flags (n, 2 + k) of a solution that some other method found."""
+    Y, n, m = program.Y, len(program.mu), program.Y.shape[1]
+    x = np.zeros(m)
+    for row in range(3 * n):
+        for c in range(m):
+            x[c] += p[row] * Y[row, c]
+    w = _opening(Y, program.b, x)
+    parts = np.zeros(n, dtype=np.bool_)
+    for i in range(n):
+        free = is_free(program.mu[i], program.unlimited)
+        parts[i] = release and free and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
+        for c in range(m):
+            x[c] -= y[i] * Y[3 * i + 2, c]
+    flags, _ = _face(program, cone_rays(program), x, parts, 0.0)
+    return flags
+
+
+@compiled
+def _listed(basis, taken):
+    """Indices of a basis' rays that exist, and of its pressed contacts."""
+    n, k = basis.shape[0], basis.shape[1] - 1
+    loaded, pressed = np.empty(n * k, dtype=np.int64), np.empty(n, dtype=np.int64)
+    rays, normals = 0, 0
+    for i in range(n):
+        for j in range(k):
+            if basis[i, j] and taken[k * i + j]:
+                loaded[rays] = k * i + j
+                rays += 1
+        if basis[i, k]:
+            pressed[normals] = i
+            normals += 1
+    return loaded[:rays], pressed[:normals]
+
+
+@compiled
+def _kkt(G, slopes, Y, b, loaded, pressed):
+    """Matrix and right-hand side for the loads c of the loaded rays and the multipliers y of the pressed contacts."""
+    rays, size, m = len(loaded), len(loaded) + len(pressed), Y.shape[1]
+    K, rhs = np.zeros((size, size)), np.empty(size)
+    for i in range(rays):
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(m):
+                s += G[loaded[i], c] * G[loaded[j], c]
+            K[i, j] = K[j, i] = s
+        for j in range(len(pressed)):
+            s = 0.0
+            for c in range(m):
+                s += G[loaded[i], c] * Y[3 * pressed[j] + 2, c]
+            K[i, rays + j], K[rays + j, i] = -s, s
+        rhs[i] = -slopes[loaded[i]]
+    for j in range(len(pressed)):
+        rhs[rays + j] = -b[3 * pressed[j] + 2]
+    return K, rhs
+
+
+@compiled
+def _opening(Y, b, x):
+    """Speeds at which contacts open under the motion x [m/s] (n)."""
+    n = len(b) // 3
+    w = np.empty(n)
+    for i in range(n):
+        w[i] = b[3 * i + 2]
+        for c in range(len(x)):
+            w[i] += Y[3 * i + 2, c] * x[c]
+    return w
+
+
+@compiled
+def _face(program, rays, descent, parts, tolerance):
+    """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]; contacts that part carry nothing either way."""
+    mu, n, k = program.mu, len(program.mu), len(program.directions)
+    flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
+    for i in range(n):
+        if parts[i]:
+            continue
+        flat, steepest = 0, 0.0  # rays that may be loaded, and the largest slope along any
+        for j in range(k):
+            row = k * i + j
+            if not rays.taken[row]:
+                continue
+            slope = rays.slopes[row]
+            for c in range(len(descent)):
+                slope += rays.G[row, c] * descent[c]
+            optimal = optimal and slope >= -tolerance and (rays.signed[row] or slope <= tolerance)
+            steepest = max(steepest, slope)
+            flags[i, 2 + j] = slope <= FACE_ZERO
+            flat += 1 if flags[i, 2 + j] else 0
+        if is_free(mu[i], program.unlimited):
+            flags[i, 0] = flags[i, 4]
+            flags[i, 2:] = True
+        else:  # three flat corners span the cone: the others are steep by rounding errors only
+            flags[i, 0] = flat > 0
+            flags[i, 1] = mu[i] > 0.0 and steepest > FACE_ZERO and flat < 3
+    return flags, optimal
+
+
+@compiled
+def basis_of(program, p, y):
+    """A basis (n, k + 1) for the impulses p (3n) and multipliers y (n) of some solution: as few loaded rays and pressed
+    contacts as give the same motion."""
+    Y, n, k, m = program.Y, len(program.mu), len(program.directions), program.Y.shape[1]
+    rays = cone_rays(program)
+    d, speed = units(Y, program.b, program.energy)
+    nothing = LOADED * speed / d
+    loaded, count = _independent(rays.G, along_rays(program, p), rays.taken, rays.signed, nothing)
+    T = np.zeros((n, count))
+    for i in range(n):
+        for j in range(count):
+            for q in range(m):
+                T[i, j] += Y[3 * i + 2, q] * rays.G[loaded[j], q]
+    everywhere = np.ones(n, dtype=np.bool_)
+    pressed, presses = _independent(T, y.copy(), everywhere, everywhere, nothing)
+    basis = np.zeros((n, k + 1), dtype=np.bool_)
+    for j in range(count):
+        basis[loaded[j] // k, loaded[j] % k] = True
+    for j in range(presses):
+        basis[pressed[j], k] = True
+    return basis
+
+
+@compiled
+def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float) -> tuple[Array, int]:
+    """Rows of G that are linearly independent and give the same Gᵀ c with coefficients of the same sign: which, how many.
+
+    Carathéodory's argument: a row that depends on those taken before hands its load over to them until it has none left, or one
+    of them has none and makes room. Overwrites c.
+    """
+    R, m = G.shape
+    F, active, count = np.zeros((m, m)), np.empty(max(m, 1), dtype=np.int64), 0
+    good = np.zeros(R, dtype=np.bool_)
+    for stage in range(3):  # what presses, or feet almost on one plane would carry it by friction; good friction; the rest
+        for j in range(R):
+            if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > nothing):
+                continue
+            length2 = 0.0
+            for q in range(m):
+                length2 += G[j, q] * G[j, q]
+            if stage == 1:
+                good[j] = append_row(F, G, active, count, j, CLEARLY * length2)
+                count += 1 if good[j] else 0
+            if stage == 1 or good[j]:
+                continue
+            while not append_row(F, G, active, count, j, COARSE * length2):
+                full = _hand_over(F, G, active, count, c, signed, j)
+                if full < 0:
+                    break
+                delete_row(F, active, count, full)
+                count -= 1
+            else:
+                count += 1
+    return active, count
+
+
+@compiled
+def _hand_over(F: Array, G: Array, active: Array, count: int, c: Array, signed: Array, j: int) -> int:
+    """Move load of row j to the active rows it depends on; the active row that lost its own by that, −1 when j lost all."""
+    direction = -1.0 if c[j] < 0.0 else 1.0
+    alpha = local(count)
+    for i in range(count):
+        s = 0.0
+        for q in range(G.shape[1]):
+            s += G[active[i], q] * G[j, q]
+        alpha[i] = direction * s
+    solve_active(F, count, alpha)
+    step, full = abs(c[j]), -1
+    for i in range(count):
+        if signed[active[i]] and alpha[i] < -NO_PART and c[active[i]] < -alpha[i] * step:
+            step, full = -c[active[i]] / alpha[i], i
+    for i in range(count):
+        c[active[i]] += step * alpha[i]
+    c[j] -= direction * step
+    return full

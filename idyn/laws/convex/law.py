@@ -1,0 +1,287 @@
+"""The complementarity-free convex model: maximal dissipation of kinetic energy, as a QP  [ZD §2.3.4, §6].
+
+    min_p ½ pᵀ D p + pᵀ J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺)
+    s.t.  D_N p + b_N + φ/dt ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon          (no friction rows where μ = ∞)
+
+This is stage I. D is singular as soon as contacts are redundant; stage II of the paper, the smoothest torque among equals,
+is the selection step that follows every law. *One-stage* adds ε‖p‖² instead and leaves nothing to select.
+
+Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Where it is not, Lemke, if
+contacts are few. Cold: a QP back end, then Lemke; principal pivoting first for the contacts' energy
+(`idyn.laws.convex.pivoting`); and the basis that is read off the answer.
+
+This is the paper's program: its objective is the kinetic energy ½ v⁺ᵀ M v⁺ with the base's own motion in it [ZD Eq. 69, 95–98].
+With v⁺ = γ (−κ + R z) + δ q̇_des the demand drops out of the gradient, for γ M δ = 0: it is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq. 75] as
+printed lacks the X⁻¹, a momentum in the place of a velocity; repaired it is Eq. 69 again. With the joint motion prescribed the
+program brakes the base: friction takes all momentum that the cones allow in one period, whatever the feet do.
+
+`energy='contact'` (laws `cone…`) is another program, Coulomb's law relaxed to cones [Anitescu, *Optimization-based simulation
+of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b in the place of the energy's gradient:
+
+    min_p ½ pᵀ D p + pᵀ b        under the same constraints
+
+It is the energy of the motion that is left at the contacts. Both agree where joints are free. In the second, feet that stick
+stay where they are, and the base goes on.
+
+Where friction is unlimited, contacts that part are let go in the laws `cone…` (`idyn.laws.separating`); where that leads to no
+answer, the program is taken to the letter.
+
+When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
+feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from idyn.contact.ground import RIGID
+from idyn.jit.compiled import compiled
+from idyn.laws.convex.basis import basis_of, face_at, solve_basis
+from idyn.laws.convex.pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy, pivot_to_basis
+from idyn.laws.convex.rays import Program, units
+from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
+from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
+from idyn.laws.separating import opening, without_separating
+from idyn.solvers.qp import check_backend, solve_qp
+from idyn.status import SOLVED, STATUSES, Conditions, Status
+from idyn.terms.reduction import Reduced
+from idyn.types import Array
+
+ONE_STAGE = 1e-8
+"""ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses stay within 1e-4 N of the
+least-norm ones; below, back ends differ from one another; at 1e-3 active contacts change."""
+
+GIVES = 4e-9
+"""So fast may contacts give way under the one-stage relaxation's ε p [m/s]."""
+
+
+class Convex:
+    """Settings: energy, 'kinetic' or 'contact' (above); one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞);
+    edges k of the polygon; QP back end."""
+
+    basis_type: type = np.bool_
+    material = RIGID
+
+    def __init__(
+        self,
+        *,
+        energy: Literal["kinetic", "contact"] = "kinetic",
+        one_stage: bool = False,
+        infinite_friction: bool = False,
+        edges: int = 4,
+        circumscribed: bool = False,
+        backend: str = "daqp",
+    ) -> None:
+        check_backend(backend)
+        family = "convex" if energy == "kinetic" else "cone"
+        self.name = family + ("-one-stage" if one_stage else "-infinite" if infinite_friction else "")
+        self.conditions = Conditions.CONVEX if energy == "kinetic" else Conditions.CONE
+        self._kinetic = energy == "kinetic"
+        self.directions = polygon(edges, circumscribed)
+        self._regularisation = ONE_STAGE if one_stage else 0.0
+        self.one_stage = one_stage
+        self.unlimited_friction = infinite_friction
+        self._backend = backend
+        self.basis_width = 0 if one_stage else edges + 1
+
+    def sticking(self, mu: Array) -> Array:
+        """Where friction is unlimited and the energy is that of the contacts' motion: dragged along, it has no minimum."""
+        free = (mu > 0.0) & (np.isinf(mu) | self.unlimited_friction) & (not self._kinetic)
+        return np.where(free, 1.0, 0.0)
+
+    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        resumes = basis is not None and self.basis_width > 0
+        if basis is not None and resumes:
+            yield "warm", self._on_basis(problem, basis, 0)
+        some, _ = unlimited_somewhere(problem.mu, self.unlimited_friction)
+        some = some and not self._kinetic
+        for rung, solve in self._ways(some, resumes and len(problem.mu) <= FEW):
+            solution, may_part = solve(problem), some and not (rung == "cold" and self._rigid(problem))
+            if may_part:
+                for parted in without_separating(problem, solution, self.sticking(problem.mu) > 0.0, solve):
+                    yield f"{rung}, parted", parted
+            yield rung, solution
+            if may_part and solution.status.ok:
+                return  # solved to the letter: what is refused then is friction without pressure, not the numbers
+
+    def _ways(self, free: bool, soon: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
+        """How the program is solved, one after the other; free: whether friction is unlimited somewhere, which makes one-stage
+        a stiff program for the back ends; soon: whether an answer is wanted in no time, at 1 kHz, and contacts are few."""
+        if self._kinetic and soon:
+            yield "lemke", self._by_lemke_at_once
+        if not self._kinetic and not self.one_stage:
+            yield "cold", self._by_pivoting
+            yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
+        if not self._kinetic and self.one_stage and free:
+            yield "pivoting", self._shortest
+        yield self._backend, partial(self._by_program, backend=self._backend)
+        if self._kinetic and not (self.one_stage or soon):
+            yield "lemke", self._by_lemke
+        for backend in ("daqp", "quadprog"):
+            if backend != self._backend:
+                yield backend, partial(self._by_program, backend=backend)
+        if not self._kinetic and self.one_stage and not free:
+            yield "pivoting", self._shortest
+
+    def _rigid(self, problem: Reduced) -> bool:
+        """Whether this is the no-slip law: no friction has a limit."""
+        free = self.unlimited_friction or bool(np.isinf(problem.mu).all())
+        return free and not self._kinetic and not self.one_stage
+
+    def _by_pivoting(self, problem: Reduced, rule: int = PRINCIPAL, rank: float | None = None) -> LawSolution:
+        rank = problem.independent if rank is None else rank
+        if self._rigid(problem) and rule == PRINCIPAL:
+            open_ = np.zeros((len(problem.mu), 1), dtype=np.bool_)
+            p, _, status, pivots, _ = solve_no_slip(problem.Y, problem.b, problem.mu, open_, rule, rank, MOST_PIVOTS)
+        else:
+            p, status, pivots = self._pivoted(problem, problem.Y, rule, rank)
+        return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
+
+    def _shortest(self, problem: Reduced) -> LawSolution:
+        """One-stage by pivoting: D + ε I = Y Yᵀ with more columns. Contacts give way by ε p here, so ε is less where impulses
+        are large."""
+        epsilon, identity = self._regularisation * units(problem.Y, problem.b, problem.b)[0], np.eye(len(problem.b))
+        for _ in range(2):
+            p, status, pivots = self._pivoted(problem, np.hstack([problem.Y, np.sqrt(epsilon) * identity]), PRINCIPAL, ALL_ROWS)
+            gives = epsilon * float(np.abs(p).max(initial=0.0))
+            if gives <= GIVES:
+                break
+            epsilon *= 0.5 * GIVES / gives
+        return self._plain(p, np.zeros(len(problem.mu)), STATUSES[status], pivots, epsilon)
+
+    def _pivoted(self, problem: Reduced, Y: Array, rule: int, rank: float) -> tuple[Array, int, int]:
+        p, status, pivots = least_contact_energy(
+            Y, problem.b, problem.mu, self.unlimited_friction, self.directions, rule, rank, MOST_PIVOTS
+        )
+        return p, status, pivots
+
+    def _by_lemke(self, problem: Reduced) -> LawSolution:
+        p, y, status, pivots = least_kinetic_energy(self._program(problem), MOST_PIVOTS)
+        return self._with_face(problem, p, y, STATUSES[status], pivots)
+
+    def _by_lemke_at_once(self, problem: Reduced) -> LawSolution:
+        """The basis that pivots end at, where it holds. Before a back end was asked a ray proves nothing: large friction may
+        lead there by rounding errors."""
+        basis = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
+        p, y, flags, status, pivots = pivot_to_basis(self._program(problem), basis)
+        if status == SOLVED:
+            return LawSolution(p, self._face(problem, flags), Status.SOLVED, pivots, basis, y)
+        solution = self._by_lemke(problem)
+        if solution.status is Status.RAY:
+            return msgspec.structs.replace(solution, status=Status.NOT_CERTIFIED)
+        return solution
+
+    def _by_program(self, problem: Reduced, backend: str) -> LawSolution:
+        n = len(problem.mu)
+        H, f, A, lower, unit, epsilon = assemble(self._program(problem), self._regularisation)
+        qp = solve_qp(H, f, A, lower, backend=backend)
+        p, y = unit * qp.x, None if qp.multipliers is None else -unit * qp.multipliers[:n]
+        if self.one_stage or y is None:
+            return self._plain(p, y, qp.status, qp.iterations, epsilon)
+        return self._with_face(problem, p, y, qp.status, qp.iterations)
+
+    def _plain(self, p: Array, y: Array | None, status: Status, iterations: int, epsilon: float = 0.0) -> LawSolution:
+        basis = np.zeros((len(p) // 3, self.basis_width), dtype=np.bool_)
+        return LawSolution(p=p, face=None, status=status, iterations=iterations, basis=basis, multipliers=y, epsilon=epsilon)
+
+    def _with_face(self, problem: Reduced, p: Array, y: Array, status: Status, iterations: int) -> LawSolution:
+        """Impulses that some method found, with the face and the multipliers of the basis that is read off them where there is
+        one."""
+        plain, program = self._plain(p, y, status, iterations), self._program(problem)
+        if not status.ok:
+            return plain
+        held = problem.mu if self._kinetic else np.where(_apart(problem, p), 0.0, problem.mu)
+        exact = self._on_basis(problem, basis_of(program._replace(mu=held), p, y), iterations)
+        if exact.status.ok:
+            return msgspec.structs.replace(exact, p=p)
+        return msgspec.structs.replace(plain, face=self._face(problem, face_at(program, p, y, not self._kinetic)))
+
+    def _on_basis(self, problem: Reduced, basis: Array, iterations: int) -> LawSolution:
+        p, y, flags, solved = solve_basis(self._program(problem), basis, not self._kinetic)
+        face = self._face(problem, flags)
+        status = Status.SOLVED if solved else Status.NOT_CERTIFIED
+        return LawSolution(p=p, face=face, status=status, iterations=iterations, basis=basis, multipliers=y)
+
+    def _program(self, problem: Reduced) -> Program:
+        gradient = problem.energy if self._kinetic else problem.b
+        return Program(problem.Y, problem.b, gradient, problem.mu, self.unlimited_friction, self.directions)
+
+    def _face(self, problem: Reduced, flags: Array) -> Face:
+        return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
+
+
+def _apart(problem: Reduced, p: Array) -> Array:
+    """Contacts that carry nothing and part (n, bool)."""
+    apart: Array = (opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1)
+    return apart
+
+
+@compiled
+def assemble(program, regularisation):
+    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
+
+    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
+    where it is not free; with μ > 0 they imply p_N ≥ 0.
+    """
+    Y, b, energy, mu, unlimited, directions = program
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    d, speed = units(Y, b, energy)
+    H = np.empty((3 * n, 3 * n))
+    for i in range(3 * n):
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(m):
+                s += Y[i, c] * Y[j, c]
+            H[i, j] = s / d
+            H[j, i] = s / d
+    count = n
+    for i in range(n):
+        free = is_free(mu[i], unlimited)
+        count += (1 if free or mu[i] == 0.0 else 0) + (0 if free else k)
+    A, lower = np.zeros((count, 3 * n)), np.zeros(count)
+    row = n
+    for i in range(n):
+        for j in range(3 * n):
+            A[i, j] = H[3 * i + 2, j]
+        lower[i] = -b[3 * i + 2] / speed
+        free = is_free(mu[i], unlimited)
+        if free or mu[i] == 0.0:
+            A[row, 3 * i + 2] = 1.0
+            row += 1
+        if not free:
+            row = facets(A, row, 3 * i, mu[i], directions)
+    for i in range(3 * n):
+        H[i, i] += regularisation
+    return H, energy / speed, A, lower, speed / d, regularisation * d
+
+
+@compiled
+def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int:
+    """Write the k rows `μ p_N·(apothem) − m_j · p_T ≥ 0` of one contact's friction cone; the next free row.
+
+    m_j is the outward normal of the polygon's edge between corners j and j + 1.
+    """
+    k = len(directions)
+    for j in range(k):
+        a, c = directions[j], directions[(j + 1) % k]
+        normal_s, normal_t = c[1] - a[1], a[0] - c[0]
+        A[row, column] = -normal_s
+        A[row, column + 1] = -normal_t
+        A[row, column + 2] = mu * (normal_s * a[0] + normal_t * a[1])
+        row += 1
+    return row
+
+
+@compiled
+def turn(directions, friction, turned):
+    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
+    it has the law's own impulses in it then."""
+    a, c = friction
+    if a == 0.0 and c == 0.0:
+        a = 1.0
+    for j in range(len(directions)):
+        turned[j, 0] = a * directions[j, 0] - c * directions[j, 1]
+        turned[j, 1] = c * directions[j, 0] + a * directions[j, 1]

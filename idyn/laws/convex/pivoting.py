@@ -1,0 +1,146 @@
+"""The convex programs as complementarity problems: exact bases, and no iteration that ends at a tolerance.
+
+In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.convex.rays`):
+
+    contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
+    kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
+
+The first is principal pivoting on the rows G, linear in the contacts; non-penetration need not be asked for, because a velocity
+that no ray of the cone opposes opens the contact. Where friction is free tangential rows vanish, as in the no-slip law.
+The second is positive semidefinite, for Lemke; rays of free sign are taken twice.
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.jit.memory import local
+from idyn.laws.convex.basis import solve_basis
+from idyn.laws.convex.rays import cone_rays, units
+from idyn.laws.law import is_free
+from idyn.laws.no_slip import hold
+from idyn.solvers.lemke import covering, lemke, pivot
+from idyn.status import NOT_CERTIFIED, SOLVED
+
+MOST_PIVOTS = 1000
+"""Of one attempt."""
+
+SPREADS = 0.01, 1.0
+"""Of the first covering vector and of another. Robots that stand have many ties: none with 0.01, and half the pivots."""
+
+FEW = 8
+"""Up to so many contacts Lemke's method costs less than a QP back end."""
+
+
+@compiled
+def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots):
+    """p (3n), status and pivots; rule, rank: see `idyn.laws.no_slip.hold`."""
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    rays = 0
+    for i in range(n):
+        rays += 1 if mu[i] == 0.0 or is_free(mu[i], unlimited) else k
+    rows, speeds = np.zeros((3 * rays, m)), np.zeros(3 * rays)  # each ray as the normal of a contact of its own
+    bilateral, row = np.zeros(3 * rays, dtype=np.bool_), 0
+    for i in range(n):
+        free = is_free(mu[i], unlimited)
+        for j in range(1 if mu[i] == 0.0 or free else k):
+            rows[3 * row + 2], speeds[3 * row + 2] = Y[3 * i + 2], b[3 * i + 2]
+            for r in range(2):
+                if free:
+                    rows[3 * row + r], speeds[3 * row + r] = Y[3 * i + r], b[3 * i + r]
+                    bilateral[3 * row + r] = True
+                elif mu[i] > 0.0:
+                    rows[3 * row + 2] += mu[i] * directions[j, r] * Y[3 * i + r]
+                    speeds[3 * row + 2] += mu[i] * directions[j, r] * b[3 * i + r]
+            row += 1
+    nobody = np.zeros(rays, dtype=np.bool_)
+    loads, _, status, pivots, _ = hold(rows, speeds, bilateral, nobody, nobody, rule, rank, max_pivots)
+    p, row = np.zeros(3 * n), 0
+    for i in range(n):
+        free = is_free(mu[i], unlimited)
+        for j in range(1 if mu[i] == 0.0 or free else k):
+            load = loads[3 * row + 2]
+            p[3 * i + 2] += load
+            for r in range(2):
+                if free:
+                    p[3 * i + r] = loads[3 * row + r]
+                elif mu[i] > 0.0:
+                    p[3 * i + r] += mu[i] * directions[j, r] * load
+            row += 1
+    return p, status, pivots
+
+
+@compiled
+def pivot_to_basis(program, basis):
+    """The least kinetic energy by pivoting, and the basis (n, k + 1) that it ends at, which overwrites the last one.
+
+    Returns p (3n), multipliers y (n), the face's flags (n, 2 + k), status and pivots; not certified where contacts are not few.
+    """
+    n, k = len(program.mu), len(program.directions)
+    if n > FEW:
+        return np.zeros(3 * n), np.zeros(n), np.zeros((n, 2 + k), dtype=np.bool_), NOT_CERTIFIED, 0
+    rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
+    count = _list_columns(rays, place, sign)
+    M, q = local((count + n, count + n)), local(count + n)
+    _fill_problem(program, rays, (place[:count], sign), M, q)
+    status, pivots, basic = pivot(M, q, MOST_PIVOTS, covering(len(q), SPREADS[0]))
+    for i in range(n):
+        for j in range(k):
+            basis[i, j] = False
+        basis[i, k] = basic[count + i]
+    for i in range(count):
+        if basic[i]:
+            basis[place[i] // k, place[i] % k] = True
+    p, y, flags, solved = solve_basis(program, basis, False)
+    return p, y, flags, SOLVED if status == SOLVED and solved else NOT_CERTIFIED, pivots
+
+
+@compiled
+def least_kinetic_energy(program, max_pivots):
+    """p (3n), multipliers of non-penetration y (n), status and pivots."""
+    n, k = len(program.mu), len(program.directions)
+    d, speed = units(program.Y, program.b, program.energy)
+    rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
+    count = _list_columns(rays, place, sign)
+    M, q = np.empty((count + n, count + n)), np.empty(count + n)
+    _fill_problem(program, rays, (place[:count], sign), M, q)
+    z, status, pivots, _ = lemke(M, q, max_pivots, covering(len(q), SPREADS[0]))
+    if status != SOLVED:
+        z, status, more, _ = lemke(M, q, max_pivots, covering(len(q), SPREADS[1]))
+        pivots += more
+    p, y = np.zeros(3 * n), np.empty(n)
+    for i in range(count):
+        for r in range(3):
+            p[3 * (place[i] // k) + r] += sign[i] * max(z[i], 0.0) * rays.axes[place[i], r] * speed / d
+    for j in range(n):
+        y[j] = max(z[count + j], 0.0) * speed / d
+    return p, y, status, pivots
+
+
+@compiled
+def _list_columns(rays, place, sign):
+    """Fills in the places of the rays, those of free sign twice, and the sign that each counts with; how many there are."""
+    count = 0
+    for row in range(len(rays.taken)):
+        for turn in range((1 if rays.signed[row] else 2) if rays.taken[row] else 0):
+            place[count], sign[count] = row, 1.0 - 2.0 * turn
+            count += 1
+    return count
+
+
+@compiled
+def _fill_problem(program, rays, columns, M, q):
+    """The LCP of the kinetic energy in units of order one, loads first, then multipliers. columns: places and signs of rays"""
+    place, sign = columns
+    Y, size, count = program.Y, len(q), len(place)
+    d, speed = units(Y, program.b, program.energy)
+    rows = local((size, Y.shape[1]))
+    for i in range(size):
+        for c in range(Y.shape[1]):
+            rows[i, c] = sign[i] * rays.G[place[i], c] if i < count else Y[3 * (i - count) + 2, c]
+        q[i] = (sign[i] * rays.slopes[place[i]] if i < count else program.b[3 * (i - count) + 2]) / speed
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(Y.shape[1]):
+                s += rows[i, c] * rows[j, c]
+            M[i, j] = 0.0 if j >= count else s / d
+            M[j, i] = -M[i, j] if i >= count else M[i, j]

@@ -1,0 +1,103 @@
+"""The convex laws' program in the coordinates of the friction cones' rays: p = Rᵀ c with c ≥ 0, G = R Y.
+
+Where friction is free a contact has two tangential rays of either sign and its normal; without friction the normal alone.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.laws.law import is_free
+from idyn.types import Array
+
+
+class Program(NamedTuple):
+    """min ½ pᵀ D p + pᵀ e over the cones, D_N p + b_N ≥ 0: Y (3n, nu) and b [m/s] (3n) as in `Reduced`, the energy's gradient e
+    at p = 0 [m/s] (3n), μ (n), whether every μ > 0 counts for ∞, and the friction polygon (k, 2)."""
+
+    Y: Array
+    b: Array
+    energy: Array
+    mu: Array
+    unlimited: bool
+    directions: Array
+
+
+class Rays(NamedTuple):
+    """Those of all contacts, k places for each: axes in (s, t, n) (n k, 3), G (n k, nu), slopes R e (n k), which places are
+    taken and which coordinates have a sign (n k, bool)."""
+
+    axes: Array
+    G: Array
+    slopes: Array
+    taken: Array
+    signed: Array
+
+
+@compiled
+def units(Y, b, energy):
+    """Mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s], 1 where there is none."""
+    n, d, speed = len(b) // 3, 0.0, 0.0
+    for i in range(n):
+        for c in range(Y.shape[1]):
+            d += Y[3 * i + 2, c] ** 2 / n
+        speed = max(speed, abs(b[3 * i + 2]))
+        for r in range(3):
+            speed = max(speed, abs(energy[3 * i + r]))
+    return (d if d > 0.0 else 1.0), (speed if speed > 0.0 else 1.0)
+
+
+@compiled
+def cone_rays(program):
+    """The rays of a program."""
+    Y, energy, mu, directions = program.Y, program.energy, program.mu, program.directions
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    axes, G, slopes = np.zeros((n * k, 3)), np.zeros((n * k, m)), np.zeros(n * k)
+    taken, signed = np.zeros(n * k, dtype=np.bool_), np.ones(n * k, dtype=np.bool_)
+    for i in range(n):
+        free = is_free(mu[i], program.unlimited)
+        for j in range(0 if mu[i] > 0.0 else 2, 3 if free or mu[i] == 0.0 else k):
+            row = k * i + j
+            taken[row] = True
+            if free:
+                axes[row, j] = 1.0
+                signed[row] = j == 2
+            else:
+                axes[row, 0], axes[row, 1], axes[row, 2] = mu[i] * directions[j, 0], mu[i] * directions[j, 1], 1.0
+            for r in range(3):
+                a = axes[row, r]
+                if a != 0.0:
+                    slopes[row] += a * energy[3 * i + r]
+                    for c in range(m):
+                        G[row, c] += a * Y[3 * i + r, c]
+    return Rays(axes, G, slopes, taken, signed)
+
+
+@compiled
+def along_rays(program, p):
+    """Coordinates along the rays of impulses p (n k): the two corners next to the tangential part carry it, the
+    rest goes to two opposite ones."""
+    mu, directions = program.mu, program.directions
+    n, k = len(mu), len(directions)
+    out = np.zeros(n * k)
+    for i in range(n):
+        ps, pt, pn = p[3 * i], p[3 * i + 1], p[3 * i + 2]
+        if is_free(mu[i], program.unlimited):
+            out[k * i], out[k * i + 1], out[k * i + 2] = ps, pt, pn
+            continue
+        if mu[i] == 0.0:
+            out[k * i + 2] = pn
+            continue
+        best, corner, share0, share1 = -np.inf, 0, 0.0, 0.0
+        for j in range(k):
+            a, e = directions[j], directions[(j + 1) % k]
+            det = mu[i] * (a[0] * e[1] - a[1] * e[0])
+            s0, s1 = (ps * e[1] - pt * e[0]) / det, (a[0] * pt - a[1] * ps) / det
+            if min(s0, s1) > best:
+                best, corner, share0, share1 = min(s0, s1), j, s0, s1
+        rest = max(pn - share0 - share1, 0.0) / 2
+        out[k * i + corner] += max(share0, 0.0) + rest
+        out[k * i + (corner + 1) % k] += max(share1, 0.0)
+        out[k * i + (corner + k // 2) % k] += rest
+    return out

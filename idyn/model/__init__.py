@@ -1,0 +1,1 @@
+"""The robot model: everything that asks Pinocchio."""

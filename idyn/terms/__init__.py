@@ -1,0 +1,1 @@
+"""What a prediction is computed from: checked inputs, dynamics, reduced problem."""

@@ -1,0 +1,151 @@
+"""What comes in, checked once: shapes, finite numbers, unit lengths. `check…` say what is wrong with it."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from idyn.errors import InputError
+from idyn.jit.compiled import compiled, interpreted
+from idyn.model.robot import Robot
+from idyn.types import Array, ContactSet, Guess, Record, State
+
+R = TypeVar("R", bound=Record)
+
+UNIT = 1e-5
+"""Quaternions, normals and tangents are of unit length, and at right angles, within this."""
+
+OF_CONTACTS = {
+    1: ("points", "expected finite coordinates"),
+    2: ("normals", "expected a unit vector"),
+    3: ("tangents", "expected a unit vector at right angles to the normal"),
+    4: ("mu", "expected ≥ 0, inf for no limit"),
+    5: ("gaps", "expected a finite number"),
+    6: ("bodies", "expected the index of a joint, and another one in `others`"),
+}
+"""By what `contact_flaw` returns."""
+
+_NONE = np.zeros(0)
+
+
+def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | None) -> None:
+    """Raises InputError naming the first field of a state, its contacts and the force applied that is malformed."""
+    q, n = state.q, len(contacts.keys)
+    _check_shapes(
+        (
+            ("q", q, (robot.nq,)),
+            ("v", state.v, (robot.nv,)),
+            ("applied", _NONE if applied is None else applied, (0,) if applied is None else (robot.nv,)),
+            ("contacts.points", contacts.points, (n, 3)),
+            ("contacts.normals", contacts.normals, (n, 3)),
+            ("contacts.tangents", contacts.tangents, (n, 3)),
+            ("contacts.mu", contacts.mu, (n,)),
+            ("contacts.gaps", contacts.gaps, (n,)),
+        ),
+        _FLOAT64,
+    )
+    _check_shapes((("contacts.bodies", contacts.bodies, (n,)), ("contacts.others", contacts.others, (n,))), _INT64)
+    for field, values in (("q", q), ("v", state.v), ("applied", _NONE if applied is None else applied)):
+        _check_finite(field, values)
+    check_turns(robot, q)
+    flaw, row = interpreted(contact_flaw)(contacts, len(robot.tree.parents))
+    if flaw:
+        name, message = OF_CONTACTS[flaw]
+        raise InputError(f"contacts.{name}[{row}]", f"{message}, got {getattr(contacts, name)[row]}")
+
+
+def check_size(robot: Robot, state: State) -> None:
+    """Raises InputError naming the first part of a state that is not of the robot's size."""
+    if state.q.shape != (robot.nq,) or state.v.shape != (robot.nv,):
+        _check_shapes((("q", state.q, (robot.nq,)), ("v", state.v, (robot.nv,))), _FLOAT64)
+
+
+def check_turns(robot: Robot, q: Array) -> None:
+    """Raises InputError naming the first part of q (nq) that is to have unit length and has not."""
+    for start, end in robot.tree.unit_spans.tolist():
+        if not interpreted(of_unit_length)(q, np.array([[start, end]])):
+            kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
+            raise InputError(f"q[{start}:{end}]", f"expected a unit {kind}, got length {length:.6g}")
+
+
+def check_request(robot: Robot, n: int, q_ddot: Array, dt: float, guess: Guess | None, preferred: Array | None) -> None:
+    """The same for what is asked in that state, with n contacts. What a guess says may be wrong: it is only tried."""
+    if not 0.0 < dt < np.inf:
+        raise InputError("dt", f"expected a finite number > 0, got {dt}")
+    asked: list[tuple[str, Array, tuple[int, ...]]] = [("q_ddot", q_ddot, (robot.na,))]
+    if preferred is not None:
+        asked.append(("preferred", preferred, (n, 3)))
+    if guess is not None:
+        asked += [("guess.tau", guess.tau, (robot.na,)), ("guess.force", guess.force, (len(guess.keys), 3))]
+    _check_shapes(asked, _FLOAT64)
+    if not finite(q_ddot):
+        _check_finite("q_ddot", q_ddot)
+
+
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
+
+
+def _check_shapes(arrays: Iterable[tuple[str, Array, tuple[int, ...]]], dtype: np.dtype) -> None:
+    for field, value, shape in arrays:
+        if not isinstance(value, np.ndarray) or value.shape != shape or (value.dtype is not dtype and value.dtype != dtype):
+            got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise InputError(field, f"expected an array {dtype} {shape}, got {got}")
+
+
+def _check_finite(field: str, values: Array) -> None:
+    for i in np.flatnonzero(~np.isfinite(values)):
+        raise InputError(f"{field}[{i}]", "expected a finite number")
+
+
+def contiguous(record: R) -> R:
+    """The same with arrays that compiled code takes: their own, rows one after the other."""
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    arrays = {name: np.array(a, order="C") for name, a in fields.items() if isinstance(a, np.ndarray)}
+    return msgspec.structs.replace(record, **arrays)
+
+
+@compiled
+def finite(values: Array) -> bool:
+    """Whether all of them (n) are numbers, and not infinite."""
+    sound = True
+    for value in values:
+        sound = sound and bool(np.isfinite(value))
+    return sound
+
+
+@compiled
+def of_unit_length(q: Array, unit_spans: Array) -> bool:
+    """Whether the parts of q that begin and end at these places (·, 2) have unit length."""
+    for k in range(len(unit_spans)):
+        square = 0.0
+        for i in range(unit_spans[k, 0], unit_spans[k, 1]):
+            square += q[i] * q[i]
+        if not abs(square - 1.0) <= 2.0 * UNIT:
+            return False
+    return True
+
+
+@compiled
+def contact_flaw(c, joints):
+    """What is wrong with the first contact with which something is, as a key of `OF_CONTACTS`, and its row; 0 for nothing.
+    c: anything with a contact set's arrays; joints: how many the robot has"""
+    for i in range(len(c.mu)):
+        n2, s2, across = 0.0, 0.0, 0.0
+        for k in range(3):
+            if not np.isfinite(c.points[i, k]):
+                return 1, i
+            n2 += c.normals[i, k] * c.normals[i, k]
+            s2 += c.tangents[i, k] * c.tangents[i, k]
+            across += c.normals[i, k] * c.tangents[i, k]
+        if not abs(n2 - 1.0) <= 2.0 * UNIT:
+            return 2, i
+        if not (abs(s2 - 1.0) <= 2.0 * UNIT and abs(across) <= UNIT):
+            return 3, i
+        if not c.mu[i] >= 0.0:
+            return 4, i
+        if not np.isfinite(c.gaps[i]):
+            return 5, i
+        if not (0 <= c.bodies[i] < joints and 0 <= c.others[i] < joints and c.bodies[i] != c.others[i]):
+            return 6, i
+    return 0, 0

@@ -1,0 +1,1 @@
+"""Speed, in units of `pin.computeAllTerms`."""

@@ -1,0 +1,177 @@
+"""Benchmarks: whole predictions against the number of contacts.
+
+Everything that is compared is measured in turns, block by block, so that a noisy machine disturbs all alike.
+"""
+
+import gc
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controllers.robot.kinematics import angles_for_base_shift, contact_jacobian, contact_places
+from controllers.robot.load import load_robot
+from idyn.contact.contacts import contacts_from_points
+from idyn.contact.ground import Ground
+from idyn.laws import make_law
+from idyn.model.robot import Robot
+from idyn.prediction.feasible import project
+from idyn.prediction.predict import predict
+from idyn.problem import Options
+from idyn.terms.dynamics import evaluate
+from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
+from sim_harness.run.experiment import Progress
+
+DT = 1e-3
+SAMPLES = 64
+"""States of one sway that a block goes through, each warm-started by the one before."""
+
+AMPLITUDE = 0.01
+"""Of the sway [m]."""
+
+
+class Case(Record, frozen=True):
+    """What is measured: a law, its selection, and whether demands come consistent or have to be made so (`HOLD`)."""
+
+    law: str
+    selection: Selection = Selection.OFF
+    consistency: Consistency = Consistency.PROJECT
+
+
+CASES = {
+    "no-slip": Case(law="no-slip"),
+    "coulomb": Case(law="coulomb"),
+    "exact-cone": Case(law="exact-cone"),
+    "convex": Case(law="convex", selection=Selection.TORQUE),
+    "contact-free": Case(law="contact-free"),
+    "convex, stage I": Case(law="convex"),
+    "no-slip, selected": Case(law="no-slip", selection=Selection.TORQUE),
+    "coulomb, selected": Case(law="coulomb", selection=Selection.TORQUE),
+    "exact-cone, selected": Case(law="exact-cone", selection=Selection.TORQUE),
+    "no-slip, selected, hold": Case(law="no-slip", selection=Selection.TORQUE, consistency=Consistency.HOLD),
+    "coulomb, selected, hold": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.HOLD),
+    "convex, selected, hold": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.HOLD),
+}
+"""`convex` is the paper's two stages. `hold` is what the shipped controllers use."""
+
+
+class Sample(Record, frozen=True):
+    """One tick of the workload; `wanted` is the raw demand, `consistent` the nearest one that holds the feet (na)."""
+
+    state: State
+    contacts: ContactSet
+    wanted: Array
+    consistent: Array
+
+
+def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
+    """A 1 Hz sway of the base over the first n contact places."""
+
+    def pose(t: float) -> Array:
+        shift = np.array([0.0, AMPLITUDE * np.sin(2 * np.pi * t), 0.0])
+        q = robot.with_joint_angles(stance, angles_for_base_shift(robot, stance, shift))
+        q[:3] += shift
+        return q
+
+    samples = []
+    for t in np.arange(SAMPLES) / SAMPLES:
+        before, q, after = pose(t - DT), pose(t), pose(t + DT)
+        into, out_of = robot.difference(before, q) / DT, robot.difference(q, after) / DT
+        contacts = _contacts(robot, q, n)
+        v = (into + out_of) / 2
+        J = contact_jacobian(robot, robot.terms(q, v).axes, contacts.points)
+        v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # the feet are spheres: they roll, the reference keeps their centres
+        state = State(q=q, v=v)
+        wanted = ((out_of - into) / DT)[robot.tree.a]
+        sample = Sample(state=state, contacts=contacts, wanted=wanted, consistent=wanted)
+        samples.append(msgspec.structs.replace(sample, consistent=consistent(robot, sample, wanted)))
+    return samples
+
+
+def consistent(robot: Robot, sample: Sample, demand: Array) -> Array:
+    """The nearest demand that holds the feet of a sample (na)."""
+    dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground())
+    nearest, _, _ = project(dynamics, demand, np.ones(len(sample.contacts)), np.inf, closed=True)
+    return nearest
+
+
+def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
+    """The first n contact places, touching."""
+    points = contact_places(robot, q)[:n].copy()
+    points[:, 2] -= robot.spheres.radii[:n]
+    normals = np.tile([0.0, 0.0, 1.0], (n, 1))
+    return contacts_from_points(robot, robot.spheres.keys[:n], points, normals, robot.spheres.mu[:n], np.zeros(n))
+
+
+def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, Any]:
+    """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns."""
+    robot, stance = load_robot(robot_name)
+    counts = range(1, len(robot.spheres.keys) + 1)
+    loads = {n: workload(robot, stance, n) for n in counts}
+    times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
+    unit: list[int] = []
+    for block in range(1 + -(-repeat // SAMPLES)):
+        with without_gc():
+            for (name, n), spent in times.items():
+                measured = _time_predictions(robot, loads[n], CASES[name])
+                yardstick = _time_unit(robot, loads[n])
+                if block > 0:  # the first one compiles and warms up
+                    spent.extend(measured)
+                    unit.extend(yardstick)
+        progress("laws", 1)
+    figures = {name: {str(n): _percentiles(times[name, n]) for n in counts} for name in CASES}
+    return {"unit_us": float(np.median(unit)) * 1e-3, "robot": robot.name, "laws": figures}
+
+
+def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[int]:
+    law = make_law(case.law)
+    options = Options(selection=case.selection, consistency=case.consistency)
+    raw = case.consistency is Consistency.HOLD
+    guess: Guess | None = None
+    spent = []
+    for sample in samples:
+        demand = sample.wanted if raw else sample.consistent
+        begin = time.perf_counter_ns()
+        answer = predict(robot, sample.state, sample.contacts, demand, law=law, dt=DT, options=options, guess=guess)
+        spent.append(time.perf_counter_ns() - begin)
+        guess = answer.guess
+    return spent[1:]
+
+
+def _time_unit(robot: Robot, samples: list[Sample]) -> list[int]:
+    spent = []
+    for sample in samples:
+        begin = time.perf_counter_ns()
+        robot.compute_all_terms(sample.state.q, sample.state.v)
+        spent.append(time.perf_counter_ns() - begin)
+    return spent
+
+
+class without_gc:
+    """Garbage is collected before, not meanwhile."""
+
+    def __enter__(self) -> None:
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *exception: object) -> None:
+        gc.enable()
+
+
+def _percentiles(spent_ns: list[int]) -> dict[str, float]:
+    return {
+        "median_us": float(np.median(spent_ns)) * 1e-3,
+        "p99_us": float(np.percentile(spent_ns, 99)) * 1e-3,
+    }
+
+
+def laws_table(result: dict[str, Any]) -> list[list[str]]:
+    """Medians in units, and p99 in µs, against the number of contacts."""
+    unit = result["unit_us"]
+    counts = list(next(iter(result["laws"].values())))
+    rows = [[f"unit {unit:.2f} µs", *(f"{n} contacts" for n in counts), "p99 µs"]]
+    for name, figures in result["laws"].items():
+        cells = [f"{figures[n]['median_us'] / unit:.2f}" for n in counts]
+        rows.append([name, *cells, f"{figures[counts[-1]]['p99_us']:.1f}"])
+    return rows

@@ -1,0 +1,164 @@
+"""Benchmark of the served round trip against a bare echo.
+
+Both are measured in turns, block by block, so that a noisy machine disturbs them alike.
+"""
+
+import multiprocessing
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+import numpy as np
+import zmq
+
+from controllers.config.loading import load
+from controllers.robot.load import load_robot
+from idyn.types import Array
+from sim_harness.bench.laws import DT, workload
+from sim_harness.robot.pacing import Pacer
+from sim_harness.run.experiment import Progress
+from sim_harness.run.server_process import ServerProcess
+from transport.protocol.codec import encode
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.protocol.sizes import HIGH_WATER
+from transport.realtime import off_core, on_core, spare_core, steady
+from transport.robot.conversation import Conversation, hello_for
+from transport.server.settings import ServerSettings
+
+BLOCK_TICKS = 500
+"""Paced ticks before the other server has its turn."""
+
+
+def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dict[str, Any]:
+    """Round trips of a served quadruped at 1 kHz over ipc, and of a bare echo of the same bytes, in turns.
+
+    Timed from handing a state's bytes to the socket to having the reply's; both over sockets of the same kind. Where the
+    machine has two cores, server and echo have one for their loops, and this process keeps off it.
+    """
+    core = spare_core()
+    with tempfile.TemporaryDirectory(prefix="idyn-") as folder:
+        settings = load("server", name, ServerSettings)
+        settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core)
+        robot, stance = load_robot("quadruped")
+        samples = workload(robot, stance, len(robot.spheres.keys))
+        states = [StateMessage(q=s.state.q.tobytes(), vel=s.state.v.tobytes(), t_robot=0) for s in samples]
+        with (
+            ServerProcess(settings) as server,
+            Echo(f"ipc://{folder}/echo", core) as echo,
+            Wire(server.endpoint) as to_server,
+            Wire(echo.address) as to_echo,
+            off_core(core),
+            steady(),
+        ):
+            conversation = Conversation()
+            conversation.begin(to_server.exchange(encode(hello_for(robot, DT, kind="sim"))))
+            to_echo.exchange(b"warm")
+            served, echoed = _in_turns(ticks, conversation, to_server, to_echo, states, progress)
+    answered = served[np.isfinite(served)]
+    return {
+        "echo_p50_us": float(np.median(echoed)),
+        "p50_us": float(np.median(answered)),
+        "p99_us": float(np.percentile(answered, 99)),
+        "misses": int(np.sum(~(served <= DT * 1e6))),
+        "ticks": ticks,
+        "echo_p99_us": float(np.percentile(echoed, 99)),
+    }
+
+
+def _in_turns(
+    ticks: int,
+    conversation: Conversation,
+    to_server: "Wire",
+    to_echo: "Wire",
+    states: list[StateMessage],
+    progress: Progress,
+) -> tuple[Array, Array]:
+    """Round trips of both [µs] (ticks); NaN where the reply was no torque."""
+    served, echoed = np.full(ticks, np.nan), np.full(ticks, np.nan)
+    pacer = Pacer(DT)
+    pacer.wait()
+    for first in range(0, ticks, BLOCK_TICKS):
+        block = range(first, min(first + BLOCK_TICKS, ticks))
+        for tick in block:
+            state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
+            data = conversation.ask(state, time.monotonic_ns())
+            begin = time.perf_counter_ns()
+            reply = to_server.exchange(data)
+            spent = time.perf_counter_ns() - begin
+            if isinstance(conversation.hear(reply, time.monotonic_ns()), TorqueMessage):
+                served[tick] = spent * 1e-3
+            pacer.wait()
+        for tick in block:
+            data = encode(msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000))
+            begin = time.perf_counter_ns()
+            to_echo.exchange(data)
+            echoed[tick] = (time.perf_counter_ns() - begin) * 1e-3
+            pacer.wait()
+        progress("server and echo", 2 * len(block))
+    return served, echoed
+
+
+class Wire:
+    """A bare DEALER socket."""
+
+    def __init__(self, address: str) -> None:
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
+        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
+        self._socket.connect(address)
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+
+    def exchange(self, data: bytes) -> bytes:
+        """Send and wait for what comes back."""
+        self._socket.send(data)
+        return self._socket.recv()
+
+
+class Echo:
+    """A process that sends every message back."""
+
+    def __init__(self, address: str, core: int | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.address = address
+        self._news, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_echo, args=(address, core, theirs), daemon=True)
+
+    def __enter__(self) -> "Echo":
+        self._process.start()
+        self._news.recv()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.terminate()
+        self._process.join()
+
+
+def _echo(address: str, core: int | None, news: Connection) -> None:
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.bind(address)
+    news.send("ready")
+    with on_core(core), steady():
+        while True:
+            identity, data = socket.recv_multipart()
+            socket.send_multipart([identity, data])
+
+
+def server_table(result: dict[str, Any]) -> list[list[str]]:
+    """The served round trip beside the echo's."""
+    ratio = result["p50_us"] / result["echo_p50_us"]
+    return [
+        ["1 kHz over ipc", "p50 µs", "p99 µs", "over 1 ms"],
+        ["bare echo", f"{result['echo_p50_us']:.0f}", f"{result['echo_p99_us']:.0f}", ""],
+        ["torque server", f"{result['p50_us']:.0f}", f"{result['p99_us']:.0f}", f"{result['misses']} of {result['ticks']}"],
+        ["ratio", f"{ratio:.2f}", "", ""],
+    ]

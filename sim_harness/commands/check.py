@@ -1,0 +1,112 @@
+"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs; and what else the world might
+have done at the states of a log."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from controllers.build import build_controller
+from controllers.config.loading import Settings, files, load
+from controllers.robot.load import RobotSettings, load_robot
+from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
+from idyn.model.robot import Robot
+from sim_harness.commands.output import add_json, progress_bar
+from sim_harness.compare.ambiguity import ambiguities, explained
+from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
+from sim_harness.run.plan import ExperimentSettings, load_plan
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
+from sim_harness.scenes.load import load_scene
+from transport.server.settings import ServerSettings, endpoint
+
+FILES: dict[str, tuple[type[Settings], ...]] = {
+    "robots": (RobotSettings,),
+    "controllers": (ControllerSettings,),
+    "server": (ServerSettings,),
+    "experiments": (ExperimentSettings, ComparisonSettings, SceneSettings),
+}
+"""Folder of `configs` → what its files may be."""
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("check", help="report on a configuration, a URDF, or the states of a log")
+    parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
+    parser.add_argument("--every", type=int, default=10, help="of a log's states, look at every so many (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
+    parser.add_argument("--fixed", action="store_true", help="a URDF's base is fixed, not floating")
+    add_json(parser, "the findings")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    return _log(options) if options.what.endswith(".mcap") else _model(options)
+
+
+def _log(options: argparse.Namespace) -> tuple[Any, bool]:
+    """Ticks with several outcomes under the same torques. That there are some is not an error."""
+    with progress_bar(0) as progress:
+        looked, found = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
+    print(explained(looked, found))
+    return {"looked": looked, "found": msgspec.to_builtins(found)}, True
+
+
+def _model(options: argparse.Namespace) -> tuple[Any, bool]:
+    robots = (
+        [Robot.from_urdf(options.what, base="fixed" if options.fixed else "free_flyer")]
+        if options.what.endswith((".urdf", ".xml"))
+        else _robots(options.what)
+    )
+    findings = [(robot, finding) for robot in robots for finding in robot.inspect()]
+    for robot in robots:
+        print(_describe(robot))
+    for robot, finding in findings:
+        print(f"{finding.severity}: {robot.name}.{finding.where}: {finding.message}")
+    rows = [{"robot": r.name, "severity": f.severity, "where": f.where, "message": f.message} for r, f in findings]
+    return rows, not any(finding.severity == "error" for _, finding in findings)
+
+
+def _robots(what: str) -> list[Robot]:
+    """Load whatever configuration `what` names, of each folder that has one of that name; the robots in them."""
+    folders = [_folder(what)] if what.endswith(".toml") else [folder for folder in FILES if what in files(folder)]
+    if not folders:
+        raise ConfigError(what, f"no configuration of that name among {', '.join(FILES)}")
+    robots = []
+    for folder in folders:
+        robots.append(_load(folder, what))
+        print(f"{folder}.{what}: valid")
+    return robots
+
+
+def _folder(path: str) -> str:
+    """Where a file of that kind would be: it has the most keys of it."""
+    keys = set(load("file", path, dict))
+    return max(FILES, key=lambda folder: max(len(keys & set(each.__struct_fields__)) for each in FILES[folder]))
+
+
+def _load(kind: str, what: str) -> Robot:
+    if kind == "robots":
+        return load_robot(what)[0]
+    if kind == "controllers":
+        return build_controller(load(kind, what, ControllerSettings)).robot
+    if kind == "server":
+        settings = load(kind, what, ServerSettings)
+        endpoint(settings)
+        return build_controller(load("controllers", settings.controller, ControllerSettings)).robot
+    if is_scene(what):
+        return SceneModel(load_scene(what)).robot
+    if is_comparison(what):
+        comparison = load_comparison(what)
+        robots = [plan.controller.robot for plan in plans(comparison)]
+        name = robots[0] if comparison.timing is None else comparison.timing.robot
+        return load_robot(name)[0]
+    return build_controller(load_plan(what).controller).robot
+
+
+def _describe(robot: Robot) -> str:
+    return (
+        f"{robot.name}: {robot.description.base} base, {robot.na} actuated and {robot.nu} unactuated velocities, "
+        f"{robot.total_mass:.4g} kg, contact places {', '.join(robot.spheres.keys) or 'none'}"
+    )

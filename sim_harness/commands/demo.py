@@ -1,0 +1,41 @@
+"""`idyn demo`: server process and robot process, all laws, a table and a report."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from controllers.config.tables import named
+from sim_harness.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
+from sim_harness.measure.metrics import table, text_table
+from sim_harness.run.plan import load_plan
+from sim_harness.studies.demo import CHATTER_SECONDS, run_demo
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("demo", help="a simulated robot walks under every law")
+    parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
+    parser.add_argument("--seconds", type=float, help="simulated time for each law instead of the experiment's")
+    parser.add_argument("--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free)")
+    add_engine(parser)
+    add_view(parser)
+    add_json(parser, "the summaries")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    plan = load_plan(options.experiment, options.seconds, options.engine)
+    folder = new_folder(Path(options.out))
+    print("starting (the first run compiles its kernels, which takes a minute)", flush=True)
+    ticks = len(plan.settings.laws) * plan.ticks + 3 * round(CHATTER_SECONDS / plan.controller.period)
+    with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
+        demo = run_demo(plan, folder, progress, watch)
+    print(text_table(table(demo.summaries)))
+    for sentence in demo.slowness(plan):
+        print(sentence)
+    print(f"torque chatter, see the report: {demo.chatter[0].summary.torque_rate:.3g} N·m/s as in the paper, ", end="")
+    print(f"{demo.chatter[-1].summary.torque_rate:.3g} with selection")
+    print(f"report: {folder / 'report.html'}")
+    print(f"replay: idyn replay {folder / named(plan.settings.laws[0]) / 'log.mcap'}")
+    return msgspec.to_builtins(demo.summaries), demo.upright

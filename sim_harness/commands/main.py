@@ -1,0 +1,44 @@
+"""`idyn`: the command line. One subcommand, one file in `sim_harness.commands`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+# small matrices: a second BLAS thread costs more than it gives, and it must be said before numpy is loaded
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from idyn import __version__
+from idyn.errors import IdynError
+from sim_harness.commands import bench, check, compare, demo, export, keys, pauses, replay, serve, simulate, view
+from sim_harness.commands.output import report
+
+COMMANDS = (demo, serve, simulate, replay, export, view, compare, pauses, bench, check, keys)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="idyn", description="Inverse dynamics with contact: forces and torques predicted together, served at 1 kHz."
+    )
+    parser.add_argument("--version", action="version", version=f"idyn {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command: 0 when all is well, 1 when its result is bad, 2 when it could not be run."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return 0 if report(options) else 1
+    except IdynError as error:
+        print(f"idyn: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"idyn: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("idyn: interrupted", file=sys.stderr)
+        return 130

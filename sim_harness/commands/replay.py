@@ -1,0 +1,29 @@
+"""`idyn replay`: a log through the same decoder and controller, bit for bit, or through another law."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sim_harness.commands.output import add_json, progress_bar
+from transport.replay import replay
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("replay", help="compute a log's torques again, with the same law or another")
+    parser.add_argument("log", type=Path, help="a log.mcap, whole or cut off")
+    parser.add_argument("--law", help="another contact law; prints the differences")
+    parser.add_argument("--selection", help="another selection; prints the differences")
+    add_json(parser, "the figures")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    with progress_bar(0) as progress:
+        report = replay(
+            options.log, law=options.law, selection=options.selection, progress=lambda n: progress(str(options.log), n)
+        )
+    print(report.table())
+    same_law = options.law is None and options.selection is None
+    return msgspec.to_builtins(report), report.exact or not same_law

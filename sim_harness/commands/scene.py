@@ -1,0 +1,50 @@
+"""`idyn simulate` of a scene: bodies that engines move, beside what is known of them."""
+
+import argparse
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from idyn.errors import ConfigError
+from sim_harness.commands.output import new_folder, progress_bar
+from sim_harness.measure.metrics import text_table
+from sim_harness.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.scenes.results.keep import keep
+from sim_harness.scenes.results.measures import Outcome, figures_table, outcome_of, steps_table
+from sim_harness.scenes.results.recording import run_scene
+
+NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    """The scene with the engine that is asked for, or with each that claims it; whether all is as it is known to be."""
+    for name in NOT_FOR_SCENES:
+        if getattr(options, name):
+            raise ConfigError(f"--{name.replace('_', '-')}", "a scene has no server; expected an experiment that names one")
+    settings = load_scene(options.experiment, options.seconds)
+    engines = engines_of(settings)
+    if options.engine:
+        engines = {options.engine: engine_named(settings, options.engine)}
+    folder = new_folder(options.out) if options.out else None
+    steps, outcomes = round(settings.duration / settings.dt), []
+    with progress_bar(len(engines) * steps, "step") as progress:
+        for name, engine in engines.items():
+            recording = run_scene(settings, engine, partial(progress, name))
+            outcomes.append(outcome_of(options.experiment, name, settings, recording))
+            if folder:
+                keep(folder / name, settings, recording, outcomes[-1])
+    show(settings.about, outcomes)
+    if folder:
+        print(f"\nlook at it: idyn view {folder}")
+    return msgspec.to_builtins(outcomes), all(outcome.good for outcome in outcomes)
+
+
+def show(about: str, outcomes: list[Outcome]) -> None:
+    """The figures of each engine, then all residuals in one table."""
+    print(about)
+    for outcome in outcomes:
+        print(f"\n{outcome.engine}, {outcome.steps} steps of {1e3 * outcome.seconds / outcome.steps:.4g} ms")
+        print(text_table(figures_table(outcome)))
+    tables = [steps_table(outcome) for outcome in outcomes]
+    print("\n" + text_table([tables[0][0], *(table[1] for table in tables)]))

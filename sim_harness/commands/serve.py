@@ -1,0 +1,31 @@
+"""`idyn serve`: the torque server."""
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from controllers.config.loading import load
+from transport.serve import serve
+from transport.server.settings import ServerSettings
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("serve", help="answer robot states with torques until stopped")
+    parser.add_argument("config", help="name or path of a server configuration")
+    parser.add_argument("--endpoint", help="ipc://… or tcp://… instead of the configured one")
+    parser.add_argument("--law", help="another contact law")
+    parser.add_argument("--selection", help="another selection")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="record there (MCAP)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = load("server", options.config, ServerSettings)
+    changes = {name: getattr(options, name) for name in ("endpoint", "law", "selection")}
+    settings = msgspec.structs.replace(settings, **{name: value for name, value in changes.items() if value is not None})
+    serve(settings, log_path=options.log, ready=lambda endpoint: print(f"serving at {endpoint}", flush=True))
+    return None, True

@@ -1,0 +1,58 @@
+"""`idyn simulate`: the robot side of an experiment, against a running server or one in this process; or a scene."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from controllers.config.tables import named
+from idyn.errors import ConfigError
+from sim_harness.commands import scene
+from sim_harness.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
+from sim_harness.measure.metrics import table, text_table
+from sim_harness.run.experiment import run_connected, run_in_process
+from sim_harness.run.plan import load_plan, with_controller
+from sim_harness.scenes.bodies.settings import is_scene
+from transport.keys import client_keys
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "simulate", help="be the robot of an experiment, or let an engine move the bodies of a scene"
+    )
+    parser.add_argument("experiment", help="name or path of an experiment or a scene")
+    parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
+    parser.add_argument("--secret", type=Path, metavar="FILE", help="this robot's secret key, for a server with [curve]")
+    parser.add_argument("--server-key", metavar="KEY", help="the server's public key")
+    parser.add_argument("--seconds", type=float, help="simulated time instead of the experiment's")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for what `idyn view` shows, one in it for each run")
+    add_engine(parser)
+    add_view(parser)
+    add_json(parser, "the summaries")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if is_scene(options.experiment):
+        return scene.run(options)
+    plan = load_plan(options.experiment, options.seconds, options.engine)
+    labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
+    if (options.secret is None) != (options.server_key is None):
+        raise ConfigError("--secret", "goes together with --server-key")
+    keys = client_keys(options.secret, options.server_key) if options.secret else None
+    folder = new_folder(options.out) if options.out else None
+    with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
+        if options.connect:
+            runs = [run_connected(plan, options.connect, labels[0], progress, watch, keys)]
+        else:
+            plans = [with_controller(plan, {"law": law}) for law in plan.settings.laws]
+            runs = [run_in_process(each, label, progress, watch=watch) for each, label in zip(plans, labels, strict=True)]
+    if folder:
+        for label, run in zip(labels, runs, strict=True):
+            run.save(folder / label)
+    summaries = [run.summary for run in runs]
+    print(text_table(table(summaries)))
+    if folder:
+        print(f"look at it: idyn view {folder}")
+    return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)

@@ -1,0 +1,1 @@
+"""Matrices of runs: robots × worlds × laws × cases."""

@@ -1,0 +1,109 @@
+"""Pictures of a matrix: of all of it, who stayed upright and how well it tracked; of a part, a panel for each quantity."""
+
+import math
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+
+from sim_harness.compare.matrix.settings import MatrixSettings, PartSettings
+from sim_harness.compare.matrix.table import Panel, lasted, upright
+from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.results import Results, Runs, statistic
+from sim_harness.report.plots import png
+
+CELL = (0.62, 0.36)
+"""Width and height of a cell [in]."""
+
+MARGIN = (1.9, 1.5)
+"""For the titles of a panel's rows and columns [in]."""
+
+COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
+"""From nobody upright to everybody; the shares at its ends, so that the darkest are left out."""
+
+SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
+"""Of a quantity, from little to much; where it is positive and spans a decade, by its logarithm."""
+
+ACROSS = 3
+"""Panels in a row of a part's picture."""
+
+PALE = 0.75
+"""Opacity of colours, so that numbers can be read on them."""
+
+
+def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
+    """One row of panels for each part, one column for each variant; all cells of the same size."""
+    panels = [[Panel(part, variant) for variant in matrix.variants] for part in matrix.part]
+    wide = max(len(row[0].columns) for row in panels)
+    heights = [len(row[0].rows) * CELL[1] + MARGIN[1] for row in panels]
+    figure = Figure(figsize=(len(matrix.variants) * (wide * CELL[0] + MARGIN[0]), sum(heights) + 0.5))
+    grid = figure.subplots(len(panels), len(matrix.variants), squeeze=False, gridspec_kw={"height_ratios": heights})
+    for part, row, axes in zip(matrix.part, panels, grid, strict=True):
+        for variant, panel, axis in zip(matrix.variants, row, axes, strict=True):
+            _draw_upright(axis, panel, results, f"{part.name}, {variant}: ")
+            axis.set_xlim(-0.5, wide - 0.5)
+    return png(figure)
+
+
+def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) -> bytes:
+    """For each variant a panel of who stayed upright, and one for each of the part's quantities."""
+    panels = [Panel(part, variant) for variant in matrix.variants]
+    count = 1 + len(part.quantities)
+    across = min(count, ACROSS)
+    rows = math.ceil(count / across)
+    size = len(panels[0].columns) * CELL[0] + MARGIN[0], len(panels[0].rows) * CELL[1] + MARGIN[1]
+    figure = Figure(figsize=(across * size[0], len(panels) * rows * size[1] + 0.5))
+    grid = figure.subplots(len(panels) * rows, across, squeeze=False).reshape(len(panels), rows * across)
+    for variant, panel, axes in zip(matrix.variants, panels, grid, strict=True):
+        _draw_upright(axes[0], panel, results, f"{part.name}, {variant}: ")
+        for quantity, axis in zip(part.quantities, axes[1:count], strict=True):
+            _draw_quantity(axis, panel, quantity, results)
+        for axis in axes[count:]:
+            axis.set_axis_off()
+    return png(figure)
+
+
+def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> None:
+    found = [[results[cell] for cell in row] for row in panel.grid]
+    counts = np.array([[upright([runs]) for runs in row] for row in found])
+    share = counts[..., 0] / counts[..., 1]
+    axis.imshow(share, cmap=COLOURS, vmin=ENDS[0], vmax=ENDS[1], aspect=CELL[1] / CELL[0], alpha=PALE)
+    shares = [100 * up / count for up, count in counts.sum(axis=0)]
+    columns = [f"{title} ({share:.0f} %)" for title, share in zip(panel.columns, shares, strict=True)]
+    _write(axis, columns, panel.rows, [[_said(runs) for runs in row] for row in found])
+    up, count = upright(results[cell] for cell in panel.cells)
+    axis.set_title(f"{heading}{up} of {count} upright, {100 * up / count:.0f} %", loc="left", fontsize=11)
+
+
+def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) -> None:
+    """Means over those that stayed up, by colour and in numbers."""
+    means = np.array([[statistic(results[cell], quantity).mean for cell in row] for row in panel.grid])
+    there = means[np.isfinite(means)]
+    least, most = there.min(initial=np.inf), there.max(initial=-np.inf)
+    norm = LogNorm(least, most) if 0.0 < DECADE * least <= most else Normalize()
+    axis.imshow(np.ma.masked_invalid(means), cmap=SIZES, norm=norm, aspect=CELL[1] / CELL[0], alpha=PALE)
+    _write(axis, panel.columns, panel.rows, [["" if np.isnan(mean) else f"{mean:.2g}" for mean in row] for row in means])
+    axis.set_title(QUANTITIES[quantity].heading, loc="left", fontsize=11)
+
+
+def _write(axis: Axes, columns: Sequence[str], rows: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
+    """Texts in the cells, titles around them, no frame."""
+    for i, row in enumerate(texts):
+        for k, text in enumerate(row):
+            axis.text(k, i, text, ha="center", va="center", fontsize=7)
+    axis.set_xticks(range(len(columns)), columns, rotation=30, ha="left", fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+    axis.spines[:].set_visible(False)
+
+
+def _said(runs: Runs) -> str:
+    """Tracking in mrad where everybody stayed up; how many did, where not; how long it lasted, where nobody did."""
+    up, count = upright([runs])
+    tracking = f"{1e3 * statistic(runs, 'tracking').mean:.2g}"
+    if up == count:
+        return tracking
+    return f"{tracking}\n{up}/{count}" if up else f"fell\n{lasted(runs):.1f} s"

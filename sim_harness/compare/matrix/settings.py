@@ -1,0 +1,166 @@
+"""A matrix of runs: robots in worlds under laws, against all that may go wrong with them.
+
+Its axes are tables of changes to one experiment, by name. A part of the matrix is all combinations of some of each: one panel
+of the picture. Every part is run in all variants (the shipped controllers, say, and the paper's), one beside the other.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Annotated, Literal, NamedTuple, get_args
+
+import msgspec
+
+from controllers.config.loading import Settings
+from controllers.config.tables import kind_of
+from controllers.settings import AnyControlLaw
+from idyn.errors import ConfigError
+from sim_harness.compare.changes import Changes
+from sim_harness.compare.known import check_known
+from sim_harness.compare.quantities import QUANTITIES
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
+"""Of laws that a controller can have."""
+
+
+class Cell(NamedTuple):
+    """A place in the matrix: a name on each axis."""
+
+    part: str
+    variant: str
+    robot: str
+    world: str
+    law: str
+    case: str
+
+
+class CaseSettings(Settings, frozen=True):
+    """What may go wrong. changes: to the experiment; robots: further ones for single robots."""
+
+    changes: Changes = msgspec.field(default_factory=dict)
+    robots: dict[str, Changes] = msgspec.field(default_factory=dict)
+
+
+class LawSettings(Settings, frozen=True):
+    """Who predicts. changes: to the experiment; worlds: further ones in single worlds, such as what is known of their floor."""
+
+    changes: Changes = msgspec.field(default_factory=dict)
+    worlds: dict[str, Changes] = msgspec.field(default_factory=dict)
+
+
+class PartSettings(Settings, frozen=True):
+    """Some robots, worlds, laws and cases, each with each.
+
+    columns: the axis that goes across, the others go down
+    seeds: runs in each cell instead of the comparison's number; changes: to the experiment
+    quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, a table of each and a panel in the part's own picture
+    """
+
+    name: str
+    robots: tuple[str, ...]
+    worlds: tuple[str, ...]
+    laws: tuple[str, ...]
+    cases: tuple[str, ...]
+    columns: Literal["world", "law", "case"] = "case"
+    seeds: Count | None = None
+    changes: Changes = msgspec.field(default_factory=dict)
+    quantities: tuple[str, ...] = ()
+
+
+class CellCheckSettings(Settings, frozen=True):
+    """A claim about cells that the data decide.
+
+    parts, robots, worlds, laws, cases: which cells; without any: all. variant: without one, the first
+    quantity: in each of the cells its mean over the seeds is between `at_least` and `at_most`, and no robot falls; without one:
+        the share of upright robots among all runs in the cells is
+    explanation: printed when the claim does not hold
+    """
+
+    claim: str
+    parts: tuple[str, ...] = ()
+    robots: tuple[str, ...] = ()
+    worlds: tuple[str, ...] = ()
+    laws: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    variant: str = ""
+    quantity: str = ""
+    at_least: float = -float("inf")
+    at_most: float = float("inf")
+    explanation: str = ""
+
+
+class MatrixSettings(Settings, frozen=True):
+    """variants, robots, worlds, cases, laws: name → changes to the comparison's experiment; what comes later in this list goes
+    over what comes before, and `changes` of a part below all of them. A law without an entry is a kind of law."""
+
+    robots: dict[str, Changes]
+    worlds: dict[str, Changes]
+    cases: dict[str, CaseSettings]
+    part: tuple[PartSettings, ...]
+    variants: dict[str, Changes]
+    laws: dict[str, LawSettings] = msgspec.field(default_factory=dict)
+    check: tuple[CellCheckSettings, ...] = ()
+
+
+def cells(matrix: MatrixSettings) -> Iterator[Cell]:
+    """All of them."""
+    for part in matrix.part:
+        yield from cells_of(part, matrix.variants)
+
+
+def cells_of(part: PartSettings, variants: Iterable[str]) -> Iterator[Cell]:
+    """Those of one part, in the order of its settings."""
+    for names in product(variants, part.robots, part.worlds, part.laws, part.cases):
+        yield Cell(part.name, *names)
+
+
+def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
+    """What changes in a cell, with the names of the tables it comes from."""
+    part = next(part for part in matrix.part if part.name == cell.part)
+    case, law = matrix.cases[cell.case], matrix.laws.get(cell.law, LawSettings(changes={"controller": {"law": cell.law}}))
+    return [
+        (f"part.{part.name}", part.changes),
+        (f"variants.{cell.variant}", matrix.variants[cell.variant]),
+        (f"robots.{cell.robot}", matrix.robots[cell.robot]),
+        (f"worlds.{cell.world}", matrix.worlds[cell.world]),
+        (f"cases.{cell.case}", case.changes),
+        (f"cases.{cell.case}.robots.{cell.robot}", case.robots.get(cell.robot, {})),
+        (f"laws.{cell.law}", law.changes),
+        (f"laws.{cell.law}.worlds.{cell.world}", law.worlds.get(cell.world, {})),
+    ]
+
+
+AXES = {"parts": "part", "robots": "robot", "worlds": "world", "laws": "law", "cases": "case"}
+"""By the fields of a claim."""
+
+
+def chosen(matrix: MatrixSettings, check: CellCheckSettings) -> list[Cell]:
+    """The cells that a claim is about."""
+    variant = check.variant or next(iter(matrix.variants))
+    wanted = [(axis, names) for field, axis in AXES.items() if (names := getattr(check, field))]
+    return [c for c in cells(matrix) if c.variant == variant and all(getattr(c, axis) in names for axis, names in wanted)]
+
+
+def check_matrix(matrix: MatrixSettings, where: str) -> None:
+    """Raises ConfigError, headed by `where`, for a name without a table and for a claim about no cell."""
+    if not matrix.variants:
+        raise ConfigError(f"{where}.variants", "expected one at least")
+    names = [part.name for part in matrix.part]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{where}.part", "two parts have the same name")
+    for name, case in matrix.cases.items():
+        check_known(f"{where}.cases.{name}.robots", case.robots, matrix.robots)
+    for name, law in matrix.laws.items():
+        check_known(f"{where}.laws.{name}.worlds", law.worlds, matrix.worlds)
+    for part in matrix.part:
+        for field in ("robots", "worlds", "cases"):
+            check_known(f"{where}.part.{part.name}.{field}", getattr(part, field), getattr(matrix, field))
+        check_known(f"{where}.part.{part.name}.laws", part.laws, [*matrix.laws, *KINDS])
+        check_known(f"{where}.part.{part.name}.quantities", part.quantities, QUANTITIES)
+    for check in matrix.check:
+        check_known(f"{where}.check.variant", [check.variant] if check.variant else [], matrix.variants)
+        check_known(f"{where}.check.quantity", [check.quantity] if check.quantity else [], QUANTITIES)
+        about = chosen(matrix, check)
+        for field, axis in AXES.items():
+            check_known(f"{where}.check.{field}", getattr(check, field), {getattr(cell, axis) for cell in about})

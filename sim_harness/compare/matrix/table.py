@@ -1,0 +1,93 @@
+"""The results of a matrix: who stayed upright where, in tables, and the claims about them, decided."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from sim_harness.compare.matrix.settings import Cell, CellCheckSettings, MatrixSettings, PartSettings, cells_of, chosen
+from sim_harness.compare.quantities import QUANTITIES
+from sim_harness.compare.results import Outcome, Results, Runs, statistic
+
+
+class Panel:
+    """A part of the matrix in one variant, as rows and columns of cells.
+
+    rows, columns: their titles; grid: the cells, row by row
+    """
+
+    def __init__(self, part: PartSettings, variant: str) -> None:
+        axes = {"robot": part.robots, "world": part.worlds, "law": part.laws, "case": part.cases}
+        across = axes.pop(part.columns)
+        several = [axis for axis, names in axes.items() if len(names) > 1] or ["robot"]
+        own = [cell for cell in cells_of(part, (variant,)) if getattr(cell, part.columns) == across[0]]
+        self.columns = across
+        self.rows = tuple(" · ".join(getattr(cell, axis) for axis in several) for cell in own)
+        self.grid = [[cell._replace(**{part.columns: name}) for name in across] for cell in own]
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [cell for row in self.grid for cell in row]
+
+
+def upright(found: Iterable[Runs]) -> tuple[int, int]:
+    """How many robots stayed up, of how many."""
+    summaries = [summary for runs in found for summary in runs.summaries]
+    return sum(summary.upright for summary in summaries), len(summaries)
+
+
+def lasted(runs: Runs) -> float:
+    """How long those that fell had stayed up, on average [s]; NaN without a fall."""
+    fell = [summary.seconds for summary in runs.summaries if not summary.upright]
+    return sum(fell) / len(fell) if fell else math.nan
+
+
+def upright_table(panel: Panel, results: Results) -> list[list[str]]:
+    """In each cell how many stayed up and how well they tracked; shares at the ends of rows and columns."""
+    rows = [["", *panel.columns, "upright"]]
+    for title, line in zip(panel.rows, panel.grid, strict=True):
+        rows.append([title, *(_said(results[cell]) for cell in line), _share(line, results)])
+    columns = zip(*panel.grid, strict=True)
+    rows.append(["upright", *(_share(column, results) for column in columns), _share(panel.cells, results)])
+    return rows
+
+
+def quantity_table(panel: Panel, quantity: str, results: Results) -> list[list[str]]:
+    """The means of a quantity over those that stayed up."""
+    rows = [[QUANTITIES[quantity].heading, *panel.columns]]
+    for title, line in zip(panel.rows, panel.grid, strict=True):
+        means = [statistic(results[cell], quantity).mean for cell in line]
+        rows.append([title, *("–" if math.isnan(mean) else f"{mean:.3g}" for mean in means)])
+    return rows
+
+
+def _said(runs: Runs) -> str:
+    up, count = upright([runs])
+    tracking = f", {1e3 * statistic(runs, 'tracking').mean:.2g} mrad" if up else ""
+    return f"{up}/{count}{tracking}" + (f", fell {lasted(runs):.1f} s" if up < count else "")
+
+
+def _share(line: Sequence[Cell], results: Results) -> str:
+    up, count = upright(results[cell] for cell in line)
+    return f"{100 * up / count:.0f} %"
+
+
+def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Results) -> Outcome:
+    """A claim against the data, about a quantity in the cell where it is nearest to failing."""
+    about = chosen(matrix, check)
+    if not check.quantity:
+        up, count = upright(results[cell] for cell in about)
+        share = up / count
+        measured = f"{up} of {count} upright, {100 * share:.1f} %"
+        return Outcome(check.claim, check.at_least <= share <= check.at_most, measured, check.explanation)
+    margin, measured = min((_margin(check, cell, results[cell]) for cell in about), key=lambda entry: entry[0])
+    return Outcome(check.claim, margin >= 0.0, measured, check.explanation)
+
+
+def _margin(check: CellCheckSettings, cell: Cell, runs: Runs) -> tuple[float, str]:
+    """By how much a claim holds in a cell (≥ 0: it does), and what was measured; a fall or no figure at all lets none hold."""
+    figures, where = statistic(runs, check.quantity), " · ".join(cell[2:])
+    if figures.fallen:
+        return -math.inf, f"{figures.fallen} of {figures.runs} fell ({where})"
+    if math.isnan(figures.mean):
+        return -math.inf, f"nothing was measured ({where})"
+    margin = min(figures.mean - check.at_least, check.at_most - figures.mean)
+    return margin, f"{figures.mean:.3g} {QUANTITIES[check.quantity].heading} ({where})"

@@ -1,0 +1,1 @@
+"""How long engines take for a given accuracy."""

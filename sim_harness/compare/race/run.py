@@ -1,0 +1,199 @@
+"""One world under several engines, timed side by side: contact models against each other  [D15 §VII, Tables I–III].
+
+What is measured is whole steps, dynamics and collisions included, as the paper does, and the engine alone beside it.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import mean, stdev
+
+import msgspec
+import numpy as np
+
+from controllers.config.loading import NonNegative, Positive, Settings
+from idyn.errors import ConfigError
+from idyn.types import Array
+from sim_harness.compare.matrix.settings import Count
+from sim_harness.compare.race.march import March
+from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.scenes.load import load_scene
+from sim_harness.scenes.world import SceneWorld
+from sim_harness.world.worlds import OwnEngine
+
+
+class RunnerSettings(Settings, frozen=True):
+    """One of those that are timed.
+
+    engine: with its settings; mu: friction coefficient of all contacts instead of the world's own, may be inf
+    paper: its time in the paper [s], in any case one that can be compared with the others'
+    """
+
+    title: str
+    engine: OwnEngine
+    mu: NonNegative | None = None
+    paper: Positive | None = None
+
+
+class RaceSettings(Settings, frozen=True):
+    """A world and who moves it.
+
+    scene: one of `configs/experiments`; or robot: that marches on the spot, with so many points at each foot
+    dt, duration: of each trial [s]; trials: of each runner, one after the other in turns
+    lasting: steps of one more run of each, which is not timed: how far things have come at its end
+    reference: title of the runner that the others are compared with
+    """
+
+    runner: tuple[RunnerSettings, ...]
+    reference: str
+    dt: Positive
+    duration: Positive
+    scene: str = ""
+    robot: str = ""
+    points: Count = 1
+    trials: Count = 10
+    lasting: Count = 1
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. total, engine: mean times of a step, all of it and the engine's share [s]; iterations: of each step;
+    contacts: mean number; unsolved: share of steps whose answer is not certified; moved: how far the centre of a body, or
+    the base of a robot, has come at most [m]"""
+
+    total: float
+    engine: float
+    iterations: list[int]
+    contacts: float
+    unsolved: float
+    moved: float
+
+
+class Race(msgspec.Struct, frozen=True, kw_only=True):
+    """By the titles of the runners: what was timed, and the lasting run."""
+
+    trials: dict[str, list[Trial]]
+    lasting: dict[str, Trial]
+
+
+class Stopwatch:
+    """An engine with a clock, and with another friction where one is given."""
+
+    def __init__(self, runner: RunnerSettings) -> None:
+        self._runner = runner
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was."""
+        self.seconds = 0.0
+        self.iterations: list[int] = []
+        self.contacts: list[int] = []
+        self.unsolved = 0
+
+    def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        mu = self._runner.mu
+        if mu is not None:
+            problem = msgspec.structs.replace(problem, mu=np.full(len(problem.mu), mu))
+        start = time.perf_counter()
+        solution = self._runner.engine.solve(problem)
+        self.seconds += time.perf_counter() - start
+        self.iterations.append(solution.iterations)
+        self.contacts.append(len(problem.mu))
+        self.unsolved += not solution.status.ok
+        return solution
+
+
+def check_race(settings: RaceSettings, where: str) -> None:
+    """Raises ConfigError."""
+    titles = [runner.title for runner in settings.runner]
+    if len(set(titles)) != len(titles) or settings.reference not in titles:
+        raise ConfigError(f"{where}.reference", f"expected one of different titles {titles}, got '{settings.reference}'")
+    if bool(settings.scene) == bool(settings.robot):
+        raise ConfigError(f"{where}.scene", "expected a scene or a robot")
+    if not settings.dt <= settings.duration < np.inf:
+        raise ConfigError(f"{where}.duration", f"expected one step of {settings.dt} s at least, got {settings.duration}")
+    if settings.scene:
+        load_scene(settings.scene)
+
+
+def run_race(settings: RaceSettings, progress: Callable[[int, int, str], None]) -> Race:
+    """All trials in this process, runners in turns so that what else the machine does falls on all of them."""
+    watches = {runner.title: Stopwatch(runner) for runner in settings.runner}
+    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # compiles what is not yet
+    total, done = settings.trials * len(watches), 0
+    trials: dict[str, list[Trial]] = {title: [] for title in watches}
+    for _ in range(settings.trials):
+        for title, watch in watches.items():
+            trials[title].append(_trial(settings, watch, round(settings.duration / settings.dt)))
+            done += 1
+            progress(done, total, title)
+    return Race(trials=trials, lasting=lasting)
+
+
+def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
+    """From the world's first state."""
+    step, places = _world(settings, watch)
+    before = places()
+    watch.begin()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    spent = time.perf_counter() - start
+    return Trial(
+        total=spent / steps,
+        engine=watch.seconds / steps,
+        iterations=watch.iterations,
+        contacts=mean(watch.contacts),
+        unsolved=watch.unsolved / steps,
+        moved=float(np.linalg.norm(places() - before, axis=1).max()),
+    )
+
+
+def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], object], Callable[[], Array]]:
+    """A step of the world, and where its bodies are [m] (·, 3)."""
+    if settings.scene:
+        scene = SceneWorld(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
+        return scene.step, lambda: np.array(scene.model.place(scene.state.q)[1])
+    march = March(settings.robot, settings.points, engine, settings.dt)
+    return march.step, lambda: np.array(march.world.q[None, :3])
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A runner's figures over its trials: times of a step [µs], ± of the whole; ratios to the reference, the paper's beside;
+    moved, lasting_unsolved: of the lasting run [m], share of steps"""
+
+    title: str
+    total: float
+    spread: float
+    engine: float
+    iterations: float
+    most: int
+    contacts: float
+    unsolved: float
+    moved: float
+    lasting_unsolved: float
+    total_ratio: float
+    engine_ratio: float
+    paper_ratio: float | None
+
+
+def standings(settings: RaceSettings, race: Race) -> list[Standing]:
+    """In the order of the settings."""
+    papers = {runner.title: runner.paper for runner in settings.runner}
+    base, own = race.trials[settings.reference], papers[settings.reference]
+    return [
+        Standing(
+            title=title,
+            total=1e6 * mean(t.total for t in trials),
+            spread=1e6 * stdev(t.total for t in trials) if len(trials) > 1 else 0.0,
+            engine=1e6 * mean(t.engine for t in trials),
+            iterations=mean(i for t in trials for i in t.iterations),
+            most=max(i for t in trials for i in t.iterations),
+            contacts=mean(t.contacts for t in trials),
+            unsolved=mean(t.unsolved for t in trials),
+            moved=race.lasting[title].moved,
+            lasting_unsolved=race.lasting[title].unsolved,
+            total_ratio=mean(t.total for t in trials) / mean(t.total for t in base),
+            engine_ratio=mean(t.engine for t in trials) / mean(t.engine for t in base),
+            paper_ratio=None if (paper := papers[title]) is None or own is None else paper / own,
+        )
+        for title, trials in race.trials.items()
+    ]

@@ -1,0 +1,137 @@
+"""Contacts and rows of `first-order`: springs and dampers of K and B at the end of the step, and Coulomb's law in them.
+
+    w = J v⁺ + R p − v̂        0 ≤ p_n ⟂ w_n ≥ 0        p_t = argmin {w_t · x, ‖x‖ ≤ μ p_n}        ties: w_n = 0
+    R = 1 / (dt² K + dt B)        v̂_n = −E φ / dt        E = dt K / (dt K + B)        [Drumwright §4.2 (53), (61)]
+With R > 0 both are maps of what is asked for, z = p − w / R: p_n = max(z_n, 0), and p_t the nearest point to z_t of the disc of
+radius μ p_n. The convexified law has the nearest point of the whole cone instead, in the metric R, as `sap_cone` reckons it:
+with w_t as before and w_n = μ ‖w_t‖ where something slides, so that it glides  [SAP §III-C].
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.types import Array
+from sim_harness.engines.sap import cone as sap_cone
+from sim_harness.engines.sap.cone import APART, SLIDING, STICKING
+
+TANGENT, NORMAL = 0, 1
+"""Columns of R and of weights."""
+
+STEEPEST = 1e3
+"""Stand-in for infinite friction in the convexified law."""
+
+
+class Table(NamedTuple):
+    """Of all contacts, stops and ties, in this order (N).
+
+    mu: friction, 0 for stops, may be inf
+    tie: which pull as well
+    R: along tangents and the normal [1/kg], ≥ 0 (N, 2)
+    weights: how far each gives way to an impulse, all others being away, with R [1/kg]; 0 where nothing moves (N, 2)
+    v_hat: v̂_n [m/s]
+    """
+
+    mu: Array
+    tie: Array
+    R: Array
+    weights: Array
+    v_hat: Array
+
+
+def compliance_and_share(K: Array, B: Array, dt: float) -> tuple[Array, Array]:
+    """R [1/kg] and E [1] of springs K [N/m] and dampers B [N·s/m], one for each row; either may be 0, K may be inf.
+
+    R is what is called CFM as an impulse, E the ERP. K = 0: E = 0, a row that is all viscous; K = ∞: R = 0, E = 1.
+    """
+    K, B = np.asarray(K, float), np.asarray(B, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        R = 1.0 / (dt * dt * K + dt * B)
+        share = np.where(np.isinf(K), 1.0, dt * K / (dt * K + B))
+    return R, share
+
+
+def stiffness_and_damping(R: Array, share: Array, dt: float) -> tuple[Array, Array]:
+    """K [N/m] and B [N·s/m] of rows with R [1/kg] > 0 and E."""
+    R, share = np.asarray(R, float), np.asarray(share, float)
+    return share / (dt * dt * R), (1.0 - share) / (dt * R)
+
+
+def hertz(modulus: float, radius: float, depth: float) -> tuple[float, float]:
+    """F [N] and dF/dd [N/m] of a sphere on a plane at a depth d: F = E* √(r d³)  [Drumwright (121)], as printed: Hertz has 4/3.
+
+    A row's K is dF/dd, and its g the place where a spring of K has the force F, −F/K: not the d^{3/2} of (123), whose
+    gradient has no unit of a Jacobian and vanishes where the sphere first touches.
+    """
+    root = np.sqrt(radius * max(depth, 0.0))
+    return modulus * root * max(depth, 0.0), 1.5 * modulus * root
+
+
+@compiled
+def press(z: Array, mu: float, tie: bool, R: Array, convex: bool, p: Array) -> int:
+    """p ← the impulse of one that asks for z (3), and its region."""
+    if tie:
+        p[0], p[1], p[2] = 0.0, 0.0, z[2]
+        return STICKING
+    radius = np.sqrt(z[0] * z[0] + z[1] * z[1])
+    if convex and mu > 0.0:
+        p[0], p[1], p[2], region = sap_cone.project(z[0], z[1], z[2], _cone(mu, R))
+        return region
+    p[0], p[1], p[2] = 0.0, 0.0, max(z[2], 0.0)
+    if not z[2] > 0.0:
+        return APART
+    if mu == np.inf or radius <= mu * z[2]:
+        p[0], p[1] = z[0], z[1]
+        return STICKING
+    p[0], p[1] = mu * z[2] / radius * z[0], mu * z[2] / radius * z[1]
+    return SLIDING
+
+
+@compiled
+def _cone(mu: float, R: Array) -> Array:
+    law = np.zeros(4)
+    law[sap_cone.MU], law[sap_cone.R_T], law[sap_cone.R_N] = min(mu, STEEPEST), R[TANGENT], R[NORMAL]
+    return law
+
+
+@compiled
+def slope(z: Array, mu: float, tie: bool, R: Array, G: Array) -> int:
+    """G ← −∂p/∂u [kg] (3, 3) of the convexified law, symmetric and ⪰ 0, with dz = −du/R; and the region."""
+    p = np.empty(3)
+    region = press(z, mu, tie, R, True, p)
+    for i in range(3):
+        for j in range(3):
+            G[i, j] = 0.0
+    if region != APART and (mu == 0.0 or tie):
+        G[2, 2] = 1.0 / R[NORMAL]
+    elif region != APART:
+        sap_cone.slope(z[0], z[1], _cone(mu, R), p[2], region, G)
+    return region
+
+
+@compiled
+def violation(p: Array, w: Array, table: Table, convex: bool) -> float:
+    """How far impulses p (N, 3) at w (N, 3) are from their law: the largest change that p − w/weights, put to the law, makes of
+    p, as a velocity [m/s]. 0 if and only if they obey it."""
+    worst = 0.0
+    z, there = np.empty(3), np.empty(3)
+    for i in range(len(p)):
+        weights = table.weights[i]
+        if weights[NORMAL] == 0.0:
+            continue
+        if table.tie[i]:
+            worst = max(worst, abs(w[i, 2]))
+            continue
+        for e in range(3):
+            weight = weights[NORMAL if e == 2 else TANGENT]
+            z[e] = p[i, e] - (w[i, e] / weight if weight > 0.0 else 0.0)
+        if not convex:  # the disc is that of the impulse that is, not of the one that is asked for
+            worst = max(worst, abs(max(z[2], 0.0) - p[i, 2]) * weights[NORMAL])
+            z[2] = p[i, 2]
+        press(z, table.mu[i], False, weights, convex, there)
+        for e in range(3):
+            worst = max(worst, abs(there[e] - p[i, e]) * weights[NORMAL if e == 2 else TANGENT])
+        if not np.isfinite(z[0] + z[1] + z[2]):
+            return np.inf
+    return worst

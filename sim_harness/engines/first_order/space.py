@@ -1,0 +1,169 @@
+"""The step of `first-order` from contacts and rows: what its Newton method is given, and where its impulses lead.
+
+Rigid rows are projected out in y = Lᵀ v, as `bilateral` does it for other engines; all that yields is in the table. M's blocks,
+one for each tree, stay apart, and trees are put in an order in which what links them stays near the diagonal (`sap_islands`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.types import Array
+from sim_harness.engines.bilateral import Held, along, closing_speeds, held_rows, project, row_forces, worst_contradiction
+from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
+from sim_harness.engines.first_order.methods import Ways, pushed
+from sim_harness.engines.sap.islands import (
+    backward_within,
+    cholesky_within,
+    forward_within,
+    islands_of,
+    profile,
+    touched,
+    trees_of,
+)
+
+
+class Bodies(NamedTuple):
+    """The step before any impulse: drive, dt (f − h) (nv); J, three rows for each item (3N, nv); G, g, the rigid rows (m)."""
+
+    M: Array
+    v: Array
+    drive: Array
+    J: Array
+    G: Array
+    g: Array
+    dt: float
+
+
+class Free(NamedTuple):
+    """Where it leads without impulses of the table: L within `first`, v_free (nv), the rigid rows, and whether they agree."""
+
+    L: Array
+    first: Array
+    v_free: Array
+    held: Held
+    agree: bool
+    regular: bool
+
+
+@compiled
+def free_motion(bodies: Bodies) -> Free:
+    M, G, nv = bodies.M, bodies.G, len(bodies.v)
+    first, L, y = profile(M), M.copy(), bodies.drive.copy()
+    cholesky_within(L, first)
+    for d in range(nv):
+        if not 0.0 < L[d, d] < np.inf:
+            return Free(L, first, y, Held(G[:0].copy(), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)), True, False)
+    forward_within(L, first, y)
+    y += times_transposed(L, first, bodies.v)
+    held = held_rows(L, G)
+    row, _ = worst_contradiction(held, bodies.g)
+    t = along(held, closing_speeds(bodies.g, bodies.dt))
+    project(held.Q, y)
+    for j in range(len(t)):
+        for d in range(nv):
+            y[d] += t[j] * held.Q[j, d]
+    backward_within(L, first, y)
+    return Free(L, first, y, held, row < 0, True)
+
+
+@compiled
+def times_transposed(L: Array, first: Array, v: Array) -> Array:
+    """Lᵀ v (nv)"""
+    y = np.zeros(len(v))
+    for r in range(len(v)):
+        for d in range(first[r], r + 1):
+            y[d] += L[r, d] * v[r]
+    return y
+
+
+@compiled
+def contact_ways(bodies: Bodies, free: Free, table: Table) -> tuple[Ways, Array, Array]:
+    """Y, the order of its columns (nv), and w without impulses (N, 3). Adds to the table's weights what the bodies give way."""
+    J, nv, n = bodies.J, len(bodies.v), len(table.mu)
+    Y, w = J.copy(), np.zeros((n, 3))
+    for i in range(n):
+        for e in range(3):
+            y = Y[3 * i + e]
+            for d in range(nv):
+                w[i, e] += J[3 * i + e, d] * free.v_free[d]
+            if e < 2 and table.mu[i] == 0.0:
+                continue
+            forward_within(free.L, free.first, y)
+            column = NORMAL if e == 2 else TANGENT
+            table.weights[i, column] = max(table.weights[i, column], np.dot(y, y))
+            project(free.held.Q, y)
+        w[i, 2] -= table.v_hat[i]
+        for e in range(2):
+            if table.weights[i, e] > 0.0:
+                table.weights[i, e] += table.R[i, e]
+    order = _order(J, bodies.M, free.held)
+    return _compressed(Y, order, n), order, w
+
+
+@compiled
+def _order(J: Array, M: Array, held: Held) -> Array:
+    """Degrees of freedom as islands and, within them, trees follow one another (nv); as they are where rigid rows tie all."""
+    if len(held.Q):
+        return np.arange(len(M))
+    tree = trees_of(M)
+    trees, _ = islands_of(touched(J, tree))
+    order, count = np.zeros(len(M), dtype=np.int64), 0
+    for t in trees:
+        for d in range(np.searchsorted(tree, t), len(tree)):
+            if tree[d] != t:
+                break
+            order[count] = d
+            count += 1
+    return order
+
+
+@compiled
+def _compressed(Y: Array, order: Array, n: int) -> Ways:
+    nv = len(order)
+    begin, columns, rows = np.zeros(n + 1, dtype=np.int64), np.zeros(n * nv, dtype=np.int64), np.zeros((n * nv, 3))
+    first, x = np.arange(nv), 0
+    for i in range(n):
+        for d in range(nv):
+            s, t, u = Y[3 * i, order[d]], Y[3 * i + 1, order[d]], Y[3 * i + 2, order[d]]
+            if s != 0.0 or t != 0.0 or u != 0.0:
+                columns[x], rows[x, 0], rows[x, 1], rows[x, 2] = d, s, t, u
+                first[d] = min(first[d], columns[begin[i]])
+                x += 1
+        begin[i + 1] = x
+    return Ways(begin, columns[:x], rows[:x], first)
+
+
+@compiled
+def velocity_after(bodies: Bodies, free: Free, ways: Ways, order: Array, p: Array) -> tuple[Array, Array, float]:
+    """v⁺ (nv), impulses of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
+    nv, y = len(bodies.v), pushed(ways, p)
+    v_plus = np.zeros(nv)
+    for d in range(nv):
+        v_plus[order[d]] = y[d]
+    backward_within(free.L, free.first, v_plus)
+    v_plus += free.v_free
+    rest = -bodies.drive
+    for i in range(len(p)):
+        for e in range(3):
+            if p[i, e] != 0.0:
+                for d in range(nv):
+                    rest[d] -= bodies.J[3 * i + e, d] * p[i, e]
+    for r in range(nv):
+        for d in range(nv):
+            rest[r] += bodies.M[r, d] * (v_plus[d] - bodies.v[d])
+    x = rest.copy()
+    forward_within(free.L, free.first, x)
+    load = np.zeros(len(free.held.Q))
+    for j in range(len(load)):
+        load[j] = np.dot(free.held.Q[j], x)
+    impulses = row_forces(free.held, load)
+    worst = 0.0
+    for d in range(nv):
+        for i in range(len(impulses)):
+            rest[d] -= bodies.G[i, d] * impulses[i]
+        worst = max(worst, abs(rest[d]))
+        if not np.isfinite(rest[d]):
+            worst = np.inf
+    return v_plus, impulses, worst

@@ -1,0 +1,1 @@
+"""The non-smooth Newton method."""

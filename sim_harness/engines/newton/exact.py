@@ -1,0 +1,212 @@
+"""How far impulses are from Coulomb's law, and Newton's exact steps on that distance.
+
+The natural map, in speeds, w for r:
+    tie       a                                            a stop or normal    min(a, w p)
+    tangents  w p_T − P(w p_T − v_T), P onto the disc of radius μ max(0, w p_N − a) w_T / w_N
+Its slope is not symmetric, and exact: near a solution in the middle of a mode (stick, slip, open) each step squares the error
+[Alart and Curnier 1991], where the paper's own iteration, which keeps W as it is, gains a fixed share.
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.solvers.linalg import lu_factor, lu_solve
+from idyn.types import Array
+from sim_harness.engines.newton.rows import Constraints, normal_row
+
+SHIFT = 1e-9
+"""Share of a row's own diagonal that is added to it: of redundant rows the impulses then change as little as can be."""
+
+MOST_SHIFT = 0.1
+"""Where steps lead nowhere."""
+
+ROUNDING = 1e-14
+"""Share of the fastest row's speed."""
+
+HALVINGS, ARMIJO = 6, 1e-4
+"""Of a step that does not lower the sum of squares by this share."""
+
+GAIN, IDLE = 0.9, 30
+"""So many steps in a row that do not leave less than this share of the least distance end a trial."""
+
+NEAR = 1e-9
+"""Share of the fastest row's speed below which what does not gain is rounding."""
+
+
+@compiled
+def speeds_of(c: Constraints, p: Array, u: Array) -> None:
+    """u ← J v with the velocity that p leads to (m)"""
+    m, nv = c.Y.shape
+    z = c.z_free.copy()
+    for i in range(m):
+        if p[i] != 0.0:
+            for d in range(nv):
+                z[d] += c.Y[i, d] * p[i]
+    for i in range(m):
+        s = 0.0
+        for d in range(nv):
+            s += c.Y[i, d] * z[d]
+        u[i] = s
+
+
+@compiled
+def make_allowed(c: Constraints, p: Array) -> None:
+    """Nothing pulls, and friction is within its cone, in place: radially."""
+    plan = c.plan
+    for i in range(plan.stops + len(plan.mu)):
+        row = normal_row(plan, i)
+        p[row] = max(p[row], 0.0)
+    shorten_friction(c, p)
+
+
+@compiled
+def shorten_friction(c: Constraints, p: Array) -> None:
+    """p_T to μ max(0, p_N), in place."""
+    plan = c.plan
+    for i in range(len(plan.mu)):
+        t = plan.ties + plan.stops + 3 * i
+        length = np.hypot(p[t], p[t + 1])
+        if length == 0.0:
+            continue
+        bound = plan.mu[i] * p[t + 2] if p[t + 2] > 0.0 and plan.mu[i] > 0.0 else 0.0
+        if length > bound:
+            p[t] *= bound / length
+            p[t + 1] *= bound / length
+
+
+@compiled
+def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
+    """F ← the natural map at impulses p with speeds u (m); its largest entry [m/s]."""
+    plan, w = c.plan, c.w
+    for i in range(plan.ties):
+        F[i] = u[i] + plan.offset[i] + plan.softness[i] * p[i]
+    for i in range(plan.stops + len(plan.mu)):
+        row = normal_row(plan, i)
+        a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
+        F[row] = min(a, w[row] * p[row])
+        if i < plan.stops:
+            continue
+        s, t, radius = row - 2, row - 1, disc(plan.mu[i - plan.stops], w[row] * p[row] - a, w[row - 2] / w[row])
+        y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
+        length = np.hypot(y_s, y_t)
+        if length <= radius:
+            F[s], F[t] = u[s], u[t]
+        else:
+            F[s], F[t] = w[s] * p[s] - radius / length * y_s, w[t] * p[t] - radius / length * y_t
+    worst = 0.0
+    for i in range(len(F)):
+        if not abs(F[i]) <= worst:
+            worst = abs(F[i])
+    return worst
+
+
+@compiled
+def disc(mu: float, pressure: float, ratio: float) -> float:
+    """μ times what presses, 0 · ∞ = 0"""
+    return mu * pressure * ratio if pressure > 0.0 and mu > 0.0 else 0.0
+
+
+@compiled
+def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Array:
+    """p after a full step; F: the natural map at p, whose speeds are u. What cannot be solved is NaN.
+
+    shift: share of a row's own diagonal that is added to it
+    """
+    plan, w, m = c.plan, c.w, len(p)
+    K = np.zeros((m, m))
+    for i in range(plan.ties):
+        _own_row(c, K, i)
+    for i in range(plan.stops + len(plan.mu)):
+        row = normal_row(plan, i)
+        a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
+        presses = a <= w[row] * p[row]
+        if presses:
+            _own_row(c, K, row)
+        else:
+            K[row, row] = w[row]
+        if i >= plan.stops:
+            _tangents(c, K, p, u, row)
+    for i in range(m):
+        K[i, i] += shift * w[i]
+    LU, order, regular = lu_factor(K)
+    if not regular:
+        return np.full(m, np.nan)
+    return p - lu_solve(LU, order, F)
+
+
+@compiled
+def _own_row(c: Constraints, K: Array, row: int) -> None:
+    """∂a/∂p"""
+    for j in range(len(K)):
+        K[row, j] = c.D[row, j]
+    K[row, row] += c.plan.softness[row]
+
+
+@compiled
+def _tangents(c: Constraints, K: Array, p: Array, u: Array, row: int) -> None:
+    """Rows S and T of a contact whose normal is `row`."""
+    plan, w, s, t = c.plan, c.w, row - 2, row - 1
+    mu = plan.mu[(row - plan.ties - plan.stops) // 3]
+    a, ratio = u[row] + plan.offset[row] + plan.softness[row] * p[row], w[s] / w[row]
+    radius = disc(mu, w[row] * p[row] - a, ratio)
+    y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
+    length = np.hypot(y_s, y_t)
+    if length <= radius:
+        for j in range(len(K)):
+            K[s, j], K[t, j] = c.D[s, j], c.D[t, j]
+        return
+    K[s, s], K[t, t] = w[s], w[t]
+    if radius == 0.0:
+        return
+    n_s, n_t, share = y_s / length, y_t / length, radius / length
+    for j in range(len(K)):
+        dy_s, dy_t, pressure = -c.D[s, j], -c.D[t, j], -c.D[row, j]
+        dy_s += w[s] if j == s else 0.0
+        dy_t += w[t] if j == t else 0.0
+        pressure += w[row] - plan.softness[row] if j == row else 0.0
+        along = n_s * dy_s + n_t * dy_t
+        grows = mu * ratio * pressure
+        K[s, j] -= share * (dy_s - n_s * along) + grows * n_s
+        K[t, j] -= share * (dy_t - n_t * along) + grows * n_t
+
+
+@compiled
+def finish(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, int]:
+    """Exact steps from p, in place: p ← the best of them; its distance, and how many were tried.
+
+    A step is halved until the sum of squares of the natural map falls. Where it does not, the next is shifted more and so
+    shorter, in redundant directions above all; where it does, less.
+    """
+    m = len(p)
+    at, new, u, u_new, F, F_new = p.copy(), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    speeds_of(c, at, u)
+    natural_residual(c, at, u, F)
+    tried, idle, shift = 0, 0, SHIFT
+    while tried < limit and error > ROUNDING * c.scale and idle < IDLE:
+        full = exact_step(c, at, u, F, shift)
+        before, share, worst, falls = np.dot(F, F), 1.0, 0.0, False
+        for _ in range(HALVINGS):
+            for i in range(m):
+                new[i] = at[i] + share * (full[i] - at[i])
+            make_allowed(c, new)
+            speeds_of(c, new, u_new)
+            worst = natural_residual(c, new, u_new, F_new)
+            falls = np.dot(F_new, F_new) < (1.0 - ARMIJO * share) * before
+            if falls:
+                break
+            share *= 0.5
+        tried += 1
+        idle = 0 if worst < GAIN * error else idle + 1
+        if falls or shift >= MOST_SHIFT:
+            shift = max(SHIFT, shift / 10.0)
+            for i in range(m):
+                at[i], u[i], F[i] = new[i], u_new[i], F_new[i]
+        else:
+            shift *= 100.0
+        if worst < error:
+            error = worst
+            for i in range(m):
+                p[i] = new[i]
+        elif error <= NEAR * c.scale:
+            break
+    return error, tried

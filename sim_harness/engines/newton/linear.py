@@ -1,0 +1,115 @@
+"""Linear solvers of the engine `newton`, for A x = b with A symmetric and positive semidefinite  [Macklin §8.2].
+
+All begin at x = 0. `dense` is exact; the others stop after so many iterations, whose cost is one product with A each, or when
+nothing is left: pcr's residual never grows in the metric of diag(A)⁻¹, and neither does its distance from the solution.
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.types import Array
+
+DENSE, PCR, PCG, JACOBI, GAUSS_SEIDEL = range(5)
+
+NOTHING = 1e-30
+"""Share of its first value below which a squared norm is rounding."""
+
+
+@compiled
+def solve_linear(solver: int, A: Array, b: Array, iterations: int) -> Array:
+    """x (m) from A (m, m), which `dense` overwrites, with a positive diagonal, and b (m)."""
+    if solver == DENSE:
+        x = b.copy()
+        cholesky(A)
+        forward(A, x)
+        backward(A, x)
+        return x
+    if solver == PCR:
+        return conjugate_residuals(A, b, iterations)
+    if solver == PCG:
+        return conjugate_gradients(A, b, iterations)
+    return relaxed(A, b, iterations, solver == JACOBI)
+
+
+@compiled
+def product(A: Array, x: Array, y: Array) -> None:
+    """y ← A x"""
+    for i in range(len(x)):
+        s = 0.0
+        for j in range(len(x)):
+            s += A[i, j] * x[j]
+        y[i] = s
+
+
+@compiled
+def conjugate_residuals(A: Array, b: Array, iterations: int) -> Array:
+    m = len(b)
+    x, z, w, y = np.zeros(m), np.empty(m), np.empty(m), np.empty(m)
+    for i in range(m):
+        z[i] = b[i] / A[i, i]
+    product(A, z, y)
+    p, q, rho = z.copy(), y.copy(), np.dot(z, y)
+    least = NOTHING * rho
+    for _ in range(iterations):
+        for i in range(m):
+            w[i] = q[i] / A[i, i]
+        curvature = np.dot(q, w)
+        if not (rho > least and curvature > 0.0):
+            break
+        a = rho / curvature
+        for i in range(m):
+            x[i] += a * p[i]
+            z[i] -= a * w[i]
+        product(A, z, y)
+        following = np.dot(z, y)
+        beta = following / rho
+        rho = following
+        for i in range(m):
+            p[i] = z[i] + beta * p[i]
+            q[i] = y[i] + beta * q[i]
+    return x
+
+
+@compiled
+def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
+    m = len(b)
+    x, r, z, q = np.zeros(m), b.copy(), np.empty(m), np.empty(m)
+    for i in range(m):
+        z[i] = r[i] / A[i, i]
+    p, rho = z.copy(), np.dot(r, z)
+    least = NOTHING * rho
+    for _ in range(iterations):
+        product(A, p, q)
+        curvature = np.dot(p, q)
+        if not (rho > least and curvature > 0.0):
+            break
+        a = rho / curvature
+        for i in range(m):
+            x[i] += a * p[i]
+            r[i] -= a * q[i]
+            z[i] = r[i] / A[i, i]
+        following = np.dot(r, z)
+        beta = following / rho
+        rho = following
+        for i in range(m):
+            p[i] = z[i] + beta * p[i]
+    return x
+
+
+@compiled
+def relaxed(A: Array, b: Array, iterations: int, all_at_once: bool) -> Array:
+    """Jacobi's method, or Gauss and Seidel's, which goes on with what it has just found."""
+    m = len(b)
+    x, new = np.zeros(m), np.zeros(m)
+    for _ in range(iterations):
+        for i in range(m):
+            s = b[i]
+            for j in range(m):
+                s -= A[i, j] * x[j]
+            new[i] = x[i] + s / A[i, i]
+            if not all_at_once:
+                x[i] = new[i]
+        for i in range(m):
+            x[i] = new[i]
+    return x

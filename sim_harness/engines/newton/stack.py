@@ -1,0 +1,112 @@
+"""A step's ties, stops and contacts in one stack, at its beginning or wherever the bodies would be at its end."""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.types import Array, Record
+from sim_harness.engines.bilateral import FASTEST
+from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.newton.rows import Plan
+
+NO_ORDER = np.zeros(0, dtype=np.int64)
+
+
+class Stack(Record, frozen=True):
+    """Ties, then stops, then contacts with rows S, T, N each; m in all.
+
+    order: of the problem's rows (ties + stops)
+    ties: how many
+    tau: τ_d [s] (m)
+    compliance: of contacts' rows; those of others are 0 and asked for anew [m/N] (m)
+    contacts_too: whether contacts are looked at elsewhere as well, not rows alone
+    ease: by how much g is taken for more than it is, so that nothing open or penetrated is undone too fast [m or rad] (m)
+    """
+
+    problem: ForwardProblem
+    order: Array
+    ties: int
+    tau: Array
+    compliance: Array
+    ease: Array
+    contacts_too: bool
+
+    def plan(self, v: Array | None = None) -> tuple[Plan, Array]:
+        """Linearised where the velocity v leads (nv), None: at the beginning; and their Jacobian (m, nv)."""
+        a, first = self.problem, len(self.order)
+        rows, J, gaps = a.rows, a.J, a.gaps
+        if v is None or a.system is None:
+            v = np.zeros(len(a.v))
+        else:
+            rows = a.system.rows(a.dt * v)
+            if self.contacts_too:
+                J, gaps = a.system.contacts(a.dt * v)
+        g, e = self.ease.copy(), self.compliance
+        g[first + 2 :: 3] += gaps
+        if rows is not None:
+            J = np.concatenate([rows.G[self.order], J])
+            g[:first] += rows.g[self.order]
+            if rows.compliance is not None:
+                e = e.copy()
+                e[:first] = rows.compliance[self.order]
+        last = len(g) if self.contacts_too else first
+        offset, softness = linearised(J, g, e, self.tau, a.dt * v, a.dt, last)
+        offset[first::3], offset[first + 1 :: 3] = 0.0, 0.0
+        return Plan(self.ties, first - self.ties, offset, softness, a.mu, a.dt), J
+
+    def of_rows(self, p: Array) -> Array | None:
+        """Impulses in the order of the problem's rows."""
+        if self.problem.rows is None:
+            return None
+        out = np.empty(len(self.order))
+        out[self.order] = p[: len(self.order)]
+        return out
+
+
+def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool) -> Stack:
+    """recovery: largest speed at which a penetration of rigid contacts is undone [m/s]; contacts_too: see there"""
+    a, deepest = problem, recovery * problem.dt
+    order, ties = (NO_ORDER, 0) if a.rows is None else _in_order(a.rows)
+    first = len(order)
+    tau, compliance, ease = np.zeros((3, first + 3 * len(a.mu)))
+    if a.rows is not None:
+        tau[:first] = a.rows.damping_times[order]
+        g = a.rows.g[order]
+        ease[:ties] = np.clip(g[:ties], -FASTEST * a.dt, FASTEST * a.dt) - g[:ties]
+        ease[ties:first] = np.maximum(-g[ties:] - deepest, 0.0)
+        ease[:first][a.rows.yields[order]] = 0.0
+    normal = slice(first + 2, None, 3)
+    ease[normal] = np.maximum(-a.gaps - deepest, 0.0)
+    if a.stiffness is not None:
+        soft = np.isfinite(a.stiffness)
+        compliance[normal] = 1.0 / a.stiffness
+        ease[normal][soft] = 0.0
+        if a.dissipation is not None:
+            tau[normal] = np.where((a.gaps <= 0.0) & soft, a.dissipation, 0.0)
+    return Stack(
+        problem=a, order=order, ties=ties, tau=tau, compliance=compliance, ease=ease, contacts_too=contacts_too
+    )  # fmt: skip
+
+
+def _in_order(rows: Rows) -> tuple[Array, int]:
+    """Ties, then stops; how many ties."""
+    ties = np.flatnonzero(~rows.stops)
+    return np.concatenate([ties, np.flatnonzero(rows.stops)]), len(ties)
+
+
+@compiled
+def linearised(
+    J: Array, g: Array, e: Array, tau: Array, shift: Array, dt: float, moved: int
+) -> tuple[Array, Array]:  # fmt: skip
+    """Offset and softness of `Plan` (m); g, e: where rows stand [m or rad] and how they yield (m).
+
+    The first `moved` of them, and J, are those where `shift` leads (nv), the others those that things begin with.
+    """
+    offset, softness = np.zeros(len(g)), np.zeros(len(g))
+    for i in range(len(g)):
+        at = g[i]
+        if i < moved:
+            for d in range(len(shift)):
+                at -= J[i, d] * shift[d]
+        offset[i] = at / (dt + tau[i])
+        softness[i] = e[i] / (dt * (dt + tau[i]))
+    return offset, softness

@@ -1,0 +1,56 @@
+"""Gauss and Seidel's way with contacts: one after the other, each given what it lacks as if it were alone, within its cone.
+
+Slow where many bodies rest on one another, but it finds the modes from which Newton's exact steps lead on, where those and the
+paper's iteration go round in circles [Jean and Moreau 1992].
+"""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.types import Array
+from sim_harness.engines.newton.exact import disc
+from sim_harness.engines.newton.rows import Constraints, normal_row
+
+
+@compiled
+def sweep(c: Constraints, p: Array, sweeps: int) -> None:
+    """From impulses p (m), in place."""
+    plan, (m, nv) = c.plan, c.Y.shape
+    z = c.z_free.copy()
+    for i in range(m):
+        for d in range(nv):
+            z[d] += c.Y[i, d] * p[i]
+    for _ in range(sweeps):
+        for i in range(plan.ties):
+            _change(c, p, z, i, p[i] - _speed(c, p, z, i) / c.w[i])
+        for i in range(plan.stops + len(plan.mu)):
+            row = normal_row(plan, i)
+            _change(c, p, z, row, max(0.0, p[row] - _speed(c, p, z, row) / c.w[row]))
+            if i < plan.stops:
+                continue
+            s, t = row - 2, row - 1
+            w = max(c.D[s, s], c.D[t, t]) + abs(c.D[s, t])
+            w = w if w > 0.0 else 1.0
+            p_s, p_t = p[s] - _speed(c, p, z, s) / w, p[t] - _speed(c, p, z, t) / w
+            length, radius = np.hypot(p_s, p_t), disc(plan.mu[i - plan.stops], p[row], 1.0)
+            share = radius / length if length > radius else 1.0
+            _change(c, p, z, s, share * p_s)
+            _change(c, p, z, t, share * p_t)
+
+
+@compiled
+def _speed(c: Constraints, p: Array, z: Array, row: int) -> float:
+    """a of the row"""
+    s = c.plan.offset[row] + c.plan.softness[row] * p[row]
+    for d in range(len(z)):
+        s += c.Y[row, d] * z[d]
+    return s
+
+
+@compiled
+def _change(c: Constraints, p: Array, z: Array, row: int, new: float) -> None:
+    change = new - p[row]
+    p[row] = new
+    if change != 0.0:
+        for d in range(len(z)):
+            z[d] += c.Y[row, d] * change

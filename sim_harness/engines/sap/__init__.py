@@ -1,0 +1,1 @@
+"""The SAP solver: yielding contact as a convex program."""

@@ -1,0 +1,192 @@
+"""From a step's contacts, rows and bodies to the convex problems of `sap`, island by island, and back  [SAP §III, §IV-D].
+
+w of a contact is ‖W_ii‖_F / 3, of a row G M⁻¹ Gᵀ: how far its own bodies give way, as if nothing else touched them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.status import NOT_CERTIFIED, SOLVED
+from idyn.types import Array
+from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT, project, regularisation
+from sim_harness.engines.sap.islands import forward_within, islands_of, profile, touched, trees_of
+from sim_harness.engines.sap.newton import NON_FINITE, Convex, Rules, minimise
+
+
+class Materials(NamedTuple):
+    """Of all constraints, contacts first (k): friction, ∞ for ties; stiffness [N/m]; τ_d [s]; where they stand [m or rad]; and
+    for all of them dt [s], β and σ. The first `contacts` are contacts, the others rows."""
+
+    mu: Array
+    stiffness: Array
+    dissipation: Array
+    gaps: Array
+    contacts: int
+    dt: float
+    beta: float
+    sigma: float
+
+
+class Motion(NamedTuple):
+    """M and its factor L within `first`; A, which weighs momenta; v before the step and v* without contacts (nv)."""
+
+    M: Array
+    L: Array
+    first: Array
+    A: Array
+    v: Array
+    v_star: Array
+
+
+@compiled
+def contact_step(
+    motion: Motion, J: Array, m: Materials, rules: Rules
+) -> tuple[Array, Array, int, int, tuple[float, float, float, float]]:
+    """The velocity after the step (nv), the impulses (k, 3), status, Newton steps, and what `accuracy` says of them."""
+    laws = constraint_laws(J, motion.L, motion.first, m)
+    v, gamma, status, steps = solve_islands(motion, J, laws, rules)
+    return v, gamma, status, steps, accuracy(motion, J, laws, v, gamma)
+
+
+@compiled
+def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
+    """The table of `sap_cone` (k, 4), R_n = 0 where nothing gives way. Of a row, J has tangents of 0."""
+    k = len(m.mu)
+    laws, Y = np.zeros((k, 4)), np.zeros((3, J.shape[1]))
+    for i in range(k):
+        for e in range(3):
+            for d in range(J.shape[1]):
+                Y[e, d] = J[3 * i + e, d]
+            forward_within(L, first, Y[e])
+        total = 0.0
+        for a in range(3):
+            for b in range(3):
+                total += np.dot(Y[a], Y[b]) ** 2
+        row = i >= m.contacts
+        w = np.sqrt(total) / (1.0 if row else 3.0)
+        laws[i, MU] = m.mu[i]
+        beta = 0.0 if row and m.stiffness[i] < np.inf else m.beta  # what yields is as stiff as it says
+        laws[i, R_N] = regularisation(w, m.stiffness[i], m.dissipation[i], m.dt, beta)
+        laws[i, R_T] = laws[i, R_N] if row else m.sigma * w
+        laws[i, V_HAT] = -m.gaps[i] / (m.dt + m.dissipation[i])
+        if w == 0.0:
+            laws[i, R_N] = 0.0
+    return laws
+
+
+@compiled
+def solve_islands(motion: Motion, J: Array, laws: Array, rules: Rules) -> tuple[Array, Array, int, int]:
+    """The velocity after the step (nv), the impulses (k, 3), the worst status, and the most Newton steps of an island."""
+    v, gamma = motion.v_star.copy(), np.zeros((len(laws), 3))
+    tree = trees_of(motion.A)
+    touches = touched(J, tree)
+    order, island = islands_of(touches)
+    status, most = SOLVED, 0
+    for name in range(island.max() + 1 if len(island) else 0):
+        dofs, members = _dofs(order, island, tree, name), _members(touches, island, laws, name)
+        if not len(members):
+            continue
+        c = convex_problem(motion, J, laws, dofs, members)
+        v_island, gamma_island, how, steps = minimise(c, motion.v[dofs], rules)
+        for i in range(len(dofs)):
+            v[dofs[i]] = v_island[i]
+        for i in range(len(members)):
+            for e in range(3):
+                gamma[members[i], e] = gamma_island[i, e]
+        most = max(most, steps)
+        if how == NON_FINITE or (how == NOT_CERTIFIED and status != NON_FINITE):
+            status = how
+    return v, gamma, status, most
+
+
+@compiled
+def _dofs(order: Array, island: Array, tree: Array, name: int) -> Array:
+    """An island's degrees of freedom, in the order of its factor."""
+    dofs, count = np.zeros(len(tree), dtype=np.int64), 0
+    for t in order:
+        if island[t] == name:
+            for d in range(np.searchsorted(tree, t), len(tree)):
+                if tree[d] != t:
+                    break
+                dofs[count] = d
+                count += 1
+    return dofs[:count].copy()
+
+
+@compiled
+def _members(touches: Array, island: Array, laws: Array, name: int) -> Array:
+    """The constraints that move an island."""
+    members, count = np.zeros(len(laws), dtype=np.int64), 0
+    for i in range(len(laws)):
+        for t in range(len(island)):
+            if touches[i, t]:
+                if island[t] == name and laws[i, R_N] > 0.0:
+                    members[count] = i
+                    count += 1
+                break
+    return members[:count].copy()
+
+
+@compiled
+def convex_problem(motion: Motion, J: Array, laws: Array, dofs: Array, members: Array) -> Convex:
+    """The problem of some degrees of freedom, in the given order, and the constraints that move no others."""
+    m, k = len(dofs), len(members)
+    A, M, v_star = np.zeros((m, m)), np.zeros((m, m)), np.zeros(m)
+    for i in range(m):
+        v_star[i] = motion.v_star[dofs[i]]
+        for j in range(m):
+            A[i, j], M[i, j] = motion.A[dofs[i], dofs[j]], motion.M[dofs[i], dofs[j]]
+    first, table = np.minimum(profile(A), profile(M)), np.zeros((k, 4))
+    begin, columns, rows = np.zeros(k + 1, dtype=np.int64), np.zeros(k * m, dtype=np.int64), np.zeros((k * m, 3))
+    for i in range(k):
+        r, x = 3 * members[i], begin[i]
+        for d in range(m):
+            s, t, n = J[r, dofs[d]], J[r + 1, dofs[d]], J[r + 2, dofs[d]]
+            if s != 0.0 or t != 0.0 or n != 0.0:
+                columns[x], rows[x, 0], rows[x, 1], rows[x, 2] = d, s, t, n
+                first[d] = min(first[d], columns[begin[i]])
+                x += 1
+        begin[i + 1] = x
+        for e in range(4):
+            table[i, e] = laws[members[i], e]
+    return Convex(A, M, first, v_star, begin, columns, rows, table)
+
+
+@compiled
+def accuracy(motion: Motion, J: Array, laws: Array, v: Array, gamma: Array) -> tuple[float, float, float, float]:
+    """Of v (nv) with impulses (k, 3): ‖A (v − v*) − Jᵀγ‖∞ [N·s, N·m·s], ‖γ − P_F(y(J v))‖∞ [N·s], e_m and e_μ.  (32), (33)"""
+    n, k = len(v), len(laws)
+    push, u = np.zeros(n), np.zeros(3)
+    slack, cost, law_error = 0.0, 0.0, 0.0
+    for i in range(k):
+        t, z, y_n = laws[i, R_T], laws[i, R_N], laws[i, V_HAT]
+        for e in range(3):
+            u[e] = 0.0
+            for d in range(n):
+                u[e] += J[3 * i + e, d] * v[d]
+                push[d] += J[3 * i + e, d] * gamma[i, e]
+        if z == 0.0:
+            continue
+        s, r, normal, _ = project(-u[0] / t, -u[1] / t, (y_n - u[2]) / z, laws[i])
+        law_error = max(law_error, abs(s - gamma[i, 0]), abs(r - gamma[i, 1]), abs(normal - gamma[i, 2]))
+        squares = gamma[i, 0] ** 2 + gamma[i, 1] ** 2
+        cost += 0.5 * (t * squares + z * gamma[i, 2] ** 2)
+        across = u[0] * gamma[i, 0] + u[1] * gamma[i, 1] + t * squares
+        slack += abs(across + (u[2] - y_n + z * gamma[i, 2]) * gamma[i, 2])
+    g2 = p2 = j2 = worst = 0.0
+    for r in range(n):
+        momentum = weighed = 0.0
+        for d in range(n):
+            momentum += motion.M[r, d] * v[d]
+            weighed += motion.A[r, d] * (v[d] - motion.v_star[d])
+        cost += 0.5 * weighed * (v[r] - motion.v_star[r])
+        worst = max(worst, abs(weighed - push[r]))
+        g2 += (weighed - push[r]) ** 2 / motion.M[r, r]
+        p2 += momentum**2 / motion.M[r, r]
+        j2 += push[r] ** 2 / motion.M[r, r]
+    scale = np.sqrt(max(p2, j2))
+    if not np.isfinite(g2 + p2 + j2):
+        return np.inf, np.inf, np.inf, np.inf
+    return worst, law_error, np.sqrt(g2) / scale if scale > 0.0 else 0.0, slack / (k * cost) if cost > 0.0 and k else 0.0

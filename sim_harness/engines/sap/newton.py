@@ -1,0 +1,260 @@
+"""The convex problem of `sap`, its gradient and Hessian, and Newton's method with a line search  [SAP §IV, App. D and E].
+
+    ℓ(v) = ½ ‖v − v*‖²_A + ½ ‖P_F(y(v))‖²_R         ∇ℓ = A (v − v*) − Jᵀγ         H = A + Jᵀ G J
+Strongly convex, once differentiable: one minimum, found from everywhere. Only constraints that act are in H.
+
+Different from the paper: the exact line search looks beyond the full step as far as ℓ falls; the factor keeps within the
+profile of H instead of a junction tree; what is stalled at rounding, |Δℓ| < 10⁻¹⁵ ℓ, is accepted up to e_m = `FLOOR`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.status import NOT_CERTIFIED, SOLVED, Status
+from idyn.types import Array
+from sim_harness.engines.sap.cone import R_N, R_T, V_HAT, project, slope
+from sim_harness.engines.sap.islands import backward_within, cholesky_within, forward_within
+
+ABSOLUTE = 1e-14
+"""ε_a, what scaled momenta count as nothing [√J]."""
+
+FLOOR = 1e-6
+"""Largest e_m of an answer that rounding keeps from its tolerance: what the paper reports of its largest scene."""
+
+STALLED = 1e-15
+"""Share of ℓ by which a step must lower it."""
+
+FLAT = 1e-14
+"""The exact line search ends where the slope is this share of what it was."""
+
+GROWTH, SHRINK, ARMIJO = 1.25, 0.8, 1e-4
+"""Backtracking: the first trial's length, what the next is of the last, and the share of the slope it must fall by."""
+
+ROUNDED = 1e-13
+"""Share of ℓ below which what is left to fall is lost in rounding: backtracking takes the full step then."""
+
+NON_FINITE = Status.NON_FINITE.value
+
+
+class Convex(NamedTuple):
+    """One island's problem; m degrees of freedom, k constraints, J row-compressed.
+
+    A, M: (m, m), symmetric; M scales and measures momenta, A weighs them
+    first: where each row of H begins (m)
+    v_star: velocity of the free motion (m)
+    begin: where the columns of each constraint begin in the next two (k + 1)
+    columns, rows: degrees of freedom that it moves, and what they do to s, t, n (nonzeros), (nonzeros, 3)
+    laws: μ, R_t, R_n, v̂_n of each, see `sap_cone` (k, 4)
+    """
+
+    A: Array
+    M: Array
+    first: Array
+    v_star: Array
+    begin: Array
+    columns: Array
+    rows: Array
+    laws: Array
+
+
+class Rules(NamedTuple):
+    """When and how Newton's method goes on: ε_r, exact or backtracking line search, most iterations."""
+
+    tolerance: float
+    exact: bool
+    max_iterations: int
+
+
+@compiled
+def symmetric_times(A: Array, first: Array, x: Array) -> Array:
+    """A x, of a symmetric A of which row i is 0 before column first[i]."""
+    out = np.zeros(len(x))
+    for i in range(len(x)):
+        s = A[i, i] * x[i]
+        for j in range(first[i], i):
+            s += A[i, j] * x[j]
+            out[j] += A[i, j] * x[i]
+        out[i] += s
+    return out
+
+
+@compiled
+def contact_velocities(c: Convex, v: Array) -> Array:
+    """J v (k, 3)"""
+    u = np.zeros((len(c.laws), 3))
+    for i in range(len(u)):
+        for x in range(c.begin[i], c.begin[i + 1]):
+            for e in range(3):
+                u[i, e] += c.rows[x, e] * v[c.columns[x]]
+    return u
+
+
+@compiled
+def impulses(c: Convex, u: Array) -> Array:
+    """γ at contact velocities u (k, 3)"""
+    gamma = np.zeros_like(u)
+    for i in range(len(u)):
+        law = c.laws[i]
+        gamma[i, 0], gamma[i, 1], gamma[i, 2], _ = project(
+            -u[i, 0] / law[R_T], -u[i, 1] / law[R_T], (law[V_HAT] - u[i, 2]) / law[R_N], law
+        )
+    return gamma
+
+
+@compiled
+def pushed(c: Convex, gamma: Array) -> Array:
+    """Jᵀγ (m)"""
+    j = np.zeros(len(c.v_star))
+    for i in range(len(gamma)):
+        for x in range(c.begin[i], c.begin[i + 1]):
+            for e in range(3):
+                j[c.columns[x]] += c.rows[x, e] * gamma[i, e]
+    return j
+
+
+@compiled
+def hessian(c: Convex, u: Array) -> Array:
+    """H at contact velocities u, its lower triangle (m, m)"""
+    m = len(c.v_star)
+    H, G, GJ = np.zeros((m, m)), np.zeros((3, 3)), np.zeros(3)
+    for i in range(m):
+        for j in range(c.first[i], i + 1):
+            H[i, j] = c.A[i, j]
+    for i in range(len(u)):
+        law = c.laws[i]
+        y_s, y_t = -u[i, 0] / law[R_T], -u[i, 1] / law[R_T]
+        _, _, normal, region = project(y_s, y_t, (law[V_HAT] - u[i, 2]) / law[R_N], law)
+        if region == 0:
+            continue
+        slope(y_s, y_t, law, normal, region, G)
+        for x in range(c.begin[i], c.begin[i + 1]):
+            for e in range(3):
+                GJ[e] = G[e, 0] * c.rows[x, 0] + G[e, 1] * c.rows[x, 1] + G[e, 2] * c.rows[x, 2]
+            row = c.columns[x]
+            for z in range(c.begin[i], c.begin[i + 1]):
+                if c.columns[z] <= row:
+                    H[row, c.columns[z]] += GJ[0] * c.rows[z, 0] + GJ[1] * c.rows[z, 1] + GJ[2] * c.rows[z, 2]
+    return H
+
+
+@compiled
+def cost_of_impulses(c: Convex, gamma: Array) -> float:
+    """½ ‖γ‖²_R [J]"""
+    s = 0.0
+    for i in range(len(gamma)):
+        s += c.laws[i, R_T] * (gamma[i, 0] ** 2 + gamma[i, 1] ** 2) + c.laws[i, R_N] * gamma[i, 2] ** 2
+    return 0.5 * s
+
+
+@compiled
+def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]:
+    """From v (m): the velocity of least ℓ (m), its γ (k, 3), status, Newton steps."""
+    before, status = np.inf, NOT_CERTIFIED
+    u = contact_velocities(c, v)
+    for step in range(rules.max_iterations + 1):
+        gamma = impulses(c, u)
+        away = v - c.v_star
+        pull = symmetric_times(c.A, c.first, away)
+        gradient = pull - pushed(c, gamma)
+        cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
+        if not np.isfinite(cost):
+            return v, gamma, NON_FINITE, step
+        error, scale = momentum_error(c, v, gamma, gradient)
+        if error <= ABSOLUTE + rules.tolerance * scale:
+            return v, gamma, SOLVED, step
+        if abs(before - cost) <= STALLED * cost:
+            return v, gamma, SOLVED if error <= FLOOR * scale else status, step
+        if step == rules.max_iterations:
+            break
+        before = cost
+        H = hessian(c, u)
+        cholesky_within(H, c.first)
+        way = -gradient
+        forward_within(H, c.first, way)
+        backward_within(H, c.first, way)
+        line = Line(u, contact_velocities(c, way), np.dot(way, pull), np.dot(way, symmetric_times(c.A, c.first, way)))
+        share = exact_share(c, line) if rules.exact else backtracked_share(c, line, cost, 0.5 * np.dot(away, pull))
+        v = v + share * way
+        u = contact_velocities(c, v)
+    return v, gamma, status, rules.max_iterations
+
+
+@compiled
+def momentum_error(c: Convex, v: Array, gamma: Array, gradient: Array) -> tuple[float, float]:
+    """‖D ∇ℓ‖ and the larger of ‖D p‖ and ‖D Jᵀγ‖, with p = M v and D = diag(M)^-½ [√J]  (25), (26)"""
+    p, j = symmetric_times(c.M, c.first, v), pushed(c, gamma)
+    g2 = p2 = j2 = 0.0
+    for d in range(len(v)):
+        g2 += gradient[d] ** 2 / c.M[d, d]
+        p2 += p[d] ** 2 / c.M[d, d]
+        j2 += j[d] ** 2 / c.M[d, d]
+    return np.sqrt(g2), np.sqrt(max(p2, j2))
+
+
+class Line(NamedTuple):
+    """ℓ along a direction: contact velocities where it begins and how they change (k, 3); d/dα and d²/dα² of ½‖v − v*‖²_A."""
+
+    u: Array
+    du: Array
+    slope: float
+    curvature: float
+
+
+@compiled
+def slope_along(c: Convex, line: Line, share: float) -> tuple[float, float]:
+    """dℓ/dα and d²ℓ/dα² at α = share"""
+    first, second = line.slope + share * line.curvature, line.curvature
+    G = np.zeros((3, 3))
+    for i in range(len(line.u)):
+        law, du = c.laws[i], line.du[i]
+        y_s = -(line.u[i, 0] + share * du[0]) / law[R_T]
+        y_t = -(line.u[i, 1] + share * du[1]) / law[R_T]
+        y_n = (law[V_HAT] - line.u[i, 2] - share * du[2]) / law[R_N]
+        s, t, n, region = project(y_s, y_t, y_n, law)
+        if region == 0:
+            continue
+        first -= du[0] * s + du[1] * t + du[2] * n
+        slope(y_s, y_t, law, n, region, G)
+        for e in range(3):
+            second += du[e] * (G[e, 0] * du[0] + G[e, 1] * du[1] + G[e, 2] * du[2])
+    return first, second
+
+
+@compiled
+def exact_share(c: Convex, line: Line) -> float:
+    """The α at which ℓ is least: Newton's method kept in a bracket, to rounding (rtsafe)"""
+    flat = FLAT * abs(slope_along(c, line, 0.0)[0])
+    low, high, share = 0.0, np.inf, 1.0
+    for _ in range(200):
+        first, second = slope_along(c, line, share)
+        if abs(first) <= flat:
+            break
+        if first < 0.0:
+            low = share
+        else:
+            high = share
+        following = share - first / second
+        if not low < following < high:
+            following = 2.0 * share if high == np.inf else 0.5 * (low + high)
+        if abs(following - share) <= 2e-16 * share:
+            break
+        share = following
+    return share
+
+
+@compiled
+def backtracked_share(c: Convex, line: Line, cost: float, away: float) -> float:
+    """The first α of 1.25, 1, 0.8, … at which ℓ has fallen enough (Armijo); `away`: ½‖v − v*‖²_A where the line begins"""
+    falls = slope_along(c, line, 0.0)[0]
+    if abs(falls) <= ROUNDED * cost:
+        return 1.0
+    share = GROWTH
+    for _ in range(200):
+        quadratic = away + share * (line.slope + 0.5 * share * line.curvature)
+        there = quadratic + cost_of_impulses(c, impulses(c, line.u + share * line.du))
+        if there < cost + ARMIJO * share * falls:
+            break
+        share *= SHRINK
+    return share

@@ -1,0 +1,1 @@
+"""Traces of a run, and what is measured from them."""

@@ -1,0 +1,221 @@
+"""What a run amounts to: figures of a trace  [ZD §7–8; MATHEMATICS §10]."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from idyn.contact.contacts import contacts_from_geometry
+from idyn.contact.terrain import Terrain
+from idyn.model.robot import Robot
+from idyn.types import Array, Record
+from sim_harness.measure.fall import Posture, base_tilt
+from sim_harness.measure.trace import Trace
+from sim_harness.world.jacobian import contact_jacobian
+
+SETTLED = 5
+"""Ticks left out where forces are compared and torques differentiated: in the first ones the world comes to rest."""
+
+STRIDE = 10
+"""Forces of single contacts are compared in every so-manieth tick: each needs a Jacobian."""
+
+GRAVITY = 9.81
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in figures; NaN where a run has nothing to measure.
+
+    label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
+    upright: whether it ran to its end without falling (`sim_harness.measure.fall`): a run that was ended by a fall has the
+        `seconds`
+        until then
+    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m];
+        distance: travelled by the base in the plane [m]; all 0 for a fixed base
+    tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
+        not those that grip
+    torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
+    weight: m g [N]; force: mean Σ f_N of the simulator [N]
+    force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: the same over the mean simulated Σ f_N
+    contact_force_error: mean error of a single normal force [N], without the part of the impulses that moves nothing
+    path_error: mean distance of the centre of mass from the path in the plane [m]
+    modes: share of the ticks in each mode of the reply or the failsafe
+    step_p50, step_p99, step_max: of the controller's step [µs], None when the replies do not say
+    round_trip_p50, round_trip_p99: state out to torque in [µs], None when nothing was timed
+    late: replies that took longer than a period
+    pace: simulated time over this machine's, 1: in real time; NaN for a run of one tick
+    longest_tick: on this machine's clock [s]
+    """
+
+    label: str
+    engine: str
+    seconds: float
+    upright: bool
+    height: float
+    tilt: float
+    drift: float
+    distance: float
+    tracking: float
+    speed_tracking: float
+    torque: float
+    torque_rate: float
+    torque_rate_max: float
+    weight: float
+    force: float
+    force_error: float
+    force_error_relative: float
+    contact_force_error: float
+    path_error: float
+    modes: dict[str, float]
+    step_p50: float | None
+    step_p99: float | None
+    step_max: float | None
+    round_trip_p50: float | None
+    round_trip_p99: float | None
+    late: int
+    pace: float
+    longest_tick: float
+
+
+class Aims(Record, frozen=True):
+    """What the figures are held against.
+
+    terrain: the ground, for falls and for the errors of single contacts
+    path: corners of the path that the centre of mass was to follow in the plane [m]
+    gripping: names of joints without a reference
+    """
+
+    terrain: Terrain
+    path: Sequence[tuple[float, float]] = ()
+    gripping: Sequence[str] = ()
+
+
+def summarise(trace: Trace, robot: Robot, aims: Aims, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
+    """The figures of a run that was to last `ticks` periods of `dt` [s]."""
+    base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
+    stands = Posture(robot, aims.terrain, trace.q[0]).upright(trace.q)
+    following = np.array([name not in aims.gripping for name in robot.joint_names])
+    rate = np.abs(np.diff(trace.tau, axis=0))[SETTLED:] / dt
+    predicted, simulated = normal_forces(trace)
+    error = _mean(np.abs(predicted - simulated)[SETTLED:])
+    force = _mean(simulated)
+    ticking = np.diff(trace.wall)
+    stepped, timed = _finite(trace.solve_time) * 1e6, _finite(trace.round_trip) * 1e6
+    return Summary(
+        label=label,
+        engine=engine,
+        seconds=len(trace) * dt,
+        upright=len(trace) == ticks and stands,
+        height=float(base[-1, 2]),
+        tilt=float(base_tilt(base).max()),
+        drift=float(np.linalg.norm(base[-1, :2] - base[0, :2])),
+        distance=float(np.linalg.norm(np.diff(base[:, :2], axis=0), axis=1).sum()),
+        tracking=_mean(np.abs(tracking_errors(trace, robot))[:, following]),
+        speed_tracking=_mean(np.abs(trace.v[:, robot.tree.a] - trace.v_ref)[:, following]),
+        torque=float(np.abs(trace.tau).mean()),
+        torque_rate=_mean(rate),
+        torque_rate_max=float(rate.max(initial=0.0)),
+        weight=robot.total_mass * GRAVITY,
+        force=force,
+        force_error=error,
+        force_error_relative=error / force if force > 0 else float("nan"),
+        contact_force_error=contact_force_error(trace, robot, aims.terrain),
+        path_error=path_error(trace, robot, np.array(aims.path, dtype=float)) if aims.path else float("nan"),
+        modes={mode: trace.share(mode) for mode in trace.modes},
+        step_p50=_percentile(stepped, 50),
+        step_p99=_percentile(stepped, 99),
+        step_max=_percentile(stepped, 100),
+        round_trip_p50=_percentile(timed, 50),
+        round_trip_p99=_percentile(timed, 99),
+        late=int(np.sum(timed > dt * 1e6)),
+        pace=(len(trace) - 1) * dt / float(ticking.sum()) if len(ticking) else float("nan"),
+        longest_tick=float(ticking.max(initial=0.0)),
+    )
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
+def _mean(values: Array) -> float:
+    """Of those that are numbers; NaN when there are none."""
+    there = _finite(values)
+    return float(there.mean()) if len(there) else float("nan")
+
+
+def _percentile(values: Array, percent: float) -> float | None:
+    return float(np.percentile(values, percent)) if len(values) else None
+
+
+def contact_force_error(trace: Trace, robot: Robot, terrain: Terrain) -> float:
+    """Mean |f_N predicted − simulated| of single contacts [N], of the part of the forces that moves the unactuated bodies.
+
+    Forces of redundant contacts are indeterminate by the null space of J_uᵀ, in which two right answers may differ: so only
+    the part of the difference in the row space counts. Ticks with a force where none was predicted are left out.
+    """
+    errors = []
+    for k in range(SETTLED, len(trace), STRIDE):
+        predicted, simulated = trace.predicted[k], trace.simulated[k]
+        there = np.isfinite(predicted[:, 0])
+        if not there.any() or (np.isfinite(simulated[:, 0]) & ~there & (simulated[:, 0] != 0)).any():
+            continue
+        difference = (predicted - np.nan_to_num(simulated))[there][:, [1, 2, 0]].ravel()
+        terms = robot.terms(trace.q[k], trace.v[k])
+        contacts = contacts_from_geometry(robot, trace.q[k], terrain, margin=np.inf)
+        J_u = contact_jacobian(terms.axes, robot.tree.support, contacts)[np.repeat(there, 3)][:, robot.tree.u]
+        errors.append(np.abs((J_u @ (np.linalg.pinv(J_u) @ difference))[2::3]).mean())
+    return float(np.mean(errors)) if errors else float("nan")
+
+
+def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
+    """Mean distance of the centre of mass from a polyline in the plane [m]; corners (n, 2), n ≥ 1 [m]."""
+    com = np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]])
+    begin, along = corners[:-1], np.diff(corners, axis=0)
+    if not len(along):
+        return float(np.linalg.norm(com - corners[0], axis=1).mean())
+    lengths2 = np.maximum((along**2).sum(axis=1), np.finfo(float).tiny)
+    share = np.clip(((com[:, None] - begin) * along).sum(axis=2) / lengths2, 0.0, 1.0)
+    nearest = begin + share[..., None] * along
+    return float(np.linalg.norm(com[:, None] - nearest, axis=2).min(axis=1).mean())
+
+
+def tracking_errors(trace: Trace, robot: Robot) -> Array:
+    """How far the joints were from their references [rad] (ticks, na)."""
+    rows = zip(trace.q, trace.q_ref, strict=True)
+    return np.array([robot.joint_error(robot.joint_angles(q), wanted) for q, wanted in rows]).reshape(-1, robot.na)
+
+
+def normal_forces(trace: Trace) -> tuple[Array, Array]:
+    """Σ f_N predicted and simulated [N] (n); NaN in ticks without any contact place near the ground, or measured, and without
+    a prediction."""
+    predicted, simulated = trace.predicted[..., 0], trace.simulated[..., 0]
+    near, known = np.isfinite(simulated).any(axis=1), np.isfinite(predicted).any(axis=1)
+    return np.where(known, np.nansum(predicted, axis=1), np.nan), np.where(near, np.nansum(simulated, axis=1), np.nan)
+
+
+COLUMNS = (
+    ("law", lambda s: s.label),
+    ("upright", lambda s: "yes" if s.upright else "NO"),
+    ("height m", lambda s: f"{s.height:.4f}"),
+    ("tilt mrad", lambda s: f"{s.tilt * 1e3:.1f}"),
+    ("tracking mrad", lambda s: f"{s.tracking * 1e3:.2f}"),
+    ("mean |τ| N·m", lambda s: f"{s.torque:.3f}"),
+    ("mean |dτ/dt| N·m/s", lambda s: f"{s.torque_rate:.3g}"),
+    ("max |dτ/dt| N·m/s", lambda s: f"{s.torque_rate_max:.3g}"),
+    ("Σf_N error N", lambda s: f"{s.force_error:.2e}"),
+    ("ok %", lambda s: f"{100 * s.modes.get('ok', 0.0):.1f}"),
+    ("round trip p50/p99 µs", lambda s: "–" if s.round_trip_p50 is None else f"{s.round_trip_p50:.0f}/{s.round_trip_p99:.0f}"),
+    ("late", lambda s: str(s.late)),
+    ("× real time", lambda s: f"{s.pace:.2f}"),
+)
+"""The table of a report: heading and cell."""
+
+
+def table(summaries: list[Summary]) -> list[list[str]]:
+    """Headings and rows of the summary table."""
+    return [[heading for heading, _ in COLUMNS], *([cell(s) for _, cell in COLUMNS] for s in summaries)]
+
+
+def text_table(rows: list[list[str]]) -> str:
+    """Rows as aligned text."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

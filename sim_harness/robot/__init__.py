@@ -1,0 +1,1 @@
+"""The simulated robot's side of the wire: sensors, actuators, link, pushes."""

@@ -1,0 +1,46 @@
+"""Pushes of an experiment, for whatever robot it is run with."""
+
+from controllers.config.loading import Settings
+from idyn.errors import ConfigError, FrameNotFound
+from idyn.model.robot import Robot
+from sim_harness.world.world import Push
+
+GRAVITY = 9.81
+
+FLOATING = "root_joint"
+"""Pinocchio's name of the joint of a floating base."""
+
+Vector3 = tuple[float, float, float]
+
+
+class PushSettings(Settings, frozen=True):
+    """A push: see `sim_harness.world.world.Push`.
+
+    frame: any of the body that is pushed; absent: of a floating base
+    force: [N] (3); or weights: the same in weights of the modelled robot (3)
+    """
+
+    start: float
+    duration: float
+    frame: str | None = None
+    force: Vector3 | None = None
+    weights: Vector3 | None = None
+    point: Vector3 = (0.0, 0.0, 0.0)
+
+
+def push_of(settings: PushSettings, robot: Robot, where: str) -> Push:
+    """Raises ConfigError, headed by `where`, for a push without one force or without a body."""
+    unit = 1.0 if settings.weights is None else robot.total_mass * GRAVITY
+    forces = [force for force in (settings.force, settings.weights) if force is not None]
+    if len(forces) != 1:
+        raise ConfigError(f"{where}.force", "expected either force or weights")
+    if settings.frame is None and not robot.floating:
+        raise ConfigError(f"{where}.frame", "missing, and the robot has no floating base")
+    frame = FLOATING if settings.frame is None else settings.frame
+    try:
+        robot.joint_of_frame(frame)
+    except FrameNotFound as error:
+        raise ConfigError(f"{where}.frame", str(error)) from error
+    x, y, z = forces[0]
+    force = (unit * x, unit * y, unit * z)
+    return Push(frame=frame, force=force, point=settings.point, start=settings.start, duration=settings.duration)

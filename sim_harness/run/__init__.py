@@ -1,0 +1,1 @@
+"""One run: plan, scene, experiment, server process."""

@@ -1,0 +1,171 @@
+"""An experiment: a simulated robot against a torque server, once for each law, with everything kept."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from controllers.build import build_controller
+from controllers.config.tables import Choice, kind_of, named
+from controllers.robot.load import load_robot
+from controllers.settings import ControllerSettings
+from idyn.model.robot import Robot
+from sim_harness.measure.fall import Posture
+from sim_harness.measure.metrics import Aims, Summary, summarise
+from sim_harness.measure.trace import Trace, TraceWriter
+from sim_harness.robot.robot_side import Exchanger
+from sim_harness.run.plan import Plan
+from sim_harness.run.scene import on_other_ground, pushes_of, simulated_robot, terrain_of
+from sim_harness.run.server_process import ServerProcess
+from transport.keys import Keys
+from transport.log.provenance import attachments, metadata
+from transport.log.recorder import Recorder
+from transport.loopback import Loopback
+from transport.robot.client import DEADLINE_MS, RobotClient
+from transport.robot.conversation import hello_for
+from transport.server.service import Service
+
+Progress = Callable[[str, int], None]
+"""Called with the label of a run and the ticks done since the last call."""
+
+
+LOCK_STEP_MS = 30_000
+"""A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
+
+Watch = Callable[[str, TraceWriter], None]
+"""Called with the label and the rows of a run at the end of each tick, inside its loop."""
+
+TRACE, CONTROLLER = "trace.npz", "controller.json"
+"""What a run leaves in its folder: its arrays, and the controller's snapshot, with robot and ground."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One law's run. controller: what it was controlled with, on the ground that it had."""
+
+    summary: Summary
+    trace: Trace
+    controller: ControllerSettings
+    log: Path | None
+
+    def save(self, folder: Path) -> None:
+        """Write what it takes to look at the run again into a folder, which is made where it is missing."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.trace.save_npz(folder / TRACE)
+        snapshot = build_controller(self.controller).snapshot()
+        (folder / CONTROLLER).write_text(json.dumps(snapshot, indent=1), encoding="utf-8")
+
+
+def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
+    """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log, label = folder / "log.mcap", named(law)
+    robot, _ = load_robot(plan.controller.robot)
+    with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
+        settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
+        with (
+            ServerProcess(settings, plan.controller, log) as server,
+            _client(plan, server.endpoint, robot) as client,
+        ):
+            client.hello()
+            trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
+    summary = _summary(plan, trace, label)
+    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
+    run = Run(summary=summary, trace=trace, controller=plan.controller, log=log)
+    run.save(folder)
+    return run
+
+
+def run_connected(
+    plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None, keys: Keys | None = None
+) -> Run:
+    """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
+    robot, _ = load_robot(plan.controller.robot)
+    with _client(plan, address, robot, keys) as client:
+        client.hello()
+        trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=None)
+
+
+def run_in_process(
+    plan: Plan,
+    label: str,
+    progress: Progress,
+    *,
+    seed: int | None = None,
+    log: Path | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Robot and service in one process, in lock-step through real bytes. What comes after a fall is not simulated.
+
+    seed: of the perturbation and of the robot's imperfections, and added to those of hills and friction; None: no perturbation
+    log: where to record every byte
+    """
+    plan = plan if seed is None else on_other_ground(plan, seed)
+    controller = build_controller(plan.controller)
+    recorder = None
+    if log is not None:
+        recorder = Recorder(log, attachments(controller.snapshot(), plan.server), metadata(controller.robot, seed))
+    try:
+        client = Loopback(
+            Service(controller, plan.server, recorder=recorder),
+            hello_for(controller.robot, plan.controller.period, kind="sim"),
+        )
+        client.hello()
+        trace = _drive(plan, client, label, progress, paced=False, seed=seed, watch=watch)
+    finally:
+        if recorder is not None:
+            recorder.close()
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
+
+
+def _client(plan: Plan, address: str, robot: Robot, keys: Keys | None = None) -> RobotClient:
+    """A robot that waits for its replies as long as its world does; in lock-step, as good as for ever."""
+    patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
+    deadline = patience if plan.settings.paced else LOCK_STEP_MS
+    return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline, keys=keys)
+
+
+def _drive(
+    plan: Plan,
+    client: Exchanger,
+    label: str,
+    progress: Progress,
+    *,
+    paced: bool,
+    seed: int | None = None,
+    watch: Watch | None = None,
+) -> Trace:
+    """The robot side of one run."""
+    settings = plan.settings
+    follow = None if watch is None else partial(watch, label)
+    side = simulated_robot(plan, client, progress=lambda ticks: progress(label, ticks), seed=seed, watch=follow)
+    pushes = pushes_of(plan, load_robot(plan.controller.robot)[0])
+    if paced:
+        return side.run_paced(settings.duration, pushes, waits=settings.patience > 0.0)
+    return side.run(settings.duration, pushes, Posture(side.world.robot, side.world.terrain, side.world.q))
+
+
+def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
+    robot, _ = load_robot(plan.controller.robot)
+    return summarise(
+        trace,
+        robot,
+        msgspec.structs.replace(aims_of(plan.controller), terrain=terrain_of(plan)),
+        label=label,
+        engine=str(kind_of(plan.settings.engine)),
+        ticks=plan.ticks,
+        dt=plan.controller.period,
+    )
+
+
+def aims_of(controller: ControllerSettings) -> Aims:
+    """A controller's ground, the path it was to follow, and the joints that grip instead."""
+    contact, grip = controller.contact, controller.grip
+    return Aims(
+        terrain=contact.terrain.build(contact.ground),
+        path=controller.reference.corners,
+        gripping=() if grip is None else grip.joints,
+    )

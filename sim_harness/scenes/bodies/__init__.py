@@ -1,0 +1,1 @@
+"""Scenes as data: bodies, shapes, contacts."""

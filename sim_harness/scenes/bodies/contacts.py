@@ -1,0 +1,126 @@
+"""The contacts of a scene at one instant, and what the bodies are made of there."""
+
+from itertools import combinations
+
+import numpy as np
+
+from idyn.contact.contacts import first_tangents
+from idyn.types import Array, ContactSet, Record
+from sim_harness.scenes.bodies.model import SceneModel
+from sim_harness.scenes.bodies.polyhedra import Spot
+from sim_harness.scenes.bodies.settings import Material, SceneSettings
+from sim_harness.scenes.bodies.touch import Place, Toucher, ground_points, half_extents, pivot_of
+
+UP = np.array([0.0, 0.0, 1.0])
+
+GROUND = -1
+"""In the place of a body's index."""
+
+
+class Touching(Record, frozen=True):
+    """Contacts and what touches there (n).
+
+    contacts: first and second joint and all that an engine needs
+    pairs: indices of the two bodies, the second `GROUND` for the ground (n, 2)
+    stiffness [N/m], dissipation [s]: inf and 0 where neither surface has any (n)
+    pivots: see `moved_contacts` of sim_harness.world.engine_step, of first and second bodies [m] (n, 3)
+    """
+
+    contacts: ContactSet
+    pairs: Array
+    stiffness: Array
+    dissipation: Array
+    pivots: tuple[Array, Array]
+
+
+class Geometry:
+    """Finds the contacts of a scene."""
+
+    def __init__(self, model: SceneModel) -> None:
+        self._model, self._settings = model, model.settings
+        self._touch = Toucher(self._settings.margin, self._settings.edge)
+        self._pairs = np.array(candidate_pairs(model), dtype=np.int64).reshape(-1, 2)
+
+    def touching(self, q: Array) -> Touching:
+        """All contacts at a configuration."""
+        model, margin = self._model, self._settings.margin
+        rotations, centres = model.place(q)
+        places = [Place(body.shape, *pose) for body, *pose in zip(self._settings.body, rotations, centres, strict=True)]
+        found: list[tuple[int, int, int, Spot]] = []
+        extents = np.array([half_extents(place.shape, place.rotation) for place in places])
+        if self._settings.ground is not None:
+            for i in np.flatnonzero(centres[:, 2] - extents[:, 2] <= margin).tolist():
+                if self._settings.body[i].touches and model.joints[i]:
+                    points = ground_points(places[i], self._settings.edge, self._settings.cells)
+                    found += [(i, GROUND, k, Spot(p, UP, p[2])) for k, p in enumerate(points) if p[2] <= margin]
+        for i, j in self._near(centres, extents, margin).tolist():
+            found += [(i, j, k, spot) for k, spot in enumerate(self._touch.between(places[i], places[j]))]
+        return self._record(found, places)
+
+    def _near(self, centres: Array, extents: Array, margin: float) -> Array:
+        """The pairs whose boxes along the axes are near one another (·, 2)."""
+        if not len(self._pairs):
+            return self._pairs
+        i, j = self._pairs.T
+        return self._pairs[(np.abs(centres[i] - centres[j]) <= extents[i] + extents[j] + margin).all(axis=1)]
+
+    def _record(self, found: list[tuple[int, int, int, Spot]], places: list[Place]) -> Touching:
+        model, names = self._model, (*self._model.names, "ground")
+        pairs = np.array([(i, j) for i, j, _, _ in found], dtype=np.int64).reshape(-1, 2)
+        joints = np.append(model.joints, 0)
+        normals = np.array([spot.normal for *_, spot in found]).reshape(-1, 3)
+        touch = [touching_materials(self._settings, i, j) for i, j in pairs.tolist()]
+        stiffness = np.array([each.stiffness for each in touch])
+        if self._settings.shared and len(found):
+            _, which, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+            stiffness = stiffness / count[which.reshape(-1)]
+        contacts = ContactSet(
+            bodies=joints[pairs[:, 0]],
+            others=joints[pairs[:, 1]],
+            points=np.array([spot.point for *_, spot in found]).reshape(-1, 3),
+            normals=normals,
+            tangents=first_tangents(normals),
+            mu=np.array([each.mu for each in touch]),
+            gaps=np.array([spot.gap for *_, spot in found]),
+            keys=tuple(f"{names[i]} {names[j]} {k}" for i, j, k, _ in found),
+        )
+        first = [pivot_of(places[i], spot) for i, _, _, spot in found]
+        second = [spot.point if j == GROUND else pivot_of(places[j], spot) for _, j, _, spot in found]
+        return Touching(
+            contacts=contacts,
+            pairs=pairs,
+            stiffness=stiffness,
+            dissipation=np.array([each.dissipation for each in touch]),
+            pivots=(np.array(first).reshape(-1, 3), np.array(second).reshape(-1, 3)),
+        )
+
+
+def candidate_pairs(model: SceneModel) -> list[tuple[int, int]]:
+    """Bodies that may touch one another: not those of one joint, nor a body and its parent, nor those of a closure."""
+    bodies, joints = model.settings.body, model.joints
+    joined = {frozenset((body.name, body.parent)) for body in bodies} | {frozenset(c.bodies) for c in model.settings.closure}
+    return [
+        (i, j)
+        for i, j in combinations(range(len(bodies)), 2)
+        if bodies[i].touches and bodies[j].touches and joints[i] != joints[j]
+        if frozenset((bodies[i].name, bodies[j].name)) not in joined
+    ]
+
+
+def touching_materials(settings: SceneSettings, i: int, j: int) -> Material:
+    """What the contact of two bodies is made of, the second the ground where j is `GROUND`."""
+    first = settings.body[i].material
+    if j != GROUND:
+        return combined(first, settings.body[j].material)
+    return first if settings.ground is None else combined(first, settings.ground.material)
+
+
+def combined(a: Material, b: Material) -> Material:
+    """Two surfaces as one: the more slippery one's friction, springs in series, damping times weighted by their compliances."""
+    softness = 1 / a.stiffness + 1 / b.stiffness
+    damping = a.dissipation / a.stiffness + b.dissipation / b.stiffness
+    return Material(
+        mu=min(a.mu, b.mu),
+        stiffness=1 / softness if softness > 0 else float("inf"),
+        dissipation=damping / softness if softness > 0 else max(a.dissipation, b.dissipation),
+    )

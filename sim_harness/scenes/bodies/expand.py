@@ -1,0 +1,90 @@
+"""Bodies that a scene says in one for many: copies, chains, arches, elastic blocks."""
+
+import msgspec
+import numpy as np
+from scipy.optimize import brentq
+
+from idyn.errors import ConfigError
+from idyn.types import Array
+from sim_harness.scenes.bodies.elastic import particles_of
+from sim_harness.scenes.bodies.finite import check_finite
+from sim_harness.scenes.bodies.hulls import hull_of
+from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, JointSettings, SceneSettings, Shape, Vector
+
+
+def expanded(settings: SceneSettings) -> SceneSettings:
+    """The same scene, body by body. Raises ConfigError for one without any, and for arches and blocks that are none."""
+    for i, arch in enumerate(settings.arch):
+        check_finite(f"scene.arch[{i}]", arch, "span", "rise", "thickness", "width", "density")
+        check_finite(f"scene.arch[{i}].material", arch.material, "dissipation")
+    for i, block in enumerate(settings.elastic):
+        check_finite(f"scene.elastic[{i}]", block, "corner", "size", "young", "density", "dissipation", "radius")
+        check_finite(f"scene.elastic[{i}].material", block.material, "dissipation")
+    bodies = [each for body in settings.body for each in copies_of(body)]
+    bodies += [block for arch in settings.arch for block in blocks_of(arch)]
+    bodies += [particle for block in settings.elastic for particle in particles_of(block)]
+    if not bodies:
+        raise ConfigError("scene.body", "expected at least one body")
+    return msgspec.structs.replace(settings, body=tuple(bodies), arch=())
+
+
+def copies_of(body: BodySettings) -> list[BodySettings]:
+    """The bodies that a body with copies stands for."""
+    if body.copies == 1:
+        return [body]
+    one = msgspec.structs.replace(body, copies=1, chained=False)
+    return [
+        msgspec.structs.replace(
+            one,
+            name=f"{body.name}-{k}",
+            position=moved(body.position, body.apart, k),
+            joint=body.joint if isinstance(body.joint, str) else tuple(_moved(joint, body.apart, k) for joint in body.joint),
+            parent=f"{body.name}-{k - 1}" if body.chained and k else body.parent,
+        )
+        for k in range(body.copies)
+    ]
+
+
+def moved(place: Vector, apart: Vector, times: int) -> Vector:
+    """[m] (3)"""
+    x, y, z = (a + times * step for a, step in zip(place, apart, strict=True))
+    return x, y, z
+
+
+def _moved(joint: JointSettings, apart: Vector, times: int) -> JointSettings:
+    return joint if joint.anchor is None else msgspec.structs.replace(joint, anchor=moved(joint.anchor, apart, times))
+
+
+def blocks_of(arch: ArchSettings) -> list[BodySettings]:
+    """The blocks of an arch, each as long as the others along the catenary z = rise − a (cosh(x/a) − 1). Raises ConfigError."""
+    half = arch.span / 2
+    a = brentq(lambda a: a * (np.cosh(half / a) - 1.0) - arch.rise, half / 50.0, 50.0 * half**2 / arch.rise)
+    ways = np.linspace(-1.0, 1.0, arch.blocks + 3) * a * np.sinh(half / a)
+    x = a * np.arcsinh(ways / a)
+    middle = np.column_stack([x, np.zeros_like(x), arch.rise - a * (np.cosh(x / a) - 1.0)])
+    across = np.column_stack([np.tanh(x / a), np.zeros_like(x), 1.0 / np.cosh(x / a)])  # out of the arch
+    crown, ends = arch.thickness
+    reach = 0.5 * (crown + (ends - crown) * (x / half) ** 2)[:, None] * across
+    if not (np.diff((middle - reach)[:, 0]) > 0.0).all():
+        raise ConfigError(
+            f"scene.arch '{arch.name}'.thickness", f"expected less than what its bend leaves, got {arch.thickness}"
+        )
+    return [
+        _block(arch, k, np.array([line[i] for line in (middle - reach, middle + reach) for i in (k, k + 1)]))
+        for k in range(len(x) - 1)
+    ]
+
+
+def _block(arch: ArchSettings, index: int, profile: Array) -> BodySettings:
+    """profile: corners in the plane y = 0 [m] (4, 3)"""
+    sides = np.array([[0.0, side * arch.width / 2, 0.0] for side in (-1.0, 1.0)])
+    corners = (profile[None] + sides[:, None]).reshape(-1, 3)
+    centre = hull_of(tuple(map(tuple, corners.tolist()))).centre
+    return BodySettings(
+        name=f"{arch.name}-{index}",
+        shape=Shape(hull=tuple(map(tuple, (corners - centre).tolist()))),
+        density=arch.density,
+        material=arch.material,
+        position=tuple(centre.tolist()),
+        joint="free" if 0 < index <= arch.blocks else "fixed",
+    )

@@ -1,0 +1,227 @@
+"""A scene's bodies as one robot of several trees, and what its degrees of freedom and bodies have beside a robot's.
+
+Pinocchio has the velocity of a free body along the body's own axes, which turn during a step: what goes straight on would be
+bent, by (ω dt)²/2 of its speed in every step. A step here is along the axes that the body has at its beginning: `terms` gives h
+for those, and `after` turns the velocity that comes out.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from idyn.model.description import Description
+from idyn.model.robot import Robot
+from idyn.types import Array, Record, State
+from sim_harness.scenes.bodies.settings import BodySettings, SceneSettings
+from sim_harness.scenes.bodies.urdf import body_pose, joint_name, mass_of, urdf_of
+from sim_harness.world.jacobian import generalised_force
+
+
+class JointEffects(Record, frozen=True):
+    """Of all degrees of freedom (nv), 0 where there is none.
+
+    stiffness: of springs [N/m, N·m/rad]; rest: where they are relaxed [m, rad]
+    viscous [N·s/m, N·m·s/rad], coulomb [N, N·m]: friction
+    low, high: stops, −inf and inf where there are none [m, rad]
+    stop_compliance: of the stops, 0 of rigid ones [m/N, rad/(N·m)]; stop_dissipation: [s]
+    """
+
+    stiffness: Array
+    rest: Array
+    viscous: Array
+    coulomb: Array
+    low: Array
+    high: Array
+    stop_compliance: Array
+    stop_dissipation: Array
+
+
+class SceneModel:
+    """The bodies of a scene (nb), in the order of its settings.
+
+    robot: all of them; free bodies are its floating joints
+    joints: joint of the robot that carries each body, 0 for the world (nb)
+    rotations, offsets: of the bodies in the frames of these joints (nb, 3, 3), [m] (nb, 3)
+    masses: [kg] (nb), 0 for those that the world carries
+    loose: which are free, or fixed to one that is (nb)
+    gravity: [m/s²] (3)
+    effects: of the joints
+    free: the linear velocities of free bodies (k, 3); free_positions: their centres in q (k, 3)
+    dofs: of slides and hinges, the velocity and the position of each by its name
+    start: state at the beginning
+    """
+
+    def __init__(self, settings: SceneSettings) -> None:
+        """Raises ConfigError, ModelError for bodies that make no model; settings are those of `load_scene`."""
+        self.settings = settings
+        bodies = settings.body
+        self.robot = robot = Robot(Description(urdf=urdf_of(bodies), base="fixed"), "scene")
+        self.names = tuple(body.name for body in bodies)
+        self.joints = np.array([robot.joint_of_frame(name) for name in self.names], dtype=np.int64)
+        self.masses = np.array([mass_of(body) if joint else 0.0 for body, joint in zip(bodies, self.joints, strict=True)])
+        self.loose = np.array([is_loose(settings, body) for body in bodies])
+        slope = 0.0 if settings.ground is None else settings.ground.slope
+        self.gravity = settings.gravity * np.array([-np.sin(slope), 0.0, -np.cos(slope)])
+        self.dofs = _dofs(robot, bodies)
+        firsts = sorted(_first(robot, body) for body in bodies if body.joint == "free")
+        self.free = np.array(firsts, dtype=np.int64).reshape(-1, 1) + np.arange(3)
+        self.free_positions = robot.tree.unit_spans[:, :1] - 3 + np.arange(3)
+        self.effects = _effects(robot, bodies, self.dofs)
+        self.reference = _reference(robot, bodies)
+        self.rotations, self.offsets = self._place_in_joints(bodies)
+        self.start = self._start(bodies)
+
+    def place(self, q: Array) -> tuple[Array, Array]:
+        """Rotations (nb, 3, 3) and centres [m] (nb, 3) of the bodies in the world."""
+        rotations, origins = self.robot.place(q)
+        turns = rotations[self.joints]
+        return turns @ self.rotations, origins[self.joints] + np.einsum("bij,bj->bi", turns, self.offsets)
+
+    def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
+        """M (nv, nv), h (nv) under the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`, for
+        M v̇ = Jᵀf − h with the rates of the linear velocities of free bodies along axes that do not turn."""
+        terms = self.robot.terms(q, v)
+        h, other = terms.h.copy(), self.gravity - self.robot.bodies.gravity
+        if other.any():
+            centres = self.place(q)[1]
+            for body in np.flatnonzero(self.masses):
+                h -= self.force_at(terms.axes, int(body), centres[body], self.masses[body] * other)
+        M, turning = terms.M.copy(), np.zeros(len(v))
+        turning[self.free] = np.cross(v[self.free + 3], v[self.free])
+        return M, h - M @ turning, terms.axes.copy()
+
+    def moved(self, q: Array, shift: Array) -> Array:
+        """Where a displacement along the axes at q leads, free bodies straight on (nq)."""
+        moved = self.robot.integrate(q, shift)
+        if len(self.free):
+            straight, spans = self.free_positions, self.free_positions[:, :1] + np.arange(3, 7)
+            moved[straight] = q[straight] + Rotation.from_quat(q[spans]).apply(shift[self.free])
+        return moved
+
+    def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
+        """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
+        moved, v = self.moved(q, dt * drift), v_plus.copy()
+        if len(self.free):
+            spans = self.free_positions[:, :1] + np.arange(3, 7)
+            before = Rotation.from_quat(q[spans])
+            v[self.free] = Rotation.from_quat(moved[spans]).inv().apply(before.apply(v_plus[self.free]))
+        return State(q=moved, v=v)
+
+    def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
+        """J (m, nv) of a configuration q ⊕ shift for velocities of free bodies along the axes at q; changed in place."""
+        spans = self.free_positions[:, :1] + np.arange(3, 7)
+        for free, span in zip(self.free, spans, strict=True):
+            J[:, free] = J[:, free] @ (Rotation.from_quat(moved[span]).inv() * Rotation.from_quat(q[span])).as_matrix()
+        return J
+
+    def before(self, q: Array, after: State) -> Array:
+        """The velocity v⁺ along the axes at q that led from there to a state: what `after` turns, turned back (nv)."""
+        v = after.v.copy()
+        if len(self.free):
+            spans = self.free_positions[:, :1] + np.arange(3, 7)
+            turned = Rotation.from_quat(q[spans]).inv() * Rotation.from_quat(after.q[spans])
+            v[self.free] = turned.apply(after.v[self.free])
+        return v
+
+    def force_at(self, axes: Array, body: int, point: Array, force: Array) -> Array:
+        """Generalised force of a force [N] at a point [m] of a body, world axes (nv)."""
+        return generalised_force(axes, self.robot.tree.support, int(self.joints[body]), point, force)
+
+    def motions(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """Velocities of the centres [m/s] (nb, 3) and spins [rad/s] (nb, 3), world axes."""
+        centres, tree = self.place(q)[1], self.robot.tree
+        twists = (tree.support @ (self.robot.terms(q, v).axes * v[:, None]))[self.joints]
+        return twists[:, :3] + np.cross(twists[:, 3:], centres), twists[:, 3:]
+
+    def energy(self, q: Array, v: Array) -> float:
+        """Kinetic, of heights and of springs [J]."""
+        M, _, _ = self.terms(q, v)
+        height = float(self.masses @ (self.place(q)[1] @ self.gravity))
+        stretch = self.stretch(q)
+        return float(0.5 * v @ M @ v) - height + float(0.5 * self.effects.stiffness @ stretch**2)
+
+    def stretch(self, q: Array) -> Array:
+        """How far the springs are stretched, 0 where there is none [m, rad] (nv)."""
+        out = np.zeros(self.robot.nv)
+        for dof, position in self.dofs.values():
+            out[dof] = q[position] - self.effects.rest[dof]
+        return out
+
+    def _place_in_joints(self, bodies: Sequence[BodySettings]) -> tuple[Array, Array]:
+        rotations, origins = self.robot.place(self.reference)
+        back = rotations[self.joints].transpose(0, 2, 1)
+        poses = [body_pose(body) for body in bodies]
+        turns = back @ np.array([pose.rotation for pose in poses])
+        away = np.array([pose.position for pose in poses]) - origins[self.joints]
+        return turns, np.einsum("bij,bj->bi", back, away)
+
+    def _start(self, bodies: Sequence[BodySettings]) -> State:
+        """Slides and hinges are where they start; a free body is at its reference."""
+        q, v = self.reference.copy(), np.zeros(self.robot.nv)
+        for body in bodies:
+            if body.joint == "free":
+                first = _first(self.robot, body)
+                back = body_pose(body).rotation.T  # Pinocchio's velocities are along the body's axes
+                v[first : first + 3], v[first + 3 : first + 6] = back @ body.velocity, back @ body.spin
+            for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+                dof, position = self.dofs[joint_name(body, k)]
+                q[position], v[dof] = joint.start, joint.speed
+        return State(q=q, v=v)
+
+
+def is_loose(settings: SceneSettings, body: BodySettings) -> bool:
+    """Whether a body is free, or fixed to one that is."""
+    if body.joint == "fixed" and body.parent:
+        return is_loose(settings, next(each for each in settings.body if each.name == body.parent))
+    return body.joint == "free"
+
+
+def _first(robot: Robot, body: BodySettings) -> int:
+    """The first velocity of a free body."""
+    return robot.tree.dof_names.index(f"{joint_name(body)}.0")
+
+
+def _dofs(robot: Robot, bodies: Sequence[BodySettings]) -> dict[str, tuple[int, int]]:
+    names = [joint_name(body, k) for body in bodies if not isinstance(body.joint, str) for k in range(len(body.joint))]
+    dofs = [robot.tree.dof_names.index(name) for name in names]
+    place = dict(zip(robot.tree.a.tolist(), robot.tree.q_index.tolist(), strict=True))
+    return {name: (dof, place[dof]) for name, dof in zip(names, dofs, strict=True)}
+
+
+def _effects(robot: Robot, bodies: Sequence[BodySettings], dofs: dict[str, tuple[int, int]]) -> JointEffects:
+    columns = np.zeros((8, robot.nv))
+    columns[4], columns[5] = -np.inf, np.inf
+    for body in bodies:
+        for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
+            stop = (-np.inf, np.inf) if joint.stop is None else joint.stop
+            values = joint.stiffness, joint.rest, joint.damping, joint.coulomb, *stop
+            columns[:, dofs[joint_name(body, k)][0]] = *values, 1.0 / joint.stop_stiffness, joint.stop_dissipation
+    stiffness, rest, viscous, coulomb, low, high, compliance, dissipation = columns
+    return JointEffects(
+        stiffness=stiffness,
+        rest=rest,
+        viscous=viscous,
+        coulomb=coulomb,
+        low=low,
+        high=high,
+        stop_compliance=compliance,
+        stop_dissipation=dissipation,
+    )
+
+
+def _reference(robot: Robot, bodies: Sequence[BodySettings]) -> Array:
+    """The configuration with all slides and hinges at 0 (nq)."""
+    step = np.zeros(robot.nv)
+    q = robot.neutral()
+    for body in bodies:
+        if body.joint == "free":
+            first = _first(robot, body)
+            step[first : first + 3] = body.position
+    q = robot.integrate(q, step)
+    turn = np.zeros(robot.nv)
+    for body in bodies:
+        if body.joint == "free":
+            first = _first(robot, body) + 3
+            turn[first : first + 3] = Rotation.from_euler("xyz", body.turn).as_rotvec()
+    return robot.integrate(q, turn)

@@ -1,0 +1,1 @@
+"""What is recorded and measured of a scene, and what is known of it."""

@@ -1,0 +1,119 @@
+"""The figures of a run beside what is known of them."""
+
+import numpy as np
+
+from idyn.types import Record
+from sim_harness.scenes.bodies.settings import SceneSettings
+from sim_harness.scenes.residuals import NAMES
+from sim_harness.scenes.results.formulas import FORMULAS
+from sim_harness.scenes.results.quantities import QUANTITIES
+from sim_harness.scenes.results.recording import Recording
+
+UNITS = {"momentum": "N·s", "cone": "N·s", "gap_work": "J", "power": "W", "closure": "m"}
+"""Of the residuals."""
+
+
+class Measured(Record, frozen=True):
+    """A figure: what, its unit, its value, what is known of it, None for nothing; holds: None where nothing is expected."""
+
+    what: str
+    unit: str
+    value: float
+    known: float | None
+    holds: bool | None
+
+    @property
+    def error(self) -> float | None:
+        """The difference as a share of the known value, or where that is 0 in the unit of the figure."""
+        if self.known is None:
+            return None
+        return abs(self.value - self.known) / (abs(self.known) or 1.0)
+
+
+class Outcome(Record, frozen=True):
+    """What a run came to.
+
+    scene, engine: names; steps, seconds: simulated [s]
+    measured: its figures; residuals: the largest of all steps, by name
+    iterations: mean per step; engine_us: median of what the engine took per step [µs]; pace: × real time, everything counted
+    unsolved: steps that the engine did not solve
+    e_m: largest momentum error of the convex problem [SAP §VI-C], None of engines that minimise nothing
+    """
+
+    scene: str
+    engine: str
+    steps: int
+    seconds: float
+    measured: tuple[Measured, ...]
+    residuals: dict[str, float]
+    iterations: float
+    engine_us: float
+    pace: float
+    unsolved: int
+    e_m: float | None
+
+    @property
+    def good(self) -> bool:
+        """Every step solved, and no figure further from what is known than the scene expects."""
+        return not self.unsolved and not any(each.holds is False for each in self.measured)
+
+
+def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording) -> Outcome:
+    """The figures of a run."""
+    names = [body.name for body in settings.body]
+    measured = []
+    for m in settings.measure:
+        body = names.index(m.body) if m.body else 0
+        quantity = QUANTITIES[m.quantity]
+        known = None if m.known is None else FORMULAS[m.known](settings, body)
+        figure = Measured(
+            what=m.quantity if m.quantity.endswith(("of all", "of loose")) else f"{m.quantity} of {names[body]}",
+            unit=quantity.unit,
+            value=quantity.value(run, body),
+            known=known,
+            holds=None,
+        )
+        holds = None if m.within is None or figure.error is None else bool(figure.error <= m.within)
+        measured.append(Measured(what=figure.what, unit=figure.unit, value=figure.value, known=known, holds=holds))
+    return Outcome(
+        scene=scene,
+        engine=engine,
+        steps=run.steps,
+        seconds=float(run.t[-1]),
+        measured=tuple(measured),
+        residuals=dict(zip(NAMES, run.residuals.max(axis=0).tolist(), strict=True)),
+        iterations=float(run.iterations.mean()),
+        engine_us=float(1e6 * np.median(run.seconds)),
+        pace=run.pace,
+        unsolved=int((~run.ok).sum()),
+        e_m=None if np.isnan(run.accuracy[:, 0]).all() else float(np.nanmax(run.accuracy[:, 0])),
+    )
+
+
+def figures_table(outcome: Outcome) -> list[list[str]]:
+    """Headings, and one row for each figure."""
+    words = {True: "yes", False: "NO", None: "–"}
+    rows = [["figure", "unit", "measured", "known", "error", "as expected"]]
+    for each in outcome.measured:
+        known = "–" if each.known is None else f"{each.known:.6g}"
+        error = "–" if each.error is None else f"{each.error:.2g}" if not each.known else f"{100 * each.error:.3g} %"
+        rows.append([each.what, each.unit, f"{each.value:.6g}", known, error, words[each.holds]])
+    return rows
+
+
+def steps_table(outcome: Outcome) -> list[list[str]]:
+    """Headings, and one row of residuals and speed."""
+    heads = [f"{name.replace('_', ' ')} {UNITS[name]}" for name in outcome.residuals]
+    values = [f"{value:.2g}" for value in outcome.residuals.values()]
+    return [
+        ["engine", *heads, "e_m", "iterations", "engine µs", "× real time", "unsolved"],
+        [
+            outcome.engine,
+            *values,
+            "–" if outcome.e_m is None else f"{outcome.e_m:.1e}",
+            f"{outcome.iterations:.1f}",
+            f"{outcome.engine_us:.0f}",
+            f"{outcome.pace:.2f}",
+            f"{outcome.unsolved} of {outcome.steps}",
+        ],
+    ]

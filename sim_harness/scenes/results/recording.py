@@ -1,0 +1,164 @@
+"""A run of a scene: everything that happened, one row for each step."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from idyn.errors import IdynError
+from idyn.types import Array, Record
+from sim_harness.scenes.bodies.contacts import GROUND
+from sim_harness.scenes.bodies.settings import SceneSettings
+from sim_harness.scenes.residuals import NAMES, residuals_of
+from sim_harness.scenes.world import Step
+from sim_harness.scenes.worlds import Scene, build_scene
+from sim_harness.world.jacobian import world_impulses
+from sim_harness.world.worlds import AnyEngine
+
+ABROAD = 1e3
+"""A world in which something is further away, or faster, than this has gone to pieces [m, m/s]."""
+
+
+class Burst(IdynError):
+    """A simulated world that went to pieces: nothing in it is worth measuring."""
+
+
+class Recording(Record, frozen=True):
+    """N steps of nb bodies; what is a state has a row more, the beginning.
+
+    masses: of the bodies, 0 of those that are fixed [kg]; loose: which of them hang on nothing (nb)
+    t: [s] (N + 1); q, v: (N + 1, nq), (N + 1, nv)
+    centres [m], velocities [m/s], spins [rad/s]: of the bodies, world axes (N + 1, nb, 3)
+    energy: [J] (N + 1)
+    force: of all contacts on each body, mean over the step, world axes [N] (N, nb, 3)
+    gap: the least of each body, inf without any, at the beginning of the step [m] (N, nb)
+    slip: of each body's pressing contacts the fastest, after the step [m/s] (N, nb)
+    contacts: how many (N); arrows: point [m] and force on the first body [N] of each, rows of all steps together (·, 6)
+    iterations, ok (N); seconds: that the engine took (N); pace: simulated seconds in a second, everything counted
+    residuals: columns `NAMES` of `residuals.py` (N, 5)
+    accuracy: e_m and e_μ of engines that minimise, as they say themselves, NaN of others (N, 2)
+    """
+
+    masses: Array
+    loose: Array
+    t: Array
+    q: Array
+    v: Array
+    centres: Array
+    velocities: Array
+    spins: Array
+    energy: Array
+    force: Array
+    gap: Array
+    slip: Array
+    contacts: Array
+    arrows: Array
+    iterations: Array
+    ok: Array
+    seconds: Array
+    pace: float
+    residuals: Array
+    accuracy: Array
+
+    @property
+    def steps(self) -> int:
+        return len(self.iterations)
+
+    def save(self, path: Path) -> None:
+        arrays = {name: np.asarray(getattr(self, name)) for name in self.__struct_fields__}
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+    @staticmethod
+    def load(path: Path) -> "Recording":
+        with np.load(path) as data:
+            arrays = {name: data[name] for name in Recording.__struct_fields__}
+        return Recording(**arrays | {"pace": float(arrays["pace"])})
+
+
+class Recorder:
+    """Collects the rows of a run."""
+
+    def __init__(self, world: Scene) -> None:
+        self._world = world
+        self._states: list[tuple[Array, ...]] = []
+        self._steps: list[tuple[object, ...]] = []
+        self._arrows: list[Array] = []
+        self._state()
+
+    def _state(self) -> None:
+        model, (q, v) = self._world.model, (self._world.state.q, self._world.state.v)
+        centres, (velocities, spins) = model.place(q)[1], model.motions(q, v)
+        self._states.append((np.array(self._world.t), q, v, centres, velocities, spins, np.array(model.energy(q, v))))
+
+    def add(self, step: Step) -> None:
+        """A step, and the state that it led to."""
+        problem, solution, contacts, model = step.problem, step.solution, step.touching.contacts, self._world.model
+        force = world_impulses(solution.p, contacts.tangents, contacts.normals) / problem.dt
+        bodies = len(model.names)
+        total, gap, slip = np.zeros((bodies, 3)), np.full(bodies, np.inf), np.zeros(bodies)
+        speed = np.hypot(*(problem.J @ solution.v_plus).reshape(-1, 3)[:, :2].T) * (solution.p[:, 2] > 0)
+        for side, sign in ((0, 1.0), (1, -1.0)):
+            rows = step.touching.pairs[:, side] != GROUND
+            which = step.touching.pairs[rows, side]
+            np.add.at(total, which, sign * force[rows])
+            np.minimum.at(gap, which, contacts.gaps[rows])
+            np.maximum.at(slip, which, speed[rows])
+        stretch = model.stretch(self._states[-1][1])
+        found = residuals_of(problem, solution, model.effects, stretch, step.taken)
+        row = total, gap, slip, len(contacts), solution.iterations, solution.status.ok, step.seconds
+        told = solution.accuracy
+        accuracy = (np.nan, np.nan) if told is None else (told.momentum, told.slackness)
+        self._steps.append((*row, [getattr(found, name) for name in NAMES], accuracy))
+        self._arrows.append(np.hstack([contacts.points, force]))
+        self._state()
+
+    def recording(self, pace: float) -> Recording:
+        """Of all steps so far."""
+        states = [np.array(column) for column in zip(*self._states, strict=True)]
+        steps = [np.array(column) for column in zip(*self._steps, strict=True)]
+        t, q, v, centres, velocities, spins, energy = states
+        force, gap, slip, contacts, iterations, ok, seconds, residuals, accuracy = steps
+        return Recording(
+            masses=self._world.model.masses,
+            loose=self._world.model.loose,
+            t=t,
+            q=q,
+            v=v,
+            centres=centres,
+            velocities=velocities,
+            spins=spins,
+            energy=energy,
+            force=force,
+            gap=gap,
+            slip=slip,
+            contacts=contacts,
+            arrows=np.concatenate(self._arrows),
+            iterations=iterations,
+            ok=ok,
+            seconds=seconds,
+            pace=pace,
+            residuals=residuals,
+            accuracy=accuracy,
+        )
+
+
+def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[int], None] = lambda _: None) -> Recording:
+    """The scene from its beginning to its end. progress: called with the steps done since the last call
+
+    Raises Burst for a world that goes to pieces.
+    """
+    world = build_scene(settings, engine)
+    world.step()  # compiles what is not yet
+    world.reset(world.model.start.q, world.model.start.v)
+    recorder, moved = Recorder(world), 0.0
+    for _ in range(round(settings.duration / settings.dt)):
+        begin = time.perf_counter()
+        step = world.step()
+        moved += time.perf_counter() - begin
+        state = world.state
+        if not max(np.abs(state.q).max(), np.abs(state.v).max()) < ABROAD:
+            raise Burst(f"the world went to pieces at t = {world.t:.4g} s ({step.solution.status.sentence})")
+        recorder.add(step)
+        progress(1)
+    return recorder.recording(world.t / moved)

@@ -1,0 +1,155 @@
+"""What becomes of a walk when the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
+
+The world of a stopped server goes on with what the robot's own side makes of it; at all other times it waits for its replies,
+so that a busy machine does not blur the picture. The world of a stopped robot is stopped with it. Who stopped himself for good
+is reset at rest, as an operator would, and walks on.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from controllers.robot.load import load_robot
+from sim_harness.measure.fall import Posture
+from sim_harness.measure.trace import Trace
+from sim_harness.robot.robot_side import RobotSide
+from sim_harness.run.plan import Plan, load_plan, with_controller
+from sim_harness.run.scene import simulated_robot
+from sim_harness.run.server_process import ServerProcess
+from transport.protocol.messages.hello import Hello
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage
+from transport.robot.client import DEADLINE_MS, RobotClient
+from transport.robot.conversation import hello_for
+
+Who = Literal["server", "robot"]
+WHO: tuple[Who, ...] = ("server", "robot")
+
+PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
+"""When the process is stopped, and how long the robot walks around that, stands, and walks on [s]."""
+
+PATIENCE_MS = 2000
+"""Nobody but a stopped server keeps a reply waiting for so long."""
+
+VELOCITY = (0.15, 0.0, 0.0)
+"""Of the walk [m/s, m/s, rad/s]."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One pause.
+
+    who, milliseconds: was stopped for how long; law: of the server
+    ticks: of the world spent in each mode of the robot's own side
+    longest_tick: on this machine's clock [s]
+    stopped: whether the robot stopped itself until reset; reset: whether the server then allowed it, None: not asked
+    upright: whether it never fell; walked: by the base in the plane after all that [m]
+    traces: before, at rest when it stopped itself, and after
+    """
+
+    who: Who
+    milliseconds: int
+    law: str
+    ticks: dict[str, int]
+    longest_tick: float
+    stopped: bool
+    reset: bool | None
+    upright: bool
+    walked: float
+    traces: tuple[Trace, ...]
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """All but the traces."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "traces"}
+
+    @property
+    def words(self) -> str:
+        """The whole story in a sentence."""
+        own = [f"{n} ms {mode.removeprefix('failsafe:')}" for mode, n in self.ticks.items() if mode.startswith("failsafe:")]
+        what = f"the robot's own side: {', '.join(own)}" if own else "no answer was missed"
+        if self.who == "robot":
+            what = f"its world stood still with it (longest tick {1e3 * self.longest_tick:.0f} ms); {what}"
+        if self.stopped:
+            what += "; stopped at rest, " + ("reset, walked on" if self.reset else "and could not be reset")
+        end = f"{self.walked:.2f} m further, upright" if self.upright else "FELL"
+        return f"{self.law}: {self.who} stopped for {self.milliseconds} ms: {what}; {end}"
+
+
+def walking(experiment: str) -> Plan:
+    """An experiment whose robot walks straight on."""
+    return with_controller(load_plan(experiment), {"reference": {"path": {"waypoints": [], "velocity": list(VELOCITY)}}})
+
+
+def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
+    """Walk, be stopped in mid-trot, and go on."""
+    with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
+        settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
+        robot, _ = load_robot(plan.controller.robot)
+        hello = hello_for(robot, plan.controller.period, kind="sim")
+        with ServerProcess(settings, plan.controller) as server, Stopping(server, hello, who, milliseconds) as client:
+            client.hello()
+            side = simulated_robot(plan, client)
+            parts = [side.run_paced(BEFORE, waits=True)]
+            stopped, reset = side.stopped, None
+            if stopped:
+                parts.append(side.run_paced(SETTLE, waits=True))
+                reset = side.reset()
+            parts.append(side.run_paced(AFTER, waits=True))
+            return _outcome(parts, side, who=who, milliseconds=milliseconds, law=law, stopped=stopped, reset=reset)
+
+
+class Stopping(RobotClient):
+    """A client during whose walk somebody is stopped once and continued; the server by the robot's clock, which goes on."""
+
+    def __init__(self, server: ServerProcess, hello: Hello, who: Who, milliseconds: int) -> None:
+        super().__init__(server.endpoint, hello, deadline_ms=PATIENCE_MS)
+        self._server, self._who, self._pause = server.process.pid or 0, who, milliseconds * 1e-3
+        self._begun = False
+
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        t = state.t_robot * 1e-9 - PAUSE_AT
+        if not self._begun and t >= 0.0:
+            self._begun = True
+            if self._who == "robot":
+                _stop_this_process(self._pause)
+            else:
+                os.kill(self._server, signal.SIGSTOP)
+                self.deadline = DEADLINE_MS * 1e-3
+        elif self._begun and t >= self._pause:
+            os.kill(self._server, signal.SIGCONT)  # does nothing to who was not stopped
+            self.deadline = PATIENCE_MS * 1e-3
+        return super().exchange(state)
+
+
+def _stop_this_process(seconds: float) -> None:
+    """Who is stopped cannot continue himself: a shell does both."""
+    me = os.getpid()
+    with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
+        pass
+
+
+def _outcome(
+    parts: list[Trace], side: RobotSide, *, who: Who, milliseconds: int, law: str, stopped: bool, reset: bool | None
+) -> Outcome:
+    q = np.concatenate([part.q for part in parts])
+    ticks: dict[str, int] = {}
+    for part in parts:
+        for mode, count in zip(part.modes, np.bincount(part.mode, minlength=len(part.modes)).tolist(), strict=True):
+            ticks[mode] = ticks.get(mode, 0) + count
+    return Outcome(
+        who=who,
+        milliseconds=milliseconds,
+        law=law,
+        ticks=ticks,
+        longest_tick=float(np.diff(parts[0].wall).max()),
+        stopped=stopped,
+        reset=reset,
+        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
+        traces=tuple(parts),
+        walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
+    )

@@ -1,0 +1,1 @@
+"""Worlds that move a robot or a scene."""

@@ -1,0 +1,60 @@
+"""The worlds by their engines: ours, which share one world, and MuJoCo, which is one of its own.
+
+A new engine is one file in `sim_harness.engines` and one member of `OwnEngine`.
+"""
+
+from typing import get_args
+
+import numpy as np
+
+from controllers.config.tables import kind_of
+from idyn.contact.terrain import Terrain
+from idyn.errors import InputError
+from idyn.model.robot import Robot
+from idyn.types import Array
+from sim_harness.engines.dissipation import Dissipation
+from sim_harness.engines.engine import Engine
+from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.engines.lcp import PolygonLcp
+from sim_harness.engines.newton.engine import Newton
+from sim_harness.engines.no_slip import NoSlip
+from sim_harness.engines.penalty import Penalty
+from sim_harness.engines.sap.engine import Sap
+from sim_harness.engines.viscous import Viscous
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.world import World
+
+OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap | FirstOrder | Newton
+AnyEngine = OwnEngine | MujocoSettings
+"""`[engine]` of an experiment."""
+
+ENGINES: dict[str, type[Engine]] = {str(kind_of(each)): each for each in get_args(OwnEngine)}
+NAMES = tuple(str(kind_of(each)) for each in get_args(AnyEngine))
+
+
+def check_engine(engine: AnyEngine) -> None:
+    """Raises ConfigError for a package that is missing."""
+    if isinstance(engine, MujocoSettings):
+        import sim_harness.mujoco.door  # noqa: F401, PLC0415 - refuses where MuJoCo is missing
+
+
+def build_world(
+    engine: AnyEngine,
+    robot: Robot,
+    terrain: Terrain,
+    q: Array,
+    *,
+    mu: Array | None = None,
+    friction: JointFriction | None = None,
+) -> World:
+    """The world of an engine, with the robot at rest at q. `mu`, `friction`: as the worlds have them. Raises InputError."""
+    places = len(robot.contact_names)
+    if mu is not None and not (isinstance(mu, np.ndarray) and mu.shape == (places,) and np.all(mu >= 0.0)):
+        raise InputError("mu", f"expected {places} friction coefficients ≥ 0, got {mu}")
+    if not isinstance(engine, MujocoSettings):
+        return EngineWorld(robot, terrain, engine, q, mu=mu, friction=friction)
+    from sim_harness.mujoco.world import MujocoWorld  # noqa: PLC0415 - an optional package
+
+    return MujocoWorld(robot, terrain, engine, q, mu=mu, friction=friction)
