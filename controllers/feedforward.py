@@ -19,7 +19,7 @@ from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import Way, all_ways
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.terms.dynamics import Dynamics, evaluate, record_for
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
 

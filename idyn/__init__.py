@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from idyn.laws import LAWS, make_law
     from idyn.model.description import ContactPoint, Description, Sole
     from idyn.model.robot import Robot
+    from idyn.options import Options
     from idyn.prediction.outcomes import outcomes
     from idyn.prediction.predict import predict
-    from idyn.problem import Options
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
 
@@ -37,7 +37,7 @@ _HOMES = {
     "idyn.prediction.predict": ("predict",),
     "idyn.laws": ("LAWS", "make_law"),
     "idyn.prediction.outcomes": ("outcomes",),
-    "idyn.problem": ("Options",),
+    "idyn.options": ("Options",),
     "idyn.model.robot": ("Robot",),
     "idyn.status": ("Status",),
     "idyn.contact.terrain": ("Flat",),

@@ -92,7 +92,7 @@ class ContactSet(Record, frozen=True):
 
 
 class DynamicsTerms(Record, frozen=True):
-    """M, h and the joint axes at one state: views of the robot's scratch, valid until its next `terms` call.
+    """M, h and the joint axes at one state: views of the robot's scratch, valid until the next `Robot.terms`.
 
     M: joint-space inertia, symmetric (nv, nv)
     h: Coriolis, centrifugal and gravity forces [N, N·m] (nv)
@@ -102,6 +102,20 @@ class DynamicsTerms(Record, frozen=True):
     M: Array
     h: Array
     axes: Array
+
+
+class Kinematics(DynamicsTerms, frozen=True):
+    """A robot placed at one state: what Pinocchio computes of it, once. Stands for the `State` wherever one is expected.
+
+    q (nq), v (nv): the state
+    placements: rotation by columns, then origin of each joint in the world (njoints, 12)
+    ends: points of the closures in the world [m] (m, 2, 3)
+    """
+
+    q: Array
+    v: Array
+    placements: Array
+    ends: Array
 
 
 class Selection(StrEnum):

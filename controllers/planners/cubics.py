@@ -1,11 +1,9 @@
 """Cubics that are aimed anew on the way: position and velocity go on, the acceleration steps  [ZD §7.2.1]."""
 
-from typing import Any, ClassVar
-
 import numpy as np
 
-from idyn.jit.compiled import CUBE, MATRIX, compiled
-from idyn.jit.records import ArrayRecord
+from idyn.jit.compiled import compiled
+from idyn.jit.records import ArrayRecord, Cube, Matrix
 from idyn.types import Array
 
 
@@ -15,11 +13,9 @@ class Cubics(ArrayRecord):
     c: coefficients of 1, s, s², s³, with s the time since `since` (n, d, 4); since, until: [s] (n, d)
     """
 
-    field_types: ClassVar[dict[str, Any]] = {"c": CUBE, "since": MATRIX, "until": MATRIX}
-
-    c: Array
-    since: Array
-    until: Array
+    c: Cube
+    since: Matrix
+    until: Matrix
 
     def __init__(self, points: Array) -> None:
         """At rest at `points` (n, d)."""

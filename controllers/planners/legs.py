@@ -6,15 +6,13 @@ The hinges' axes (direction w, point r) and the foot x are known at zero angles;
 θ by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
 """
 
-from typing import Any, ClassVar
-
 import numpy as np
 
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
-from idyn.jit.compiled import CUBE, MATRIX, SPANS, compiled
+from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
-from idyn.jit.records import ArrayRecord
+from idyn.jit.records import ArrayRecord, Cube, Matrix, Spans
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
@@ -39,7 +37,10 @@ class Legs(ArrayRecord):
     angles are each leg's (n, 3)
     """
 
-    field_types: ClassVar[dict[str, Any]] = {"axes": CUBE, "points": CUBE, "places": MATRIX, "joints": SPANS}
+    axes: Cube
+    points: Cube
+    places: Matrix
+    joints: Spans
 
     def __init__(self, robot: Robot) -> None:
         """Raises ConfigError for a robot that is built otherwise."""

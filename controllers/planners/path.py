@@ -1,14 +1,13 @@
 """Where to go: waypoints, or a constant command, into a planar base velocity (forward, left, turn)."""
 
 import math
-from typing import Any, ClassVar
 
 import numpy as np
 
 from controllers.config.loading import NonNegative, Settings
 from idyn.errors import ConfigError
-from idyn.jit.compiled import FLAG, INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.records import ArrayRecord
+from idyn.jit.compiled import compiled
+from idyn.jit.records import ArrayRecord, Indices, Matrix, Vector
 from idyn.types import Array
 
 NEXT, DONE = 0, 1
@@ -49,15 +48,17 @@ class Path(ArrayRecord):
     next waypoint, and whether there is no way left to go (2)
     """
 
-    field_types: ClassVar[dict[str, Any]] = {
-        "waypoints": MATRIX,
-        **dict.fromkeys(("velocity", "accelerations"), VECTOR),
-        "progress": INDICES,
-        "repeat": FLAG,
-        **dict.fromkeys(("speed", "turn", "tolerance", "facing", "turn_gain", "duration"), REAL),
-    }
-
-    progress: Array
+    waypoints: Matrix
+    velocity: Vector
+    accelerations: Vector
+    progress: Indices
+    repeat: bool
+    speed: float
+    turn: float
+    tolerance: float
+    facing: float
+    turn_gain: float
+    duration: float
 
     def __init__(self, settings: PathSettings, where: str = "reference.path") -> None:
         """Raises ConfigError for values that make no path."""

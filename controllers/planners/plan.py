@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,9 +11,9 @@ from controllers.planners.legs import Legs, solve
 from controllers.planners.path import DONE, Path, command
 from controllers.planners.steps import ahead, seen, step
 from controllers.robot.attitude import yaw
-from idyn.jit.compiled import FLAG, FLAGS, INDICES, MATRIX, REAL, VECTOR, compiled
+from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
 from idyn.jit.crossing import Filled, Lent, entrance
-from idyn.jit.records import ArrayRecord
+from idyn.jit.records import ArrayRecord, Flags, Matrix, Vector
 from idyn.solvers.linalg import copy
 from idyn.terms.inputs import finite
 from idyn.types import Array
@@ -37,26 +36,38 @@ class Plan(ArrayRecord):
     The joints  angles: last reference [rad] (na)
     """
 
-    field_types: ClassVar[dict[str, Any]] = {
-        "legs": Legs.TYPE,
-        "path": Path.TYPE,
-        "ways": Cubics.TYPE,
-        **dict.fromkeys(("hips", "lifted"), MATRIX),
-        **dict.fromkeys(("touchdown", "pose", "u", "du", "phase", "wait", "end", "angles"), VECTOR),
-        **dict.fromkeys(("swinging", "seeking"), FLAGS),
-        "walks": FLAG,
-        **dict.fromkeys(("start", "tick", "period", "duty", "swing_time", "stance_time", "longest", "step_height"), REAL),
-        **dict.fromkeys(("touchdown_speed", "redirect", "touching", "most_patience", "settle"), REAL),
-        **dict.fromkeys(("t", "lag", "patience"), REAL),
-    }
-
-    hips: Array
-    pose: Array
-    u: Array
-    wait: Array
-    swinging: Array
-    angles: Array
+    legs: Legs
+    path: Path
     ways: Cubics
+    hips: Matrix
+    lifted: Matrix
+    touchdown: Vector
+    pose: Vector
+    u: Vector
+    du: Vector
+    phase: Vector
+    wait: Vector
+    end: Vector
+    angles: Vector
+    swinging: Flags
+    seeking: Flags
+    walks: bool
+    start: float
+    tick: float
+    period: float
+    duty: float
+    swing_time: float
+    stance_time: float
+    longest: float
+    step_height: float
+    touchdown_speed: float
+    redirect: float
+    touching: float
+    most_patience: float
+    settle: float
+    t: float
+    lag: float
+    patience: float
 
     def __init__(
         self,

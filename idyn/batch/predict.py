@@ -11,19 +11,17 @@ import msgspec
 import numpy as np
 
 from idyn.batch.arrays import Batch, BatchGuess, Spread, spread, spread_guess
-from idyn.batch.members import NULL_DIM, PIVOTS, RUNG, Members
+from idyn.batch.members import FINISHED, NULL_DIM, PIVOTS, RUNG, Members
 from idyn.batch.workers import cores, crew_for
 from idyn.errors import InputError
-from idyn.laws.compiled_rungs import cold_rung, compiled_rungs
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
+from idyn.options import Options
+from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.predict import DEFAULT, predict
-from idyn.prediction.recovery import BEYOND_FORCE, BEYOND_TORQUE
-from idyn.prediction.steady import CHANGE, LADDER
-from idyn.problem import Options
-from idyn.selection.aim import OBJECTIVES
+from idyn.prediction.solve import BEYOND_FORCE, BEYOND_TORQUE, CHANGE, NONE, UNSELECTED
 from idyn.status import SOLVED, STATUSES
-from idyn.types import Array, Guess, Prediction, Record, Residuals, Selection
+from idyn.types import Array, Guess, Prediction, Record, Residuals
 
 
 class BatchPrediction(Record, frozen=True):
@@ -36,7 +34,7 @@ class BatchPrediction(Record, frozen=True):
     demand_change [rad/s], torque_excess [N·m], force_excess [N] (B)
     iterations, null_dim (B); closing [N·s] (B, 3m)
     guess: pass to the next call
-    singles: those that the ladder answered, by their rows
+    singles: those that `predict` answered, by their rows
     """
 
     tau: Array
@@ -114,39 +112,33 @@ def predict_batch(
     resumed = np.zeros(asked.size, dtype=np.bool_)
     if before is not None and options.warm_start:
         resumed = before.resumes(law)
-    members = _members(robot, asked, law, options.selection, before, resumed)
-    if compiled_rungs(law) and asked.size:
-        if before is None and options.ground.memory > 0.0:  # as `predict` has it
-            options = msgspec.structs.replace(options, ground=msgspec.structs.replace(options.ground, memory=0.0))
+    method = workspace_for(robot, len(asked.keys)).method(robot, law, options)
+    members = _members(asked, law, method, before, resumed)
+    if len(method.kernels) and asked.size:
         crew = crew_for(robot, len(asked.keys))
-        crew.answer(members, asked.repeats, law, options, dt, threads or cores())
+        crew.answer(members, asked.repeats, (law, options, dt, before is not None), threads or cores())
     singles: dict[int, Prediction] = {}
-    for i in np.flatnonzero(members.marks[:, RUNG] == LADDER).tolist():
+    for i in np.flatnonzero(members.marks[:, RUNG] == NONE).tolist():
         singles[i] = _single(robot, asked, i, None if before is None else before.member(i), law=law, dt=dt, options=options)
-    return _gathered(members, asked.keys, law, dt, resumed, singles)
+    return _gathered(members, asked.keys, law, dt, method, resumed, singles)
 
 
-def _members(robot: Robot, asked: Spread, law: Law, selection: Selection, before: BatchGuess | None, resumed: Array) -> Members:
+def _members(asked: Spread, law: Law, method: Method, before: BatchGuess | None, resumed: Array) -> Members:
     """The batch as compiled code takes it: what is aimed at, and where each member begins."""
-    count, n = asked.size, len(asked.keys)
+    count, kernels = asked.size, len(method.kernels)
     tau, force = (None, None) if before is None else (before.tau, before.force)
-    none, target = np.empty((count, 0, 3)), np.zeros((count, 0))
-    forces, objective = none, OBJECTIVES.get(selection)
-    if objective is not None:
-        wanted = objective.wanted(tau, force, asked.preferred)
-        if objective.of_forces:
-            target, forces = np.zeros((count, 3 * n)), none if wanted is None else wanted
-        else:
-            target = np.zeros((count, robot.na)) if wanted is None else wanted
-    number, _ = cold_rung(law) or (LADDER, "")
-    basis = np.zeros((count, n, law.basis_width), dtype=np.bool_)
-    if before is not None and compiled_rungs(law) and resumed.any():
-        basis[resumed] = before.basis[resumed]
-    first = np.where(resumed, 0, number)
+    torques, forces = np.zeros((count, 0)), np.empty((count, 0, 3))
+    wanted = None if method.wanted is None else method.wanted(tau, force, asked.preferred)
+    if wanted is not None:
+        torques, forces = (torques, wanted) if method.of_forces else (wanted, forces)
+    basis = np.zeros((count, *method.empty.shape), dtype=np.bool_)
+    first = np.full(count, method.cold if method.cold < kernels else NONE)
+    if before is not None and kernels and resumed.any():
+        basis[resumed], first[resumed] = before.basis[resumed], 0
     if before is not None:
-        first[[i for i, one in before.others.items() if one.law == law.name]] = LADDER  # they have a basis, but not here
-    begin = none if force is None else force, forces, target, basis, first
-    return Members(asked.motion, asked.touch, begin, 3 * len(robot.closures.keys))
+        first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # they have a basis, but not here
+    begin = np.empty((count, 0, 3)) if force is None else force, forces, torques, basis, first
+    return Members(asked.motion, asked.touch, begin, len(method.closing))
 
 
 def _single(robot: Robot, asked: Spread, i: int, guess: Guess | None, **settings: Any) -> Prediction:
@@ -168,23 +160,23 @@ def _single(robot: Robot, asked: Spread, i: int, guess: Guess | None, **settings
 
 
 def _gathered(
-    members: Members, keys: tuple[str, ...], law: Law, dt: float, resumed: Array, singles: dict[int, Prediction]
+    members: Members, keys: tuple[str, ...], law: Law, dt: float, method: Method, resumed: Array, singles: dict[int, Prediction]
 ) -> BatchPrediction:
-    """All answers in arrays, the ladder's among those of compiled code."""
-    m, names = members, compiled_rungs(law)
-    _, cold = cold_rung(law) or (LADDER, "")
-    ways = {(law.name, name): i for i, name in enumerate(names)}
-    way = m.marks[:, RUNG].copy()
-    if cold:
-        way[~resumed] = ways.setdefault((law.name, cold), len(ways))
-    status, others = np.full(len(way), SOLVED), {}
-    basis = m.basis if names else np.zeros((*m.basis.shape[:2], law.basis_width), law.basis_type)
+    """All answers in arrays, those of `predict` among those of compiled code."""
+    m, kernels = members, len(method.kernels)
+    names = [name + suffix for suffix in ("", ", unselected") for name in (*method.warm_names, *method.cold_names)]
+    ways, others = [(law.name, name) for name in names], {}
+    way = m.marks[:, RUNG] + kernels * (~resumed + 2 * (m.marks[:, FINISHED] == UNSELECTED))
+    status = np.full(len(way), SOLVED)
+    basis = m.basis if kernels else np.zeros((*m.basis.shape[:2], law.basis_width), law.basis_type)
     for i, one in singles.items():
         m.tau[i], m.force[i], m.p[i], m.v_plus[i], m.closing[i] = one.tau, one.force, one.p, one.v_plus, one.closing
         residuals = msgspec.structs.astuple(one.residuals)
         m.figures[i] = *residuals, one.torque_excess, one.force_excess, one.demand_change
         m.marks[i, PIVOTS], m.marks[i, NULL_DIM], status[i] = one.iterations, one.null_dim, one.status
-        way[i] = ways.setdefault((one.law, one.rung), len(ways))
+        if (one.law, one.rung) not in ways:
+            ways.append((one.law, one.rung))
+        way[i] = ways.index((one.law, one.rung))
         if one.guess.law == law.name and one.guess.basis.shape == basis.shape[1:]:
             basis[i] = one.guess.basis
         else:

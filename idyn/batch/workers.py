@@ -14,13 +14,16 @@ import numpy as np
 from idyn.batch.members import Members, solve_members
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
-from idyn.prediction.steady import Steady, kept_for
-from idyn.problem import Options
-from idyn.terms.dynamics import Dynamics
+from idyn.options import Options
+from idyn.prediction.method import Method, Workspace
 from idyn.types import Array
 
 CHUNK = 64
 """Members of one call at the most: their terms are still in the cache then."""
+
+
+Asked = tuple[Law, Options, float, bool]
+"""Law, options, period [s], and whether there is a last tick."""
 
 
 class Worker:
@@ -28,25 +31,23 @@ class Worker:
 
     def __init__(self, robot: Robot, n: int) -> None:
         self._robot = robot.twin()
-        self._dynamics = Dynamics(self._robot, n)
+        self._workspace = Workspace(self._robot, n)
         nv, m = robot.nv, len(robot.closures.keys)
         self._terms = tuple(np.empty((CHUNK, *shape)) for shape in ((nv, nv), (nv, 6), (1, nv), (2 * m, 3)))
 
-    def ready(self, law: Law, options: Options, dt: float) -> Steady:
-        """What it needs of a law that has compiled rungs, for predictions over dt [s]."""
-        self._dynamics.believe(options.ground, dt)
-        kept = kept_for(self._dynamics, law, options, self._robot.weight)
-        assert kept is not None
-        return kept
+    def ready(self, law: Law, options: Options, dt: float, remembers: bool) -> Method:
+        """The method for a law's predictions over dt [s]. remembers: whether there is a last tick"""
+        self._workspace.problem.dynamics.given.set_ground(options.ground, dt, remembers)
+        return self._workspace.method(self._robot, law, options)
 
-    def work(self, kept: Steady, members: Members, repeats: Array, chunks: Iterator[slice]) -> None:
-        """Answers members chunk by chunk, for as long as there are chunks that no other worker took. repeats: see `Crew`"""
+    def work(self, method: Method, members: Members, repeats: Array, chunks: Iterator[slice]) -> None:
+        """Answer members chunk by chunk, for as long as there are chunks that no other worker took. repeats: see `Crew`"""
         for chunk in chunks:
             fresh = ~repeats[chunk]
             fresh[0] = True
             states = zip(members.q[chunk][fresh], members.v[chunk][fresh], strict=True)
             self._robot.terms_of(states, *self._terms)
-            solve_members(kept.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
+            solve_members(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
 
 
 class Crew:
@@ -56,8 +57,8 @@ class Crew:
         self.limits, self._robot, self._n = robot.limits, robot, n
         self._workers: list[Worker] = []
 
-    def answer(self, members: Members, repeats: Array, law: Law, options: Options, dt: float, threads: int) -> None:
-        """Answers all members that compiled code can answer. repeats: whether a member's state is that of the one before (B)
+    def answer(self, members: Members, repeats: Array, asked: Asked, threads: int) -> None:
+        """Answer all members that compiled code can answer. repeats: whether a member's state is that of the one before (B)
 
         threads: for more than the machine has cores those are taken
         """
@@ -66,7 +67,7 @@ class Crew:
         chunks = iter([slice(begin, min(begin + size, count)) for begin in range(0, count, size)])
         while len(self._workers) < threads:
             self._workers.append(Worker(self._robot, self._n))
-        first, *others = ((worker, worker.ready(law, options, dt)) for worker in self._workers[:threads])
+        first, *others = ((worker, worker.ready(*asked)) for worker in self._workers[:threads])
         pool, at_work = _threads(os.getpid()), []
         try:
             for worker, kept in others:

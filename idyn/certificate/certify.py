@@ -22,6 +22,7 @@ from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled, inlined
 from idyn.jit.memory import local
 from idyn.status import Conditions
+from idyn.terms.stages import Given
 from idyn.types import Array
 
 CERTIFIED = 1e-8
@@ -66,24 +67,43 @@ class _Contact(NamedTuple):
     free: bool
 
 
-@inlined
-def certify(d, claim, change, p, v_plus, tau, impulse, residuals):
-    """Fills the residuals (6) of impulses p (3n; rows S, T, N), velocity v_plus (nv) and torque tau (na) against what the
-    answer claims, in the order and units of `idyn.types.Residuals`; and `impulse`, p as world vectors (n, 3).
+class Demanded(NamedTuple):
+    """The demand: asked for and met, joint accelerations [rad/s²] (na); change: of the joint velocities by which these are
+    reported to differ, max norm [rad/s]."""
 
-    The law is judged by the velocity v̂ that it is asked of, the demand by the one that was asked for and the change of it that
-    is reported, `change` [rad/s].
+    asked: Array
+    met: Array
+    change: float
+
+
+class Answered(NamedTuple):
+    """An answer: p: contact impulses in rows S, T, N [N·s] (3n); v_plus (nv); tau [N·m] (na); closing: impulses of the closures
+    in the world [N·s] (3m); impulse: room for p as world vectors (n, 3)."""
+
+    p: Array
+    v_plus: Array
+    tau: Array
+    closing: Array
+    impulse: Array
+
+
+@inlined
+def certify(g: Given, demanded: Demanded, claim: Claim, answer: Answered, residuals: Array) -> None:
+    """The certificate stage: fill the residuals (6) of an answer against what it claims, in the order and units of
+    `idyn.types.Residuals`; and `answer.impulse`.
+
+    The law is judged by the velocity v̂ that it is asked of, the demand by the one that was asked for and the reported change.
     """
     residuals[:] = 0.0
-    in_world(d, p, impulse)
-    residuals[DYNAMICS] = imbalance(d, v_plus, tau, impulse)
-    residuals[DEMAND] = demand_error(d, change, v_plus)
-    residuals[SLIP] = closure_error(d, v_plus)
-    _judge(d, claim, p, v_plus, impulse, residuals)
+    in_world(g, answer.p, answer.impulse)
+    residuals[DYNAMICS] = imbalance(g, answer.v_plus, answer.tau, answer.impulse, answer.closing)
+    residuals[DEMAND] = demand_error(g, demanded.asked, demanded.met, demanded.change, answer.v_plus)
+    residuals[SLIP] = closure_error(g, answer.v_plus)
+    _judge(g, claim, answer.p, answer.v_plus, answer.impulse, residuals)
 
 
 @inlined
-def _judge(d, claim, p, v_plus, impulse, residuals):
+def _judge(g, claim, p, v_plus, impulse, residuals):
     """Adds to the residuals what the law's own conditions lack."""
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
@@ -92,27 +112,27 @@ def _judge(d, claim, p, v_plus, impulse, residuals):
         for row in range(len(p)):
             _worse(residuals, CONE, abs(p[row]))
         return
-    velocity, v_hat = local((len(d.mu), 3)), local(len(v_plus))
+    velocity, v_hat = local((len(g.mu), 3)), local(len(v_plus))
     if conditions == Conditions.COMPLIANT:
-        contact_velocities(d, v_plus, velocity)
-        for i in range(len(d.mu)):
-            _compliant(d, i, claim.material, p[3 * i : 3 * i + 3], velocity[i], residuals)
+        contact_velocities(g, v_plus, velocity)
+        for i in range(len(g.mu)):
+            _compliant(g, i, claim.material, p[3 * i : 3 * i + 3], velocity[i], residuals)
         return
     convex = conditions in (Conditions.CONVEX, Conditions.CONE)
-    if convex and not (len(y) == len(d.mu) and np.isfinite(y).all()):
+    if convex and not (len(y) == len(g.mu) and np.isfinite(y).all()):
         residuals[COMPLEMENTARITY] = np.inf  # nothing to judge optimality by
         return
-    asked_of(d, v_plus, impulse, v_hat)
-    contact_velocities(d, v_hat, velocity)
-    descent = local((len(d.mu) if convex else 0, 3))
+    asked_of(g, v_plus, impulse, v_hat)
+    contact_velocities(g, v_hat, velocity)
+    descent = local((len(g.mu) if convex else 0, 3))
     if convex:
         momentum = v_hat if conditions == Conditions.CONVEX else np.zeros(len(v_hat))
-        energy_descent(d, momentum, (1.0 + d.rho) * y, descent)
-    for i in range(len(d.mu)):
-        mu, w = d.mu[i], velocity[i, 2] + allowance_of(d, i)
+        energy_descent(g, momentum, (1.0 + g.rho) * y, descent)
+    for i in range(len(g.mu)):
+        mu, w = g.mu[i], velocity[i, 2] + allowance_of(g, i)
         free = mu == np.inf or (claim.unlimited and mu > 0.0)
         c = _Contact(p[3 * i], p[3 * i + 1], p[3 * i + 2], velocity[i, 0], velocity[i, 1], w, mu, free)
-        if np.isnan(d.gaps[i]) or np.isnan(mu):
+        if np.isnan(g.gaps[i]) or np.isnan(mu):
             residuals[COMPLEMENTARITY] = np.inf  # no number, no statement
         _worse(residuals, PENETRATION, -w)
         _worse(residuals, CONE, -c.pn)
@@ -232,21 +252,21 @@ def _optimal(c, descent, directions, residuals):
 
 
 @compiled
-def _compliant(d, i, material, p, velocity, residuals):
+def _compliant(g, i, material, p, velocity, residuals):
     """Impulse and z = u − v̂ + R p of contact i must be complementary in the round friction cone and its dual: p is the point of
     the cone nearest to p − z. The cone is judged apart."""
-    counts = not (material.touching_only and d.gaps[i] > 0.0)
-    w, settle, mu = own_inverse_mass(d, i), d.dt + material.dissipation, min(d.mu[i], MOST_FRICTION)
+    counts = not (material.touching_only and g.gaps[i] > 0.0)
+    w, settle, mu = own_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)
     friction = np.hypot(p[0], p[1])
     _worse(residuals, CONE, max(-p[2], friction - mu * p[2]))
     if not counts or w == 0.0:
         _worse(residuals, COMPLEMENTARITY, max(friction, abs(p[2])))
         return
     stiffest = (2.0 * np.pi / material.beta) ** 2 / w  # [kg]
-    soft_n, soft_t = 1.0 / min(stiffest, d.dt * material.stiffness * settle), material.sigma * w
+    soft_n, soft_t = 1.0 / min(stiffest, g.dt * material.stiffness * settle), material.sigma * w
     x = p[0] - (velocity[0] + soft_t * p[0])
     y = p[1] - (velocity[1] + soft_t * p[1])
-    z = p[2] - (velocity[2] + d.gaps[i] / settle + soft_n * p[2])
+    z = p[2] - (velocity[2] + g.gaps[i] / settle + soft_n * p[2])
     across = np.hypot(x, y)
     if across > mu * z:
         height = max((mu * across + z) / (1.0 + mu * mu), 0.0)

@@ -8,25 +8,25 @@ from idyn.jit.memory import local
 
 
 @compiled
-def middle(d, k):
+def middle(g, k):
     """Between the two points of closure k."""
-    one, other = d.ends[k, 0], d.ends[k, 1]
+    one, other = g.ends[k, 0], g.ends[k, 1]
     return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
 
 
 @compiled
-def closure_error(d, v_plus):
+def closure_error(g, v_plus):
     """How far the closures' points are from coming together as they should: a gap beyond the noise floor within the period, but
     not faster than a penetration is undone [m/s]."""
-    worst, twists = 0.0, local((len(d.parents), 6))
-    if len(d.ends) > 0:
-        body_twists(d, v_plus, twists)
-    for k in range(len(d.ends)):
-        one = point_velocity(twists[d.loops[k, 0]], middle(d, k))
-        other = point_velocity(twists[d.loops[k, 1]], middle(d, k))
-        apart = d.ends[k, 0] - d.ends[k, 1]
+    worst, twists = 0.0, local((len(g.model.parents), 6))
+    if len(g.ends) > 0:
+        body_twists(g, v_plus, twists)
+    for k in range(len(g.ends)):
+        one = point_velocity(twists[g.model.loops[k, 0]], middle(g, k))
+        other = point_velocity(twists[g.model.loops[k, 1]], middle(g, k))
+        apart = g.ends[k, 0] - g.ends[k, 1]
         length = np.sqrt(np.sum(apart * apart))
-        speed = 0.0 if length <= d.noise else min(length / d.dt, d.recovery_speed)
+        speed = 0.0 if length <= g.noise else min(length / g.dt, g.recovery_speed)
         for c in range(3):
             error = abs(one[c] - other[c] + (speed * apart[c] / length if speed > 0.0 else 0.0))
             worst = np.inf if np.isnan(error) else max(worst, error)
@@ -34,21 +34,21 @@ def closure_error(d, v_plus):
 
 
 @compiled
-def hold_closed(d, x):
+def hold_closed(g, x):
     """Takes from the unactuated motion x (nu) what impulses of the closures would take: G_u x = 0, in place. Elimination with
     pivots on the diagonal; those that are rounding errors of the first belong to rows that say nothing new."""
-    rows, nu = 3 * len(d.ends), len(x)
+    rows, nu = 3 * len(g.ends), len(x)
     G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))
     for row in range(rows):
         k = row // 3
         for i in range(nu):
-            j = d.u[i]
-            sign = int(d.support[d.loops[k, 0], j]) - int(d.support[d.loops[k, 1], j])
+            j = g.model.u[i]
+            sign = int(g.model.support[g.model.loops[k, 0], j]) - int(g.model.support[g.model.loops[k, 1], j])
             if sign != 0:
-                G[row, i] = sign * point_velocity(d.axes[j], middle(d, k))[row % 3]
+                G[row, i] = sign * point_velocity(g.axes[j], middle(g, k))[row % 3]
     answers = G.copy()
     for row in range(rows):
-        divide_by_inertia(d, answers[row])
+        divide_by_inertia(g, answers[row])
     for row in range(rows):
         for i in range(nu):
             A[row, rows] += G[row, i] * x[i]
@@ -78,14 +78,14 @@ def hold_closed(d, x):
 
 
 @compiled
-def own_inverse_mass(d, k):
+def own_inverse_mass(g, k):
     """‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k, all joints free [1/kg]: how easily its two bodies give way to an impulse there."""
-    nv = len(d.v)
-    A, X = d.M.copy(), np.zeros((nv, 6))  # M, and the generalised impulses of unit world impulses beside their responses
+    nv = len(g.v)
+    A, X = g.M.copy(), np.zeros((nv, 6))  # M, and the generalised impulses of unit world impulses beside their responses
     for j in range(nv):
-        sign = sign_of(d, k, j)
+        sign = sign_of(g, k, j)
         if sign != 0:
-            at = point_velocity(d.axes[j], d.points[k])
+            at = point_velocity(g.axes[j], g.points[k])
             for c in range(3):
                 X[j, c] = X[j, 3 + c] = sign * at[c]
     for j in range(nv):  # elimination without pivoting: M is positive definite

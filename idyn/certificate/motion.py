@@ -21,9 +21,9 @@ def point_velocity(twist, x):
 
 
 @compiled
-def body_twists(d, v, twists):
+def body_twists(g, v, twists):
     """Fills the spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
-    axes, parents, dof_joint, dof = d.axes, d.parents, d.dof_joint, 0
+    axes, parents, dof_joint, dof = g.axes, g.model.parents, g.model.dof_joint, 0
     for c in range(6):
         twists[0, c] = 0.0
     for j in range(1, len(twists)):
@@ -36,19 +36,19 @@ def body_twists(d, v, twists):
 
 
 @compiled
-def sign_of(d, k, j):
+def sign_of(g, k, j):
     """+1 where degree of freedom j moves the first body of contact k only, −1 the second, 0 both or none."""
-    return int(d.support[d.bodies[k], j]) - int(d.support[d.others[k], j])
+    return int(g.model.support[g.bodies[k], j]) - int(g.model.support[g.others[k], j])
 
 
 @compiled
-def divide_by_inertia(d, x):
+def divide_by_inertia(g, x):
     """x ← M_uu⁻¹ x, in place, by Gaussian elimination without pivoting: M_uu is positive definite."""
-    nu = len(d.u)
+    nu = len(g.model.u)
     A = np.empty((nu, nu))
     for i in range(nu):
         for j in range(nu):
-            A[i, j] = d.M[d.u[i], d.u[j]]
+            A[i, j] = g.M[g.model.u[i], g.model.u[j]]
     for j in range(nu):
         for i in range(j + 1, nu):
             f = A[i, j] / A[j, j]

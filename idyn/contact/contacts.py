@@ -12,22 +12,27 @@ from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.model.places import Spheres
 from idyn.model.robot import Robot
 from idyn.model.shapes import pair_contacts
-from idyn.types import Array, ContactSet
+from idyn.types import Array, ContactSet, Kinematics
 
 UNIT_TOLERANCE = 1e-6
 """A direction counts as a unit vector when its length is within this of 1; it is then renormalised."""
 
 
-def contacts_from_geometry(robot: Robot, q: Array, terrain: Terrain, *, margin: float, mu: Array | None = None) -> ContactSet:
+def contacts_from_geometry(
+    robot: Robot, q: Array | Kinematics, terrain: Terrain, *, margin: float, mu: Array | None = None
+) -> ContactSet:
     """The robot's contact spheres that are within `margin` [m] of the terrain, then those that are of a box.
 
     The contact point is the point of the sphere nearest to the terrain or the box.
+    q: configuration, or the kinematics of the robot there
     mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
     """
     return _everywhere(robot, q, terrain, mu).within(margin)
 
 
-def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None) -> ContactSet:
+def contacts_of_places(
+    robot: Robot, q: Array | Kinematics, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None
+) -> ContactSet:
     """The contacts called `keys`, places or pairs that are known to touch, in that order: points and normals are those of
     geometry, gaps are 0 whatever it says. mu: as for `contacts_from_geometry`"""
     keys = tuple(keys)
@@ -42,11 +47,12 @@ def contacts_of_places(robot: Robot, q: Array, terrain: Terrain, keys: Sequence[
     return contacts
 
 
-def _everywhere(robot: Robot, q: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+def _everywhere(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:
     """All spheres and the terrain, then all pairs."""
-    centres = centres_of(robot, q, robot.spheres)
+    placements = placements_at(robot, q)
+    centres = sphere_centres(placements, robot.spheres.joints, robot.spheres.offsets)
     ground = _on_terrain(robot.spheres, centres, terrain, mu)
-    return ground.join(_of_pairs(robot, q, centres, mu)) if robot.boxes.pair_keys else ground
+    return ground.join(_of_pairs(robot, placements, centres, mu)) if robot.boxes.pair_keys else ground
 
 
 def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
@@ -68,15 +74,15 @@ def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | 
     )
 
 
-def _of_pairs(robot: Robot, q: Array, centres: Array, mu: Array | None) -> ContactSet:
+def _of_pairs(robot: Robot, placements: Array, centres: Array, mu: Array | None) -> ContactSet:
     """All spheres and the boxes of other bodies."""
-    spheres, boxes, (rotations, _) = robot.spheres, robot.boxes, robot.place(q)
+    spheres, boxes, rotations = robot.spheres, robot.boxes, placements[:, :9].reshape(-1, 3, 3).transpose(0, 2, 1)
     points, normals, gaps = pair_contacts(
         boxes.pairs,
         centres,
         spheres.radii,
         rotations[boxes.joints] @ boxes.rotations,
-        sphere_centres(robot.placements, boxes.joints, boxes.offsets),
+        sphere_centres(placements, boxes.joints, boxes.offsets),
         boxes.halves,
     )
     return ContactSet(
@@ -163,14 +169,21 @@ def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
         raise InputError(f"{name}.frame", str(error)) from error
 
 
-def centres_of(robot: Robot, q: Array, places: Spheres) -> Array:
-    """Centres of the robot's contact spheres, or some of them, at configuration q [m] (n, 3)."""
+def placements_at(robot: Robot, q: Array | Kinematics) -> Array:
+    """Placements of the joints at a configuration (njoints, 12), see `Kinematics`."""
+    if isinstance(q, Kinematics):
+        return robot.kinematics(q).placements
     robot.place(q)
-    return sphere_centres(robot.placements, places.joints, places.offsets)
+    return robot.placements
+
+
+def centres_of(robot: Robot, q: Array | Kinematics, places: Spheres) -> Array:
+    """Centres of the robot's contact spheres, or some of them, at configuration q [m] (n, 3)."""
+    return sphere_centres(placements_at(robot, q), places.joints, places.offsets)
 
 
 def sphere_centres(placements: Array, joints: Array, offsets: Array) -> Array:
-    """World positions of points fixed to joints (n, 3), from `Robot.placements`."""
+    """World positions of points fixed to joints (n, 3), from `Kinematics.placements`."""
     centres = np.empty(offsets.shape)
     _fill_centres()((placements, offsets), (joints,), (centres,))
     return centres
@@ -209,7 +222,7 @@ def _sphere_contacts(surface, contacts):
 
 @compiled
 def fill_centres(places, joints, out):
-    """places: `Robot.placements` and offsets from the joints (n, 3); joints (n); out: where these are in the world (n, 3)"""
+    """places: `Kinematics.placements`, and offsets from the joints (n, 3); joints (n); out: filled, in the world (n, 3)"""
     (placements, offsets), (which,), (centres,) = places, joints, out
     for i in range(len(which)):
         placed = placements[which[i]]

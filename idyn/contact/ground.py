@@ -14,7 +14,7 @@ T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has
 was not there in the last tick begins with p⁻ = 0.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,9 +72,9 @@ MOST_FRICTION = 10.0
 
 
 @compiled
-def allowance(d, i):
-    """φ/dt of contact i of a `Dynamics` after the noise floor and the recovery limit [m/s]."""
-    return max(d.gaps[i] / d.dt, -d.recovery_speed) if abs(d.gaps[i]) > d.noise else 0.0
+def allowance(g: Any, i: int) -> float:
+    """φ/dt of contact i of a `Given` after the noise floor and the recovery limit [m/s]."""
+    return max(g.gaps[i] / g.dt, -g.recovery_speed) if abs(g.gaps[i]) > g.noise else 0.0
 
 
 @compiled

@@ -5,7 +5,7 @@ who uses them, which took numba 6 ns each time. The Python object keeps both ali
 record of any number of them 0.3 µs, at an entrance 1 ns: see `idyn.jit.crossing`.
 """
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
 
 import numba
 import numpy as np
@@ -25,9 +25,17 @@ from numba.extending import (
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
+from idyn.jit.compiled import BASES, CUBE, FLAG, FLAGS, INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, WHOLE
 from idyn.jit.crossing import ARRAY, DATA, HEAD
 
 WORD = ir.IntType(64)
+
+Vector, Matrix, Cube = Annotated[np.ndarray, VECTOR], Annotated[np.ndarray, MATRIX], Annotated[np.ndarray, CUBE]
+Indices, Spans = Annotated[np.ndarray, INDICES], Annotated[np.ndarray, SPANS]
+Flags, Mask, Bases = Annotated[np.ndarray, FLAGS], Annotated[np.ndarray, MASK], Annotated[np.ndarray, BASES]
+"""Annotations of a record's array fields; single numbers are `int`, `float` and `bool`."""
+
+NUMBERS = {int: WHOLE, float: REAL, bool: FLAG}
 
 
 class RecordType(numba.types.Type):  # type: ignore[misc]
@@ -78,13 +86,16 @@ ROOM_ARRAY = 2
 class ArrayRecord:
     """Arrays by name, the same memory for Python (attributes of this object) and for compiled code (fields of `.fields`).
 
-    A subclass is a list of fields, `field_types`, and puts something in each; `TYPE` is its type in compiled code:
+    A subclass annotates its fields and puts something in each; `TYPE` is its type in compiled code:
 
         class Pair(ArrayRecord):
-            field_types = {"x": VECTOR, "A": MATRIX}
+            x: Vector
+            A: Matrix
 
             def __init__(self, x, A):
                 self.put(x=x, A=A)
+
+    A field may be another record. Attributes that are annotated otherwise, or not at all, are Python's alone.
 
     Compiled code may set fields, too: Python sees what it writes into arrays, but not other arrays or numbers that it puts in
     their place. Such arrays have to be kept alive by somebody else, as do those of a record of which only `.fields` is kept,
@@ -93,15 +104,23 @@ class ArrayRecord:
 
     field_types: ClassVar[dict[str, Any]]
     TYPE: ClassVar[RecordType]
+    read_only: ClassVar[bool] = False
+    """Whether Python's attributes are views that cannot be written to."""
     fields: Any
+    own: dict[str, Any]
+    """The fields' values themselves."""
 
     def __init_subclass__(cls) -> None:
-        cls.TYPE = RecordType(f"{cls.__module__}.{cls.__name__}", cls.field_types)
+        cls.field_types = {
+            name: kind for name, hint in get_type_hints(cls, None, None, True).items() if (kind := _kind_of(hint))
+        }
+        cls.TYPE = RecordType(f"{cls.__module__}.{cls.__qualname__}", cls.field_types)
 
     def __new__(cls, *_: Any, **__: Any) -> "ArrayRecord":
         """With its other side; itself where nothing is compiled."""
         record = object.__new__(cls)
         record.fields = record if numba.config.DISABLE_JIT else Room(cls.TYPE)
+        record.own = {}
         return record
 
     def put(self, **values: Any) -> None:
@@ -110,15 +129,38 @@ class ArrayRecord:
             if self.fields is not self:
                 begin, words = self.TYPE.places[name], self.TYPE.words(name, value)
                 self.fields.array[begin : begin + len(words)] = words
-            setattr(self, name, value)
+            self.own[name] = value
+            setattr(self, name, self._shown(value))
+
+    def _shown(self, value: Any) -> Any:
+        """A field's value as Python's attribute."""
+        if not self.read_only or self.fields is self or not isinstance(value, np.ndarray):
+            return value
+        view = value.view()
+        view.flags.writeable = False
+        return view
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies, which have another side of their own."""
-        return {name: value for name, value in vars(self).items() if name != "fields"}
+        return {name: value for name, value in vars(self).items() if name != "fields" and name not in self.own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.put(**{name: state[name] for name in self.field_types if name in state})
+        own = state.pop("own")
+        vars(self).update(state, own={})
+        self.put(**own)
+
+
+def _hints(cls: type) -> Any:
+    return get_type_hints(cls, include_extras=True).items()
+
+
+def _kind_of(hint: Any) -> Any:
+    """The type of a field in compiled code; None for what is Python's alone."""
+    if get_origin(hint) is Annotated:
+        return hint.__metadata__[0]
+    if isinstance(hint, type) and issubclass(hint, ArrayRecord):
+        return hint.TYPE
+    return NUMBERS.get(hint) if isinstance(hint, type) else None
 
 
 @typeof_impl.register(Room)

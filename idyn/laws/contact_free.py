@@ -1,14 +1,20 @@
 """Contact-free: inverse dynamics as if nothing were touched, p = 0  [ZD §7.3]."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from idyn.contact.ground import RIGID
-from idyn.laws.law import LawSolution, polygon
-from idyn.status import Conditions, Status
-from idyn.terms.reduction import Reduced
+from idyn.jit.compiled import compiled
+from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
+from idyn.status import SOLVED, Conditions
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
+
+
+@compiled
+def contact_free_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """No impulses, and nothing to select among."""
+    mu = problem.dynamics.given.mu
+    return Attempt(np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], SOLVED, 0)
 
 
 class ContactFree:
@@ -21,11 +27,8 @@ class ContactFree:
     directions = polygon(4)
     basis_width = 0
     basis_type: type = np.bool_
+    kernel = staticmethod(contact_free_kernel)
+    rungs = (Rung("contact-free", Start.NOTHING, 0),)
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))
-
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        n = len(problem.mu)
-        none = np.zeros((n, 0), dtype=np.bool_)
-        yield "contact-free", LawSolution(p=np.zeros(3 * n), face=None, status=Status.SOLVED, iterations=0, basis=none)

@@ -20,13 +20,27 @@ import numpy as np
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
-from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
+from idyn.laws.law import (
+    FACE_ZERO,
+    Attempt,
+    Face,
+    Kernel,
+    LawData,
+    LawSolution,
+    Rung,
+    Solutions,
+    Start,
+    polygon,
+    unlimited_somewhere,
+    unsolved,
+)
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import hardly_presses, without_separating
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import lu_refined
+from idyn.solvers.linalg import copy_rows, lu_refined
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
 from idyn.terms.reduction import Reduced
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 NEGATIVE = 1e-10
@@ -49,46 +63,59 @@ class Coulomb:
         self.directions = polygon(edges, circumscribed)
         self.max_pivots = max_pivots
         self.basis_width = edges + 2
+        self.kernel: Kernel = coulomb_kernel
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        shares = (Rung(f"regularised {share:.0e}", Start.NOTHING, 2 + k) for k, share in enumerate(REGULARISATIONS))
+        unlimited = Rung("unlimited friction", Start.NOTHING, solve=self.unlimited)
+        return (Rung("warm", Start.BASIS, 0), Rung("cold", Start.NOTHING, 1), *shares, unlimited)
 
     def sticking(self, mu: Array) -> Array:
         return np.where(np.isinf(mu), 1.0, 0.0)
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+    def unlimited(self, problem: Reduced, basis: Array | None) -> Solutions:
+        """Where friction is unlimited somewhere: contacts of unlimited friction that part are let go."""
         some, nowhere_limited = unlimited_somewhere(problem.mu, False)
+        if not some:
+            return
         if nowhere_limited:
             yield from self._without_limits(problem, basis)
         if basis is not None:
-            yield "warm", self._solve(problem, basis, True, 0.0)
-        cold = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
-        solution = self._solve(problem, cold, False, 0.0)
-        free = np.isinf(problem.mu)
-        if some:
-            for parted in without_separating(problem, solution, free, lambda other: self._solve(other, cold, False, 0.0)):
-                parted.basis[free, -1] = False  # without friction they had a sliding speed
-                yield "parted", parted
+            yield "warm", self.solution(problem, basis, True)
+        solution, free = self.solution(problem), np.isinf(problem.mu)
+        for parted in without_separating(problem, solution, free, self.solution):
+            parted.basis[free, -1] = False  # without friction they had a sliding speed
+            yield "parted", parted
         yield "cold", solution
-        if some and solution.status.ok:
+        if solution.status.ok:
             return  # solved to the letter: what is refused then is friction without pressure, not the numbers
         for share in REGULARISATIONS:
-            yield f"regularised {share:.0e}", self._solve(problem, cold, False, share)
+            yield f"regularised {share:.0e}", self.solution(problem, None, False, share)
 
     def _without_limits(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
         """The no-slip law, for that is what is left where friction is nowhere limited; nothing where it holds feet that hardly
         press, which are let go here."""
-        for rung, solution in NoSlip(self.max_pivots).attempts(problem, None if basis is None else basis[:, :1].copy()):
+        law, start = NoSlip(self.max_pivots), None if basis is None else basis[:, :1].copy()
+        for number, rung in enumerate(law.rungs):
+            solution = law.solution(problem, start if number == 0 else None, number)
             searched = solution.status is Status.RAY and len(problem.mu) <= MOST_SEARCHED
             if not searched and not (solution.status.ok and not hardly_presses(solution.p).any()):
                 return  # the complementarity problem has more ways
             pressing = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
             pressing[:, :1] = solution.basis
-            yield rung, msgspec.structs.replace(solution, basis=pressing)
+            yield rung.cold if start is None and number == 0 else rung.name, msgspec.structs.replace(solution, basis=pressing)
 
-    def _solve(self, problem: Reduced, basis: Array, warm: bool, regularisation: float) -> LawSolution:
-        p, flags, status, pivots, basis = solve_coulomb(
-            problem.Y, problem.b, problem.mu, self.directions, basis, warm, regularisation, self.max_pivots
+    def solution(
+        self, problem: Reduced, basis: Array | None = None, warm: bool = False, regularisation: float = 0.0
+    ) -> LawSolution:
+        """At a basis, or by Lemke's method."""
+        start = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_) if basis is None else basis
+        p, flags, status, pivots, after = solve_coulomb(
+            problem.Y, problem.b, problem.mu, self.directions, start, warm, regularisation, self.max_pivots
         )
-        face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=False)
-        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
+        face = Face(flags, self.directions, problem.mu, False)
+        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=after)
 
 
 @compiled
@@ -255,3 +282,17 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             flags[i, 2 + j] = speed * w[n + k * i + j] <= 3 * FACE_ZERO and not parts[i]
             after[i, 1 + j] = basis[n + k * i + j]
     return p, flags, status, pivots, after
+
+
+@compiled
+def coulomb_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """Warm, cold, then regularised; where friction is unlimited somewhere it takes Python."""
+    mu = problem.dynamics.given.mu
+    if unlimited_somewhere(mu, False)[0]:
+        return unsolved(problem, law, basis)
+    share = REGULARISATIONS[rung - 2] if rung > 1 else 0.0
+    p, flags, status, pivots, after = solve_coulomb(
+        problem.Y, problem.b, mu, law.directions, basis, rung == 0, share, law.max_pivots
+    )
+    copy_rows(after, basis)
+    return Attempt(p, Face(flags, law.directions, mu, False, law.directions[:0]), mu[:0], status, pivots)

@@ -10,13 +10,11 @@ When it is wrong: only basic solutions are looked at, those between them never, 
 basis ends; the cost is exponential: 36 bases for one contact, 1296 for two (k = 4), and more contacts are refused.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
-from idyn.laws.law import LawSolution
+from idyn.laws.law import LawSolution, Rung, Solutions, Start, no_kernel
 from idyn.solvers.lemke import basis_solution, natural_residual
 from idyn.solvers.linalg import copy
 from idyn.status import SINGULAR, SOLVED, STATUSES, TOO_MANY_CONTACTS
@@ -38,9 +36,13 @@ class Enumeration(Coulomb):
 
     def __init__(self) -> None:
         super().__init__(EDGES)
-        self.basis_width = 3
+        self.basis_width, self.kernel = 3, no_kernel
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        return (Rung("enumeration", Start.IMPULSES, solve=self._nearest),)
+
+    def _nearest(self, problem: Reduced, basis: Array | None) -> Solutions:
         last = np.zeros((len(problem.mu), 3)) if basis is None else basis
         p, status, tried = nearest_solution(problem.Y, problem.b, problem.mu, self.directions, last.ravel())
         yield (

@@ -17,6 +17,7 @@ When it is wrong: as Coulomb's law, but for the polygon. With μ of 10⁴ and mo
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,12 +27,26 @@ from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
 from idyn.laws.convex.rays import units
 from idyn.laws.coulomb import Coulomb
-from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon, unlimited_somewhere
+from idyn.laws.law import (
+    FACE_ZERO,
+    Attempt,
+    Face,
+    Kernel,
+    LawData,
+    LawSolution,
+    Rung,
+    Solutions,
+    Start,
+    polygon,
+    unlimited_somewhere,
+    unsolved,
+)
 from idyn.laws.separating import without_separating
 from idyn.solvers.linalg import copy, lu_refined
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
 from idyn.terms.reduction import Reduced
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 EDGES = (4, 8)
@@ -60,33 +75,42 @@ class ExactCone:
     basis_width = 0
     basis_type: type = np.bool_
 
+    def __init__(self) -> None:
+        self.kernel: Kernel = exact_cone_kernel
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        polygons = (Rung(f"from {edges} edges", Start.NOTHING, solve=partial(_rung, _from_polygon, edges)) for edges in EDGES)
+        proximal = (Rung(f"from {each}", Start.NOTHING, solve=partial(_rung, _from_proximal, each)) for each in METHODS)
+        nowhere = Rung("unlimited friction", Start.NOTHING, solve=_without_limits)
+        return (Rung("warm", Start.IMPULSES, 0), nowhere, *polygons, *proximal)
+
     def sticking(self, mu: Array) -> Array:
         return np.where(np.isinf(mu), 1.0, 0.0)
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        some, nowhere_limited = unlimited_somewhere(problem.mu, False)
-        if nowhere_limited:  # there are no cones
-            for rung, solution in Coulomb().attempts(problem, None):
-                yield rung, msgspec.structs.replace(solution, basis=_no_basis(problem))
-            return
-        if basis is not None and problem.dynamics is not None:
-            yield "warm", _newton(problem, problem.dynamics.last)
-        for rung, solve in _ways(some):
-            solution = solve(problem)
-            if some:
-                for parted in without_separating(problem, solution, np.isinf(problem.mu), solve):
-                    yield f"{rung}, parted", parted
-            yield rung, solution
-            if some and solution.status.ok:
-                return  # solved to the letter: what is refused then is friction without pressure, not the numbers
+
+def _without_limits(problem: Reduced, _basis: Array | None) -> Solutions:
+    """Where friction is nowhere limited there are no cones: Coulomb's law answers."""
+    if unlimited_somewhere(problem.mu, False)[1]:
+        for found in Coulomb().unlimited(problem, None):
+            if found is not None:
+                yield found[0], msgspec.structs.replace(found[1], basis=_no_basis(problem))
+        yield None
 
 
-def _ways(unlimited: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
-    """How it is solved, one after the other; unlimited: whether friction is somewhere, which Pinocchio's is not."""
-    for edges in EDGES:
-        yield f"from {edges} edges", partial(_from_polygon, edges=edges)
-    for method in () if unlimited else METHODS:
-        yield f"from {method}", partial(_from_proximal, method=method)
+def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: Reduced, _basis: Array | None) -> Solutions:
+    """One start; where friction is unlimited somewhere, contacts that part are let go first. Pinocchio's has limits."""
+    some, _ = unlimited_somewhere(problem.mu, False)
+    name = f"from {setting}" + (" edges" if solve is _from_polygon else "")
+    if some and solve is _from_proximal:
+        return
+    solution = solve(problem, setting)
+    if some:
+        for parted in without_separating(problem, solution, np.isinf(problem.mu), lambda other: solve(other, setting)):
+            yield f"{name}, parted", parted
+    yield name, solution
+    if some and solution.status.ok:
+        yield None  # solved to the letter: what is refused then is friction without pressure, not the numbers
 
 
 def _newton(problem: Reduced, start: Array) -> LawSolution:
@@ -97,8 +121,15 @@ def _newton(problem: Reduced, start: Array) -> LawSolution:
 
 def _from_polygon(problem: Reduced, edges: int) -> LawSolution:
     """A demand that forces bodies into one another whatever four edges do counts as one that cannot be met."""
-    _, begin = next(Coulomb(edges).attempts(problem, None))
+    begin = next(solution for _, solution in _coulomb(problem, edges))
     return _newton(problem, begin.p) if begin.status.ok else msgspec.structs.replace(begin, basis=_no_basis(problem))
+
+
+def _coulomb(problem: Reduced, edges: int) -> Iterator[tuple[str, LawSolution]]:
+    """The first solution of Coulomb's law with so many edges, and more where friction is unlimited somewhere."""
+    law = Coulomb(edges)
+    yield from (found for found in law.unlimited(problem, None) if found is not None)
+    yield "cold", law.solution(problem)
 
 
 def _from_proximal(problem: Reduced, method: str) -> LawSolution:
@@ -109,6 +140,16 @@ def _from_proximal(problem: Reduced, method: str) -> LawSolution:
 
 def _no_basis(problem: Reduced) -> Array:
     return np.zeros((len(problem.mu), 0), dtype=np.bool_)
+
+
+@compiled
+def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """From the last impulses; where friction is nowhere limited there are no cones."""
+    given = problem.dynamics.given
+    if unlimited_somewhere(given.mu, False)[1]:
+        return unsolved(problem, law, basis)
+    p, flags, friction, status, steps = solve_exact_cone(problem.Y, problem.b, given.mu, given.last)
+    return Attempt(p, Face(flags, law.directions, given.mu, False, friction), given.mu[:0], status, steps)
 
 
 @compiled

@@ -1,16 +1,22 @@
 """What a law is: numbers in, impulses out, and the set of impulses that solve it equally well."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from idyn.contact.ground import Material
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
-from idyn.status import Conditions, Status
+from idyn.jit.dispatch import LAWS
+from idyn.jit.records import ArrayRecord, Matrix
+from idyn.status import NOT_CERTIFIED, Conditions, Status
 from idyn.terms.reduction import Reduced
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
+
+Kernel = Callable[..., Any]
 
 FACE_ZERO = 1e-9
 """Slack velocities up to this [m/s] count as zero when the face is read off a solution; it bounds the complementarity
@@ -55,6 +61,68 @@ class LawSolution(Record, frozen=True):
     epsilon: float = 0.0
 
 
+class Attempt(NamedTuple):
+    """What a kernel of a law returns: as `LawSolution`, with none (0) for no multipliers, and the status as an integer."""
+
+    p: Array
+    face: Face
+    multipliers: Array
+    status: int
+    iterations: int
+
+
+class Start(Enum):
+    """What a rung begins at."""
+
+    BASIS = "last basis"
+    IMPULSES = "last impulses"
+    VELOCITY = "velocity"
+    NOTHING = "nothing"
+
+
+Solutions = Iterator[tuple[str, LawSolution] | None]
+"""Named solutions of a Python rung, one after the other; None says that the remaining rungs are not worth trying."""
+
+
+class Rung(NamedTuple):
+    """One way to solve a law. Declared once, in the law; rungs are tried in their order.
+
+    name; start: what it begins at. Rungs that begin at the last basis or impulses are tried when there are some
+    kernel: its number in the law's kernel; None: it is Python
+    solve: of a Python rung, from the problem and the last basis, None without
+    cold: name of a kernel rung that begins at an empty basis where there is no last one; '' when it does not
+    """
+
+    name: str
+    start: Start
+    kernel: int | None = None
+    solve: Callable[[Reduced, Array | None], Solutions] | None = None
+    cold: str = ""
+
+
+class LawData(ArrayRecord):
+    """A law's settings, as its kernel sees them. What is claimed of an answer: conditions, directions, unlimited, material.
+
+    conditions: a member of `Conditions`; directions: of the friction polygon (k, 2)
+    unlimited: whether the law takes every μ > 0 for ∞; max_pivots: of one attempt
+    stiffness … touching_only: see `idyn.contact.ground.Material`
+    """
+
+    conditions: int
+    directions: Matrix
+    unlimited: bool
+    max_pivots: int
+    stiffness: float
+    dissipation: float
+    beta: float
+    sigma: float
+    touching_only: bool
+
+    def __init__(self, law: "Law") -> None:
+        self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
+        self.put(**law.material._asdict(), max_pivots=getattr(law, "max_pivots", 0))
+
+
 class Law(Protocol):
     """A contact law: settings only, no memory. A new law is one file, and one struct and one member of `AnyLaw` in
     `idyn.laws.settings`.
@@ -62,6 +130,9 @@ class Law(Protocol):
     conditions, directions, material: what its answers are certified against
     unlimited_friction: it takes every μ > 0 for ∞
     basis_width, basis_type: columns of its warm start, one row per contact, and the type of what is in them
+    rungs: from the quickest to the most robust, those with kernels first
+    kernel: `(problem, law, basis, rung) → Attempt`, compiled, for the rungs that have a number: the law's rung of that number
+        for a `ReducedProblem`, with a `LawData`; it overwrites `basis` (n, ·), where it begins, with the next
     """
 
     name: str
@@ -71,18 +142,35 @@ class Law(Protocol):
     unlimited_friction: bool
     basis_width: int
     basis_type: type
+    kernel: Kernel
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]: ...
 
     def sticking(self, mu: Array) -> Array:
         """Positive for contacts whose tangential velocity this law wants to vanish whatever it takes (n): what a consistent
         demand must allow for."""
         ...
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        """The law's rungs of the ladder, from the quickest to the most robust, each solved when it is asked for.
 
-        basis: what an earlier solution of the same contacts left, None when there is none.
-        """
-        ...
+@compiled
+def no_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """The kernel of laws whose rungs are all Python."""
+    return unsolved(problem, law, basis)
+
+
+@compiled
+def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
+    """No impulses: this rung does not apply."""
+    given = problem.dynamics.given
+    face = Face(np.zeros((0, 0), np.bool_), law.directions, given.mu, law.unlimited, law.directions[:0])
+    return Attempt(np.zeros(len(problem.b)), face, given.mu[:0], NOT_CERTIFIED, 0)
+
+
+def law_data(law: Law) -> LawData:
+    """The law's settings for compiled code; their type stands for the law's kernel."""
+    record: LawData = LAWS.record_for(LawData, law.kernel)(law)
+    return record
 
 
 @compiled

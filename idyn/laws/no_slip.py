@@ -21,18 +21,17 @@ When it is wrong: friction is unlimited, so a foot that should slide holds; μ i
 (μ = 0) from the others. The rows it drops are violated unless the demand is consistent (MATHEMATICS §4).
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
-from idyn.laws.law import FACE_ZERO, Face, LawSolution, polygon
-from idyn.solvers.linalg import backward, forward
+from idyn.laws.law import FACE_ZERO, Attempt, Face, LawData, LawSolution, Rung, Start, polygon
+from idyn.solvers.linalg import backward, copy_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED, STATUSES, Conditions
 from idyn.terms.reduction import Reduced
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 ALL_ROWS = 1e-9
@@ -62,26 +61,25 @@ class NoSlip:
     directions = polygon(4)
     basis_width = 1
     basis_type: type = np.bool_
+    rungs = (
+        Rung("warm", Start.BASIS, 0, cold="cold"),
+        Rung("all rows", Start.NOTHING, 1),
+        Rung("dual active set", Start.NOTHING, 2),
+    )
 
     def __init__(self, max_pivots: int = 1000) -> None:
-        self.max_pivots = max_pivots
+        self.max_pivots, self.kernel = max_pivots, no_slip_kernel
 
     def sticking(self, mu: Array) -> Array:
         return mu
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        cold = np.zeros((len(problem.mu), 1), dtype=np.bool_)
-        if basis is None:
-            yield "cold", self._solve(problem, cold, PRINCIPAL, problem.independent)
-        else:
-            yield "warm", self._solve(problem, basis, PRINCIPAL, problem.independent)
-        yield "all rows", self._solve(problem, cold, PRINCIPAL, ALL_ROWS)
-        yield "dual active set", self._solve(problem, cold, DUAL, ALL_ROWS)
-
-    def _solve(self, problem: Reduced, basis: Array, rule: int, rank: float) -> LawSolution:
-        p, flags, status, pivots, basis = solve_no_slip(problem.Y, problem.b, problem.mu, basis, rule, rank, self.max_pivots)
-        face = Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=True)
-        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=basis)
+    def solution(self, problem: Reduced, basis: Array | None, rung: int = 0) -> LawSolution:
+        """The rung of that number, from a basis or from the empty one."""
+        start = np.zeros((len(problem.mu), 1), dtype=np.bool_) if basis is None else basis
+        rule, rank = rule_of(rung, problem.independent)
+        p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, problem.mu, start, rule, rank, self.max_pivots)
+        face = Face(flags, self.directions, problem.mu, True)
+        return LawSolution(p=p, face=face, status=STATUSES[status], iterations=pivots, basis=after)
 
 
 @compiled
@@ -199,6 +197,23 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
         flags[i, 0] = w[i] <= FACE_ZERO
         flags[i, 2:] = bilateral[3 * i]
     return p, flags, status, pivots, active.reshape(n, 1)
+
+
+@compiled
+def rule_of(rung: int, independent: float) -> tuple[int, float]:
+    """Pivoting rule and rank threshold of a rung."""
+    return (DUAL if rung == 2 else PRINCIPAL), (independent if rung == 0 else ALL_ROWS)
+
+
+@compiled
+def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    given, start = problem.dynamics.given, basis.copy()
+    if rung > 0:
+        start[:] = False
+    rule, rank = rule_of(rung, given.independent)
+    p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, given.mu, start, rule, rank, law.max_pivots)
+    copy_rows(after, basis)
+    return Attempt(p, Face(flags, law.directions, given.mu, True, law.directions[:0]), given.mu[:0], status, pivots)
 
 
 @compiled

@@ -13,17 +13,14 @@ are: 10 µm are 1 N at 10⁵ N/m. What slides is pressed as if it were nearer by
 R_t f_T dt. Friction above `MOST_FRICTION`, so also μ = ∞, is taken for that.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from idyn.contact.ground import MOST_FRICTION, Material
-from idyn.errors import InputError
 from idyn.jit.compiled import compiled
-from idyn.laws.law import LawSolution, polygon
+from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
 from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions
-from idyn.terms.reduction import Reduced
+from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 MOST_STEPS = 100
@@ -49,29 +46,34 @@ class Sap:
     basis_width = 0
     basis_type: type = np.bool_
 
+    rungs = (Rung("newton", Start.VELOCITY, 0),)
+
     def __init__(self, material: Material) -> None:
-        self.material = material
+        self.material, self.kernel = material, sap_kernel
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        if problem.dynamics is None:
-            raise InputError("problem.dynamics", "expected the whole dynamics: this law asks for more than the reduced problem")
-        p, status, steps = solve_compliant(problem.dynamics.fields, self.material)
-        none = np.zeros((len(problem.mu), 0), dtype=np.bool_)
-        yield "newton", LawSolution(p=p, face=None, status=STATUSES[status], iterations=steps, basis=none)
+
+@compiled
+def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """One answer, and nothing to select among."""
+    material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only)
+    p, status, steps = solve_compliant(problem, material)
+    mu = problem.dynamics.given.mu
+    return Attempt(p, Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], status, steps)
 
 
 @compiled
-def solve_compliant(d, material):
-    """Impulses (3n), status, and Newton steps, for a `Dynamics` with a demand."""
-    nu, rows = len(d.u), len(d.b)
-    stretch = 1.0 / np.sqrt(1.0 + d.rho)  # what the ground's memory has done to Y, undone
-    Y, b, laws, x = stretch * d.Y, d.J @ d.v_free, contact_laws(d, material), np.zeros(nu)
+def solve_compliant(problem, material):
+    """Impulses (3n), status, and Newton steps."""
+    d, g = problem.dynamics, problem.dynamics.given
+    u, nu, rows = g.model.u, len(g.model.u), len(problem.b)
+    stretch = 1.0 / np.sqrt(1.0 + g.rho)  # what the ground's memory has done to Y, undone
+    Y, b, laws, x = stretch * problem.Y, d.J @ problem.v_free, contact_laws(d, material), np.zeros(nu)
     for i in range(nu):  # x = Lᵀ (v_u − v_u⁰)
         for k in range(i, nu):
-            x[i] += d.L[k, i] * (d.v[d.u[k]] - d.v_free[d.u[k]])
+            x[i] += problem.L[k, i] * (g.v[u[k]] - problem.v_free[u[k]])
     p, G, before = np.zeros(rows), np.zeros((rows, 3)), np.inf
     for step in range(MOST_STEPS):
         _impulses(laws, Y @ x + b, p, G)
@@ -168,8 +170,9 @@ def _impulses(laws, u, p, G):
 def contact_laws(d, material):
     """μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n is inf for contacts that count for nothing: those that do
     not touch, when only touching ones count, and those that move nothing."""
-    n, nv, dt = len(d.mu), len(d.v), d.dt
-    L, row, laws = d.M.copy(), np.empty((3, nv)), np.empty((n, 4))
+    g = d.given
+    n, nv, dt = len(g.mu), len(g.v), g.dt
+    L, row, laws = g.M.copy(), np.empty((3, nv)), np.empty((n, 4))
     cholesky(L)
     for i in range(n):
         square = 0.0
@@ -183,10 +186,10 @@ def contact_laws(d, material):
                     s += row[r, j] * row[e, j]
                 square += s * s if e == r else 2.0 * s * s
         w, settle = np.sqrt(square) / 3.0, dt + material.dissipation
-        laws[i, 0] = min(d.mu[i], MOST_FRICTION)
+        laws[i, 0] = min(g.mu[i], MOST_FRICTION)
         laws[i, 1] = material.sigma * w
         laws[i, 2] = max(material.beta**2 * w / (4.0 * np.pi**2), 1.0 / (dt * material.stiffness * settle))
-        laws[i, 3] = -d.gaps[i] / settle
-        if w == 0.0 or (material.touching_only and d.gaps[i] > 0.0):
+        laws[i, 3] = -g.gaps[i] / settle
+        if w == 0.0 or (material.touching_only and g.gaps[i] > 0.0):
             laws[i, 2] = np.inf
     return laws

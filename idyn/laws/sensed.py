@@ -4,12 +4,10 @@ When it is wrong: a measurement is at least one period old, and between contacts
 against one another is carried on from tick to tick, so that it drifts: the more friction there is, the further.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from idyn.contact.ground import RIGID
-from idyn.laws.law import LawSolution, polygon
+from idyn.laws.law import LawSolution, Rung, Solutions, Start, no_kernel, polygon
 from idyn.status import Conditions, Status
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
@@ -28,14 +26,19 @@ class Sensed:
     directions = polygon(4)
     basis_width = 0
     basis_type: type = np.bool_
+    kernel = staticmethod(no_kernel)
 
     def __init__(self, p: Array | None = None) -> None:
         self.p = p
 
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        return (Rung("sensed", Start.NOTHING, solve=self._measured),)
+
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+    def _measured(self, problem: Reduced, _basis: Array | None) -> Solutions:
         n = len(problem.mu)
         p = np.zeros(3 * n) if self.p is None else self.p
         none = np.zeros((n, 0), dtype=np.bool_)

@@ -51,7 +51,7 @@ def hardly_presses(p: Array) -> Array:
 
 def _presses(problem: Reduced) -> Array:
     """Contacts that carry a normal impulse under the no-slip law (n, bool); all, when it has no answer."""
-    _, solution = next(NoSlip().attempts(problem, None))
+    solution = NoSlip().solution(problem, None)
     return solution.basis[:, 0] if solution.status.ok else np.ones(len(problem.mu), dtype=np.bool_)
 
 

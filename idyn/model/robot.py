@@ -17,7 +17,7 @@ from idyn.model.inspection import Finding, inspect_urdf
 from idyn.model.places import place_boxes, place_spheres
 from idyn.model.tree import positions, read_bodies, read_limits, read_tree, rotors
 from idyn.model.urdf import with_counted_turns
-from idyn.types import Array, DynamicsTerms
+from idyn.types import Array, DynamicsTerms, Kinematics, State
 
 WORLD = pin.Convention.WORLD
 """With it `pin.crba` leaves the joint axes in the world's coordinates."""
@@ -34,7 +34,7 @@ class Robot:
     total_mass [kg], weight [N]
     floating: whether its base floats
     contact_names: of all contacts that geometry may find: the spheres' keys, then those of the pairs
-    scratch: room for what others keep with the robot (`idyn.terms.dynamics.record_for`)
+    scratch: room for what others keep with the robot (`idyn.prediction.workspace`)
 
     It owns one `pin.Data`, so one robot belongs to one thread.
     """
@@ -97,17 +97,25 @@ class Robot:
         return other
 
     def _open_data(self) -> None:
-        """Keep live views of `pin.Data`: reading an attribute through the bindings costs more than a small kernel."""
-        self._data = data = self._model.createData()
-        self._M, self._h, self._axes = data.M, data.nle, data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
-        self._terms = DynamicsTerms(M=self._M, h=self._h, axes=self._axes)
+        """Keep live views of two `pin.Data`, one for `terms`, one for `place`: reading an attribute through the bindings costs
+        more than a small kernel."""
+        self._data, self._placed = self._model.createData(), self._model.createData()
+        data = self._data
+        axes = data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
+        self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
+        self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
+        self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
+        self._current: Kinematics | None = None
+
+    def _placements_of(self, data: Any) -> Array:
+        """A view of the joints' placements (njoints, 12), see `Kinematics`."""
         n, first = self._model.njoints, data.oMi[0].rotation
         stride = _address(data.oMi[1].rotation) - _address(first)
-        self.placements = np.lib.stride_tricks.as_strided(first.T, (n, 12), (stride, 8))
-        self._rotations, self._origins = self.placements[:, :9].reshape(n, 3, 3).transpose(0, 2, 1), self.placements[:, 9:]
-        for seen, own in ((self._rotations, "rotation"), (self._origins, "translation")):
+        placements = np.lib.stride_tricks.as_strided(first.T, (n, 12), (stride, 8))
+        for seen, own in zip(_parts(placements), ("rotation", "translation"), strict=True):
             assert all(_address(getattr(data.oMi[i], own)) == _address(seen[i]) for i in range(n))
-        assert self.placements.flags.c_contiguous
+        assert placements.flags.c_contiguous
+        return placements
 
     def joint_of_frame(self, name: str) -> int:
         """Index of the joint that carries a frame. Raises FrameNotFound."""
@@ -121,44 +129,53 @@ class Robot:
 
     # -- what depends on the state --------------------------------------------------------------------------------
 
-    def terms(self, q: Array, v: Array) -> DynamicsTerms:
-        """M, h and the joint axes at (q, v); also places the bodies, as `place` does."""
+    def terms(self, q: Array, v: Array) -> Kinematics:
+        """The kinematics stage: M, h, joint axes and placements at (q, v). q and v are kept, not copied."""
+        self._run(q, v)
+        terms = self.own_terms
+        self._current = kinematics = Kinematics(
+            q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
+        )
+        return kinematics
+
+    def kinematics(self, state: State | Kinematics) -> Kinematics:
+        """`terms` at a state, unless it is the last kinematics itself: then nothing is computed."""
+        return self._current if state is self._current else self.terms(state.q, state.v)  # type: ignore[return-value]
+
+    def _run(self, q: Array, v: Array) -> None:
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
-        return self._terms
+        if len(self.own_ends):
+            joints, offsets = self.closures.joints, self.closures.offsets
+            rotations, origins = _parts(self._placements)
+            np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
+            self.own_ends += origins[joints]
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),
         h (·, 1, nv) and, of closed chains, of `ends` (·, 2m, 3), all contiguous. As memory: numpy copies in twice the time."""
-        model, data, m = self._model, self._data, len(self.closures.keys)
-        one, two, three = (_bytes(own) for own in (self._M.T, self._axes, self._h))
+        self._current = None
+        one, two, three = (_bytes(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
         all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
         i = j = k = 0
         for row, (q, v) in enumerate(states):
-            pin.crba(model, data, q, WORLD)
-            pin.nonLinearEffects(model, data, q, v)
+            self._run(q, v)
             all_M[i : i + a], all_axes[j : j + b], all_h[k : k + c] = one, two, three
             i, j, k = i + a, j + b, k + c
-            if m:
-                self.closure_ends(ends[row].reshape(m, 2, 3))
+            if len(self.own_ends):
+                ends[row] = self.own_ends.reshape(-1, 3)
 
     def place(self, q: Array) -> tuple[Array, Array]:
-        """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of the scratch.
-        `placements` has both for compiled code, a rotation's columns and the origin in a row (njoints, 12)."""
-        pin.forwardKinematics(self._model, self._data, q)
-        return self._rotations, self._origins
-
-    def closure_ends(self, ends: Array) -> None:
-        """Fills the points of the closures (m, 2, 3), in the world, where `terms` or `place` has put their bodies."""
-        joints, offsets = self.closures.joints, self.closures.offsets
-        np.einsum("mkij,mkj->mki", self._rotations[joints], offsets, out=ends)
-        ends += self._origins[joints]
+        """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of a scratch that `terms`
+        leaves alone. `placements` has both, see `Kinematics`."""
+        pin.forwardKinematics(self._model, self._placed, q)
+        return _parts(self.placements)
 
     def closure_gaps(self, q: Array) -> tuple[Array, Array]:
         """How far the first point of each closure is from the second, in the world [m] (3m), and what changes that (3m, nv)."""
-        axes, ends = self.terms(q, np.zeros(self.nv)).axes, np.empty((len(self.closures.keys), 2, 3))
-        self.closure_ends(ends)
+        kinematics = self.terms(q, np.zeros(self.nv))
+        axes, ends = kinematics.axes, kinematics.ends
         first, second = self.tree.support[self.closures.joints.T].astype(np.float64)
         velocities = axes[:, :3] + np.cross(axes[:, 3:], ends.mean(axis=1)[:, None, :])
         moves = (first - second)[:, :, None] * velocities
@@ -201,20 +218,20 @@ class Robot:
 
     def compute_all_terms(self, q: Array, v: Array) -> None:
         """`pin.computeAllTerms`: the yardstick in which this project measures speed."""
-        pin.computeAllTerms(self._model, self._data, q, v)
+        pin.computeAllTerms(self._model, self._placed, q, v)
 
     def inverse_dynamics(self, q: Array, v: Array, acceleration: Array) -> Array:
         """`pin.rnea`: generalised force for an acceleration, no contacts (nv)."""
-        return np.array(pin.rnea(self._model, self._data, q, v, acceleration))
+        return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
 
     def energy(self, q: Array, v: Array) -> float:
         """Kinetic plus potential energy [J]. `pin.computeKineticEnergy` leaves the armature of some kinds of joints out."""
         kinetic = 0.5 * v @ self.terms(q, v).M @ v
-        return float(kinetic + pin.computePotentialEnergy(self._model, self._data, q))
+        return float(kinetic + pin.computePotentialEnergy(self._model, self._placed, q))
 
     def center_of_mass(self, q: Array) -> Array:
         """[m] (3)"""
-        return np.array(pin.centerOfMass(self._model, self._data, q))
+        return np.array(pin.centerOfMass(self._model, self._placed, q))
 
 
 def _build(description: Description, source: str) -> pin.Model:
@@ -230,6 +247,11 @@ def _build(description: Description, source: str) -> pin.Model:
     if model.nv == 0:
         raise ModelError(f"{source}: the model has no moving joint")
     return model
+
+
+def _parts(placements: Array) -> tuple[Array, Array]:
+    """Rotations (njoints, 3, 3) and origins (njoints, 3)."""
+    return placements[:, :9].reshape(-1, 3, 3).transpose(0, 2, 1), placements[:, 9:]
 
 
 def _bytes(array: Array) -> memoryview:

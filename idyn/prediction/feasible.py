@@ -1,4 +1,4 @@
-"""Consistency: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4].
+"""Feasible demands: the nearest demand that some contact impulse can realise  [ZD §4.5; MATHEMATICS §4].
 
     min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ ≥ −φ/dt,   and S v̂ = T v̂ = 0 where contacts must not slip
 
@@ -20,7 +20,7 @@ from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, forward
 from idyn.solvers.pivoting import append_row
 from idyn.status import SOLVED, STATUSES, Status
-from idyn.terms.dynamics import Dynamics
+from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
 EPSILON = 1e-4
@@ -48,25 +48,28 @@ def project(
 
 
 @compiled
-def nearest_demand(d, q_ddot, sticking, touching, closed):
+def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float, closed: bool) -> tuple[Array, float, int]:
     """As `project`; the status as an integer."""
-    u, a = d.u, d.a
-    n, nu, na, nv = len(d.gaps), len(u), len(a), len(d.v)
-    dt, root, wanted = d.dt, np.sqrt(EPSILON), local(nv)
+    g = d.given
+    u, a = g.model.u, g.model.a
+    n, nu, na, nv = len(g.gaps), len(u), len(a), len(g.v)
+    dt, root, wanted = g.dt, np.sqrt(EPSILON), local(nv)
+    # what is wanted of v̂: v_u − keep v at the base, v_a + dt q̈ − keep v at the joints
     for j in range(nv):
-        wanted[j] = (1.0 - d.keep) * d.v[j]
+        wanted[j] = (1.0 - g.keep) * g.v[j]
     for k in range(na):
         wanted[a[k]] += dt * q_ddot[k]
+    # rows of Y = (J_a, J_u/√ε) and b, contacts first, then closures
     rows = 3 * n + len(d.G)
     Y, b, bilateral = local((rows, na + nu)), local(rows), local(rows, np.bool_)
     for row in range(rows):
         i, r = row // 3, row % 3
         bilateral[row] = True
         if i < n:
-            J, s = d.J[row], allowance(d, i) if r == 2 else 0.0
-            bilateral[row] = sticking[i] > 0 and d.gaps[i] <= touching and (r < 2 or closed)
+            J, s = d.J[row], allowance(g, i) if r == 2 else 0.0
+            bilateral[row] = sticking[i] > 0 and g.gaps[i] <= touching and (r < 2 or closed)
         else:  # a closure's row: of v⁺, not of v̂
-            J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + d.keep * np.dot(d.G[row - 3 * n], d.v)
+            J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + g.keep * np.dot(d.G[row - 3 * n], g.v)
         for j in range(nv):
             s += J[j] * wanted[j]
         b[row] = s
@@ -89,7 +92,7 @@ def nearest_demand(d, q_ddot, sticking, touching, closed):
 
 
 @compiled
-def all_vanish(Y, b, p):
+def all_vanish(Y: Array, b: Array, p: Array) -> bool:
     """Fills p such that all rows of Y Yᵀ p + b vanish; whether they are plainly independent, so that this can be done."""
     rows, columns = Y.shape
     F, active, x, step = local((rows, rows)), local(rows, np.int64), local(columns), local(rows)
@@ -118,7 +121,7 @@ def all_vanish(Y, b, p):
 
 
 @inlined
-def _held(Y, b, bilateral):
+def _held(Y: Array, b: Array, bilateral: Array) -> tuple[Array, int]:
     """Impulses of the no-slip law with the bilateral rows made to vanish, and the status."""
     n = len(b) // 3
     none = np.zeros(n, dtype=np.bool_)

@@ -42,13 +42,14 @@ def outcomes(
 ) -> list[Outcome]:
     """Different solutions on rigid ground under joint torques τ [N·m] (na), in the order in which they are found; none when
     Lemke's method finds none. samples: how many covering vectors are tried, the first of them all ones"""
-    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground())
-    J, inertia, force = dynamics.J, dynamics.M, -dynamics.h
+    dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground()).dynamics
+    given = dynamics.given
+    J, inertia, force = dynamics.J, given.M, -given.h
     force[robot.tree.a] += tau
     L = np.linalg.cholesky(inertia)
     free = state.v + dt * np.linalg.solve(inertia, force)
     Y, b = np.linalg.solve(L, J.T).T, J @ free
-    b[2::3] += [interpreted(allowance)(dynamics, i) for i in range(len(contacts))]
+    b[2::3] += [interpreted(allowance)(given, i) for i in range(len(contacts))]
     directions = polygon(edges)
     M, q, unit, _ = assemble(np.ascontiguousarray(Y), b, contacts.mu, directions, 0.0)
     found: list[Outcome] = []

@@ -1,7 +1,8 @@
-"""Every way that a prediction may take, gone once: what a kernel needs is compiled then, and read from the disk.
+"""Precompilation: pieces of work that compile, or read from the disk, every kernel that a prediction may need.
 
-Data that lead a prediction down to the last rung of the ladder are hard to make up; here its parts are called one by one, the
-rescuers' and all their rungs among them, with friction that has a limit and friction that has none.
+What is compiled is what the laws declare: for the law that is asked and for the rescuers the compiled call of their kernel
+rungs, the entrance of their Python rungs, and these rungs themselves, with friction that has a limit and friction that has
+none.
 """
 
 from collections.abc import Callable
@@ -10,89 +11,70 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from idyn.laws.contact_free import ContactFree
 from idyn.laws.convex.basis import face_at
 from idyn.laws.convex.rays import Program
-from idyn.laws.law import Face, Law, LawSolution
-from idyn.laws.no_slip import NoSlip
+from idyn.laws.law import Law
 from idyn.model.robot import Robot
+from idyn.options import Options
 from idyn.prediction.fallbacks import RESCUERS
 from idyn.prediction.feasible import project
-from idyn.prediction.recovery import conclude
-from idyn.prediction.steady import Steady
-from idyn.problem import Options, Problem
-from idyn.selection.choose import Selected, select, select_thoroughly
-from idyn.status import Status
-from idyn.terms.dynamics import evaluate, record_for
-from idyn.terms.reduction import Reduced, reduce
-from idyn.types import Array, ContactSet, Demand, Selection, State
+from idyn.prediction.method import Method, workspace_for
+from idyn.prediction.request import Request
+from idyn.prediction.rungs import last_forces, solve
+from idyn.status import Conditions, Status
+from idyn.terms.dynamics import evaluate
+from idyn.terms.given import limit_friction
+from idyn.terms.reduction import view
+from idyn.types import ContactSet, Demand, State
 
 DT = 1e-3
 
 Way = Callable[[], object]
+"""A piece of work."""
 
 
 def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> list[Way]:
-    """Pieces of work that together compile all that `idyn.prediction.predict.predict` may need under these settings, in
-    whatever order they are done; nothing else comes of them. Two who begin at both ends come to the steady tick, which needs
-    the first as well as the last, when those are done."""
-    n, demand, selects = len(contacts), np.zeros(robot.na), options.selection is not Selection.OFF
-    dynamics = record_for(robot, n)
-    evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=dynamics)
-    problem = Problem(
-        robot=robot,
-        state=state,
-        contacts=contacts,
-        dynamics=dynamics,
-        q_ddot=demand,
-        dt=DT,
-        options=options,
-        guess=None,
-        applied=None,
-        preferred=None,
-    )
+    """Pieces of work that together compile all that `idyn.predict` may need under these settings, in whatever order they are
+    done; nothing else comes of them. Two processes that begin at both ends come to the tick, which needs the others, last."""
+    n, workspace = len(contacts.keys), workspace_for(robot, len(contacts.keys))
+    evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=workspace.problem)
+    request = Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
+    dynamics, rescues = workspace.problem.dynamics, [each for each in RESCUERS if each.name != law.name]
+    own = workspace.method(robot, law, options)
     return [
-        partial(project, dynamics, demand, contacts.mu, np.inf),
-        *(partial(_all_rungs, problem, each) for each in (NoSlip(), law)),
-        partial(Steady, dynamics, law, options, robot.weight),
-        *(partial(_all_rungs, problem, rescuer) for rescuer in RESCUERS),
-        partial(_face_without_basis, problem, law),
-        *(partial(_selected, problem, law, choose) for choose in (select_thoroughly, select) if n > 0 and selects),
-        partial(_concluded, problem, law),
+        partial(project, dynamics, request.q_ddot, contacts.mu, np.inf),
+        *(partial(_one_law, request, each) for each in (law, ContactFree())),
+        partial(getattr, own, "tick"),
+        *(partial(_one_law, request, each) for each in rescues),
+        partial(_face_without_basis, own, law, n),
+        partial(last_forces, request, Status.SOLVED),
+        partial(limit_friction, dynamics.given.fields, np.inf),
     ]
 
 
-def _all_rungs(problem: Problem, law: Law) -> None:
-    """Also those that come after the one that answers; and from a basis."""
-    reduced = reduce(problem.dynamics, problem.q_ddot)
-    for mu in (reduced.mu.copy(), np.full(len(reduced.mu), np.inf)):
-        _exhaust(law, msgspec.structs.replace(reduced, mu=mu))
+def _one_law(request: Request, law: Law) -> None:
+    """The law's kernels, then its Python rungs, also those that come after the one that answers; without and with a basis."""
+    solve(msgspec.structs.replace(request, law=law), Demand(q_ddot=request.q_ddot))
+    n, method = (
+        len(request.contacts),
+        workspace_for(request.robot, len(request.contacts)).method(request.robot, law, request.options),
+    )
+    if not method.python:
+        return
+    _ = method.finish_solution
+    problem, basis = view(method.problem), np.zeros((n, law.basis_width), law.basis_type)
+    for mu in (problem.mu.copy(), np.full(n, np.inf)):
+        for start in (None, basis):
+            for rung in method.python:
+                assert rung.solve is not None
+                for _ in rung.solve(msgspec.structs.replace(problem, mu=mu), start):
+                    pass
 
 
-def _exhaust(law: Law, reduced: Reduced) -> None:
-    basis = np.zeros((len(reduced.mu), law.basis_width), dtype=np.bool_)
-    for start in (None, basis):
-        for _ in law.attempts(reduced, start):
-            pass
-
-
-def _face_without_basis(problem: Problem, law: Law) -> None:
+def _face_without_basis(method: Method, law: Law, n: int) -> None:
     """The convex laws' last resort: read off impulses that no basis gives."""
-    n, reduced = len(problem.contacts), reduce(problem.dynamics, problem.q_ddot)
-    program = Program(reduced.Y, reduced.b, reduced.energy, reduced.mu, law.unlimited_friction, law.directions)
-    face_at(program, np.zeros(3 * n), np.zeros(n), False)
-
-
-def _concluded(problem: Problem, law: Law) -> None:
-    p, none = np.zeros(3 * len(problem.contacts)), np.zeros((len(problem.contacts), 0), dtype=np.bool_)
-    reduce(problem.dynamics, problem.q_ddot)
-    solution = LawSolution(p=p, face=None, status=Status.SOLVED, iterations=0, basis=none)
-    conclude(problem, law, "", solution, Selected(p=p, null_dim=0), Demand(q_ddot=problem.q_ddot))
-
-
-def _selected(problem: Problem, law: Law, choose: Callable[[Problem, Face, Array], Selected | None]) -> None:
-    """From the face on which all contacts may stick."""
-    n, k = len(problem.contacts), len(law.directions)
-    flags = np.zeros((n, 2 + k), dtype=np.bool_)
-    flags[:, 0], flags[:, 2:] = True, True
-    reduce(problem.dynamics, problem.q_ddot)
-    choose(problem, Face(flags, law.directions, problem.dynamics.mu, law.unlimited_friction), np.zeros(3 * n))
+    if law.conditions in (Conditions.CONVEX, Conditions.CONE):
+        problem = view(method.problem)
+        program = Program(problem.Y, problem.b, problem.energy, problem.mu, law.unlimited_friction, law.directions)
+        face_at(program, np.zeros(3 * n), np.zeros(n), False)

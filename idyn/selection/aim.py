@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
 from idyn.contact.ground import in_contact_rows
 from idyn.jit.compiled import compiled
-from idyn.problem import Problem
 from idyn.terms.inputs import finite
+from idyn.terms.stages import Given
 from idyn.types import Array, Selection
 
 
@@ -59,23 +57,10 @@ OBJECTIVES = {
 """A new one is a member of `Selection` and a row here."""
 
 
-def aim_of(problem: Problem) -> Aim:
-    """What the problem's selection aims at, inside or not; its record of dynamics is filled."""
-    objective, contacts, guess = OBJECTIVES[problem.options.selection], problem.contacts, problem.guess
-    tau, force = (None, None) if guess is None else (guess.tau, guess.carried_over(guess.force, contacts.keys))
-    wanted = objective.wanted(tau, force, problem.preferred)
-    if not objective.of_forces:
-        return Aim(np.zeros(problem.robot.na) if wanted is None else wanted, False, False)
-    target = np.zeros(3 * len(contacts.keys))
-    if wanted is not None:
-        aim_at_forces(np.ascontiguousarray(wanted), problem.dynamics.fields, target)
-    return Aim(target, True, False)
-
-
 @compiled
-def aim_at_forces(force, d, target):
-    """Fills rows S, T, N for each contact [N] (3n) with forces in the world [N] (n, 3) or none (0, 3); zero where they are no
-    numbers."""
-    in_contact_rows(force, d.tangents, d.normals, 1.0, target)
+def aim_at_forces(force: Array, given: Given, target: Array) -> None:
+    """Fill rows S, T, N for each contact [N] (3n) with forces in the world [N] (n, 3) or none (0, 3); zero where they are not
+    finite."""
+    in_contact_rows(force, given.tangents, given.normals, 1.0, target)
     if len(force) == 0 or not finite(target):
         target[:] = 0.0

@@ -17,34 +17,19 @@ foot) small ones are taken.
 
 from idyn.jit.compiled import compiled
 from idyn.laws.law import Face
-from idyn.problem import Problem
 from idyn.selection import few, many
-from idyn.selection.aim import Aim, aim_of
-from idyn.types import Array, Record
+from idyn.selection.aim import Aim
+from idyn.terms.stages import ReducedProblem
+from idyn.types import Array
 
 FEW = 18
 """A choice of so many dimensions goes to the dense program first: eight feet that stick, or thirty points that slide."""
 
 
-class Selected(Record, frozen=True):
-    """p: chosen impulses [N·s] (3n); null_dim: free dimensions of the face"""
-
-    p: Array
-    null_dim: int
-
-
-def select(problem: Problem, face: Face, p: Array) -> Selected | None:
-    """Choose inside `face`, starting from the law's own impulses p (3n). None when it takes `select_thoroughly`: there are many
-    contacts, or torque limits would be exceeded.
-    """
-    aim = aim_of(problem)
-    chosen, found, null_dim = choose_among_few(problem.dynamics.fields, face, aim.of_forces, aim.target, p)
-    return Selected(p=chosen, null_dim=null_dim) if found else None
-
-
 @compiled
-def choose_among_few(d, face, of_forces, target, p):
-    """Impulses (3n), whether they were chosen, and the dimension of the choice.
+def choose_among_few(problem: ReducedProblem, face: Face, of_forces: bool, target: Array, p: Array) -> tuple[Array, bool, int]:
+    """Impulses inside a face (3n), from the law's own p (3n); whether they were chosen, and the dimension of the choice. They
+    are not where there are many contacts, or where torque limits would be exceeded: then `choose_thoroughly` takes over.
 
     A law of unlimited friction has solutions inside the real cones too, as a rule: those the world can follow, so they are
     taken first, unless they cost more torque than the law's own.
@@ -52,31 +37,31 @@ def choose_among_few(d, face, of_forces, target, p):
     for inside in (True, False):
         if inside and not reaches_inside(face):
             continue
-        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(d.Y, face)
+        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(problem.Y, face)
         if null_dim <= FEW:
             seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
-            chosen, found, null_dim = few.choose(d, seen, Aim(target, of_forces, inside), p)
+            chosen, found, null_dim = few.choose(problem, seen, Aim(target, of_forces, inside), p)
             if found or null_dim == 0:
                 return chosen, True, null_dim
     return p, False, 0
 
 
-def select_thoroughly(problem: Problem, face: Face, p: Array) -> Selected | None:
-    """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face
-    allows it at a price that is not absurd; otherwise what is beyond them is made small. None when no choice is found.
-    """
-    aim = aim_of(problem)
-    for inside in (True, False) if reaches_inside(face) else (False,):
-        seen = face._replace(unlimited=face.unlimited and not inside)
-        force = many.choose(problem.dynamics, seen, p, aim._replace(inside=inside))
-        if force is not None:
-            null_dim = few.freedom(problem.dynamics.Y, face)
-            return Selected(p=problem.dt * force, null_dim=null_dim)
-    return None
+@compiled
+def choose_thoroughly(problem: ReducedProblem, face: Face, of_forces: bool, target: Array, p: Array) -> tuple[Array, bool, int]:
+    """The same for any number of contacts, in time linear in them. Torque limits of the robot are kept when the face allows it
+    at a price that is not absurd; otherwise what is beyond them is made small. Not chosen when nothing is found."""
+    for inside in (True, False):
+        if inside and not reaches_inside(face):
+            continue
+        seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
+        force, found = many.choose(problem, seen, p, Aim(target, of_forces, inside))
+        if found:
+            return problem.dynamics.given.dt * force, True, few.freedom(problem.Y, face)
+    return p, False, 0
 
 
 @compiled
-def reaches_inside(face):
+def reaches_inside(face: Face) -> bool:
     """Whether the law's friction is unlimited and no contact that parts is held: those have impulses outside every cone."""
     held = True
     for i in range(len(face.mu)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled, inlined
 from idyn.jit.memory import local
-from idyn.laws.convex.law import facets, turn
+from idyn.laws.convex.program import facets, turn
 from idyn.laws.law import is_free
 from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, forward_rows, null_space, rank_of
 from idyn.solvers.pivoting import ppm
@@ -60,18 +60,19 @@ def freedom(Y, face):
 
 
 @inlined
-def choose(d, face, aim, p):
+def choose(problem, face, aim, p):
     """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
     the choice."""
-    v_plus, tau, tau_max, dt = local(len(d.v)), local(len(d.a)), d.tau_max, d.dt
-    recover(d, p, v_plus, tau)
+    given = problem.dynamics.given
+    v_plus, tau, closing, dt = local(len(given.v)), local(len(given.model.a)), local(len(problem.closing_free)), given.dt
+    recover(problem, p, v_plus, tau, closing)
     coordinates = _coordinates(face)
-    basis = null_space(_columns(d.Y, coordinates))
+    basis = null_space(_columns(problem.Y, coordinates))
     dim = basis.shape[1]
     if dim == 0:
         return p, True, 0
     force = p / dt
-    program = _program(d, face, coordinates, basis, force)
+    program = _program(problem, face, coordinates, basis, force)
     Z, B, factor, y = program.Z, program.B, local((dim, dim)), local(dim)
     weight = UNLIMITED if face.unlimited and not aim.of_forces else TIE_BREAK
     weight *= max(program.lever2, 1.0) if aim.of_forces else program.lever2
@@ -89,7 +90,7 @@ def choose(d, face, aim, p):
         for j in range(dim):
             t -= B[q, j] * y[j]
         cost += t * t
-        found = found and abs(t) <= tau_max[q]
+        found = found and abs(t) <= given.model.tau_max[q]
     chosen = p.copy()
     for i in range(len(p)):
         for j in range(dim):
@@ -172,9 +173,9 @@ def _columns(Y, coordinates):
 
 
 @compiled
-def _program(d, face, coordinates, basis, force):
+def _program(problem, face, coordinates, basis, force):
     """All of the program but its objective, from a basis of the null space in the face's coordinates (m, dim)."""
-    contact, axis, a, (m, dim) = coordinates.contact, coordinates.axis, d.a, basis.shape
+    contact, axis, a, (m, dim) = coordinates.contact, coordinates.axis, problem.dynamics.given.model.a, basis.shape
     Z, B, lever2 = np.zeros((len(force), dim)), np.zeros((len(a), dim)), 0.0
     for w in range(m):
         for c in range(3):
@@ -182,7 +183,7 @@ def _program(d, face, coordinates, basis, force):
                 for j in range(dim):
                     Z[3 * contact[w] + c, j] += axis[w, c] * basis[w, j]
     for row in range(len(force)):
-        J = d.bound[row]
+        J = problem.bound[row]
         for q in range(len(a)):
             lever = J[a[q]]
             if lever != 0.0:

@@ -19,8 +19,8 @@ from idyn.laws.law import Face, is_free
 from idyn.selection.aim import Aim
 from idyn.solvers.cones import FREE, NOT_FOUND, NOTHING, RAYS, ROUND, TOO_DEAR, nearest_in_cones
 from idyn.solvers.linalg import row_basis
-from idyn.terms.dynamics import Dynamics
 from idyn.terms.reduction import recover
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 SOFTNESS = (1e-1, 1e-3, 1e-4, 1e-5)
@@ -58,17 +58,11 @@ class Rows(NamedTuple):
     unlimited: bool
 
 
-def choose(dynamics: Dynamics, face: Face, p: Array, aim: Aim) -> Array | None:
-    """Contact forces [N] (3n) that come nearest to the aim within the torque limits; where those cannot be met, or cost `WORTH`
-    times as much, beyond them by as little as can be. None when nothing was found."""
-    force, found = _choose(dynamics.fields, face, aim, p)
-    return force if found else None
-
-
 @compiled
-def _choose(d, face, aim, p):
-    """The forces, and whether any were found."""
-    rows, limits = _rows(d, face, p), d.tau_max
+def choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Array, bool]:
+    """Contact forces [N] (3n) that come nearest to the aim within the torque limits; where those cannot be met, or cost `WORTH`
+    times as much, beyond them by as little as can be. And whether any were found."""
+    rows, limits = _rows(problem, face, p), problem.dynamics.given.model.tau_max
     force, status = _nearest(rows, aim, limits, 0.0)
     for last in LAST:
         if status >= 0:
@@ -138,24 +132,25 @@ def _worth(rows, rules, center):
 
 
 @compiled
-def _rows(d, face, p):
+def _rows(problem, face, p):
     """All that couples the contacts of a face, at the law's own impulses p (3n)."""
-    nu, na, size = len(d.u), len(d.a), len(p)
-    v_plus, tau, dt = np.empty(len(d.v)), np.empty(na), d.dt
-    recover(d, p, v_plus, tau)
+    given, Y, bound = problem.dynamics.given, problem.Y, problem.bound
+    a, nu, na, size = given.model.a, len(given.model.u), len(given.model.a), len(p)
+    v_plus, tau, closing, dt = np.empty(len(given.v)), np.empty(na), np.empty(len(problem.closing_free)), given.dt
+    recover(problem, p, v_plus, tau, closing)
     E, K, largest, lever = np.empty((nu, size)), np.empty((na, size)), 0.0, 0.0
     for row in range(size):
         for k in range(nu):
-            largest = max(largest, abs(d.Y[row, k]))
+            largest = max(largest, abs(Y[row, k]))
         for k in range(na):
-            lever = max(lever, abs(d.bound[row, d.a[k]]))
+            lever = max(lever, abs(bound[row, a[k]]))
     largest, lever = largest if largest > 0.0 else 1.0, lever if lever > 0.0 else 1.0
     for row in range(size):
         for k in range(nu):
-            E[k, row] = d.Y[row, k] / largest
+            E[k, row] = Y[row, k] / largest
         for k in range(na):
-            K[k, row] = -d.bound[row, d.a[k]] / lever
-    if len(d.G) > 0:  # closed chains leave less motion than there are joints
+            K[k, row] = -bound[row, a[k]] / lever
+    if len(problem.dynamics.G) > 0:  # closed chains leave less motion than there are joints
         E = row_basis(E, NEW)
     kinds, rays = _cones(face)
     return Rows(E, K, p / dt, tau, lever, kinds, rays, face.unlimited)

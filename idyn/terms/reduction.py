@@ -1,6 +1,6 @@
-"""The reduction to the unactuated space: what is left of contact once the joint motion is prescribed  [ZD §3, §4.2, §6.2.2].
+"""The reduced problem: contact in the unactuated space once the joint motion is prescribed  [ZD §3, §4.2, §6.2.2]; and back.
 
-M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des          closed chains: `idyn.model.closures`
+M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des          closed chains: `idyn.terms.loops`
 
 v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈_des + h_u)          M_uu = L Lᵀ,   Y = J_u L⁻ᵀ
 J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
@@ -12,79 +12,76 @@ import numpy as np
 from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
-from idyn.model.closures import close_loops, press_back
 from idyn.solvers.linalg import backward, cholesky, copy, forward, forward_rows
-from idyn.terms.dynamics import Dynamics
+from idyn.terms.loops import close_loops, press_back
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
 
 
 class Reduced(Record, frozen=True):
-    """The contact problem in the unactuated space: all that a law may see. Rows come in S, T, N order for each contact.
+    """A reduced problem as the Python rungs of laws see it, see `ReducedProblem`.
 
-    It is stated for û = J v̂, the contact velocity that the law is asked of (`idyn.contact.ground`); on rigid ground v̂ = v⁺.
-
-    Y: √(1 + T_p/dt) J_u L⁻ᵀ, so that û = D p + b with D = Y Yᵀ (3n, nu)
-    b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
-    energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
-    mu: friction coefficients (n)
-    dynamics: the whole of it, for laws that know what the ground is made of
-    independent: share of a tangential row's length that must be new for it to count, see `Ground.independent`
+    mu: friction coefficients, those of the contacts or others (n); last: p⁻ [N·s] (3n)
+    independent: see `idyn.contact.ground.Ground`
     """
 
     Y: Array
     b: Array
     energy: Array
     mu: Array
-    dynamics: Dynamics | None = None
+    last: Array
     independent: float = 1e-3
 
 
-def reduce(dynamics: Dynamics, q_ddot: Array) -> Reduced:
-    """The reduced problem for demanded joint accelerations [rad/s²] (na), in the record's own arrays: true until it is filled
-    again, by this or by `idyn.terms.dynamics.evaluate`."""
-    eliminate(dynamics.fields, q_ddot)
-    d = dynamics
-    return Reduced(Y=d.Y, b=d.b, energy=d.energy, mu=d.mu, dynamics=d, independent=d.independent)
+def view(problem: ReducedProblem) -> Reduced:
+    """The problem in its own arrays: true until it is filled again."""
+    given = problem.dynamics.given
+    p, g = problem.own, given.own
+    return Reduced(Y=p["Y"], b=p["b"], energy=p["energy"], mu=g["mu"], last=g["last"], independent=given.independent)
 
 
 @compiled
-def eliminate(d, q_ddot):
-    """Fills met, L, v_free, Y, b and energy of the record."""
-    free_motion(d, q_ddot)
-    M, v, v_free, u, a = d.M, d.v, d.v_free, d.u, d.a
-    hat, inertial = local(len(v)), local(len(u))  # v̂ without contact impulses; v̂_u + M_uu⁻¹ M_ua v̂_a
-    for j in range(len(v)):
-        hat[j] = v_free[j] - d.keep * v[j]
+def reduce_problem(problem: ReducedProblem, q_ddot: Array) -> None:
+    """Fill a `ReducedProblem` for demanded joint accelerations [rad/s²] (na)."""
+    free_motion(problem, q_ddot)
+    g, v_free = problem.dynamics.given, problem.v_free
+    u, a = g.model.u, g.model.a
+    # v̂ without contact impulses, and v̂_u + M_uu⁻¹ M_ua v̂_a
+    hat, inertial = local(len(v_free)), local(len(u))
+    for j in range(len(v_free)):
+        hat[j] = v_free[j] - g.keep * g.v[j]
     for i in range(len(u)):
         inertial[i] = 0.0
         for k in range(len(a)):
-            inertial[i] += M[u[i], a[k]] * hat[a[k]]
-    forward(d.L, inertial)
-    backward(d.L, inertial)
+            inertial[i] += g.M[u[i], a[k]] * hat[a[k]]
+    forward(problem.L, inertial)
+    backward(problem.L, inertial)
     for i in range(len(u)):
         inertial[i] += hat[u[i]]
-    _project(d, hat, inertial)
-    if len(d.G) > 0:
-        close_loops(d, inertial)
-    if d.rho > 0.0:
-        _remember(d)
+    _project(problem, hat, inertial)
+    if len(problem.dynamics.G) > 0:
+        close_loops(problem, inertial)
+    if g.rho > 0.0:
+        _remember(problem)
 
 
 @compiled
-def free_motion(d, q_ddot):
-    """Fills met, L and v_free of the record: all there is where nothing touches."""
-    copy(q_ddot, d.met)
-    M, L, v, v_free, u, a, dt = d.M, d.L, d.v, d.v_free, d.u, d.a, d.dt
+def free_motion(problem: ReducedProblem, q_ddot: Array) -> None:
+    """Fill q_ddot, L and v_free: all there is where nothing touches."""
+    copy(q_ddot, problem.q_ddot)
+    g, L, v_free = problem.dynamics.given, problem.L, problem.v_free
+    M, v, dt, u, a = g.M, g.v, g.dt, g.model.u, g.model.a
     free = local(len(u))
     for k in range(len(a)):
         v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
+    # v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈ + h_u)
     for i in range(len(u)):
         for j in range(len(u)):
             L[i, j] = M[u[i], u[j]]
         change = 0.0
         for k in range(len(a)):
             change += M[u[i], a[k]] * q_ddot[k]
-        free[i] = dt * (change + d.h[u[i]])
+        free[i] = dt * (change + g.h[u[i]])
     cholesky(L)
     forward(L, free)
     backward(L, free)
@@ -93,44 +90,48 @@ def free_motion(d, q_ddot):
 
 
 @compiled
-def _project(d, hat, inertial):
-    """Fills b, energy and Y."""
-    J, L, Y, u, b, energy = d.J, d.L, d.Y, d.u, d.b, d.energy
+def _project(problem: ReducedProblem, hat: Array, inertial: Array) -> None:
+    """Fill b = J v̂ + φ/dt, energy = J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) and Y = J_u L⁻ᵀ."""
+    d, Y, b, energy = problem.dynamics, problem.Y, problem.b, problem.energy
+    J, u = d.J, d.given.model.u
     for row in range(len(b)):
-        velocity, slope = allowance(d, row // 3) if row % 3 == 2 else 0.0, 0.0
+        velocity, slope = allowance(d.given, row // 3) if row % 3 == 2 else 0.0, 0.0
         for j in range(len(hat)):
             velocity += J[row, j] * hat[j]
         for k in range(len(u)):
             Y[row, k] = J[row, u[k]]
             slope += Y[row, k] * inertial[k]
         b[row], energy[row] = velocity, slope
-    forward_rows(L, Y)
+    forward_rows(problem.L, Y)
 
 
 @compiled
-def _remember(d):
-    """Adds the memory ρ D (p − p⁻) to û = D p + b."""
-    (rows, nu), rho = d.Y.shape, d.rho
-    held, stretch = np.zeros(nu), np.sqrt(1.0 + rho)
+def _remember(problem: ReducedProblem) -> None:
+    """Add the memory ρ D (p − p⁻) to û = D p + b."""
+    Y, given = problem.Y, problem.dynamics.given
+    (rows, nu), rho, last = Y.shape, given.rho, given.last
+    held, stretch = np.zeros(nu), np.sqrt(1.0 + rho)  # Yᵀ p⁻
     for row in range(rows):
-        y = d.Y[row]
+        y = Y[row]
         for k in range(nu):
-            held[k] += y[k] * d.last[row]
+            held[k] += y[k] * last[row]
     for row in range(rows):
-        y, share = d.Y[row], 0.0
+        y, share = Y[row], 0.0
         for k in range(nu):
             share += rho * y[k] * held[k]
             y[k] *= stretch
-        d.b[row] -= share
-        d.energy[row] -= share
+        problem.b[row] -= share
+        problem.energy[row] -= share
 
 
 @compiled
-def recover(d, p, v_plus, tau):
-    """Fills v⁺ (nv) and τ (na) [N·m] that go with contact impulses p (3n), in S, T, N rows; and `closing`."""
-    v, u, a, dt = d.v, d.u, d.a, d.dt
+def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closing: Array) -> None:
+    """The torque stage: fill v⁺ (nv), τ (na) [N·m] and the closures' impulses λ (3m) that go with contact impulses p (3n)."""
+    d, g = problem.dynamics, problem.dynamics.given
+    v, u, a, dt = g.v, g.model.u, g.model.a, g.dt
     nu, nv = len(u), len(v)
-    force, change, gain = local(nv), local(nu), local(nv)  # Jᵀ p + Gᵀ λ; M_uu⁻¹ of it; v⁺ − v
+    # Jᵀ p + Gᵀ λ, and M_uu⁻¹ of its unactuated part, less what λ₀ has done to v_free
+    force, change, gain = local(nv), local(nu), local(nv)
     for j in range(nv):
         force[j] = 0.0
     for row in range(len(p)):
@@ -138,24 +139,26 @@ def recover(d, p, v_plus, tau):
             J = d.J[row]
             for j in range(nv):
                 force[j] += J[j] * p[row]
-    press_back(d, p)
+    press_back(problem, p, closing)
     for i in range(nu):
         change[i] = force[u[i]]
     for row in range(len(d.G)):
-        G, more, before = d.G[row], d.closing[row], d.closing_free[row]
+        G, more, before = d.G[row], closing[row], problem.closing_free[row]
         for i in range(nu):
             change[i] += G[u[i]] * (more - before)
         for j in range(nv):
             force[j] += G[j] * more
-    forward(d.L, change)
-    backward(d.L, change)
-    copy(d.v_free, v_plus)
+    forward(problem.L, change)
+    backward(problem.L, change)
+    # v⁺
+    copy(problem.v_free, v_plus)
     for i in range(nu):
         v_plus[u[i]] += change[i]
     for j in range(nv):
         gain[j] = v_plus[j] - v[j]
+    # τ = [M_a (v⁺ − v) + dt h_a − J_aᵀ p − G_aᵀ λ] / dt
     for k in range(len(a)):
-        M, s = d.M[a[k]], dt * d.h[a[k]] - force[a[k]]
+        M, s = g.M[a[k]], dt * g.h[a[k]] - force[a[k]]
         for j in range(nv):
             s += M[j] * gain[j]
         tau[k] = s / dt

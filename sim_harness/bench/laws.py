@@ -18,7 +18,7 @@ from idyn.laws import make_law
 from idyn.model.robot import Robot
 from idyn.prediction.feasible import project
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
 from sim_harness.run.experiment import Progress

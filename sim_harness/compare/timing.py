@@ -22,7 +22,7 @@ from idyn.contact.terrain import Flat
 from idyn.laws.settings import AnyLaw
 from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import RESULT, code_digest, write_result

@@ -20,7 +20,7 @@ from idyn.laws import make_law
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
 from sim_harness.report.plots import STYLE, png
 from sim_harness.report.report import Report

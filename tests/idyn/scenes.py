@@ -12,7 +12,7 @@ from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
 
 DT = 1e-3

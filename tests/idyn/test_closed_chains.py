@@ -19,7 +19,7 @@ from idyn.errors import FrameNotFound, InputError
 from idyn.laws import make_law
 from idyn.model.description import Closure
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.terms.dynamics import record_for
 from idyn.types import Consistency, Selection, State
 

@@ -12,7 +12,7 @@ from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.prediction.feasible import EPSILON, all_vanish, project
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection

@@ -11,7 +11,7 @@ from idyn.errors import ConfigError
 from idyn.laws import LAWS, make_law
 from idyn.laws.convex.law import Convex
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.solvers.qp import backends
 from idyn.types import Consistency, Selection, State
 

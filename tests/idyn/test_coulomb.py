@@ -12,7 +12,7 @@ from idyn.errors import ConfigError
 from idyn.laws import make_law
 from idyn.laws.coulomb import Coulomb, assemble, at_basis, scaled
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.solvers.lemke import lemke
 from idyn.status import STATUSES, Status
 from idyn.terms.dynamics import evaluate

@@ -14,7 +14,7 @@ from idyn.laws.convex.law import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
 from idyn.laws.law import Face
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.selection.few import _coordinates, _sides
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones

@@ -9,7 +9,7 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 from idyn.laws import LAWS, make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.status import Status
 from idyn.types import Selection, State
 

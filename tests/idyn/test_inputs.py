@@ -12,7 +12,7 @@ from scenes import DT, LITERAL, standing_scene
 from idyn.errors import InputError
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 
 SCENE = standing_scene("quadruped")
 OPTIONS = Options(ground=LITERAL)

@@ -12,7 +12,7 @@ from scenes import DT, LITERAL, random_scene, standing_scene
 
 from idyn.laws import LAWS, make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Consistency
 
 HERE = Path(__file__).parent

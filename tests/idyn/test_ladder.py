@@ -13,7 +13,7 @@ from idyn.laws import LAWS, make_law
 from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.selection.choose import Selected
 from idyn.status import STATUSES, Status
 from idyn.terms.dynamics import evaluate

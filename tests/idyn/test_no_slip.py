@@ -9,7 +9,7 @@ from scenes import DT, LITERAL, VARIANTS, WALKERS, random_scene, standing_scene,
 
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.status import Status
 from idyn.types import Consistency, Selection
 

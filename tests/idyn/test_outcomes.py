@@ -11,7 +11,7 @@ from scenes import DT, LITERAL, random_scene, standing_scene
 from idyn.laws import make_law
 from idyn.prediction.outcomes import outcomes
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 
 
 def predicted(scene):

@@ -14,7 +14,7 @@ from idyn.laws import make_law
 from idyn.laws.sap import Sap
 from idyn.laws.settings import SapSettings
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.terms.reduction import Reduced
 from idyn.types import Consistency
 

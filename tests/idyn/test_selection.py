@@ -10,7 +10,7 @@ from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene, s
 
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Consistency, Guess, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")

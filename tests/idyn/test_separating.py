@@ -10,7 +10,7 @@ from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, walker
 
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Consistency, Selection, State
 
 LIFTS = 3

@@ -15,7 +15,7 @@ from idyn.laws import LAWS, make_law
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import State
 
 INERTIAL = (

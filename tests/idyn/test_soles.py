@@ -11,7 +11,7 @@ from idyn.laws import make_law
 from idyn.model.description import ContactPoint, Description, Sole
 from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import State
 
 INERTIAL = '<inertial><mass value="{}"/><inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'

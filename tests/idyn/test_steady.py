@@ -15,7 +15,7 @@ from idyn.laws.compiled_rungs import compiled_rungs
 from idyn.laws.coulomb import Coulomb
 from idyn.prediction.predict import predict
 from idyn.prediction.steady import tick
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.selection.aim import OBJECTIVES, Objective
 from idyn.terms.filling import fill
 from idyn.types import Consistency, Selection, State

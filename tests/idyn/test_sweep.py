@@ -14,7 +14,7 @@ from scenes import DT, LITERAL, WALKERS, random_scene
 
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Selection
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp

@@ -12,7 +12,7 @@ from idyn.certificate.certify import CERTIFIED
 from idyn.certificate.momentum import demand_error
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.status import Conditions
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection

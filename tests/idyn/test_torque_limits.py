@@ -12,7 +12,7 @@ from scenes import DT, LITERAL, WALKERS, Scene, feet, random_scene, standing_sce
 from idyn.contact.contacts import centres_of
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.types import Consistency, Selection, State
 
 

@@ -11,7 +11,7 @@ from idyn.certificate.certify import Claim, certify
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
 

@@ -11,7 +11,7 @@ from controllers.robot.load import load_robot
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from sim_harness.engines.lcp import PolygonLcp
 
 DT = 1e-3

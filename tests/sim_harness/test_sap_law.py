@@ -8,7 +8,7 @@ from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.laws.settings import SapSettings
 from idyn.prediction.predict import predict
-from idyn.problem import Options
+from idyn.options import Options
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.world.engine_world import EngineWorld
 

@@ -30,7 +30,7 @@ When it is wrong: contacts may push while they part (no complementarity), so it 
 feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -41,13 +41,27 @@ from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.laws.convex.basis import basis_of, face_at, solve_basis
 from idyn.laws.convex.pivoting import FEW, MOST_PIVOTS, least_contact_energy, least_kinetic_energy, pivot_to_basis
+from idyn.laws.convex.program import assemble
 from idyn.laws.convex.rays import Program, units
-from idyn.laws.law import FACE_ZERO, Face, LawSolution, is_free, polygon, unlimited_somewhere
+from idyn.laws.law import (
+    FACE_ZERO,
+    Attempt,
+    Face,
+    Kernel,
+    LawData,
+    LawSolution,
+    Rung,
+    Solutions,
+    Start,
+    polygon,
+    unlimited_somewhere,
+)
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, solve_no_slip
 from idyn.laws.separating import opening, without_separating
 from idyn.solvers.qp import check_backend, solve_qp
-from idyn.status import SOLVED, STATUSES, Conditions, Status
+from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Conditions, Status
 from idyn.terms.reduction import Reduced
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 ONE_STAGE = 1e-8
@@ -85,46 +99,49 @@ class Convex:
         self.one_stage = one_stage
         self.unlimited_friction = infinite_friction
         self._backend = backend
+        self._others = [other for other in ("daqp", "quadprog") if other != backend]
         self.basis_width = 0 if one_stage else edges + 1
+        self.kernel: Kernel = convex_kernel
 
     def sticking(self, mu: Array) -> Array:
         """Where friction is unlimited and the energy is that of the contacts' motion: dragged along, it has no minimum."""
         free = (mu > 0.0) & (np.isinf(mu) | self.unlimited_friction) & (not self._kinetic)
         return np.where(free, 1.0, 0.0)
 
-    def attempts(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        resumes = basis is not None and self.basis_width > 0
-        if basis is not None and resumes:
-            yield "warm", self._on_basis(problem, basis, 0)
-        some, _ = unlimited_somewhere(problem.mu, self.unlimited_friction)
-        some = some and not self._kinetic
-        for rung, solve in self._ways(some, resumes and len(problem.mu) <= FEW):
-            solution, may_part = solve(problem), some and not (rung == "cold" and self._rigid(problem))
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        """The rungs of this program and these settings, in their order."""
+        programs = [self._python(name, partial(self._by_program, backend=name)) for name in (self._backend, *self._others)]
+        warm = () if self.one_stage else (Rung("warm", Start.BASIS, 0),)
+        if self.one_stage:
+            if self._kinetic:
+                return tuple(programs)
+            before, after = (self._python("pivoting", self._shortest, free) for free in (True, False))
+            return (before, *programs, after)
+        if self._kinetic:
+            soon, late = self._python("lemke", self._by_lemke_at_once, True), self._python("lemke", self._by_lemke, False)
+            return (*warm, Rung("lemke", Start.BASIS, 1), soon, programs[0], late, *programs[1:])
+        dual = self._python("dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS))
+        return (*warm, self._python("cold", self._by_pivoting), dual, *programs)
+
+    def _python(self, name: str, solve: Callable[[Reduced], LawSolution], when: bool | None = None) -> Rung:
+        """A Python rung. when: None: always; of the contacts' energy: only where friction is unlimited somewhere, or only
+        where it is nowhere; of the kinetic energy, only with a last basis and few contacts, or only otherwise"""
+
+        def attempts(problem: Reduced, basis: Array | None) -> Solutions:
+            some = bool(unlimited_somewhere(problem.mu, self.unlimited_friction)[0]) and not self._kinetic
+            case = basis is not None and len(problem.mu) <= FEW if self._kinetic else some
+            if when is not None and when is not case:
+                return
+            solution, may_part = solve(problem), some and not (name == "cold" and self._rigid(problem))
             if may_part:
                 for parted in without_separating(problem, solution, self.sticking(problem.mu) > 0.0, solve):
-                    yield f"{rung}, parted", parted
-            yield rung, solution
+                    yield f"{name}, parted", parted
+            yield name, solution
             if may_part and solution.status.ok:
-                return  # solved to the letter: what is refused then is friction without pressure, not the numbers
+                yield None  # solved to the letter: what is refused then is friction without pressure, not the numbers
 
-    def _ways(self, free: bool, soon: bool) -> Iterator[tuple[str, Callable[[Reduced], LawSolution]]]:
-        """How the program is solved, one after the other; free: whether friction is unlimited somewhere, which makes one-stage
-        a stiff program for the back ends; soon: whether an answer is wanted in no time, at 1 kHz, and contacts are few."""
-        if self._kinetic and soon:
-            yield "lemke", self._by_lemke_at_once
-        if not self._kinetic and not self.one_stage:
-            yield "cold", self._by_pivoting
-            yield "dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS)
-        if not self._kinetic and self.one_stage and free:
-            yield "pivoting", self._shortest
-        yield self._backend, partial(self._by_program, backend=self._backend)
-        if self._kinetic and not (self.one_stage or soon):
-            yield "lemke", self._by_lemke
-        for backend in ("daqp", "quadprog"):
-            if backend != self._backend:
-                yield backend, partial(self._by_program, backend=backend)
-        if not self._kinetic and self.one_stage and not free:
-            yield "pivoting", self._shortest
+        return Rung(name, Start.NOTHING, solve=attempts)
 
     def _rigid(self, problem: Reduced) -> bool:
         """Whether this is the no-slip law: no friction has a limit."""
@@ -163,12 +180,8 @@ class Convex:
         return self._with_face(problem, p, y, STATUSES[status], pivots)
 
     def _by_lemke_at_once(self, problem: Reduced) -> LawSolution:
-        """The basis that pivots end at, where it holds. Before a back end was asked a ray proves nothing: large friction may
-        lead there by rounding errors."""
-        basis = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
-        p, y, flags, status, pivots = pivot_to_basis(self._program(problem), basis)
-        if status == SOLVED:
-            return LawSolution(p, self._face(problem, flags), Status.SOLVED, pivots, basis, y)
+        """After pivots to a basis have failed. Before a back end was asked a ray proves nothing: large friction may lead there
+        by rounding errors."""
         solution = self._by_lemke(problem)
         if solution.status is Status.RAY:
             return msgspec.structs.replace(solution, status=Status.NOT_CERTIFIED)
@@ -213,75 +226,21 @@ class Convex:
         return Face(flags=flags, directions=self.directions, mu=problem.mu, unlimited=self.unlimited_friction)
 
 
+@compiled
+def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """The last basis, then pivots to one."""
+    given, contact_energy = problem.dynamics.given, law.conditions == Conditions.CONE
+    gradient = problem.b if contact_energy else problem.energy
+    program = Program(problem.Y, problem.b, gradient, given.mu, law.unlimited, law.directions)
+    if rung == 0:
+        p, multipliers, flags, solved = solve_basis(program, basis, contact_energy)
+        status, pivots = SOLVED if solved else NOT_CERTIFIED, 0
+    else:
+        p, multipliers, flags, status, pivots = pivot_to_basis(program, basis)
+    return Attempt(p, Face(flags, law.directions, given.mu, law.unlimited, law.directions[:0]), multipliers, status, pivots)
+
+
 def _apart(problem: Reduced, p: Array) -> Array:
     """Contacts that carry nothing and part (n, bool)."""
     apart: Array = (opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1)
     return apart
-
-
-@compiled
-def assemble(program, regularisation):
-    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
-
-    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
-    where it is not free; with μ > 0 they imply p_N ≥ 0.
-    """
-    Y, b, energy, mu, unlimited, directions = program
-    n, k, m = len(mu), len(directions), Y.shape[1]
-    d, speed = units(Y, b, energy)
-    H = np.empty((3 * n, 3 * n))
-    for i in range(3 * n):
-        for j in range(i + 1):
-            s = 0.0
-            for c in range(m):
-                s += Y[i, c] * Y[j, c]
-            H[i, j] = s / d
-            H[j, i] = s / d
-    count = n
-    for i in range(n):
-        free = is_free(mu[i], unlimited)
-        count += (1 if free or mu[i] == 0.0 else 0) + (0 if free else k)
-    A, lower = np.zeros((count, 3 * n)), np.zeros(count)
-    row = n
-    for i in range(n):
-        for j in range(3 * n):
-            A[i, j] = H[3 * i + 2, j]
-        lower[i] = -b[3 * i + 2] / speed
-        free = is_free(mu[i], unlimited)
-        if free or mu[i] == 0.0:
-            A[row, 3 * i + 2] = 1.0
-            row += 1
-        if not free:
-            row = facets(A, row, 3 * i, mu[i], directions)
-    for i in range(3 * n):
-        H[i, i] += regularisation
-    return H, energy / speed, A, lower, speed / d, regularisation * d
-
-
-@compiled
-def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int:
-    """Write the k rows `μ p_N·(apothem) − m_j · p_T ≥ 0` of one contact's friction cone; the next free row.
-
-    m_j is the outward normal of the polygon's edge between corners j and j + 1.
-    """
-    k = len(directions)
-    for j in range(k):
-        a, c = directions[j], directions[(j + 1) % k]
-        normal_s, normal_t = c[1] - a[1], a[0] - c[0]
-        A[row, column] = -normal_s
-        A[row, column + 1] = -normal_t
-        A[row, column + 2] = mu * (normal_s * a[0] + normal_t * a[1])
-        row += 1
-    return row
-
-
-@compiled
-def turn(directions, friction, turned):
-    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
-    it has the law's own impulses in it then."""
-    a, c = friction
-    if a == 0.0 and c == 0.0:
-        a = 1.0
-    for j in range(len(directions)):
-        turned[j, 0] = a * directions[j, 0] - c * directions[j, 1]
-        turned[j, 1] = c * directions[j, 0] + a * directions[j, 1]

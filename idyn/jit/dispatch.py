@@ -1,0 +1,55 @@
+"""Compiled functions that are chosen by the type of a record: one source of a caller becomes one kernel for each type."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.extending import overload
+
+from idyn.jit.cache import content_digest, module_root
+from idyn.jit.records import ArrayRecord
+
+
+class Dispatch:
+    """Kernels by record type, called as one function `stub(problem, record, basis, rung)` in compiled code and in Python."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._records: dict[tuple[type[ArrayRecord], Callable[..., Any]], type[ArrayRecord]] = {}
+
+    def record_for(self, base: type[ArrayRecord], kernel: Callable[..., Any]) -> type[ArrayRecord]:
+        """The subclass of a record class that stands for a kernel. The digest of the kernel's sources is in its name, so that
+        what is compiled for it is compiled anew when they change."""
+        known = self._records.get((base, kernel))
+        if known is None:
+            code, module = kernel.__code__, kernel.__module__  # type: ignore[attr-defined]
+            path = Path(code.co_filename)
+            name = f"{base.__name__}[{module}.{kernel.__name__}@{content_digest(path, module_root(path, module))}]"
+            known = self._records[base, kernel] = type(name, (base,), {"__module__": base.__module__})
+            self._kernels[known.TYPE.name] = kernel
+        return known
+
+    def kernel(self, kind: Any) -> Callable[..., Any]:
+        """The kernel that belongs to a record's type in compiled code."""
+        return self._kernels[kind.name]
+
+
+LAWS = Dispatch()
+
+
+def attempt(problem: Any, law: Any, basis: Any, rung: int) -> Any:
+    """The law's rung of that number, by the kernel of the law's record; see `idyn.laws.law.Attempt`."""
+    return LAWS.kernel(type(law).TYPE)(problem, law, basis, rung)
+
+
+if not numba.config.DISABLE_JIT:
+
+    @overload(attempt)
+    def _attempt(problem: Any, law: Any, basis: Any, rung: Any) -> Callable[..., Any]:
+        kernel = LAWS.kernel(law)
+
+        def call(problem: Any, law: Any, basis: Any, rung: Any) -> Any:
+            return kernel(problem, law, basis, rung)
+
+        return call

@@ -1,0 +1,76 @@
+"""The convex program of stage I as matrices, and the facets of a friction polygon's cone."""
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.laws.convex.rays import units
+from idyn.laws.law import is_free
+from idyn.types import Array
+
+
+@compiled
+def assemble(program, regularisation):
+    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
+
+    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
+    where it is not free; with μ > 0 they imply p_N ≥ 0.
+    """
+    Y, b, energy, mu, unlimited, directions = program
+    n, k, m = len(mu), len(directions), Y.shape[1]
+    d, speed = units(Y, b, energy)
+    H = np.empty((3 * n, 3 * n))
+    for i in range(3 * n):
+        for j in range(i + 1):
+            s = 0.0
+            for c in range(m):
+                s += Y[i, c] * Y[j, c]
+            H[i, j] = s / d
+            H[j, i] = s / d
+    count = n
+    for i in range(n):
+        free = is_free(mu[i], unlimited)
+        count += (1 if free or mu[i] == 0.0 else 0) + (0 if free else k)
+    A, lower = np.zeros((count, 3 * n)), np.zeros(count)
+    row = n
+    for i in range(n):
+        for j in range(3 * n):
+            A[i, j] = H[3 * i + 2, j]
+        lower[i] = -b[3 * i + 2] / speed
+        free = is_free(mu[i], unlimited)
+        if free or mu[i] == 0.0:
+            A[row, 3 * i + 2] = 1.0
+            row += 1
+        if not free:
+            row = facets(A, row, 3 * i, mu[i], directions)
+    for i in range(3 * n):
+        H[i, i] += regularisation
+    return H, energy / speed, A, lower, speed / d, regularisation * d
+
+
+@compiled
+def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int:
+    """Write the k rows `μ p_N·(apothem) − m_j · p_T ≥ 0` of one contact's friction cone; the next free row.
+
+    m_j is the outward normal of the polygon's edge between corners j and j + 1.
+    """
+    k = len(directions)
+    for j in range(k):
+        a, c = directions[j], directions[(j + 1) % k]
+        normal_s, normal_t = c[1] - a[1], a[0] - c[0]
+        A[row, column] = -normal_s
+        A[row, column + 1] = -normal_t
+        A[row, column + 2] = mu * (normal_s * a[0] + normal_t * a[1])
+        row += 1
+    return row
+
+
+@compiled
+def turn(directions, friction, turned):
+    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
+    it has the law's own impulses in it then."""
+    a, c = friction
+    if a == 0.0 and c == 0.0:
+        a = 1.0
+    for j in range(len(directions)):
+        turned[j, 0] = a * directions[j, 0] - c * directions[j, 1]
+        turned[j, 1] = c * directions[j, 0] + a * directions[j, 1]

@@ -1,0 +1,78 @@
+"""The validate stage: data from outside become a `Given`, checked and copied."""
+
+from idyn.contact.ground import in_contact_rows
+from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
+from idyn.jit.crossing import Lent
+from idyn.solvers.linalg import copy, copy_rows
+from idyn.terms.inputs import contact_flaw, finite, of_unit_length
+from idyn.terms.stages import Given
+from idyn.types import Array
+
+Arrays = tuple[Array, ...]
+
+CONTACTS = Lent(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR)
+"""The arrays of a `ContactSet` in their order."""
+
+
+@compiled
+def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bool:
+    """Fill a `Given` from the state, from what Pinocchio made of it, and from the contacts. Returns whether all of it is sound;
+    what is wrong is for `idyn.terms.inputs.check` to say.
+
+    state: q (nq), v (nv), applied (nv) or none (0); contacts: see `CONTACTS`
+    last: contact forces of the last tick in the world [N] (n, 3), or none (0, 3)
+    """
+    (q, v, applied), (bodies, others, points, normals, tangents, mu, gaps) = state, contacts
+    n, nv = len(given.mu), len(given.v)
+    shaped = (
+        len(q) == given.model.nq
+        and len(v) == nv
+        and (len(applied) == 0 or len(applied) == nv)
+        and (len(last) == 0 or last.shape == (n, 3))
+        and len(bodies) == n
+        and len(others) == n
+        and points.shape == (n, 3)
+        and normals.shape == (n, 3)
+        and tangents.shape == (n, 3)
+        and len(mu) == n
+        and len(gaps) == n
+    )
+    if not (shaped and finite(q) and finite(v) and finite(applied) and of_unit_length(q, given.model.unit_spans)):
+        return False
+    # the state and Pinocchio's terms; h less what is applied
+    copy(v, given.v)
+    copy(given.own_h, given.h)
+    copy_rows(given.own_M, given.M)
+    copy_rows(given.own_axes, given.axes)
+    for k in range(len(given.ends)):
+        copy_rows(given.own_ends[k], given.ends[k])
+    for j in range(len(applied)):
+        given.h[j] -= applied[j]
+    # contacts
+    copy(bodies, given.bodies)
+    copy(others, given.others)
+    copy_rows(points, given.points)
+    copy_rows(normals, given.normals)
+    copy_rows(tangents, given.tangents)
+    copy(mu, given.mu)
+    copy(gaps, given.gaps)
+    flaw, _ = contact_flaw(given, len(given.model.parents))
+    if flaw != 0:
+        return False
+    recall(given, last)
+    return True
+
+
+@compiled
+def recall(given: Given, last: Array) -> None:
+    """Fill p⁻ from the last tick's forces in the world [N] (n, 3) or none (0, 3); zero where they are not finite."""
+    in_contact_rows(last, given.tangents, given.normals, given.dt, given.last)
+    if len(last) == 0 or not finite(given.last):
+        given.last[:] = 0.0
+
+
+@compiled
+def limit_friction(given: Given, most: float) -> None:
+    """Bound the friction coefficients."""
+    for i in range(len(given.mu)):
+        given.mu[i] = min(given.mu[i], most)

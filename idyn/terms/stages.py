@@ -1,0 +1,161 @@
+"""The types of the stages. A type means that this has been computed; only the stage that its docstring names writes it.
+
+    stage            function                       from                        to               file
+    validate         read_given                     State, ContactSet           Given            idyn/terms/given.py
+    dynamics         build_dynamics                 Given                       Dynamics         idyn/terms/dynamics.py
+    reduced problem  reduce_problem                 Dynamics, demand            ReducedProblem   idyn/terms/reduction.py
+    law              attempt                        ReducedProblem              impulses, face   idyn/laws/
+    selection        choose_among_few, choose       ReducedProblem, face        impulses         idyn/selection/
+    torque           recover                        ReducedProblem, impulses    v⁺, τ, λ         idyn/terms/reduction.py
+    certificate      certify                        Given, v⁺, τ, impulses      residuals        idyn/certificate/certify.py
+
+Before them come kinematics (`idyn.model.robot.Kinematics`, by Pinocchio) and contacts (`ContactSet`, `idyn/contact/`).
+Records own their arrays, so these stay true until the stage runs again. Compiled code fills them; in Python their arrays are
+read-only views.
+"""
+
+import numpy as np
+
+from idyn.contact.ground import Ground
+from idyn.jit.records import ArrayRecord, Cube, Indices, Mask, Matrix, Spans, Vector
+from idyn.model.robot import Robot
+from idyn.model.tree import Limits
+
+
+class Model(ArrayRecord):
+    """Constants of a robot, written when the record is made.
+
+    parents (njoints), dof_joint (nv), support (njoints, nv), u (nu), a (na), unit_spans (·, 2): see `idyn.model.tree.Tree`
+    loops: joints of the closures (m, 2); tau_max: torque limits [N·m] (na); nq: size of q
+    """
+
+    read_only = True
+
+    parents: Indices
+    dof_joint: Indices
+    u: Indices
+    a: Indices
+    support: Mask
+    unit_spans: Spans
+    loops: Spans
+    tau_max: Vector
+    nq: int
+
+    def __init__(self, robot: Robot) -> None:
+        tree = robot.tree
+        self.put(parents=tree.parents, dof_joint=tree.dof_joint, u=tree.u, a=tree.a, support=tree.support)
+        self.put(unit_spans=tree.unit_spans, loops=robot.closures.joints, tau_max=robot.limits.tau_max, nq=robot.nq)
+
+
+class Given(ArrayRecord):
+    """What is given, checked and copied: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`;
+    the ground by `set_ground`. All that the certificate sees of a problem.
+
+    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: likewise, less the applied force (nv)
+    ends: points of the closures in the world [m] (m, 2, 3)
+    bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
+    last: p⁻, impulses of the last tick in rows S, T, N, as far as the ground remembers them [N·s] (3n)
+    dt [s]; noise, recovery_speed, touching, independent: see `idyn.contact.ground.Ground`
+    keep: share of a contact's velocity that may be left after dt; rho: T_p/dt
+    own_M, own_h, own_axes, own_ends: views of the robot's scratch, which Pinocchio fills
+    """
+
+    read_only = True
+
+    model: Model
+    own_M: Matrix
+    own_h: Vector
+    own_axes: Matrix
+    own_ends: Cube
+    v: Vector
+    M: Matrix
+    h: Vector
+    axes: Matrix
+    ends: Cube
+    bodies: Indices
+    others: Indices
+    points: Matrix
+    normals: Matrix
+    tangents: Matrix
+    mu: Vector
+    gaps: Vector
+    last: Vector
+    dt: float
+    noise: float
+    recovery_speed: float
+    touching: float
+    independent: float
+    keep: float
+    rho: float
+
+    def __init__(self, robot: Robot, n: int) -> None:
+        """Room for n contacts."""
+        nv, m, own = robot.nv, len(robot.closures.keys), robot.own_terms
+        self.put(model=Model(robot), own_M=own.M.T, own_h=own.h, own_axes=own.axes, own_ends=robot.own_ends)
+        self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)), ends=np.zeros((m, 2, 3)))
+        self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
+        self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
+        self._ground: tuple[Ground, float, bool] | None = None
+
+    def set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """What the ground does within the next dt [s]. remembers: whether there is a last tick"""
+        known = self._ground
+        if known is not None and known[0] is ground and known[1] == dt and known[2] == remembers:
+            return
+        self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
+        self.put(independent=ground.independent, keep=ground.keeps(dt), rho=ground.memory / dt if remembers else 0.0, dt=dt)
+        self._ground = ground, dt, remembers
+
+
+class Dynamics(ArrayRecord):
+    """M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`.
+
+    J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
+    G (3m, nv), rate (3m) [m/s]: of m closures, see `idyn.terms.loops`
+    """
+
+    read_only = True
+
+    given: Given
+    J: Matrix
+    G: Matrix
+    rate: Vector
+
+    def __init__(self, robot: Robot, n: int) -> None:
+        """Room for n contacts."""
+        m = len(robot.closures.keys)
+        self.put(given=Given(robot, n), J=np.zeros((3 * n, robot.nv)), G=np.zeros((3 * m, robot.nv)), rate=np.zeros(3 * m))
+
+
+class ReducedProblem(ArrayRecord):
+    """The contact problem in the unactuated space, û = D p + b with D = Y Yᵀ. Written by `idyn.terms.reduction.reduce_problem`.
+    It is stated for û = J v̂, the contact velocity that the law is asked of (`idyn.contact.ground`); on rigid ground v̂ = v⁺.
+
+    q_ddot: demanded joint accelerations [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
+    v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
+    Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
+    b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
+    energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
+    bound: J̃ (3n, nv), J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.loops`
+    """
+
+    read_only = True
+
+    dynamics: Dynamics
+    q_ddot: Vector
+    L: Matrix
+    v_free: Vector
+    Y: Matrix
+    b: Vector
+    energy: Vector
+    bound: Matrix
+    C: Matrix
+    closing_free: Vector
+
+    def __init__(self, robot: Robot, n: int) -> None:
+        """Room for n contacts."""
+        dynamics, nv, nu, m = Dynamics(robot, n), robot.nv, robot.nu, len(robot.closures.keys)
+        self.limits: Limits = robot.limits
+        self.put(dynamics=dynamics, q_ddot=np.zeros(robot.na), L=np.zeros((nu, nu)), v_free=np.zeros(nv))
+        self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n))
+        self.put(bound=np.zeros((3 * n, nv)) if m else dynamics.own["J"], C=np.zeros((3 * n, 3 * m)), closing_free=np.zeros(3 * m))
