@@ -21,9 +21,11 @@ from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.model.tree import Limits
+from idyn.prediction.method import workspace_for
 from idyn.prediction.precompile import Way
+from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import check_size
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, ContactSet, Kinematics, State
 
 
 class Controller:
@@ -38,7 +40,7 @@ class Controller:
         self.terrain = contact.terrain.build(contact.ground)
         self._mu = None if contact.mu is None else np.full(len(robot.contact_names), contact.mu)
         self._source = contact.source.build(robot, contact.margin, settings.ground.build(), period)
-        self._grip = settings.grip.build(robot) if settings.grip else Grip(robot)
+        self._grip, self._grips = settings.grip.build(robot) if settings.grip else Grip(robot), settings.grip is not None
         self._feedforward = make_feedforward(settings, robot, self._source, self._grip)
         self._trajectory = settings.reference.build(robot, stance, period)
         self._delay_compensation = DelayCompensation(robot, period)
@@ -56,7 +58,7 @@ class Controller:
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
-        self._unsettled: tuple[State, Forecast, Array] | None = None  # and what the motors were told, but for those that press
+        self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # and the motors' torques, but for those that press
         self._last: tuple[State, ContactSet, Inputs] | None = None
         for part in (
             self._source,
@@ -77,9 +79,10 @@ class Controller:
         """The robot's own limits."""
         return self.robot.limits
 
-    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
-        """Contacts from geometry at configuration q; or those of the places `touching`, in that order: their points and normals
-        are those of geometry, their gaps 0 whatever it says."""
+    def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
+        """Contacts from geometry at a configuration (nq), or at a state, whose kinematics serve its answer too; or those of the
+        places `touching`, in that order: their points and normals are those of geometry, their gaps 0 whatever it says."""
+        q = self.robot.kinematics(at) if isinstance(at, State) else at
         if touching is None:
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
@@ -95,38 +98,63 @@ class Controller:
         world. No other use of the robot in between, nor changes to what was given and answered."""
         if self._unsettled is None:
             return
-        (state, forecast, told), self._unsettled = self._unsettled, None
+        (at, forecast, told), self._unsettled = self._unsettled, None
         prediction, contacts = forecast.prediction, forecast.contacts
         if prediction is not None:
-            self._delay_compensation.note(state.v, prediction.v_plus, prediction.dt)
-            self._reality.expect(prediction, told - forecast.tau, self._feedforward.dynamics(state, contacts))
+            self._delay_compensation.note(at.v, prediction.v_plus, prediction.dt)
+            problem = workspace_for(self.robot, len(contacts.keys)).problem
+            if self._grip.pressing:  # its prediction was for a model of another size
+                ground, dt = self.settings.ground.build(), prediction.dt
+                evaluate(self.robot, at, contacts, dt=dt, ground=ground, into=problem)
+            self._reality.expect(prediction, told - forecast.tau, problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """The torques of a tick. `Command.mode` and `.message` say when they are not the law's own answer; never raises on
         numbers, whatever they are. Raises InputError for a state or a schedule that is not of the robot's size."""
-        self.settle()  # if nobody did
-        state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))  # arrays of this tick's own
-        check_size(self.robot, state)
-        self._last = state, contacts, inputs
-        fault = "emergency stop" if inputs.estop else self._safety.fault(state)
-        if fault:
-            return self._stopped(state, Mode.DAMPING if inputs.estop else Mode.FAULT, fault)
-        reality = self._reality.measure(state, inputs)
-        self._feedforward.measure(contacts, inputs.sensed_force)
-        state = self._delay_compensation.ahead(state, inputs.delay)
-        angles, speeds = self.robot.joint_angles(state.q), state.v[self.robot.tree.a]
-        reference = self._grip.reference(self._advance_reference(state, contacts, inputs), contacts, angles)
-        demand = self._feedback.acceleration(reference, angles, speeds, inputs.dt)
-        grip = self._grip.torque(angles, speeds)
+        if self._unsettled is not None:
+            self.settle()
+        robot, self._last = self.robot, (state, contacts, inputs)
+        try:
+            at = robot.kinematics(state)
+            fault = self._safety.fault(at)
+        except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
+            at = robot.kinematics(_converted(state, robot))
+            fault = self._safety.fault(at)
+        if inputs.estop or fault:
+            return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
+        reality = self._reality.measure(at.v, inputs)
+        if inputs.sensed_force is not None:
+            self._feedforward.measure(contacts, inputs.sensed_force)
+        if inputs.delay:
+            at = robot.kinematics(self._delay_compensation.ahead(at, inputs.delay))
+        angles = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q)
+        speeds = at.v[robot.tree.a]
+        # the reference for the time when this torque acts, which never decreases
+        self._time += inputs.dt
+        self._shown = max(self._shown, self._time + inputs.delay)
+        if inputs.reference is None:
+            reference = self._trajectory.at(self._shown, at, contacts)
+        else:
+            reference = self._checked(inputs.reference)
+        if self._grips:
+            reference = self._grip.reference(reference, contacts, angles)
+        demand = self._feedback.added(reference.a, reference, (angles, speeds), inputs.dt)
+        grip = self._grip.torque(angles, speeds) if self._grips else None
         want = Want(angles=reference.q, demand=demand, schedule=reference.schedule, grip=grip)
-        forecast = self._feedforward.forecast(state, contacts, want)
+        forecast = self._feedforward.forecast(at, contacts, want)
         if forecast.tau is None:
-            return self._without_answer(state, forecast.message)
-        feedback = self._on_torque(state, forecast.contacts, reference, (angles, speeds), inputs.dt)
+            return self._without_answer(at, forecast.message)
+        feedback = self._no_torque
+        if self._torque_feedback.active:
+            feedback = self._torque_feedback.added(feedback, reference, (angles, speeds), inputs.dt)
+            feedback = self._grip.filled(self._grip.prescribed(feedback)) if self._grips else feedback
+        if self._stabilisation.active:
+            velocity = np.zeros(3) if reference.base is None else reference.base
+            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, velocity)
         if grip is not None:
             feedback = feedback + grip
         tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
-        self._unsettled = state, forecast, tau if grip is None else tau - grip
+        self._unsettled = at, forecast, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or (reality.problem if reality else "")
         return Command(
             tau=tau,
@@ -137,7 +165,7 @@ class Controller:
             prediction=forecast.prediction,
             message=problem,
             reference=reference,
-            missing=self._source.missing(forecast.contacts, reference.schedule),
+            missing=self._source.missing(forecast.contacts, reference.schedule) if reference.schedule is not None else (),
             drive=self._drive,
             reality=reality,
         )
@@ -160,13 +188,8 @@ class Controller:
         plan = partial(self._trajectory.at, 0.0, still, contacts)
         return [plan, *self._feedforward.ways(still, contacts), *self._reality.ways()]
 
-    def _advance_reference(self, state: State, contacts: ContactSet, inputs: Inputs) -> Reference:
-        """The reference for the time when this torque acts; that time never decreases."""
-        self._time += inputs.dt
-        self._shown = max(self._shown, self._time + inputs.delay)
-        given = inputs.reference
-        if given is None:
-            return self._trajectory.at(self._shown, state, contacts)
+    def _checked(self, given: Reference) -> Reference:
+        """A reference that came with the state, in arrays of its own."""
         plan, feet = given.schedule, len(self.robot.spheres.keys)
         if plan is not None:
             if not len(plan.stance) == len(plan.time_to_switch) == feet:
@@ -175,33 +198,22 @@ class Controller:
         q, v, a = (np.array(rows, np.float64) for rows in (given.q, given.v, given.a))
         return msgspec.structs.replace(given, q=q, v=v, a=a, schedule=plan)
 
-    def _on_torque(
-        self, state: State, contacts: ContactSet, reference: Reference, joints: tuple[Array, Array], dt: float
-    ) -> Array:
-        """What errors of the joints and of the base add to the torque [N·m] (na). joints: their angles and speeds (na)."""
-        tau = self._no_torque
-        if self._torque_feedback.active:
-            tau = self._grip.filled(self._grip.prescribed(self._torque_feedback.correction(reference, *joints, dt)))
-        if self._stabilisation.active:
-            tau = tau + self._stabilisation.torque(state, contacts, np.zeros(3) if reference.base is None else reference.base)
-        return tau
-
-    def _stopped(self, state: State, mode: Mode, message: str) -> Command:
+    def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)
-        tau = self._safety.damping(state)
+        tau = self._safety.damping(at)
         self._safety.sent(tau)
         return Command(
             tau=tau, tau_ff=zero, tau_fb=zero, limited_by=zero.astype(np.int64), mode=mode,
             prediction=None, message=message,
         )  # fmt: skip
 
-    def _without_answer(self, state: State, reason: str) -> Command:
+    def _without_answer(self, at: Kinematics, reason: str) -> Command:
         last = self._safety.last
         if self.settings.safety.fallback == "hold" and last is not None:
-            command = self._stopped(state, Mode.HOLD, reason)
+            command = self._stopped(at, Mode.HOLD, reason)
             self._safety.sent(last)
             return msgspec.structs.replace(command, tau=last)
-        return self._stopped(state, Mode.DAMPING, reason)
+        return self._stopped(at, Mode.DAMPING, reason)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to build this controller again elsewhere: settings, robot, stance."""
@@ -210,3 +222,10 @@ class Controller:
             **msgspec.to_builtins(self.robot.description),
             "stance": list(map(float, self.stance)),
         }
+
+
+def _converted(state: State, robot: Robot) -> State:
+    """A state of numbers in whatever arrays. Raises InputError for one that is not of the robot's size."""
+    state = State(q=np.array(state.q, np.float64), v=np.array(state.v, np.float64))
+    check_size(robot, state)
+    return state

@@ -8,7 +8,7 @@ import numpy as np
 from controllers.command import Schedule
 from controllers.contact.ground import AnyGround
 from controllers.contact.sensed_forces import SensedForces
-from controllers.contact.source import ContactSource
+from controllers.contact.source import ContactSource, reaching
 from controllers.feedback.grip import Grip, released
 from controllers.feedback.spread import Spread
 from controllers.settings import ControllerSettings, PidSettings
@@ -17,11 +17,11 @@ from idyn.laws.law import Law
 from idyn.laws.sensed import Sensed
 from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.model.robot import Robot
+from idyn.options import Options
 from idyn.prediction.precompile import Way, all_ways
 from idyn.prediction.predict import predict
-from idyn.options import Options
-from idyn.terms.dynamics import Dynamics, evaluate, record_for
-from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record, Selection, State
+from idyn.status import Status
+from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
 
 
 class Want(Record, frozen=True):
@@ -64,13 +64,9 @@ class FeedForward:
     def measure(self, contacts: ContactSet, force: Array | None) -> None:
         """Note what was sensed since the last tick: the force on the robot, in the world, of each contact [N] (n, 3)."""
 
-    def forecast(self, state: State, contacts: ContactSet, want: Want) -> Forecast:
-        """The torque for what is wanted in `state`, with these contacts at hand."""
+    def forecast(self, at: Kinematics, contacts: ContactSet, want: Want) -> Forecast:
+        """The torque for what is wanted in a state, with these contacts at hand."""
         return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, want.schedule))
-
-    def dynamics(self, state: State, contacts: ContactSet) -> Dynamics:
-        """Of the robot in the state of the last forecast, which must have had a prediction, with the contacts of it."""
-        raise NotImplementedError
 
     def ways(self, state: State, contacts: ContactSet) -> list[Way]:
         """Pieces of work that compile all that forecasts may need, see `idyn.prediction.precompile`."""
@@ -78,7 +74,10 @@ class FeedForward:
 
 
 class Predictive(FeedForward):
-    """Inverse dynamics with the contact forces that a law predicts. Owns what one tick leaves to the next."""
+    """Inverse dynamics with the contact forces that a law predicts. Owns what one tick leaves to the next.
+
+    Under the law `sensed` the contact forces are those that were measured; then all contacts take part, planned or not.
+    """
 
     def __init__(self, settings: ControllerSettings, law: LawSettings, robot: Robot, source: ContactSource, grip: Grip) -> None:
         super().__init__(robot, source)
@@ -86,78 +85,66 @@ class Predictive(FeedForward):
         self._model = released(robot, grip.pressing)
         choices = settings.selection, settings.consistency, settings.bounded, settings.warm_start
         self._law, self._options = _built(law), _options(*choices, settings.ground)
-        self._horizon = settings.ground.horizon or settings.period
+        self._horizon, self._period = settings.ground.horizon or settings.period, settings.period
         self._spread = Spread(settings.spread, robot, settings.selection)
+        self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
         self.reset()
 
     def reset(self) -> None:
         self._guess: Guess | None = None
+        if self._sensed is not None:
+            self._sensed.reset()
 
-    def forecast(self, state: State, contacts: ContactSet, want: Want) -> Forecast:
+    def measure(self, contacts: ContactSet, force: Array | None) -> None:
+        if self._sensed is not None:
+            self._sensed.measure(contacts, force)
+
+    def forecast(self, at: Kinematics, contacts: ContactSet, want: Want) -> Forecast:
         """Never raises on data: without an answer `message` says why."""
-        law, contacts, want = self._law_of_tick(state, contacts, want)
+        law, demand, options, grips = self._law, want.demand, self._options, bool(self._grip.pressing)
+        source, ground = self._source, self._options.ground
+        if self._sensed is not None:
+            law = Sensed(self._sensed.impulses(contacts, self._period))
+            ground = reaching(ground, contacts) if source.lands else ground
+        else:
+            contacts = source.pick(contacts, want.schedule)
+            if source.lands:
+                contacts, demand, ground = source.land(at, contacts, demand, ground)
+        if ground is not options.ground:
+            options = msgspec.structs.replace(options, ground=ground)
         try:
-            prediction = self._predict(state, contacts, want, law, self._guess)
-        except InputError as error:  # a demand beyond all numbers, a contact that is none
-            self._guess = None
-            return Forecast(tau=None, contacts=contacts, message=str(error))
-        if not prediction.status.certified and not np.isfinite(prediction.tau).all():
-            self._guess = None
-            return Forecast(tau=None, contacts=contacts, message=prediction.status.sentence)
+            prediction = predict(
+                self._model,
+                at,
+                contacts,
+                self._grip.prescribed(demand) if grips else demand,
+                law=law,
+                dt=self._horizon,
+                options=options,
+                guess=self._guess,
+                applied=self._grip.applied(want.grip) if grips else None,
+                preferred=self._spread.preferred(at, contacts, want.angles) if self._spread.active else None,
+            )
+        except InputError as error:  # a demand that is not finite, a malformed contact
+            return self._without_answer(contacts, str(error))
+        status, tau = prediction.status, prediction.tau
+        if status is not Status.SOLVED and not status.certified and not np.isfinite(tau).all():
+            return self._without_answer(contacts, status.sentence)
         self._guess = prediction.guess
-        tau = self._grip.filled(prediction.tau)
-        return Forecast(tau=tau, contacts=contacts, prediction=prediction, message=_doubt(prediction, law))
+        as_asked = status is Status.SOLVED and prediction.torque_excess <= 0.0 >= prediction.force_excess
+        return Forecast(
+            tau=self._grip.filled(tau) if grips else tau,
+            contacts=contacts,
+            prediction=prediction,
+            message="" if as_asked else _doubt(prediction, law),
+        )
 
-    def dynamics(self, state: State, contacts: ContactSet) -> Dynamics:
-        known = record_for(self._robot, len(contacts.keys))
-        if self._model is not self._robot:  # its prediction was for a model of another size
-            evaluate(self._robot, state, contacts, dt=self._horizon, ground=self._options.ground, into=known)
-        return known
+    def _without_answer(self, contacts: ContactSet, message: str) -> Forecast:
+        self._guess = None
+        return Forecast(tau=None, contacts=contacts, message=message)
 
     def ways(self, state: State, contacts: ContactSet) -> list[Way]:
         return all_ways(self._model, self._law, self._options, state, contacts)
-
-    def _law_of_tick(self, state: State, contacts: ContactSet, want: Want) -> tuple[Law, ContactSet, Want]:
-        """The law, the contacts that take part, and what they leave of the demand."""
-        contacts, demand = self._source.land(state, self._source.pick(contacts, want.schedule), want.demand)
-        return self._law, contacts, want if demand is want.demand else msgspec.structs.replace(want, demand=demand)
-
-    def _predict(self, state: State, contacts: ContactSet, want: Want, law: Law, guess: Guess | None) -> Prediction:
-        options, ground = self._options, self._source.believed(self._options.ground, contacts)
-        if ground is not options.ground:
-            options = msgspec.structs.replace(options, ground=ground)
-        return predict(
-            self._model,
-            state,
-            contacts,
-            self._grip.prescribed(want.demand),
-            law=law,
-            dt=self._horizon,
-            options=options,
-            guess=guess,
-            applied=self._grip.applied(want.grip),
-            preferred=self._spread.preferred(state, contacts, want.angles) if self._spread.active else None,
-        )
-
-
-class Sensing(Predictive):
-    """Inverse dynamics with contact forces that were measured. Who senses forces takes all contacts, planned or not."""
-
-    def __init__(
-        self, settings: ControllerSettings, law: SensedSettings, robot: Robot, source: ContactSource, grip: Grip
-    ) -> None:
-        self._forces, self._period = SensedForces(law.delay), settings.period
-        super().__init__(settings, law, robot, source, grip)
-
-    def reset(self) -> None:
-        super().reset()
-        self._forces.reset()
-
-    def measure(self, contacts: ContactSet, force: Array | None) -> None:
-        self._forces.measure(contacts, force)
-
-    def _law_of_tick(self, state: State, contacts: ContactSet, want: Want) -> tuple[Law, ContactSet, Want]:
-        return Sensed(self._forces.impulses(contacts, self._period)), contacts, want
 
 
 def make_feedforward(settings: ControllerSettings, robot: Robot, source: ContactSource, grip: Grip) -> FeedForward:
@@ -168,8 +155,6 @@ def make_feedforward(settings: ControllerSettings, robot: Robot, source: Contact
             got = f"{settings.torque_feedback.kp:g}"
             raise ConfigError("torque_feedback.kp", f"expected > 0 for the law 'pid', which has nothing else, got {got}")
         return FeedForward(robot, source)
-    if isinstance(law, SensedSettings):
-        return Sensing(settings, law, robot, source, grip)
     return Predictive(settings, law, robot, source, grip)
 
 

@@ -74,8 +74,7 @@ class ContactSet(Record, frozen=True):
 
     def within(self, reach: float) -> "ContactSet":
         """Those of the contacts whose gaps are at most that [m]."""
-        near = [gap <= reach for gap in self.gaps.tolist()]
-        return self if all(near) else self.take(np.array(near))
+        return self if max(self.gaps.tolist(), default=reach) <= reach else self.take(self.gaps <= reach)
 
     def join(self, other: "ContactSet") -> "ContactSet":
         """These contacts, and after them the other ones."""

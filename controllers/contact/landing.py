@@ -9,12 +9,12 @@ whatever force that takes.
 
 import numpy as np
 
-from idyn.contact.ground import Ground, allowance
+from idyn.contact.ground import Ground, opening_speed
 from idyn.jit.compiled import compiled
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import backward, cholesky, forward
-from idyn.terms.dynamics import evaluate, record_for
-from idyn.types import Array, ContactSet, State
+from idyn.terms.dynamics import contact_jacobian
+from idyn.types import Array, ContactSet, Kinematics
 
 STANDS = 3
 """Ticks after which a contact stands: within the first it arrives, with the speed that brings it there; then it stops."""
@@ -38,14 +38,15 @@ class Landing:
         """Nothing touched."""
         self._ages: dict[str, int] = {}
 
-    def anticipate(self, state: State, contacts: ContactSet, q_ddot: Array) -> tuple[Array, Array]:
+    def anticipate(self, at: Kinematics, contacts: ContactSet, q_ddot: Array) -> tuple[Array, Array]:
         """Which of the contacts touch or will within the period (n), and the demand that goes with it [rad/s²] (na)."""
         touches = contacts.gaps <= RESTS
         stands = touches & np.array([self._ages.get(key, 0) >= STANDS for key in contacts.keys], dtype=np.bool_)
         if not stands.all():
-            into = record_for(self._robot, len(contacts))
-            dynamics = evaluate(self._robot, state, contacts, dt=self._period, ground=self._ground, into=into)
-            q_ddot, arrives = _land(dynamics.fields, stands, q_ddot)
+            J, ground = contact_jacobian(self._robot, at, contacts), self._ground
+            motion = at.v, self._robot.tree.a, contacts.gaps
+            numbers = self._period, ground.noise, ground.recovery_speed
+            q_ddot, arrives = _land(J, motion, numbers, stands, q_ddot)
             touches = touches | arrives
         touching = (key for key, touch in zip(contacts.keys, touches.tolist(), strict=True) if touch)
         self._ages = {key: self._ages.get(key, 0) + 1 for key in touching}
@@ -53,24 +54,33 @@ class Landing:
 
 
 @compiled
-def _land(d, stands, q_ddot):
-    """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n)."""
-    n, na, nv = len(d.gaps), len(d.a), len(d.v)
+def _land(
+    J_all: Array, motion: tuple[Array, Array, Array], numbers: tuple[float, float, float], stands: Array, q_ddot: Array
+) -> tuple[Array, Array]:
+    """The demand under which contacts that do not stand but would arrive do so at rest (na), and which ones those are (n).
+
+    J_all: contact Jacobian (3n, nv); motion: v (nv), the actuated velocities (na), gaps [m] (n)
+    numbers: period [s], noise [m] and recovery speed [m/s] of the ground
+    """
+    (v, a, gaps), (dt, noise, recovery_speed) = motion, numbers
+    n, na, nv = len(gaps), len(a), len(v)
     softened, arrives = q_ddot.copy(), np.zeros(n, dtype=np.bool_)
     J, lacking, G = np.empty((3, na)), np.empty(3), np.empty((3, 3))
     for i in range(n):
         if stands[i]:
             continue
+        # what the contact's velocity lacks of arriving at rest: −φ/dt − J v − dt J_a q̈
         for r in range(3):
-            lacking[r] = -allowance(d, i) if r == 2 else 0.0
+            lacking[r] = -opening_speed(gaps[i], dt, noise, recovery_speed) if r == 2 else 0.0
             for j in range(nv):
-                lacking[r] -= d.J[3 * i + r, j] * d.v[j]
+                lacking[r] -= J_all[3 * i + r, j] * v[j]
             for k in range(na):
-                J[r, k] = d.J[3 * i + r, d.a[k]]
-                lacking[r] -= J[r, k] * d.dt * q_ddot[k]
+                J[r, k] = J_all[3 * i + r, a[k]]
+                lacking[r] -= J[r, k] * dt * q_ddot[k]
         if lacking[2] < 0.0:
             continue
         arrives[i] = True
+        # q̈ += J_aᵀ (J_a J_aᵀ + damping)⁻¹ lacking / dt
         trace = 0.0
         for r in range(3):
             for c in range(3):
@@ -82,5 +92,5 @@ def _land(d, stands, q_ddot):
         forward(G, lacking)
         backward(G, lacking)
         for k in range(na):
-            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / d.dt
+            softened[k] += (J[0, k] * lacking[0] + J[1, k] * lacking[1] + J[2, k] * lacking[2]) / dt
     return softened, arrives

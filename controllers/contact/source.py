@@ -15,11 +15,16 @@ from idyn.errors import ConfigError
 from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
 from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.model.robot import Robot
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, ContactSet, Kinematics
 
 
 class ContactSource:
-    """Contacts nearer than the margin, whatever is planned."""
+    """Contacts nearer than the margin, whatever is planned.
+
+    lands: whether feet that come down change the contacts and the demand, see `land`
+    """
+
+    lands = False
 
     def __init__(self, robot: Robot, margin: float, reach: float) -> None:
         """margin: contacts nearer than this take part [m]; reach: up to which gap `pick` wants to know of them [m]"""
@@ -30,15 +35,13 @@ class ContactSource:
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Those of the contacts that the prediction may be told of."""
-        return contacts.within(self._margin)
+        near = max(contacts.gaps.tolist(), default=self._margin) <= self._margin
+        return contacts if near else contacts.within(self._margin)
 
-    def land(self, state: State, contacts: ContactSet, demand: Array) -> tuple[ContactSet, Array]:
-        """Those of the picked contacts that there will be within the period, and the demand that goes with it [rad/s²] (na)."""
-        return contacts, demand
-
-    def believed(self, ground: Ground, contacts: ContactSet) -> Ground:
-        """The ground under these contacts."""
-        return ground
+    def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
+        """Of a source that `lands`: the picked contacts that there will be within the period, the demand that goes with it
+        [rad/s²] (na), and the ground under them."""
+        raise NotImplementedError
 
     def missing(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[str, ...]:
         """The places that are planned to stand but are not among the contacts."""
@@ -55,12 +58,17 @@ def _missing(places: tuple[str, ...], stands: bytes, keys: tuple[str, ...]) -> t
 class Planned(ContactSource):
     """The feet that are planned to stand, taken to touch whatever their gap; without a plan, near ones."""
 
+    _keys: tuple[str, ...] | None = None  # of the last contacts, and
+    _rows: Array  # which places they have
+
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         if schedule is None:
             return super().pick(contacts, schedule)
         stands = np.empty(len(contacts.keys), dtype=np.bool_)
         gaps = np.ascontiguousarray(contacts.gaps, np.float64)
-        if _planned()((schedule.stance,), (self._places.rows(contacts.keys),), (gaps,), (stands,)):
+        if contacts.keys is not self._keys:
+            self._keys, self._rows = contacts.keys, self._places.rows(contacts.keys)
+        if _planned()((schedule.stance,), (self._rows,), (gaps,), (stands,)):
             return contacts
         picked = contacts.take(stands)
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
@@ -88,6 +96,8 @@ class Fused(ContactSource):
     """Near feet that may stand, and those that come down arrive at rest. Owns which were there in the last tick, for the
     hysteresis, and which have landed."""
 
+    lands = True
+
     def __init__(self, settings: "FusedSettings", robot: Robot, margin: float, landing: Landing) -> None:
         super().__init__(robot, margin, max(margin, settings.release))
         self._settings, self._landing = settings, landing
@@ -111,15 +121,18 @@ class Fused(ContactSource):
         self._held = frozenset(picked.keys)
         return picked
 
-    def land(self, state: State, contacts: ContactSet, demand: Array) -> tuple[ContactSet, Array]:
-        touches, demand = self._landing.anticipate(state, contacts, demand)
-        return contacts.take(touches), demand
-
-    def believed(self, ground: Ground, contacts: ContactSet) -> Ground:
+    def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
         """All of them touch, those that are about to arrive as well."""
-        if not len(contacts) or contacts.gaps.max() <= ground.touching:
-            return ground
-        return msgspec.structs.replace(ground, touching=contacts.gaps.max())
+        touches, demand = self._landing.anticipate(at, contacts, demand)
+        contacts = contacts.take(touches)
+        return contacts, demand, reaching(ground, contacts)
+
+
+def reaching(ground: Ground, contacts: ContactSet) -> Ground:
+    """The ground with all contacts touching it."""
+    if not len(contacts) or contacts.gaps.max() <= ground.touching:
+        return ground
+    return msgspec.structs.replace(ground, touching=contacts.gaps.max())
 
 
 class SourceSettings(Kind, frozen=True):

@@ -43,8 +43,8 @@ class JointFeedback:
 
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
-        self._error = robot.joint_error
-        self._integral, self._nothing = np.zeros(robot.na), np.zeros(robot.na)
+        self._error, self._one_axis_each = robot.joint_error, robot.one_axis_each
+        self._integral = np.zeros(robot.na)
         self.active = max(settings.kp, settings.kd, settings.ki) > 0.0  # whether any gain is not zero
 
     @cached_property
@@ -55,16 +55,13 @@ class JointFeedback:
         """Forget the integral."""
         self._integral[:] = 0.0
 
-    def acceleration(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
-        """q̈_des [rad/s²] (na) for measured joint angles [rad] and speeds [rad/s] (na)."""
-        return self._added(reference.a, reference, angles, speeds, dt)
+    def added(self, wanted: Array, reference: Reference, joints: tuple[Array, Array], dt: float) -> Array:
+        """What is wanted plus the correction (na): q̈_des [rad/s²] where the reference's acceleration is wanted.
 
-    def correction(self, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
-        """The part of it that comes from errors (na)."""
-        return self._added(self._nothing, reference, angles, speeds, dt)
-
-    def _added(self, wanted: Array, reference: Reference, angles: Array, speeds: Array, dt: float) -> Array:
-        s, error = self._settings, self._error(angles, reference.q)
+        joints: measured angles [rad] and speeds [rad/s] (na)
+        """
+        angles, speeds = joints
+        s, error = self._settings, reference.q - angles if self._one_axis_each else self._error(angles, reference.q)
         total, gains = np.empty(len(wanted)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
         if not self._add((wanted, error, reference.v, speeds), gains, (self._integral, total)):
             raise ValueError(

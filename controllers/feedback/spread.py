@@ -13,12 +13,12 @@ from functools import cache
 import numpy as np
 
 from controllers.config.loading import NonNegative, Settings
-from idyn.contact.contacts import centres_of, fill_centres
+from idyn.contact.contacts import fill_centres
 from idyn.jit.compiled import INDICES, MATRIX, REAL, compiled
 from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.jit.memory import local
 from idyn.model.robot import Robot
-from idyn.types import Array, ContactSet, Selection, State
+from idyn.types import Array, ContactSet, Kinematics, Selection
 
 
 class SpreadSettings(Settings, frozen=True):
@@ -41,15 +41,22 @@ class Spread:
         self._stiffness, self._most = settings.stiffness * weight, settings.most * weight
         self.active = settings.stiffness > 0.0 and robot.floating and selection is Selection.FORCE
 
-    def preferred(self, state: State, contacts: ContactSet, angles: Array) -> Array:
+    def preferred(self, at: Kinematics, contacts: ContactSet, angles: Array) -> Array:
         """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""
-        robot, n = self._robot, len(contacts.keys)
-        places, force = robot.spheres.among(contacts.keys), np.zeros((n, 3))
-        if 0 < n == len(places.keys):
-            here = centres_of(robot, state.q, places)
-            robot.place(robot.with_joint_angles(state.q, angles))
-            wanted, normals = (robot.placements, places.offsets), np.ascontiguousarray(contacts.normals, np.float64)
-            _lean_there()((*wanted, here, normals), (places.joints,), (force,), self._stiffness, self._most / n)
+        robot, keys = self._robot, contacts.keys
+        force, places = np.zeros((len(keys), 3)), robot.spheres
+        if keys != places.keys:
+            places = places.among(keys)
+        if 0 < len(keys) == len(places.keys):
+            if robot.one_axis_each:
+                q = at.q.copy()
+                q[robot.tree.q_index] = angles
+            else:
+                q = robot.with_joint_angles(at.q, angles)
+            robot.place(q)
+            normals = np.ascontiguousarray(contacts.normals, np.float64)
+            given = at.placements, robot.placements, places.offsets, normals
+            _lean_there()(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
         return force
 
 
@@ -59,15 +66,17 @@ def _lean_there() -> Callable[..., None]:
 
 
 @compiled
-def _lean(places, joints, out, stiffness, most):
-    """Fills forces along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3).
+def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], stiffness: float, most: float) -> None:
+    """Fill forces along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3).
 
-    places: `Robot.placements` where they are wanted and offsets (n, 3), where they are (n, 3), normals (n, 3); joints (n)
+    places: `Kinematics.placements` where they are and where they are wanted, offsets and normals (n, 3); joints (n)
     """
-    (placements, offsets, here, normals), (force,) = places, out
-    wanted = local(here.shape)
-    fill_centres((placements, offsets), joints, (wanted,))
+    (placements, wanted_placements, offsets, normals), (force,) = places, out
+    here, wanted = local(offsets.shape), local(offsets.shape)
+    fill_centres((placements, offsets), joints, (here,))
+    fill_centres((wanted_placements, offsets), joints, (wanted,))
     for i in range(len(force)):
+        # k (x − x_ref) without its part along the normal
         off, square = 0.0, 0.0
         for c in range(3):
             force[i, c] = here[i, c] - wanted[i, c]

@@ -17,11 +17,10 @@ import numpy as np
 from controllers.config.loading import Settings
 from controllers.robot import attitude
 from controllers.robot.kinematics import contact_places
-from idyn.contact.ground import Ground
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from idyn.terms.dynamics import evaluate, record_for
-from idyn.types import Array, ContactSet, State
+from idyn.terms.dynamics import contact_jacobian
+from idyn.types import Array, ContactSet, Kinematics
 
 Gains = tuple[float, float, float, float, float, float]
 NONE: Gains = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -56,24 +55,23 @@ class Stabilisation:
         self._robot, self._height, self._literal = robot, height, settings.literal
         self._kp, self._kv = np.array(settings.kp), np.array(settings.kv)
 
-    def torque(self, state: State, contacts: ContactSet, velocity: Array) -> Array:
+    def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array) -> Array:
         """[N·m] (na) for the standing contacts; velocity: desired, forward, left [m/s], turn [rad/s] (3)."""
         robot = self._robot
         tau = np.zeros(robot.na)
         if not len(contacts):
             return tau
-        wrench = self._kp * self._error(state, contacts) + self._kv * (_planar(velocity) - state.v[:6])
-        into = record_for(robot, len(contacts))
-        J = evaluate(robot, state, contacts, dt=1.0, ground=Ground(), into=into).J  # of which nothing depends on dt
+        wrench = self._kp * self._error(at, contacts) + self._kv * (_planar(velocity) - at.v[:6])
+        J = contact_jacobian(robot, at, contacts)
         for i in range(len(contacts)):
             for row in J[[3 * i + 2, 3 * i, 3 * i + 1]] if self._literal else J[3 * i + 2 : 3 * i + 3]:
                 tau -= row[robot.tree.a] * max(0.0, float(row[:6] @ wrench))
         return tau
 
-    def _error(self, state: State, contacts: ContactSet) -> Array:
+    def _error(self, at: Kinematics, contacts: ContactSet) -> Array:
         """Height and tilt that are missing, in the base's frame (6)."""
-        up = attitude.up(state.q[3:7])
-        lacking = self._height - (state.q[2] - contacts.points[:, 2].mean())
+        up = attitude.up(at.q[3:7])
+        lacking = self._height - (at.q[2] - contacts.points[:, 2].mean())
         angle = math.atan2(math.hypot(up[0], up[1]), up[2])
         size = angle / max(math.hypot(up[0], up[1]), 1e-12)
         return np.concatenate([lacking * up, [-up[1] * size, up[0] * size, 0.0]])

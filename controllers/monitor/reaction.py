@@ -11,34 +11,37 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
 from idyn.solvers.linalg import backward, cholesky, copy_rows, forward
+from idyn.terms.stages import Dynamics
+from idyn.types import Array
 
 EPSILON = 1e-9
 """Added to J M⁻¹ Jᵀ, relative to its mean diagonal: more rows than the robot can move in are no harm."""
 
 
 @compiled
-def react(d, p, tau, acceleration, borne):
+def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) -> None:
     """Adds what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
 
     d, p: a `Dynamics` and the impulses of its contacts (3n), of which those hold that push
     """
-    held, nv = np.flatnonzero(p[2::3] > 0.0), len(d.v)
+    g, held = d.given, np.flatnonzero(p[2::3] > 0.0)
+    nv = len(g.v)
     rows = 3 * len(held)
     L, W = local((nv, nv)), local((nv, rows + 1))  # w is the last column
-    copy_rows(d.M, L)
+    copy_rows(g.M, L)
     W[:] = 0.0
     for row in range(rows):
         J = d.J[3 * held[row // 3] + row % 3]
         for j in range(nv):
             W[j, row] = J[j]
     for k in range(len(tau)):
-        W[d.a[k], rows] = tau[k]
+        W[g.model.a[k], rows] = tau[k]
     _factor(L)
     _towards_root(L, W)
     f = local(rows)
     _hold(W, f)
     for i in range(len(held)):
-        s, n, fs, ft, fn = d.tangents[held[i]], d.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
+        s, n, fs, ft, fn = g.tangents[held[i]], g.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
         borne[0] += fs * s[0] + ft * (n[1] * s[2] - n[2] * s[1]) + fn * n[0]
         borne[1] += fs * s[1] + ft * (n[2] * s[0] - n[0] * s[2]) + fn * n[1]
         borne[2] += fs * s[2] + ft * (n[0] * s[1] - n[1] * s[0]) + fn * n[2]
@@ -54,7 +57,7 @@ def react(d, p, tau, acceleration, borne):
 
 
 @compiled
-def _hold(W, f):
+def _hold(W: Array, f: Array) -> None:
     """Fills the forces of the contacts (3n)."""
     rows = len(f)
     D, trace = local((rows, rows)), 0.0
@@ -75,7 +78,7 @@ def _hold(W, f):
 
 
 @compiled
-def _factor(M):
+def _factor(M: Array) -> None:
     """M ← L with Lᵀ L = M in its lower triangle, in place."""
     for k in range(len(M) - 1, -1, -1):
         row = M[k]
@@ -90,7 +93,7 @@ def _factor(M):
 
 
 @compiled
-def _towards_root(L, X):
+def _towards_root(L: Array, X: Array) -> None:
     """X ← L⁻ᵀ X, in place."""
     for k in range(len(L) - 1, -1, -1):
         share = 1.0 / L[k, k]

@@ -40,8 +40,11 @@ from idyn.jit.memory import local
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import Way
 from idyn.solvers.linalg import cholesky, copy, forward
-from idyn.terms.dynamics import Dynamics
-from idyn.types import Array, Prediction, Record, State
+from idyn.status import Status
+from idyn.terms.stages import Dynamics
+from idyn.types import Array, Prediction, Record
+
+Arrays = tuple[Array, ...]
 
 GAP = 5
 """Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
@@ -120,16 +123,22 @@ class Reality:
         self._off, self._degraded = 0.0, False  # for how long [s]; whether it was for long enough
         self._known: Disagreement | None = None
 
-    def measure(self, state: State, inputs: Inputs) -> Disagreement | None:
-        """Compare what was measured in this tick with what was predicted for the time since the last; None before there was
-        anything to compare. The state's arrays are kept."""
-        before, self._before = self._before, state.v
-        expected = self._acting(inputs.delay)
+    def measure(self, v: Array, inputs: Inputs) -> Disagreement | None:
+        """Compare the measured velocity (nv) with what was predicted for the time since the last; None before there was
+        anything to compare."""
+        before, self._before, expected = self._before, v.copy(), None
+        k = (
+            1 + round(inputs.delay / self._period) if inputs.delay else 1
+        )  # the torque that acted was computed so many ticks ago
+        if k <= len(self._expected):
+            expected = self._expected[-k]
         self._expected.append(None)  # until `expect`
         if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
             return self._known
-        share = -math.expm1(-inputs.dt / self._settings.memory)
-        motion = self._motion(expected, (state.v, before), inputs.dt, share)
+        share, robot, motion = -math.expm1(-inputs.dt / self._settings.memory), self._robot, None
+        if robot.nu:
+            known = expected.M_u, robot.tree.u, self._before, before, expected.acceleration
+            motion = math.sqrt(self._measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
         self._known = self._judged(motion, force, inputs.dt)
         return self._known
@@ -137,26 +146,12 @@ class Reality:
     def expect(self, prediction: Prediction, beyond: Array, dynamics: Dynamics) -> None:
         """What was predicted in this tick, of those dynamics; no prediction that is not certified is held against the world.
         beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
-        if not prediction.status.certified:
+        if prediction.status is not Status.SOLVED and not prediction.status.certified:
             return
         expected = next(self._room)
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
         self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected
-
-    def _acting(self, delay: float) -> _Expected | None:
-        """What was expected of the period that ends now: its torque was computed `delay` [s] before it began."""
-        k = 1 + round(delay / self._period) if delay else 1
-        return self._expected[-k] if k <= len(self._expected) else None
-
-    def _motion(self, expected: _Expected, speeds: tuple[Array, Array], dt: float, share: float) -> float | None:
-        """The mean disagreement of the motion [g] after that of the last dt [s], which gets a `share` of the mean; None where
-        every joint has a motor and the base is fixed. speeds: v at its end and at its beginning (nv)"""
-        robot = self._robot
-        if not robot.nu:
-            return None
-        off = self._measure((expected.M_u, robot.tree.u, *speeds, expected.acceleration), (self._mean,), dt, share)
-        return math.sqrt(off / robot.total_mass) / self._g
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
         """The mean disagreement of the forces, over the weight, after these [N] (n, 3), (3)."""
@@ -185,14 +180,14 @@ class Reality:
 
 
 @compiled
-def _expect(d, answer, expected, dt):
+def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     """Fills the fields of an `_Expected`.
 
     answer: v⁺, p and the forces (n, 3) of a prediction over dt [s]; what the motors are told beyond it (na)
     """
-    (v_plus, p, forces, beyond), (acceleration, force, M_u), more = answer, expected, False
+    (v_plus, p, forces, beyond), (acceleration, force, M_u), more, g = answer, expected, False, d.given
     for j in range(len(acceleration)):
-        acceleration[j] = (v_plus[j] - d.v[j]) / dt
+        acceleration[j] = (v_plus[j] - g.v[j]) / dt
     force[:] = 0.0
     for each in forces:
         for c in range(3):
@@ -201,12 +196,12 @@ def _expect(d, answer, expected, dt):
         more = more or torque != 0.0
     if more:
         react(d, p, beyond, acceleration, force)
-    for i in range(len(d.u)):
-        copy(d.M[d.u[i]], M_u[i])
+    for i in range(len(g.model.u)):
+        copy(g.M[g.model.u[i]], M_u[i])
 
 
 @compiled
-def _measure(known, means, dt, share):
+def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
     """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which Δv/dt − a is added to with its share before.
 
     known: M_u, u, v, v before, a; means: x

@@ -37,6 +37,7 @@ class Locomotion:
         start: when the gait begins [s]; period: of the ticks [s]
         """
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
+        self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
         self._angles = robot.joint_angles(stance)
         self._feet = self.legs.feet(self._angles)
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
@@ -50,9 +51,12 @@ class Locomotion:
 
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
-        motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
-        measured = state.q, state.v, self._robot.joint_angles(state.q)
-        near = self._robot.spheres.rows(contacts.keys), np.ascontiguousarray(contacts.gaps, np.float64)
+        motion = tuple(np.empty(self._robot.na) for _ in range(3))
+        robot, q = self._robot, state.q
+        measured = q, state.v, q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(q)
+        if contacts.keys is not self._keys:
+            self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
+        near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
         reached = self.plan.follow(self.plan.fields, t, measured, near, motion)
         return Reference(
             q=motion[0],

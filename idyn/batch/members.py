@@ -17,7 +17,7 @@ from idyn.types import Array
 RUNG, PIVOTS, NULL_DIM, FINISHED = range(4)
 """Columns of `Members.marks`; the rung is NONE where `predict` has to answer."""
 
-MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "wanted", "target", "basis", "first")
+MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "last_tau", "preferred", "basis", "first")
 TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
 """What a batch is given, in its order."""
 
@@ -27,8 +27,8 @@ class Members(ArrayRecord):
 
     Asked    q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps (B, n)
         again: whether state and contacts are those of the member before (B)
-    Before   last: forces [N] (B, n, 3); wanted: those that are aimed at (B, n, 3); target: torques that
-        are aimed at (B, na) or none; basis (B, n, ·), overwritten by the next; first: number of the first rung, or NONE (B)
+    Before   last: forces [N] (B, n, 3), last_tau: torques [N·m] (B, na); preferred: forces [N] (B, n, 3); each may be none;
+        basis (B, n, ·), overwritten by the next; first: number of the first rung, or NONE (B)
     Answers  p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), figures (B, FIGURES), marks (B, 4)
     """
 
@@ -38,7 +38,7 @@ class Members(ArrayRecord):
     q_ddot: Matrix
     mu: Matrix
     gaps: Matrix
-    target: Matrix
+    last_tau: Matrix
     p: Matrix
     v_plus: Matrix
     tau: Matrix
@@ -48,7 +48,7 @@ class Members(ArrayRecord):
     normals: Cube
     tangents: Cube
     last: Cube
-    wanted: Cube
+    preferred: Cube
     force: Cube
     bodies: Spans
     others: Spans
@@ -83,7 +83,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
             sound, filled = _filled(problem.dynamics, m, terms, which[k], i), True
         if not (sound and finite(m.q_ddot[i])):
             continue
-        aim(s, m.target[i], m.wanted[i])
+        aim(s, (m.last[i], m.last_tau[i], m.preferred[i]))
         out = m.p[i], m.force[i], m.v_plus[i], m.tau[i]
         found = realise(s, m.q_ddot[i], m.basis[i], out, m.first[i])
         beyond = max(s.figures[BEYOND_TORQUE], s.figures[BEYOND_FORCE]) > 0.0

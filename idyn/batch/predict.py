@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idyn.batch.arrays import Batch, BatchGuess, Spread, spread, spread_guess
+from idyn.batch.arrays import TOUCH, Batch, BatchGuess, Spread, spread, spread_guess
 from idyn.batch.members import FINISHED, NULL_DIM, PIVOTS, RUNG, Members
 from idyn.batch.workers import cores, crew_for
 from idyn.errors import InputError
@@ -19,9 +19,10 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.predict import DEFAULT, predict
+from idyn.prediction.request import Request
 from idyn.prediction.solve import BEYOND_FORCE, BEYOND_TORQUE, CHANGE, NONE, UNSELECTED
 from idyn.status import SOLVED, STATUSES
-from idyn.types import Array, Guess, Prediction, Record, Residuals
+from idyn.types import Array, ContactSet, Guess, Prediction, Record, Residuals, State
 
 
 class BatchPrediction(Record, frozen=True):
@@ -112,33 +113,38 @@ def predict_batch(
     resumed = np.zeros(asked.size, dtype=np.bool_)
     if before is not None and options.warm_start:
         resumed = before.resumes(law)
-    method = workspace_for(robot, len(asked.keys)).method(robot, law, options)
+    request = _request(robot, asked, law, dt, options, before)
+    method = workspace_for(robot, len(asked.keys)).method(request)
     members = _members(asked, law, method, before, resumed)
     if len(method.kernels) and asked.size:
-        crew = crew_for(robot, len(asked.keys))
-        crew.answer(members, asked.repeats, (law, options, dt, before is not None), threads or cores())
+        crew_for(robot, len(asked.keys)).answer(members, asked.repeats, request, threads or cores())
     singles: dict[int, Prediction] = {}
     for i in np.flatnonzero(members.marks[:, RUNG] == NONE).tolist():
         singles[i] = _single(robot, asked, i, None if before is None else before.member(i), law=law, dt=dt, options=options)
     return _gathered(members, asked.keys, law, dt, method, resumed, singles)
 
 
+def _request(robot: Robot, asked: Spread, law: Law, dt: float, options: Options, before: BatchGuess | None) -> Request:
+    """What all members have in common; of the rest it says only whether there is a last tick."""
+    n, still = len(asked.keys), np.zeros(0)
+    none = ContactSet(**{name: np.zeros((n, 0)) for name in TOUCH}, keys=asked.keys)
+    guess = None if before is None else Guess(law=law.name, keys=asked.keys, basis=still, tau=still, force=still)
+    return Request(robot, State(q=still, v=still), none, still, law, dt, options, guess, None, None)
+
+
 def _members(asked: Spread, law: Law, method: Method, before: BatchGuess | None, resumed: Array) -> Members:
-    """The batch as compiled code takes it: what is aimed at, and where each member begins."""
-    count, kernels = asked.size, len(method.kernels)
-    tau, force = (None, None) if before is None else (before.tau, before.force)
-    torques, forces = np.zeros((count, 0)), np.empty((count, 0, 3))
-    wanted = None if method.wanted is None else method.wanted(tau, force, asked.preferred)
-    if wanted is not None:
-        torques, forces = (torques, wanted) if method.of_forces else (wanted, forces)
+    """The batch as compiled code takes it, and where each member begins."""
+    count, kernels, no_forces = asked.size, len(method.kernels), np.empty((asked.size, 0, 3))
     basis = np.zeros((count, *method.empty.shape), dtype=np.bool_)
     first = np.full(count, method.cold if method.cold < kernels else NONE)
-    if before is not None and kernels and resumed.any():
-        basis[resumed], first[resumed] = before.basis[resumed], 0
+    force, tau = no_forces, np.empty((count, 0))
     if before is not None:
+        force, tau = before.force, before.tau
+        if kernels and resumed.any():
+            basis[resumed], first[resumed] = before.basis[resumed], 0
         first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # they have a basis, but not here
-    begin = np.empty((count, 0, 3)) if force is None else force, forces, torques, basis, first
-    return Members(asked.motion, asked.touch, begin, len(method.closing))
+    preferred = no_forces if asked.preferred is None else asked.preferred
+    return Members(asked.motion, asked.touch, (force, tau, preferred, basis, first), len(method.closing))
 
 
 def _single(robot: Robot, asked: Spread, i: int, guess: Guess | None, **settings: Any) -> Prediction:

@@ -9,21 +9,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from idyn.batch.members import Members, solve_members
-from idyn.laws.law import Law
 from idyn.model.robot import Robot
-from idyn.options import Options
 from idyn.prediction.method import Method, Workspace
+from idyn.prediction.request import Request
 from idyn.types import Array
 
 CHUNK = 64
 """Members of one call at the most: their terms are still in the cache then."""
-
-
-Asked = tuple[Law, Options, float, bool]
-"""Law, options, period [s], and whether there is a last tick."""
 
 
 class Worker:
@@ -35,10 +31,9 @@ class Worker:
         nv, m = robot.nv, len(robot.closures.keys)
         self._terms = tuple(np.empty((CHUNK, *shape)) for shape in ((nv, nv), (nv, 6), (1, nv), (2 * m, 3)))
 
-    def ready(self, law: Law, options: Options, dt: float, remembers: bool) -> Method:
-        """The method for a law's predictions over dt [s]. remembers: whether there is a last tick"""
-        self._workspace.problem.dynamics.given.set_ground(options.ground, dt, remembers)
-        return self._workspace.method(self._robot, law, options)
+    def ready(self, request: Request) -> Method:
+        """The method of a request."""
+        return self._workspace.method(msgspec.structs.replace(request, robot=self._robot))
 
     def work(self, method: Method, members: Members, repeats: Array, chunks: Iterator[slice]) -> None:
         """Answer members chunk by chunk, for as long as there are chunks that no other worker took. repeats: see `Crew`"""
@@ -57,7 +52,7 @@ class Crew:
         self.limits, self._robot, self._n = robot.limits, robot, n
         self._workers: list[Worker] = []
 
-    def answer(self, members: Members, repeats: Array, asked: Asked, threads: int) -> None:
+    def answer(self, members: Members, repeats: Array, request: Request, threads: int) -> None:
         """Answer all members that compiled code can answer. repeats: whether a member's state is that of the one before (B)
 
         threads: for more than the machine has cores those are taken
@@ -67,7 +62,7 @@ class Crew:
         chunks = iter([slice(begin, min(begin + size, count)) for begin in range(0, count, size)])
         while len(self._workers) < threads:
             self._workers.append(Worker(self._robot, self._n))
-        first, *others = ((worker, worker.ready(*asked)) for worker in self._workers[:threads])
+        first, *others = ((worker, worker.ready(request)) for worker in self._workers[:threads])
         pool, at_work = _threads(os.getpid()), []
         try:
             for worker, kept in others:

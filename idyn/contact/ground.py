@@ -72,9 +72,15 @@ MOST_FRICTION = 10.0
 
 
 @compiled
+def opening_speed(gap: float, dt: float, noise: float, recovery_speed: float) -> float:
+    """φ/dt of a gap [m] after the noise floor and the recovery limit [m/s]: a contact opens at least so fast."""
+    return max(gap / dt, -recovery_speed) if abs(gap) > noise else 0.0
+
+
+@compiled
 def allowance(g: Any, i: int) -> float:
-    """φ/dt of contact i of a `Given` after the noise floor and the recovery limit [m/s]."""
-    return max(g.gaps[i] / g.dt, -g.recovery_speed) if abs(g.gaps[i]) > g.noise else 0.0
+    """The opening speed of contact i of a `Given` [m/s]."""
+    return opening_speed(g.gaps[i], g.dt, g.noise, g.recovery_speed)
 
 
 @compiled

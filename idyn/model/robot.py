@@ -32,7 +32,7 @@ class Robot:
     joint_names: the actuated joints, or degrees of freedom of joints with several, in model order (na)
     tree, bodies, limits: see `idyn.model.tree`; spheres, boxes: see `idyn.model.places`; closures: see `idyn.model.closures`
     total_mass [kg], weight [N]
-    floating: whether its base floats
+    floating: whether its base floats; one_axis_each: whether every actuated joint has one axis
     contact_names: of all contacts that geometry may find: the spheres' keys, then those of the pairs
     scratch: room for what others keep with the robot (`idyn.prediction.workspace`)
 
@@ -68,7 +68,7 @@ class Robot:
         self.contact_names = self.spheres.keys + self.boxes.pair_keys
         self.scratch: dict[Hashable, object] = {}
         self._neutral = np.array(pin.neutral(model))
-        self._one_axis_each = bool((self.tree.q_index >= 0).all())
+        self.one_axis_each = bool((self.tree.q_index >= 0).all())
         self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
         self._open_data()
 
@@ -105,7 +105,9 @@ class Robot:
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
         self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
+        self._placed_parts = _parts(self.placements)
         self._current: Kinematics | None = None
+        self._state: State | Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
         """A view of the joints' placements (njoints, 12), see `Kinematics`."""
@@ -130,19 +132,7 @@ class Robot:
     # -- what depends on the state --------------------------------------------------------------------------------
 
     def terms(self, q: Array, v: Array) -> Kinematics:
-        """The kinematics stage: M, h, joint axes and placements at (q, v). q and v are kept, not copied."""
-        self._run(q, v)
-        terms = self.own_terms
-        self._current = kinematics = Kinematics(
-            q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
-        )
-        return kinematics
-
-    def kinematics(self, state: State | Kinematics) -> Kinematics:
-        """`terms` at a state, unless it is the last kinematics itself: then nothing is computed."""
-        return self._current if state is self._current else self.terms(state.q, state.v)  # type: ignore[return-value]
-
-    def _run(self, q: Array, v: Array) -> None:
+        """M, h, joint axes and placements at (q, v), which are kept, not copied."""
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
         if len(self.own_ends):
@@ -150,17 +140,31 @@ class Robot:
             rotations, origins = _parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
+        terms, self._state = self.own_terms, None
+        self._current = kinematics = Kinematics(
+            q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
+        )
+        return kinematics
+
+    def kinematics(self, state: State | Kinematics) -> Kinematics:
+        """The kinematics stage: `terms` at a state. Nothing is computed for the last kinematics, nor for the state that they
+        are of."""
+        current = self._current
+        if current is not None and (state is current or state is self._state):
+            return current
+        current = self.terms(state.q, state.v)
+        self._state = state
+        return current
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),
         h (·, 1, nv) and, of closed chains, of `ends` (·, 2m, 3), all contiguous. As memory: numpy copies in twice the time."""
-        self._current = None
         one, two, three = (_bytes(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
         all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
         i = j = k = 0
         for row, (q, v) in enumerate(states):
-            self._run(q, v)
+            self.terms(q, v)
             all_M[i : i + a], all_axes[j : j + b], all_h[k : k + c] = one, two, three
             i, j, k = i + a, j + b, k + c
             if len(self.own_ends):
@@ -170,7 +174,7 @@ class Robot:
         """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of a scratch that `terms`
         leaves alone. `placements` has both, see `Kinematics`."""
         pin.forwardKinematics(self._model, self._placed, q)
-        return _parts(self.placements)
+        return self._placed_parts
 
     def closure_gaps(self, q: Array) -> tuple[Array, Array]:
         """How far the first point of each closure is from the second, in the world [m] (3m), and what changes that (3m, nv)."""
@@ -195,12 +199,12 @@ class Robot:
     def joint_angles(self, q: Array) -> Array:
         """Positions of the actuated joints [rad or m] (na). That of a continuous joint counts its turns; those of a joint with
         several degrees of freedom are the tangent vector that leads there from where it is neutral."""
-        return q[self.tree.q_index] if self._one_axis_each else self.difference(self._neutral, q)[self.tree.a]
+        return q[self.tree.q_index] if self.one_axis_each else self.difference(self._neutral, q)[self.tree.a]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:
         """q with the actuated joints moved to `angles` (na)."""
         moved = q.copy()
-        if self._one_axis_each:
+        if self.one_axis_each:
             moved[self.tree.q_index] = angles
             return moved
         step = self.difference(self._neutral, q)
@@ -211,7 +215,7 @@ class Robot:
     def joint_error(self, angles: Array, wanted: Array) -> Array:
         """What is lacking from the actuated joints' positions to others: their difference, but for joints with several degrees
         of freedom the shortest way there, along the axes of their velocities [rad or m] (na)."""
-        if self._one_axis_each:
+        if self.one_axis_each:
             return wanted - angles
         there, here = (self.with_joint_angles(self._neutral, each) for each in (wanted, angles))
         return self.difference(here, there)[self.tree.a]

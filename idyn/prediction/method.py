@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from idyn.contact.ground import Ground
 from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, several
 from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.jit.dispatch import LAWS
@@ -13,15 +14,16 @@ from idyn.jit.records import ArrayRecord, Indices, Mask, Vector
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
 from idyn.model.robot import Robot
 from idyn.options import Options
+from idyn.prediction.request import Request
 from idyn.prediction.solve import FIGURES, finish_solution, keep_forces, solve_again, tick
-from idyn.selection.aim import OBJECTIVES
+from idyn.selection.aim import OBJECTIVES, Near, Objective
 from idyn.status import Conditions
 from idyn.terms.given import CONTACTS
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Consistency
 
-STATE, BEFORE = Lent(*[VECTOR] * 4), Lent(MASK, MATRIX, VECTOR, VECTOR, MATRIX)
-DEMAND, AIMED, START = Lent(VECTOR, VECTOR), Lent(VECTOR, VECTOR, VECTOR, MATRIX), Filled(MASK)
+STATE, BEFORE = Lent(*[VECTOR] * 4), Lent(MASK, MATRIX, VECTOR, MATRIX)
+DEMAND, AIMED, START = Lent(VECTOR, VECTOR), Lent(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Filled(MASK)
 SOLUTION, OUT = Lent(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Filled(VECTOR, MATRIX, VECTOR, VECTOR)
 """How arrays cross into the functions of `idyn.prediction.solve`."""
 
@@ -33,7 +35,7 @@ MOST_KEPT = 32
 class Method(ArrayRecord):
     """problem: of the robot and n contacts; law: its data, whose type stands for its kernel; kernels: numbers of its rungs
 
-    selects, of_forces: whether there is a selection, and whether of forces; most: what a contact may carry [N]
+    selects, of_forces, near: whether there is a selection, and see `Objective`; most: what a contact may carry [N]
     beforehand, closed: whether the demand is made feasible first, and such that touching contacts stay
     target: of the selection (na or 3n); basis: of the next tick (n, width); closing: λ of the last answer [N·s] (3m); figures
     """
@@ -43,6 +45,7 @@ class Method(ArrayRecord):
     kernels: Indices
     selects: bool
     of_forces: bool
+    near: int
     beforehand: bool
     closed: bool
     most: float
@@ -54,15 +57,14 @@ class Method(ArrayRecord):
     def __init__(self, problem: ReducedProblem, robot: Robot, law: Law, options: Options) -> None:
         self.options, n = options, len(problem.dynamics.given.mu)
         kernels = [rung for rung in law.rungs if rung.kernel is not None]
-        self.python = [rung for rung in law.rungs if rung.kernel is None]
         self.warm_names = [rung.name for rung in kernels]
         self.cold = next((k for k, rung in enumerate(kernels) if _starts_cold(rung)), len(kernels))
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         objective, consistency = OBJECTIVES.get(options.selection), options.consistency
-        self.wanted = None if objective is None else objective.wanted
-        of_forces = objective is not None and objective.of_forces
+        of_forces, near = objective or Objective(False, Near.ZERO)
         self.put(problem=problem, law=law_data(law), kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
-        self.put(selects=objective is not None, of_forces=of_forces, target=np.zeros(3 * n if of_forces else robot.na))
+        self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
+        self.put(target=np.zeros(3 * n if of_forces else robot.na))
         compliant = law.conditions is Conditions.COMPLIANT  # on ground that is a spring every demand is feasible
         self.put(beforehand=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         self.put(closed=consistency is Consistency.HOLD, most=options.force_limit * robot.weight)
@@ -73,11 +75,8 @@ class Method(ArrayRecord):
     def suits(self, options: Options) -> bool:
         """Whether all options that matter here are as they were; the ground is the problem's."""
         own = self.options
-        return options is own or (options.selection, options.consistency, options.force_limit) == (
-            own.selection,
-            own.consistency,
-            own.force_limit,
-        )
+        before = own.selection, own.consistency, own.force_limit
+        return (options.selection, options.consistency, options.force_limit) == before
 
     @cached_property
     def tick(self) -> Callable[..., Any]:
@@ -115,15 +114,25 @@ class Workspace:
     def __init__(self, robot: Robot, n: int) -> None:
         self.problem = ReducedProblem(robot, n)
         self._methods: dict[Law, Method] = {}
+        self._ground: tuple[Ground, float, bool] | None = None
 
-    def method(self, robot: Robot, law: Law, options: Options) -> Method:
-        """The method of a law with these options."""
-        known = self._methods.get(law)
-        if known is not None and known.suits(options):
+    def method(self, request: Request) -> Method:
+        """The method of the request's law and options, with the ground set to what it is within the request's period."""
+        options, remembers = request.options, request.guess is not None
+        asked = options.ground, request.dt, remembers
+        if asked != self._ground:
+            self.problem.dynamics.given.set_ground(*asked)
+            self._ground = asked
+        known = self._methods.get(request.law)
+        if known is not None and (known.options is options or known.suits(options)):
             return known
+        return self._new_method(request)
+
+    def _new_method(self, request: Request) -> Method:
         if len(self._methods) >= MOST_KEPT:
             self._methods.clear()
-        self._methods[law] = method = _type_for(LAWS.record_for(LawData, law.kernel))(self.problem, robot, law, options)
+        kind = _type_for(LAWS.record_for(LawData, request.law.kernel))
+        self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)
         return method
 
 

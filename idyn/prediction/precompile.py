@@ -21,7 +21,7 @@ from idyn.prediction.fallbacks import RESCUERS
 from idyn.prediction.feasible import project
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request
-from idyn.prediction.rungs import last_forces, solve
+from idyn.prediction.rungs import last_forces, python_rungs, solve
 from idyn.status import Conditions, Status
 from idyn.terms.dynamics import evaluate
 from idyn.terms.given import limit_friction
@@ -41,7 +41,7 @@ def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: C
     evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=workspace.problem)
     request = Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
     dynamics, rescues = workspace.problem.dynamics, [each for each in RESCUERS if each.name != law.name]
-    own = workspace.method(robot, law, options)
+    own = workspace.method(request)
     return [
         partial(project, dynamics, request.q_ddot, contacts.mu, np.inf),
         *(partial(_one_law, request, each) for each in (law, ContactFree())),
@@ -55,18 +55,17 @@ def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: C
 
 def _one_law(request: Request, law: Law) -> None:
     """The law's kernels, then its Python rungs, also those that come after the one that answers; without and with a basis."""
-    solve(msgspec.structs.replace(request, law=law), Demand(q_ddot=request.q_ddot))
-    n, method = (
-        len(request.contacts),
-        workspace_for(request.robot, len(request.contacts)).method(request.robot, law, request.options),
-    )
-    if not method.python:
+    request = msgspec.structs.replace(request, law=law)
+    solve(request, Demand(q_ddot=request.q_ddot))
+    n, method = len(request.contacts), workspace_for(request.robot, len(request.contacts)).method(request)
+    rungs = python_rungs(law)
+    if not rungs:
         return
     _ = method.finish_solution
     problem, basis = view(method.problem), np.zeros((n, law.basis_width), law.basis_type)
     for mu in (problem.mu.copy(), np.full(n, np.inf)):
         for start in (None, basis):
-            for rung in method.python:
+            for rung in rungs:
                 assert rung.solve is not None
                 for _ in rung.solve(msgspec.structs.replace(problem, mu=mu), start):
                     pass

@@ -7,12 +7,12 @@ import numpy as np
 from numpy import empty
 
 from idyn.laws.contact_free import ContactFree
-from idyn.laws.law import Face, LawSolution
+from idyn.laws.law import Face, Law, LawSolution, Rung
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import AS_WANTED, CHANGE, INFEASIBLE, MALFORMED, REFUSED, UNSELECTED
 from idyn.status import RAY, STATUSES, Status
-from idyn.terms.dynamics import NO_FORCES, NOTHING, contact_arrays
+from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import view
 from idyn.types import Array, Demand, Guess, Prediction, Residuals
 
@@ -27,26 +27,27 @@ Out = tuple[Array, Array, Array, Array]
 
 NO_FRICTION = np.zeros((0, 2))
 
+FREE = ContactFree()
+
 
 def first_answer(request: Request) -> Answer | None:
     """The law's answer to the demand that it is asked first; None for data that compiled code does not take."""
-    robot, guess, contacts, n = request.robot, request.guess, request.contacts, len(request.contacts.keys)
-    method = workspace_for(robot, n).method(robot, request.law, request.options)
+    robot, guess, c, n = request.robot, request.guess, request.contacts, len(request.contacts.keys)
     preferred, applied = request.preferred, request.applied
-    if not 0.0 < request.dt < math.inf or not (preferred is None or _are_vectors(preferred, n)):
-        return None
-    method.problem.dynamics.given.set_ground(request.options.ground, request.dt, guess is not None)
     try:
-        basis, tau, last = last_basis(request), NOTHING, NO_FORCES
+        if not (0.0 < request.dt < math.inf and (preferred is None or preferred.shape == (n, 3))):
+            return None
+        method = workspace_for(robot, n).method(request)
+        basis, torque, force = last_basis(request), NOTHING, NO_FORCES
         if guess is not None:
-            tau, last = guess.tau, guess.carried_over(guess.force, contacts.keys)
+            torque, force = guess.tau, guess.force if guess.keys == c.keys else guess.carried_over(guess.force, c.keys)
         warm = basis is not None and basis.shape == method.empty.shape
-        kinematics, out = robot.kinematics(request.state), _room(request)
+        at, out = robot.kinematics(request.state), (empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na))
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
-            (kinematics.q, kinematics.v, NOTHING if applied is None else applied, request.q_ddot),
-            contact_arrays(contacts),
-            (basis if warm else method.empty, last, tau, *aim_of(request, method, last)),
+            (at.q, at.v, NOTHING if applied is None else applied, request.q_ddot),
+            (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps),
+            (basis if warm else method.empty, force, torque, NO_FORCES if preferred is None else preferred),
             out,
             0 if warm else method.cold,
         )
@@ -68,15 +69,16 @@ def first_answer(request: Request) -> Answer | None:
 
 def solve(request: Request, demand: Demand) -> Answer:
     """The law's answer to another demand, with the dynamics as they are."""
-    robot, guess, keys = request.robot, request.guess, request.contacts.keys
-    method = workspace_for(robot, len(keys)).method(robot, request.law, request.options)
-    basis, out = last_basis(request), _room(request)
-    last = NO_FORCES if guess is None else np.ascontiguousarray(guess.carried_over(guess.force, keys))
+    guess, preferred, keys = request.guess, request.preferred, request.contacts.keys
+    method = workspace_for(request.robot, len(keys)).method(request)
+    basis, out, torque, force = last_basis(request), _room(request), NOTHING, NO_FORCES
+    if guess is not None:
+        torque, force = guess.tau, guess.carried_over(guess.force, keys)
     warm = basis is not None and basis.shape == method.empty.shape
     start = np.array(basis if warm else method.empty)
     rung, status, iterations, null_dim, finished, _ = method.solve_again(
         method.fields,
-        (request.q_ddot, demand.q_ddot, *aim_of(request, method, last)),
+        (request.q_ddot, demand.q_ddot, force, torque, NO_FORCES if preferred is None else preferred),
         (start,),
         out,
         demand.change,
@@ -93,7 +95,7 @@ def solve(request: Request, demand: Demand) -> Answer:
 def _by_python(request: Request, method: Method, demand: Demand, failure: Status) -> Answer:
     """The law's Python rungs, where the kernels have failed."""
     problem, basis, status = view(method.problem), last_basis(request), failure
-    for rung in method.python:
+    for rung in python_rungs(request.law):
         for found in rung.solve(problem, basis):
             if found is None:
                 return None, status
@@ -108,6 +110,11 @@ def _by_python(request: Request, method: Method, demand: Demand, failure: Status
                 return answer, Status.SOLVED
             status = Status.NOT_CERTIFIED
     return None, status
+
+
+def python_rungs(law: Law) -> list[Rung]:
+    """The rungs of a law that have no kernel."""
+    return [rung for rung in law.rungs if rung.kernel is None]
 
 
 def _finished(request: Request, method: Method, demand: Demand, name: str, solution: LawSolution) -> Prediction | None:
@@ -131,28 +138,11 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
 
 def last_forces(request: Request, failure: Status) -> Prediction:
     """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
-    robot, law = request.robot, ContactFree()
-    method, out = workspace_for(robot, len(request.contacts)).method(robot, law, request.options), _room(request)
+    request = msgspec.structs.replace(request, law=FREE)
+    method, out = workspace_for(request.robot, len(request.contacts)).method(request), _room(request)
     method.keep_forces(method.fields, (request.q_ddot, request.q_ddot), out)
-    request = msgspec.structs.replace(request, law=law)
     answer = _prediction(request, method, out, method.empty.copy(), ("last forces", 0, 0, AS_WANTED))
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
-
-
-def aim_of(request: Request, method: Method, last: Array) -> tuple[Array, Array]:
-    """Torques (na) or none (0) and forces in the world (n, 3) or none (0, 3) that the selection aims at. last: the last forces
-    of today's contacts"""
-    if method.wanted is None:
-        return NOTHING, NO_FORCES
-    tau, force = (None, None) if request.guess is None else (request.guess.tau, last)
-    wanted = method.wanted(tau, force, request.preferred)
-    if wanted is None:
-        return NOTHING, NO_FORCES
-    return (NOTHING, wanted) if method.of_forces else (wanted, NO_FORCES)
-
-
-def _are_vectors(array: Array, n: int) -> bool:
-    return type(array) is np.ndarray and array.shape == (n, 3) and array.dtype == np.float64
 
 
 def _room(request: Request) -> Out:

@@ -19,7 +19,7 @@ from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import attempt
 from idyn.laws.law import Face
 from idyn.prediction.feasible import nearest_demand
-from idyn.selection.aim import aim_at_forces
+from idyn.selection.aim import Near, aim_at_forces
 from idyn.selection.choose import choose_among_few, choose_thoroughly
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.status import NOT_CERTIFIED, RAY, SOLVED, Conditions
@@ -60,20 +60,20 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
     """One demand, from what is measured.
 
     state: q, v, applied or none (0), q̈; contacts: see `idyn.terms.given.CONTACTS`
-    before: the last basis, forces (n, 3) and torques or none (0); torques that are wanted (na) or none (0); forces that are
-        wanted (n, 3) or none (0, 3)
+    before: the last basis; the last forces (n, 3) or none (0, 3) and torques (na) or none (0), in the world, and the preferred
+        forces (n, 3) or none (0, 3)
     out: p, forces (n, 3), v⁺, τ, to be filled; first: of the method's kernels
     """
-    (q, v, applied, asked), (basis, last, last_torque, torques, forces) = state, before
+    (q, v, applied, asked), (basis, last, last_torque, preferred) = state, before
     problem, given = s.problem, s.problem.dynamics.given
     n, na = len(given.mu), len(given.model.a)
     # validate, dynamics
-    sound = basis.shape == s.basis.shape and len(last_torque) in (0, na) and len(torques) in (0, na)
-    sound = sound and (len(forces) == 0 or forces.shape == (n, 3)) and len(asked) == na and finite(asked)
+    sound = basis.shape == s.basis.shape and len(last_torque) in (0, na) and len(asked) == na and finite(asked)
+    sound = sound and (len(preferred) == 0 or preferred.shape == (n, 3))
     if not (sound and read_given(given, (q, v, applied), contacts, last)):
         return Outcome(MALFORMED, SOLVED, 0, 0, REFUSED, False)
     build_dynamics(problem.dynamics)
-    aim(s, torques, forces)
+    aim(s, (last, last_torque, preferred))
     copy_rows(basis, s.basis)
     found = realise(s, asked, s.basis, out, first)
     return Outcome(found.rung, found.status, found.iterations, found.null_dim, found.finished, _same(basis, s.basis))
@@ -93,12 +93,15 @@ def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) ->
 
 
 @compiled
-def aim(s: "Method", torques: Array, forces: Array) -> None:
-    """Fill the selection's target."""
+def aim(s: "Method", last: Arrays) -> None:
+    """Fill the selection's target. last: the last forces (n, 3) and torques (na), the preferred forces (n, 3); each may be
+    none"""
+    force, torque, preferred = last
     if s.of_forces:
-        aim_at_forces(forces, s.problem.dynamics.given, s.target)
-    elif len(torques) > 0:
-        copy(torques, s.target)
+        near = force[:0] if s.near == Near.ZERO else force if s.near == Near.LAST else preferred
+        aim_at_forces(near, s.problem.dynamics.given, s.target)
+    elif s.near == Near.LAST and len(torque) > 0:
+        copy(torque, s.target)
     else:
         s.target[:] = 0.0
 
@@ -190,10 +193,10 @@ def _same(one: Array, other: Array) -> bool:
 
 @compiled
 def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> Outcome:
-    """`solve_demand` where the dynamics are filled. demand: asked, met, wanted torques and forces as `tick` has them; before:
-    where to begin, which is overwritten."""
-    (asked, met, torques, forces), (basis,) = demand, before
-    aim(s, torques, forces)
+    """`solve_demand` where the dynamics are filled. demand: asked, met, then the last forces and torques and the
+    preferred forces as `tick` has them; before: where to begin, which is overwritten."""
+    (asked, met, last, last_torque, preferred), (basis,) = demand, before
+    aim(s, (last, last_torque, preferred))
     return solve_demand(s, Demanded(asked, met, change), basis, out, first)
 
 

@@ -1,6 +1,6 @@
 """What a choice of forces is to come near to: a table of objectives ½‖τ − target‖² or ½‖f − target‖²."""
 
-from collections.abc import Callable
+from enum import IntEnum
 from typing import NamedTuple
 
 from idyn.contact.ground import in_contact_rows
@@ -20,39 +20,26 @@ class Aim(NamedTuple):
     inside: bool
 
 
-Wanted = Callable[[Array | None, Array | None, Array | None], Array | None]
+class Near(IntEnum):
+    """What torques or forces are to be near to."""
+
+    ZERO = 0
+    LAST = 1
+    PREFERRED = 2
 
 
 class Objective(NamedTuple):
-    """Whether forces are its aim, or torques; and which they are to be near to, of the last torques [N·m] (na), the last forces
-    of today's contacts and the preferred ones in the world [N] (n, 3), each None where there are none; None: zero. In a batch
-    each has a row for each member."""
+    """Whether forces are its aim, or torques; and which they are to be near to, zero where there are none."""
 
     of_forces: bool
-    wanted: Wanted
-
-
-def _nothing(_tau: Array | None, _force: Array | None, _preferred: Array | None) -> None:
-    return None
-
-
-def _last_torque(tau: Array | None, _force: Array | None, _preferred: Array | None) -> Array | None:
-    return tau
-
-
-def _last_force(_tau: Array | None, force: Array | None, _preferred: Array | None) -> Array | None:
-    return force
-
-
-def _preferred_force(_tau: Array | None, _force: Array | None, preferred: Array | None) -> Array | None:
-    return preferred
+    near: Near
 
 
 OBJECTIVES = {
-    Selection.TORQUE: Objective(False, _nothing),
-    Selection.TORQUE_CHANGE: Objective(False, _last_torque),
-    Selection.IMPULSE_CHANGE: Objective(True, _last_force),
-    Selection.FORCE: Objective(True, _preferred_force),
+    Selection.TORQUE: Objective(False, Near.ZERO),
+    Selection.TORQUE_CHANGE: Objective(False, Near.LAST),
+    Selection.IMPULSE_CHANGE: Objective(True, Near.LAST),
+    Selection.FORCE: Objective(True, Near.PREFERRED),
 }
 """A new one is a member of `Selection` and a row here."""
 

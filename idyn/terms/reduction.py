@@ -17,6 +17,8 @@ from idyn.terms.loops import close_loops, press_back
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
 
+NOTHING = np.zeros(0)
+
 
 class Reduced(Record, frozen=True):
     """A reduced problem as the Python rungs of laws see it, see `ReducedProblem`.
@@ -29,7 +31,7 @@ class Reduced(Record, frozen=True):
     b: Array
     energy: Array
     mu: Array
-    last: Array
+    last: Array = NOTHING
     independent: float = 1e-3
 
 
@@ -38,6 +40,12 @@ def view(problem: ReducedProblem) -> Reduced:
     given = problem.dynamics.given
     p, g = problem.own, given.own
     return Reduced(Y=p["Y"], b=p["b"], energy=p["energy"], mu=g["mu"], last=g["last"], independent=given.independent)
+
+
+def reduce(problem: ReducedProblem, q_ddot: Array) -> Reduced:
+    """`reduce_problem`, from Python. The arrays are the problem's own: true until it is filled again."""
+    reduce_problem(problem.fields, q_ddot)
+    return view(problem)
 
 
 @compiled

@@ -95,16 +95,11 @@ class Given(ArrayRecord):
         self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)), ends=np.zeros((m, 2, 3)))
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
-        self._ground: tuple[Ground, float, bool] | None = None
 
     def set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
         """What the ground does within the next dt [s]. remembers: whether there is a last tick"""
-        known = self._ground
-        if known is not None and known[0] is ground and known[1] == dt and known[2] == remembers:
-            return
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
         self.put(independent=ground.independent, keep=ground.keeps(dt), rho=ground.memory / dt if remembers else 0.0, dt=dt)
-        self._ground = ground, dt, remembers
 
 
 class Dynamics(ArrayRecord):
@@ -155,7 +150,8 @@ class ReducedProblem(ArrayRecord):
     def __init__(self, robot: Robot, n: int) -> None:
         """Room for n contacts."""
         dynamics, nv, nu, m = Dynamics(robot, n), robot.nv, robot.nu, len(robot.closures.keys)
+        bound = np.zeros((3 * n, nv)) if m else dynamics.own["J"]
         self.limits: Limits = robot.limits
         self.put(dynamics=dynamics, q_ddot=np.zeros(robot.na), L=np.zeros((nu, nu)), v_free=np.zeros(nv))
         self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n))
-        self.put(bound=np.zeros((3 * n, nv)) if m else dynamics.own["J"], C=np.zeros((3 * n, 3 * m)), closing_free=np.zeros(3 * m))
+        self.put(bound=bound, C=np.zeros((3 * n, 3 * m)), closing_free=np.zeros(3 * m))

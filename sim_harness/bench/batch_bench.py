@@ -18,8 +18,8 @@ from idyn.batch.workers import cores
 from idyn.contact.terrain import Flat
 from idyn.laws import make_law
 from idyn.model.robot import Robot
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Array, ContactSet, Record, Selection, State
 from sim_harness.bench.laws import DT, consistent, without_gc, workload
 from sim_harness.run.batch import WorldBatch

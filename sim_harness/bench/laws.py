@@ -16,9 +16,9 @@ from idyn.contact.contacts import contacts_from_points
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.model.robot import Robot
+from idyn.options import Options
 from idyn.prediction.feasible import project
 from idyn.prediction.predict import predict
-from idyn.options import Options
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
 from sim_harness.run.experiment import Progress
@@ -91,7 +91,7 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
 
 def consistent(robot: Robot, sample: Sample, demand: Array) -> Array:
     """The nearest demand that holds the feet of a sample (na)."""
-    dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground())
+    dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground()).dynamics
     nearest, _, _ = project(dynamics, demand, np.ones(len(sample.contacts)), np.inf, closed=True)
     return nearest
 

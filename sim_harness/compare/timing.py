@@ -21,8 +21,8 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from idyn.laws.settings import AnyLaw
 from idyn.model.robot import Robot
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import RESULT, code_digest, write_result

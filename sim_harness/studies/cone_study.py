@@ -19,8 +19,8 @@ from idyn.contact.terrain import Flat
 from idyn.laws import make_law
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
 from sim_harness.report.plots import STYLE, png
 from sim_harness.report.report import Report

@@ -51,7 +51,7 @@ def moving(prediction, acceleration):
 def expect(r, robot, state, prediction):
     """A tick in which the motors are told what was predicted."""
     contacts = contacts_from_geometry(robot, state.q, Flat(), margin=np.inf)
-    dynamics = evaluate(robot, state, contacts, dt=prediction.dt, ground=Ground())
+    dynamics = evaluate(robot, state, contacts, dt=prediction.dt, ground=Ground()).dynamics
     r.expect(prediction, np.zeros(len(prediction.tau)), dynamics)
 
 

@@ -3,9 +3,11 @@
 import msgspec
 import numpy as np
 from oracles import full, outcome
+from rungs import attempts
 from scenes import DT, LITERAL
 
-from idyn.certificate.certify import Claim, certify
+from idyn.certificate.certify import Answered, Claim, Demanded, certify
+from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
 from idyn.laws import make_law
 from idyn.status import Conditions
@@ -28,8 +30,9 @@ class Answer(msgspec.Struct):
 
 
 def answer_of(scene, law):
-    reduced = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
-    _, solution = next(law.attempts(reduced, None))
+    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
+    reduce(problem, scene.q_ddot)
+    _, solution = next(attempts(law, problem, None))
     f = full(scene.robot, scene.state, scene.contacts)
     v_plus, tau = outcome(f, scene.q_ddot, DT, solution.p)
     y = np.zeros(0) if solution.multipliers is None else solution.multipliers
@@ -38,11 +41,22 @@ def answer_of(scene, law):
 
 def certificate(scene, law, a, **altered):
     """`altered`: data that are not those of the scene."""
-    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
-    impulse, numbers = np.empty((len(scene.contacts), 3)), np.empty(6)
+    given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics.given
     for field, value in altered.items():
-        getattr(dynamics, field)[:] = value
+        given.own[field][:] = value
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, a.y, a.epsilon, law.material)
-    dynamics.asked[:] = dynamics.met[:] = scene.q_ddot
-    certify(dynamics.fields, claim, 0.0, a.p, a.v_plus, a.tau, impulse, numbers)
+    numbers, impulse = certified(given, scene.q_ddot, claim, a.p, a.v_plus, a.tau)
     return Residuals(*numbers.tolist()), impulse
+
+
+def certified(given, met, claim, p, v_plus, tau, closing=None):
+    """Residuals (6), and the impulses in the world (n, 3), of an answer to a demand that is met as it was asked."""
+    impulse, numbers = np.empty((len(p) // 3, 3)), np.empty(6)
+    closing = np.zeros(3 * len(given.ends)) if closing is None else closing
+    _certify(given.fields, Demanded(met, met, 0.0), claim, Answered(p, v_plus, tau, closing, impulse), numbers)
+    return numbers, impulse
+
+
+@compiled
+def _certify(given, demanded, claim, answer, residuals):
+    certify(given, demanded, claim, answer, residuals)

@@ -6,21 +6,21 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+from certificates import certified
 from legs import leg
 from oracles import full
 from scenes import DT, LITERAL
 
 from controllers.robot.load import load_robot
-from idyn.certificate.certify import CERTIFIED, DYNAMICS, SLIP, Claim, certify
+from idyn.certificate.certify import CERTIFIED, DYNAMICS, SLIP, Claim
 from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.errors import FrameNotFound, InputError
 from idyn.laws import make_law
 from idyn.model.description import Closure
-from idyn.prediction.predict import predict
 from idyn.options import Options
-from idyn.terms.dynamics import record_for
+from idyn.prediction.predict import predict
+from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-one-stage", "cone", "cone-infinite", "contact-free", "sap")
@@ -137,19 +137,6 @@ def test_a_consistent_demand_keeps_feet_where_they_are_and_chains_closed(consist
     np.testing.assert_allclose((f.J @ answer.v_plus).reshape(-1, 3)[:, :2], 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("ground", [LITERAL, Ground(relaxation=0.02, memory=0.01)])
-def test_the_steady_tick_and_the_ladder_agree_to_the_last_bit(ground, monkeypatch):
-    robot, state, contacts, q_ddot = moving(5)
-    law, options = make_law("coulomb"), Options(ground=ground)
-    guess = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options).guess
-    steady = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options, guess=guess)
-    monkeypatch.setattr("idyn.prediction.predict.steady", lambda *_: None)
-    ladder = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options, guess=guess)
-    assert steady.rung == ladder.rung == "warm"
-    for field in ("tau", "p", "v_plus", "closing"):
-        np.testing.assert_array_equal(getattr(steady, field), getattr(ladder, field))
-
-
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone", "contact-free"])
 def test_where_a_chain_is_cut_makes_no_difference(law):
     """The same leg as two trees, at rest, for rates of G are of second order: equal torques and contact forces."""
@@ -199,10 +186,11 @@ def test_closure_forces_that_are_not_those_of_the_motion_are_refused(spoiled):
     balance = f.M @ (answer.v_plus - f.v) - f.J.T @ answer.p - DT * (torque - f.h)
     np.testing.assert_allclose(balance, G.T @ answer.closing, atol=1e-8)
     assert np.abs(G.T @ answer.closing).max() > 1e-4
-    d, law, residuals = record_for(robot, len(contacts)), make_law("coulomb"), np.empty(6)
-    d.closing[0] += spoiled
+    law, closing = make_law("coulomb"), answer.closing.copy()
+    closing[0] += spoiled
+    given = evaluate(robot, state, contacts, dt=DT, ground=LITERAL).dynamics.given
     claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material)
-    certify(d.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, np.empty((len(contacts), 3)), residuals)
+    residuals, _ = certified(given, q_ddot, claim, answer.p, answer.v_plus, answer.tau, closing)
     assert (residuals[DYNAMICS] > 1e-5) == (spoiled > 0.0)
     assert (residuals.max() <= CERTIFIED) == (spoiled == 0.0)
 
@@ -211,13 +199,13 @@ def test_closure_forces_that_are_not_those_of_the_motion_are_refused(spoiled):
 def test_a_chain_that_comes_apart_is_refused(moved):
     """Passive knees that move on by themselves, and a hip: the ends part, and the certificate says how fast."""
     robot, state, contacts, q_ddot = moving(2)
-    law, options, residuals = make_law("coulomb"), Options(consistency=Consistency.OFF, ground=LITERAL), np.empty(6)
+    law, options = make_law("coulomb"), Options(consistency=Consistency.OFF, ground=LITERAL)
     answer = predict(robot, state, contacts, q_ddot, law=law, dt=DT, options=options)
     v_plus = answer.v_plus.copy()
     v_plus[moved] += 1e-3
     claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material)
-    d, impulse = record_for(robot, len(contacts)), np.empty((len(contacts), 3))
-    certify(d.fields, claim, 0.0, answer.p, v_plus, answer.tau, impulse, residuals)
+    given = evaluate(robot, state, contacts, dt=DT, ground=LITERAL).dynamics.given
+    residuals, _ = certified(given, q_ddot, claim, answer.p, v_plus, answer.tau, answer.closing)
     apart = np.abs(gap_and_rows(robot, state.q)[1] @ v_plus).max()
     assert residuals[SLIP] == pytest.approx(apart, abs=1e-7)
     assert (apart > 1e-5) == (moved >= 6)

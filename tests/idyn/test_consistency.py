@@ -10,9 +10,9 @@ from scipy.optimize import linprog
 
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
+from idyn.options import Options
 from idyn.prediction.feasible import EPSILON, all_vanish, project
 from idyn.prediction.predict import predict
-from idyn.options import Options
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
@@ -25,7 +25,7 @@ def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):
 
 
 def projected(scene, sticking, touching=np.inf, closed=False):
-    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
+    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics
     return project(dynamics, scene.q_ddot, sticking, touching, closed=closed)
 
 

@@ -10,8 +10,8 @@ from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, many_points, random_sc
 from idyn.errors import ConfigError
 from idyn.laws import LAWS, make_law
 from idyn.laws.convex.law import Convex
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.solvers.qp import backends
 from idyn.types import Consistency, Selection, State
 

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from rungs import attempts
 from scenes import DT, LITERAL, WALKERS, many_points, random_scene
 
 from idyn.laws.convex.basis import basis_of, solve_basis
-from idyn.laws.convex.law import Convex, assemble
+from idyn.laws.convex.law import Convex
 from idyn.laws.convex.pivoting import pivot_to_basis
+from idyn.laws.convex.program import assemble
 from idyn.laws.convex.rays import Program, cone_rays
 from idyn.laws.law import polygon
 from idyn.solvers.qp import solve_qp
@@ -37,12 +39,12 @@ def test_the_back_ends_answer_has_a_basis(name, points, friction, edges):
     law, exact, count = Convex(edges=edges), 0, 0
     for problem in problems(name, friction, 40, points):
         count += 1
-        cold = next(solution for _, solution in law.attempts(problem, None) if solution.status.ok)
+        cold = next(solution for _, solution in attempts(law, problem, None) if solution.status.ok)
         H, f, A, lower, unit, _ = assemble(
             Program(problem.Y, problem.b, problem.energy, problem.mu, False, law.directions), 0.0
         )
         assert energy(problem, cold.p) <= energy(problem, unit * solve_qp(H, f, A, lower).x) + 1e-9
-        rung, warm = next(law.attempts(problem, cold.basis))
+        rung, warm = next(attempts(law, problem, cold.basis))
         assert rung == "warm"
         if warm.status is Status.SOLVED:
             exact += 1

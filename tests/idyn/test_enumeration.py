@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
+from rungs import attempts
 from scenes import DT, PLAIN, WALKERS, random_scene, standing_scene
 
 from idyn.laws import make_law
@@ -38,7 +39,7 @@ def test_it_finds_the_nearest_of_all_basic_solutions(n, count):
         problem = random_problem(seed, n)
         _, _, _, found = all_solutions(problem)
         last = np.random.default_rng([seed, 1]).normal(size=(n, 3))
-        (rung, answer), *rest = Enumeration().attempts(problem, last)
+        (rung, answer), *rest = attempts(Enumeration(), problem, last)
         assert rung == "enumeration"
         assert not rest
         assert answer.status.ok == bool(found)
@@ -68,7 +69,7 @@ def test_the_solution_satisfies_the_lcp():
         if np.isinf(problem.mu[0]):
             continue
         M, q, _, found = all_solutions(problem)
-        ((_, answer),) = Enumeration().attempts(problem, None)
+        ((_, answer),) = attempts(Enumeration(), problem, None)
         if not found:
             continue
         p = answer.p
@@ -106,6 +107,6 @@ def test_more_than_two_contacts_are_refused_in_words():
     scene = standing_scene("solo12", n=3)
     answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("enumeration"), dt=DT, options=PLAIN)
     assert answer.law != "enumeration"
-    ((_, refused),) = Enumeration().attempts(random_problem(0, 3), None)
+    ((_, refused),) = attempts(Enumeration(), random_problem(0, 3), None)
     assert refused.status is Status.TOO_MANY_CONTACTS
     assert "two contacts at most" in refused.status.sentence

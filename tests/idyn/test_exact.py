@@ -12,8 +12,8 @@ from idyn.contact.contacts import contacts_from_points
 from idyn.laws import LAWS, make_law
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.status import Conditions
 from idyn.types import Consistency, Selection, State
 

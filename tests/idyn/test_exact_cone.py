@@ -10,11 +10,11 @@ from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, limitless, random_scen
 from scipy.sparse import csc_matrix
 
 from idyn.laws import make_law
-from idyn.laws.convex.law import facets, turn
+from idyn.laws.convex.program import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
 from idyn.laws.law import Face
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.selection.few import _coordinates, _sides
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones
@@ -142,8 +142,7 @@ def test_pinocchios_solvers_come_to_the_same(method):
     same = 0
     for seed in range(30):
         scene = random_scene("quadruped", seed, mu=0.5)
-        d = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL)
-        r = reduce(d, scene.q_ddot)
+        r = reduce(evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL), scene.q_ddot)
         D, mean, speed = r.Y @ r.Y.T, np.mean(np.sum(r.Y[2::3] ** 2, axis=1)), np.abs(r.b).max()
         theirs = speed / mean * solve_cones(D / mean, r.b / speed, r.mu, method)
         p, _, _, status, _ = solve_exact_cone(r.Y, r.b, r.mu, theirs)

@@ -8,8 +8,8 @@ from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 from idyn.laws import LAWS, make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.types import Selection, State
 

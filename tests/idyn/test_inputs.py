@@ -11,8 +11,8 @@ from scenes import DT, LITERAL, standing_scene
 
 from idyn.errors import InputError
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 
 SCENE = standing_scene("quadruped")
 OPTIONS = Options(ground=LITERAL)

@@ -11,8 +11,8 @@ import pytest
 from scenes import DT, LITERAL, random_scene, standing_scene
 
 from idyn.laws import LAWS, make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Consistency
 
 HERE = Path(__file__).parent

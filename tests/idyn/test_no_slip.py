@@ -8,8 +8,8 @@ from oracles import eliminate, full, no_slip_is_possible, solve_qp
 from scenes import DT, LITERAL, VARIANTS, WALKERS, random_scene, standing_scene, turned, varied
 
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.types import Consistency, Selection
 

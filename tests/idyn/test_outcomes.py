@@ -9,9 +9,9 @@ from oracles import coulomb_lcp, enumerate_lcp, full
 from scenes import DT, LITERAL, random_scene, standing_scene
 
 from idyn.laws import make_law
+from idyn.options import Options
 from idyn.prediction.outcomes import outcomes
 from idyn.prediction.predict import predict
-from idyn.options import Options
 
 
 def predicted(scene):

@@ -77,8 +77,8 @@ each_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def reduced(scene, ground=LITERAL):
-    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
-    return reduce(dynamics, scene.q_ddot), dynamics
+    problem = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
+    return reduce(problem, scene.q_ddot), problem
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -156,7 +156,7 @@ def test_recover_solves_the_full_system(name):
         p = np.random.default_rng(seed).normal(size=3 * len(c))
         _, dynamics = reduced(scene)
         v_plus, tau = np.empty(robot.nv), np.empty(robot.na)
-        recover(dynamics.fields, p, v_plus, tau)
+        recover(dynamics.fields, p, v_plus, tau, np.empty(0))
         v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
         np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
         np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())
@@ -167,8 +167,8 @@ def test_last_forces_are_numbers_of_any_kind_but_one_for_each_contact():
     scene = standing_scene("quadruped")
     given = scene.robot, scene.state, scene.contacts
     options = {"dt": DT, "ground": Ground(relaxation=0.02, memory=0.01)}
-    expected = evaluate(*given, **options, last=np.ones((4, 3))).last.copy()
-    np.testing.assert_array_equal(evaluate(*given, **options, last=np.ones((4, 3), ">f8")).last, expected)
+    expected = evaluate(*given, **options, last=np.ones((4, 3))).dynamics.given.last.copy()
+    np.testing.assert_array_equal(evaluate(*given, **options, last=np.ones((4, 3), ">f8")).dynamics.given.last, expected)
     with pytest.raises(InputError, match=r"^last: expected shape \(4, 3\), got \(3, 3\)"):
         evaluate(*given, **options, last=np.ones((3, 3)))
 

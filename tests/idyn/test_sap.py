@@ -9,13 +9,11 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 from scipy import sparse
 
 from idyn.contact.ground import Ground, Material
-from idyn.errors import InputError
 from idyn.laws import make_law
 from idyn.laws.sap import Sap
 from idyn.laws.settings import SapSettings
-from idyn.prediction.predict import predict
 from idyn.options import Options
-from idyn.terms.reduction import Reduced
+from idyn.prediction.predict import predict
 from idyn.types import Consistency
 
 MATERIALS = {
@@ -135,12 +133,6 @@ def test_rigid_ground_is_as_stiff_as_the_period_allows():
     scene = sunk(standing_scene("solo12"), 1e-6)
     hard, harder = (solve(scene, Sap(Material(k, DT))).p for k in (1e14, np.inf))
     np.testing.assert_array_equal(hard, harder)
-
-
-def test_the_reduced_problem_alone_is_not_enough():
-    problem = Reduced(Y=np.zeros((3, 6)), b=np.zeros(3), energy=np.zeros(3), mu=np.ones(1))
-    with pytest.raises(InputError, match="whole dynamics"):
-        next(make_law("sap").attempts(problem, None))
 
 
 BAD = [("stiffness", 0.0), ("stiffness", -1.0), ("dissipation", -1e-3), ("dissipation", np.inf)]

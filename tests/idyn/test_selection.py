@@ -9,8 +9,8 @@ from oracles import full
 from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene, standing_scene
 
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Consistency, Guess, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")

@@ -9,8 +9,8 @@ from oracles import full
 from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, walker
 
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Consistency, Selection, State
 
 LIFTS = 3

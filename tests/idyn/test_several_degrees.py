@@ -14,8 +14,8 @@ from idyn.errors import InputError
 from idyn.laws import LAWS, make_law
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import State
 
 INERTIAL = (

@@ -10,8 +10,8 @@ from idyn.errors import FrameNotFound, InputError
 from idyn.laws import make_law
 from idyn.model.description import ContactPoint, Description, Sole
 from idyn.model.robot import Robot
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import State
 
 INERTIAL = '<inertial><mass value="{}"/><inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'

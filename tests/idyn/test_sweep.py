@@ -13,8 +13,8 @@ from oracles import eliminate, full, no_slip_is_possible, outcome
 from scenes import DT, LITERAL, WALKERS, random_scene
 
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Selection
 from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp

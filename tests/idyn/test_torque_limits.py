@@ -11,8 +11,8 @@ from scenes import DT, LITERAL, WALKERS, Scene, feet, random_scene, standing_sce
 
 from idyn.contact.contacts import centres_of
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.types import Consistency, Selection, State
 
 

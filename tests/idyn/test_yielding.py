@@ -3,15 +3,16 @@
 import msgspec
 import numpy as np
 import pytest
+from certificates import certified
 from conditions import allowance, coulomb_error, dynamics, no_slip_error
 from oracles import full
 from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
-from idyn.certificate.certify import Claim, certify
+from idyn.certificate.certify import Claim
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from idyn.terms.dynamics import evaluate
 from idyn.types import Consistency, Selection
 
@@ -155,18 +156,18 @@ def test_the_certificate_notices_another_relaxation_and_another_memory():
 
 def last_impulses(scene, guess):
     last = guess.carried_over(guess.force, scene.contacts.keys)
-    return evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=YIELDING, last=last).last
+    return evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=YIELDING, last=last).dynamics.given.last
 
 
 def worst(scene, answer, ground, last):
     """The certificate's largest residual of a Coulomb answer, were the ground this and the last impulses those (3n)."""
-    law, numbers = make_law("coulomb"), np.empty(6)
-    dynamics = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground)
-    dynamics.last[:] = last
+    law = make_law("coulomb")
+    given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=ground, last=np.zeros((len(last) // 3, 3)))
+    given = given.dynamics.given
+    given.own["last"][:] = last
     claim = Claim(law.conditions.value, law.directions, law.unlimited_friction, np.zeros(0), 0.0, law.material)
-    dynamics.asked[:] = dynamics.met[:] = (answer.v_plus - scene.state.v)[scene.robot.tree.a] / DT
-    certify(dynamics.fields, claim, 0.0, answer.p, answer.v_plus, answer.tau, np.empty((len(scene.contacts), 3)), numbers)
-    return numbers.max()
+    met = (answer.v_plus - scene.state.v)[scene.robot.tree.a] / DT
+    return certified(given, met, claim, answer.p, answer.v_plus, answer.tau)[0].max()
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])

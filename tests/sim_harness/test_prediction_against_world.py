@@ -10,8 +10,8 @@ import pytest
 from controllers.robot.load import load_robot
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from sim_harness.engines.lcp import PolygonLcp
 
 DT = 1e-3

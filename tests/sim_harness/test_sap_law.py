@@ -7,8 +7,8 @@ from controllers.robot.load import load_robot
 from idyn.contact.ground import Ground
 from idyn.contact.terrain import Flat
 from idyn.laws.settings import SapSettings
-from idyn.prediction.predict import predict
 from idyn.options import Options
+from idyn.prediction.predict import predict
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.world.engine_world import EngineWorld
 

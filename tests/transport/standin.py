@@ -56,7 +56,8 @@ class SpringDamper:
     def limits(self) -> Limits:
         return self.robot.limits
 
-    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
+    def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
+        q = at.q if isinstance(at, State) else at
         if touching is None:
             return contacts_from_geometry(self.robot, q, Flat(), margin=10.0)
         return contacts_of_places(self.robot, q, Flat(), touching)

@@ -20,10 +20,10 @@ class Seat:
 
     def contacts(self, accepted: Accepted) -> ContactSet:
         """The contacts of a state: as measured, from geometry, or of those feet that say they touch."""
-        given, q = accepted.contacts, accepted.measured.state.q
+        given, state = accepted.contacts, accepted.measured.state
         if given is None:
-            return self.controller.contacts(q)
-        return given.on(self.controller.contacts(q, given.keys)) if isinstance(given, FootSwitches) else given
+            return self.controller.contacts(state)
+        return given.on(self.controller.contacts(state, given.keys)) if isinstance(given, FootSwitches) else given
 
     def gated(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
         """What the last gate lets through of a command's torque [N·m], and why not all of it (na)."""

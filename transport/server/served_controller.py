@@ -26,8 +26,9 @@ class ServedController(Protocol):
     def stance(self) -> Array:
         """The configuration that trajectories start from (nq)."""
 
-    def contacts(self, q: Array, touching: Sequence[str] | None = None) -> ContactSet:
-        """The contacts at q, from geometry; or those of the places that are known to touch, in the order of their names."""
+    def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
+        """The contacts at a configuration or state, from geometry; or those of the places that are known to touch, in the order
+        of their names."""
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """The torques of this tick."""

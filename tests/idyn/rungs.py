@@ -1,0 +1,42 @@
+"""All rungs of a law one after the other, kernels as well as Python, whether the one before has an answer or not."""
+
+import numpy as np
+
+from idyn.jit.records import ArrayRecord
+from idyn.laws.law import LawSolution, Start, law_data
+from idyn.status import STATUSES
+from idyn.terms.reduction import view
+from idyn.terms.stages import Dynamics, Given, ReducedProblem
+
+
+def problem_of(reduced):
+    """A record with the numbers of a reduced problem and no robot behind it."""
+    given, dynamics, problem = (ArrayRecord.__new__(kind) for kind in (Given, Dynamics, ReducedProblem))
+    given.put(mu=np.ascontiguousarray(reduced.mu), last=reduced.last, independent=reduced.independent)
+    dynamics.put(given=given)
+    problem.put(dynamics=dynamics, Y=np.ascontiguousarray(reduced.Y), b=reduced.b, energy=reduced.energy)
+    return problem
+
+
+def attempts(law, problem, basis):
+    """Names and solutions. problem: a `ReducedProblem` or a `Reduced`"""
+    record = problem if isinstance(problem, ReducedProblem) else problem_of(problem)
+    reduced, data = view(record), law_data(law)
+    for rung in law.rungs:
+        if rung.kernel is None:
+            for found in rung.solve(reduced, basis):
+                if found is None:
+                    return
+                yield found
+            continue
+        begins = rung.start in (Start.BASIS, Start.IMPULSES)
+        if begins and basis is None and not rung.cold:
+            continue
+        start = np.zeros((len(reduced.mu), law.basis_width), bool) if basis is None or not begins else basis.copy()
+        a = law.kernel(record.fields, data.fields, start, rung.kernel)
+        if a.face.flags.shape[0] != len(reduced.mu):
+            continue  # it does not apply
+        face = a.face if a.face.flags.shape[1] else None
+        multipliers = a.multipliers if len(a.multipliers) else None
+        name = rung.cold if rung.cold and basis is None else rung.name
+        yield name, LawSolution(a.p, face, STATUSES[a.status], a.iterations, start, multipliers)
