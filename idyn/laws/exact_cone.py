@@ -15,7 +15,7 @@ Gauss–Seidel come to. The law is not convex: none of these must lead to an ans
 When it is wrong: as Coulomb's law, but for the polygon. With μ of 10⁴ and more it may find no answer where a polygon has one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ from idyn.laws.law import (
     Rung,
     Solutions,
     Start,
+    contact_velocity,
     polygon,
     unlimited_somewhere,
     unsolved,
@@ -121,15 +122,10 @@ def _newton(problem: Reduced, start: Array) -> LawSolution:
 
 def _from_polygon(problem: Reduced, edges: int) -> LawSolution:
     """A demand that forces bodies into one another whatever four edges do counts as one that cannot be met."""
-    begin = next(solution for _, solution in _coulomb(problem, edges))
-    return _newton(problem, begin.p) if begin.status.ok else msgspec.structs.replace(begin, basis=_no_basis(problem))
-
-
-def _coulomb(problem: Reduced, edges: int) -> Iterator[tuple[str, LawSolution]]:
-    """The first solution of Coulomb's law with so many edges, and more where friction is unlimited somewhere."""
     law = Coulomb(edges)
-    yield from (found for found in law.unlimited(problem, None) if found is not None)
-    yield "cold", law.solution(problem)
+    first = next(law.unlimited(problem, None), None)  # where friction is unlimited somewhere
+    begin = law.solution(problem) if first is None else first[1]
+    return _newton(problem, begin.p) if begin.status.ok else msgspec.structs.replace(begin, basis=_no_basis(problem))
 
 
 def _from_proximal(problem: Reduced, method: str) -> LawSolution:
@@ -189,7 +185,7 @@ def _distance(problem, rho, p, F, G):
     """‖F‖; fills F = p − Π(p − û/ρ) (3n), and the slopes of Π, a block of three rows for each contact (3n, 3)."""
     Y, b, mu = problem
     square = 0.0
-    _speeds(Y, b, p, F)
+    contact_velocity(Y, b, p, F)
     for row in range(len(b)):
         F[row] = p[row] - F[row] / rho
     for i in range(len(mu)):
@@ -198,23 +194,6 @@ def _distance(problem, rho, p, F, G):
         F[row] = p[row] - F[row]
         square += F[row] * F[row]
     return np.sqrt(square)
-
-
-@compiled
-def _speeds(Y, b, p, u):
-    """Fills û = Y Yᵀ p + b (3n)."""
-    nu = Y.shape[1]
-    x = local(nu)
-    for c in range(nu):
-        x[c] = 0.0
-    for row in range(len(b)):
-        if p[row] != 0.0:
-            for c in range(nu):
-                x[c] += Y[row, c] * p[row]
-    for row in range(len(b)):
-        u[row] = b[row]
-        for c in range(nu):
-            u[row] += Y[row, c] * x[c]
 
 
 @compiled
@@ -293,7 +272,7 @@ def _resolve(G, F, rho, H, change):
 def face_of(Y, b, mu, p):
     """Flags (n, 3) and friction (n, 2) of the `Face` that impulses p (3n) lie on."""
     n, u = len(mu), local(len(b))
-    _speeds(Y, b, p, u)
+    contact_velocity(Y, b, p, u)
     flags, friction = np.zeros((n, 3), dtype=np.bool_), np.zeros((n, 2))
     for i in range(n):
         s, t = 3 * i, 3 * i + 1

@@ -10,6 +10,7 @@ from idyn.contact.ground import Material
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
+from idyn.jit.memory import local
 from idyn.jit.records import ArrayRecord, Matrix
 from idyn.status import NOT_CERTIFIED, Conditions, Status
 from idyn.terms.reduction import Reduced
@@ -202,3 +203,20 @@ def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
         some = some or free
         nowhere = nowhere and (free or mu[i] == 0.0)
     return some, some and nowhere
+
+
+@compiled
+def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
+    """Fill û = Y Yᵀ p + b (3n)."""
+    nu = Y.shape[1]
+    x = local(nu)
+    for c in range(nu):
+        x[c] = 0.0
+    for row in range(len(b)):
+        if p[row] != 0.0:
+            for c in range(nu):
+                x[c] += Y[row, c] * p[row]
+    for row in range(len(b)):
+        u[row] = b[row]
+        for c in range(nu):
+            u[row] += Y[row, c] * x[c]

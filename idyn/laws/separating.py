@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from idyn.laws.law import FACE_ZERO, LawSolution
+from idyn.laws.law import FACE_ZERO, LawSolution, contact_velocity
 from idyn.laws.no_slip import NoSlip
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
@@ -86,5 +86,6 @@ def _released(problem: Reduced, solution: LawSolution, apart: Array, stay: Array
 
 def opening(problem: Reduced, p: Array) -> Array:
     """Speeds at which contacts open [m/s] (n)."""
-    speeds: Array = problem.b[2::3] + problem.Y[2::3] @ (problem.Y.T @ p)
-    return speeds
+    u = np.empty(len(p))
+    contact_velocity(problem.Y, problem.b, p, u)
+    return u[2::3]

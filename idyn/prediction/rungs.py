@@ -41,6 +41,8 @@ def first_answer(request: Request) -> Answer | None:
         basis, torque, force = last_basis(request), NOTHING, NO_FORCES
         if guess is not None:
             torque, force = guess.tau, guess.force if guess.keys == c.keys else guess.carried_over(guess.force, c.keys)
+            if len(force) != n or len(guess.force) != len(guess.keys):
+                return None
         warm = basis is not None and basis.shape == method.empty.shape
         at, out = robot.kinematics(request.state), (empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na))
         rung, status, iterations, null_dim, finished, holds = method.tick(
@@ -51,7 +53,7 @@ def first_answer(request: Request) -> Answer | None:
             out,
             0 if warm else method.cold,
         )
-    except (TypeError, ValueError, AttributeError):  # not the arrays that Pinocchio and compiled code take
+    except (TypeError, ValueError, AttributeError, IndexError):  # not the arrays that Pinocchio and compiled code take
         return None
     if rung >= 0:
         name = (method.warm_names if warm else method.cold_names)[rung]

@@ -3,29 +3,35 @@
 import copy
 import gc
 import pickle
-from typing import ClassVar
 
 import numba
 import numpy as np
 import pytest
 
-from idyn.jit.compiled import CUBE, FLAG, INDICES, MASK, MATRIX, REAL, VECTOR, WHOLE, compiled
+from idyn.jit.compiled import compiled
 from idyn.jit.crossing import entrance
-from idyn.jit.records import ArrayRecord
-
-KINDS = {"x": VECTOR, "A": MATRIX, "C": CUBE, "rows": INDICES, "mask": MASK, "share": REAL, "count": WHOLE, "goes": FLAG}
+from idyn.jit.records import ArrayRecord, Cube, Indices, Mask, Matrix, Vector
 
 
 class Inner(ArrayRecord):
     """Fields of all kinds."""
 
-    field_types: ClassVar = KINDS
+    x: Vector
+    A: Matrix
+    C: Cube
+    rows: Indices
+    mask: Mask
+    share: float
+    count: int
+    goes: bool
+    remark: str = "Python's alone"
 
 
 class Outer(ArrayRecord):
     """With a record in it."""
 
-    field_types: ClassVar = {"x": VECTOR, "inner": Inner.TYPE}
+    x: Vector
+    inner: Inner
 
 
 def _values(seed=0):
@@ -191,3 +197,17 @@ def test_what_is_refused_changes_nothing(name, wrong):
         record.put(**{name: wrong})
     assert getattr(record, name) is before
     assert _look(record.fields) == seen
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_attributes_of_read_only_records_cannot_be_written_to():
+    class Sealed(ArrayRecord):
+        read_only = True
+        x: Vector
+
+    record = Sealed()
+    record.put(x=np.zeros(2))
+    with pytest.raises(ValueError, match="read-only"):
+        record.x[0] = 1.0
+    record.own["x"][0] = 2.0
+    assert record.x[0] == 2.0
