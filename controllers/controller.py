@@ -123,7 +123,7 @@ class Controller:
         if inputs.estop or fault:
             return self._stopped(at, Mode.DAMPING, "emergency stop") if inputs.estop else self._stopped(at, Mode.FAULT, fault)
         reality = self._reality.measure(at.v, inputs)
-        if inputs.sensed_force is not None:
+        if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
         if inputs.delay:
             at = robot.kinematics(self._delay_compensation.ahead(at, inputs.delay))

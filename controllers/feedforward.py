@@ -52,7 +52,12 @@ class Forecast(Record, frozen=True):
 
 
 class FeedForward:
-    """Base, and what the law `pid` has: no model, zero torque; contacts are only picked."""
+    """Base, and what the law `pid` has: no model, zero torque; contacts are only picked.
+
+    senses: whether it takes measured forces, see `measure`
+    """
+
+    senses = False
 
     def __init__(self, robot: Robot, source: ContactSource) -> None:
         self._source, self._no_torque = source, np.zeros(robot.na)
@@ -88,6 +93,7 @@ class Predictive(FeedForward):
         self._horizon, self._period = settings.ground.horizon or settings.period, settings.period
         self._spread = Spread(settings.spread, robot, settings.selection)
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
+        self.senses = self._sensed is not None
         self.reset()
 
     def reset(self) -> None:

@@ -22,7 +22,7 @@ from idyn.prediction.feasible import project
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import last_forces, python_rungs, solve
-from idyn.status import Conditions, Status
+from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.terms.given import limit_friction
 from idyn.terms.reduction import view
@@ -72,8 +72,7 @@ def _one_law(request: Request, law: Law) -> None:
 
 
 def _face_without_basis(method: Method, law: Law, n: int) -> None:
-    """The convex laws' last resort: read off impulses that no basis gives."""
-    if law.conditions in (Conditions.CONVEX, Conditions.CONE):
-        problem = view(method.problem)
-        program = Program(problem.Y, problem.b, problem.energy, problem.mu, law.unlimited_friction, law.directions)
-        face_at(program, np.zeros(3 * n), np.zeros(n), False)
+    """The convex laws' last resort, rescuers among them: read off impulses that no basis gives."""
+    problem = view(method.problem)
+    program = Program(problem.Y, problem.b, problem.energy, problem.mu, law.unlimited_friction, law.directions)
+    face_at(program, np.zeros(3 * n), np.zeros(n), False)

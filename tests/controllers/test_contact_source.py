@@ -150,7 +150,7 @@ def test_a_foot_that_would_arrive_does_so_at_rest(robot_and_stance):
     state = State(q=q, v=v)
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     landing = Landing(robot, Ground(noise=0.0), DT)
-    touches, q_ddot = landing.anticipate(state, contacts, rng.normal(size=robot.na))
+    touches, q_ddot = landing.anticipate(robot.kinematics(state), contacts, rng.normal(size=robot.na))
     np.testing.assert_array_equal(touches, [True, False, False, False])
     np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
 
@@ -161,7 +161,7 @@ def test_only_the_leg_that_lands_is_changed(robot_and_stance):
     v[2] = -0.2
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    _, q_ddot = Landing(robot, Ground(), DT).anticipate(State(q=q, v=v), contacts, demand)
+    _, q_ddot = Landing(robot, Ground(), DT).anticipate(robot.terms(q, v), contacts, demand)
     own = robot.tree.support[contacts.bodies[0]][robot.tree.a]
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
@@ -173,7 +173,7 @@ def test_a_foot_that_does_not_arrive_is_no_contact_and_is_left_alone(robot_and_s
     v[2] = -0.05
     contacts = measured(robot, q, [1e-4, 0.01, 0.01, 0.01])
     demand = np.arange(12.0)
-    touches, q_ddot = Landing(robot, Ground(), DT).anticipate(State(q=q, v=v), contacts, demand)
+    touches, q_ddot = Landing(robot, Ground(), DT).anticipate(robot.terms(q, v), contacts, demand)
     assert not touches.any()
     np.testing.assert_array_equal(q_ddot, demand)
 
@@ -184,10 +184,10 @@ def test_standing_feet_are_left_alone_and_lifted_ones_land_again(robot_and_stanc
     rest = State(q=q, v=np.zeros(robot.nv))
     down = measured(robot, q, np.zeros(4))
     for _ in range(4):
-        landing.anticipate(rest, down, np.zeros(12))
+        landing.anticipate(robot.kinematics(rest), down, np.zeros(12))
     demand = np.full(12, 50.0)
-    touches, q_ddot = landing.anticipate(rest, down, demand)
+    touches, q_ddot = landing.anticipate(robot.kinematics(rest), down, demand)
     assert touches.all()
     np.testing.assert_array_equal(q_ddot, demand)
-    touches, _ = landing.anticipate(rest, measured(robot, q, [2 * RESTS, 0.0, 0.0, 0.0]), np.zeros(12))
+    touches, _ = landing.anticipate(robot.kinematics(rest), measured(robot, q, [2 * RESTS, 0.0, 0.0, 0.0]), np.zeros(12))
     np.testing.assert_array_equal(touches, [False, True, True, True])

@@ -25,7 +25,7 @@ def test_motion_and_forces_are_those_of_the_whole_system(name, held):
 
     J, P = d.J[[3 * i + row for i in held for row in range(3)]], np.zeros((robot.na, robot.nv))
     P[range(robot.na), robot.tree.a] = 1.0
-    system = np.block([[d.M, -J.T], [J, np.zeros((len(J), len(J)))]])
+    system = np.block([[d.given.M, -J.T], [J, np.zeros((len(J), len(J)))]])
     solution = np.linalg.lstsq(system, np.r_[P.T @ tau, np.zeros(len(J))], rcond=None)[0]
     frames = [np.array([s, np.cross(n, s), n]) for s, n in zip(contacts.tangents, contacts.normals, strict=True)]
     forces = solution[robot.nv :].reshape(-1, 3)

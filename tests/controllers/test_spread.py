@@ -30,7 +30,7 @@ def test_the_foot_leans_away_from_where_it_should_not_be():
     c = controller("quadruped")
     state, angles = astray(c)
     contacts = contacts_of(c, state.q)
-    force = Spread(SpreadSettings(most=np.inf), c.robot, Selection.FORCE).preferred(state, contacts, angles)
+    force = Spread(SpreadSettings(most=np.inf), c.robot, Selection.FORCE).preferred(c.robot.kinematics(state), contacts, angles)
     straight = contacts_of(c, c.robot.with_joint_angles(state.q, angles))
     expected = 5.0 * c.robot.total_mass * 9.81 * (contacts.points[0] - straight.points[0])
     np.testing.assert_allclose(force[0, :2], expected[:2], rtol=0.05)
@@ -41,7 +41,9 @@ def test_the_foot_leans_away_from_where_it_should_not_be():
 def test_it_leans_no_harder_than_friction_bears():
     c = controller("quadruped")
     state, angles = astray(c, 0.8)
-    force = Spread(SpreadSettings(), c.robot, Selection.FORCE).preferred(state, contacts_of(c, state.q), angles)
+    force = Spread(SpreadSettings(), c.robot, Selection.FORCE).preferred(
+        c.robot.kinematics(state), contacts_of(c, state.q), angles
+    )
     assert np.linalg.norm(force[0]) == pytest.approx(0.2 * c.robot.total_mass * 9.81 / 4)
 
 
@@ -54,7 +56,7 @@ def test_the_torque_pulls_the_foot_in_and_the_motion_stays_what_it_was():
     np.testing.assert_allclose(answers[0].v_plus, answers[1].v_plus, atol=1e-9)
     np.testing.assert_allclose(answers[0].force.sum(axis=0), answers[1].force.sum(axis=0), atol=1e-6)
     lean = Spread(c.settings.spread, c.robot, Selection.FORCE).preferred(
-        state, contacts_of(c, state.q), c.robot.joint_angles(c.stance)
+        c.robot.kinematics(state), contacts_of(c, state.q), c.robot.joint_angles(c.stance)
     )
     assert (answers[0].force - answers[1].force)[0] @ lean[0] > 0.25 * lean[0] @ lean[0]
 

@@ -23,7 +23,9 @@ def robot_and_stance():
 def torque(robot, q, v=None, velocity=STILL, height=0.161853, **settings):
     state = State(q=q, v=np.zeros(robot.nv) if v is None else v)
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
-    return Stabilisation(StabilisationSettings(**settings), robot, height).torque(state, contacts, velocity), contacts
+    return Stabilisation(StabilisationSettings(**settings), robot, height).torque(
+        robot.kinematics(state), contacts, velocity
+    ), contacts
 
 
 def joint_torque_of_pushes(robot, q, contacts, forces):
@@ -99,7 +101,7 @@ def test_without_contacts_there_is_nothing_to_push_from(robot_and_stance):
     robot, q = robot_and_stance
     nothing = contacts_from_geometry(robot, q, Flat(-1.0), margin=0.01)
     stabilisation = Stabilisation(StabilisationSettings(kp=(0, 0, 100.0, 0, 0, 0)), robot, 1.0)
-    assert not stabilisation.torque(State(q=q, v=np.zeros(robot.nv)), nothing, STILL).any()
+    assert not stabilisation.torque(robot.terms(q, np.zeros(robot.nv)), nothing, STILL).any()
 
 
 def test_it_goes_into_the_feedback_part_of_the_command():
