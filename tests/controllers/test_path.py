@@ -78,16 +78,10 @@ def test_a_constant_command_lasts_as_long_as_it_says():
     assert not path.command(1.0, 0.0, 0.0, 0.0).any()
 
 
-@pytest.mark.parametrize("field", ["tolerance", "heading", "acceleration", "turn_acceleration"])
+@pytest.mark.parametrize("field", ["tolerance", "acceleration"])
 def test_bad_paths_are_refused(field):
     with pytest.raises(ConfigError, match=rf"reference\.path\.{field}: expected > 0, got -1"):
         Path(PathSettings(**{field: -1.0}))
-
-
-@pytest.mark.parametrize("heading", [1e-9, 2 * math.pi, math.inf])
-def test_a_heading_in_which_nobody_walks_is_refused(heading):
-    with pytest.raises(ConfigError, match=r"reference\.path\.heading: expected a finite angle, not 0 nor whole turns"):
-        Path(PathSettings(heading=heading))
 
 
 def test_whole_numbers_are_numbers():
