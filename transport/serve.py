@@ -71,7 +71,7 @@ def serve(
             threading.Thread(target=keep_fault, args=arguments, name="fault").start()
 
     try:
-        anticipation = Anticipation(settings.anticipation)
+        anticipation = Anticipation(settings.anticipation_us)
         router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
         with router, on_core(settings.core), steady():
             log.info("serving at %s", router.endpoint)

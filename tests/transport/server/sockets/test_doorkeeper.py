@@ -20,7 +20,7 @@ from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, Kind, hello_for
 from transport.server.reconfigure import Workshop
 from transport.server.service import Service
-from transport.server.settings import AnticipationSettings, ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
 
@@ -54,7 +54,7 @@ def place(robot: Robot, tmp_path: Path) -> Iterator[Place]:
     workshop = Workshop(from_snapshot, beside=False)
     service = Service(SpringDamper(robot), place.settings, shadow=SpringDamper(robot), workshop=workshop)
     stop = threading.Event()
-    anticipation = Anticipation(AnticipationSettings())
+    anticipation = Anticipation(lead_us=250.0)
     with Router(service, "tcp://127.0.0.1:*", lambda faults: None, anticipation, place.settings.curve) as router:
         place.address = router.endpoint
         thread = threading.Thread(target=router.run, args=(stop,))
