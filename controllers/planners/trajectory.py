@@ -21,7 +21,7 @@ KNOTS = 41
 
 
 class Trajectory(Protocol):
-    """Where the joints should be over time."""
+    """Where the joints should be over time; a base of those that remember nothing."""
 
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         """The reference at time t [s], the robot being in `state` with `contacts`. Times do not go back, save after `reset`."""
@@ -29,10 +29,10 @@ class Trajectory(Protocol):
 
     def reset(self) -> None:
         """The next time is the first one."""
-        ...
+        return
 
 
-class Hold:
+class Hold(Trajectory):
     """Stay at the given joint angles."""
 
     def __init__(self, angles: Array) -> None:
@@ -42,10 +42,8 @@ class Hold:
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         return self._reference
 
-    def reset(self) -> None: ...
 
-
-class BaseStroke:
+class BaseStroke(Trajectory):
     """The base goes to and fro along a line, s(t) = A r(t) sin 2πft, while the contact places stay.
 
     The joint angles along the stroke are solved once and joined by a spline θ(s), so that
@@ -59,8 +57,6 @@ class BaseStroke:
         self._amplitude = settings.amplitude
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
-
-    def reset(self) -> None: ...
 
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         """The reference at time t [s], whatever the robot does."""
@@ -78,7 +74,7 @@ class BaseStroke:
         )
 
 
-class Sinusoid:
+class Sinusoid(Trajectory):
     """All joints to and fro together, `amplitude` down from the stance: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
 
     def __init__(self, angles: Array, settings: "OscillationSettings") -> None:
@@ -86,8 +82,6 @@ class Sinusoid:
         self._along = -0.5 * settings.amplitude * np.ones(len(angles))
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
-
-    def reset(self) -> None: ...
 
     def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
         """The reference at time t [s], whatever the robot does."""

@@ -53,8 +53,7 @@ class Gate:
 
     def __init__(self, limits: TorqueLimits) -> None:
         self.limits = limits
-        rows = (limits.tau_max, limits.dtau_max, limits.q_min, limits.q_max, limits.v_max, limits.tau0, limits.v0)
-        self._table = np.array(rows, dtype=np.float64)
+        self._table = np.array([getattr(limits, name) for name in limits.__struct_fields__], dtype=np.float64)
         self._gate = entrance(_gate, GIVEN, REAL, CHANGED)
 
     def apply(

@@ -1,7 +1,5 @@
 """The client's half of the protocol, without I/O: envelopes out, answers in."""
 
-from typing import Literal
-
 import msgspec
 
 from idyn.errors import IdynError
@@ -9,18 +7,16 @@ from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.joint_map import joint_slots
 from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Base, Client, Hello, Model, Welcome
+from transport.protocol.messages.hello import Base, Client, ClientKind, Hello, Model, Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-
-Kind = Literal["robot", "sim", "replay", "shadow"]
 
 
 class ConnectionFailed(IdynError):
     """The server cannot be reached, or refused the hello."""
 
 
-def hello_for(robot: Robot, dt: float, *, kind: Kind = "robot", name: str = "idyn client") -> Hello:
+def hello_for(robot: Robot, dt: float, *, kind: ClientKind = "robot", name: str = "idyn client") -> Hello:
     """The hello of a client that keeps everything in the robot's own order. dt: nominal period [s]."""
     return Hello(
         client=Client(name=name, kind=kind),

@@ -56,5 +56,4 @@ def limits_in_force(robot: Robot, own: Limits, theirs: ClientLimits | None, join
 
 def effective_limits(limits: TorqueLimits, joints: JointMap) -> EffectiveLimits:
     """The limits in force, in the client's order."""
-    names = ("tau_max", "dtau_max", "q_min", "q_max", "v_max", "tau0", "v0")
-    return EffectiveLimits(**{name: joints.torques_on_wire(getattr(limits, name)) for name in names})
+    return EffectiveLimits(**{name: joints.torques_on_wire(getattr(limits, name)) for name in limits.__struct_fields__})

@@ -85,13 +85,10 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
 
 def _check_model(hello: Hello, robot: Robot) -> None:
     theirs = hello.model
-    if theirs.urdf_sha256 is not None and theirs.urdf_sha256.lower() != robot.urdf_sha256:
-        _refuse_model("urdf_sha256", robot.urdf_sha256, theirs.urdf_sha256)
-    if theirs.name is not None and theirs.name != robot.name:
-        _refuse_model("name", robot.name, theirs.name)
-    for field in ("nq", "nv", "na"):
-        if getattr(theirs, field) != getattr(robot, field):
-            _refuse_model(field, getattr(robot, field), getattr(theirs, field))
+    for field in ("urdf_sha256", "name", "nq", "nv", "na"):
+        told, mine = getattr(theirs, field), getattr(robot, field)
+        if told is not None and (told.lower() if field == "urdf_sha256" else told) != mine:
+            _refuse_model(field, mine, told)
     if not abs(theirs.total_mass - robot.total_mass) <= MASS_TOLERANCE * robot.total_mass:
         _refuse_model("total_mass", f"{robot.total_mass:.4f} kg", f"{theirs.total_mass:.4f} kg")
 

@@ -14,10 +14,11 @@ from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.keys import Keys, client_keys, make_keys, read_secret
 from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.hello import ClientKind
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
-from transport.robot.conversation import ConnectionFailed, Kind, hello_for
+from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.server.reconfigure import Workshop
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint
@@ -41,7 +42,7 @@ class Place:
         self.settings = parse({"controller": "standin", "curve": curve, "max_state_age_ms": 1000.0}, ServerSettings, "server")
         self.address = ""
 
-    def client(self, robot: Robot, name: str | None, kind: Kind = "sim", connect_ms: int = 20_000) -> RobotClient:
+    def client(self, robot: Robot, name: str | None, kind: ClientKind = "sim", connect_ms: int = 20_000) -> RobotClient:
         keys: Keys | None = None if name is None else self.keys[name]
         return RobotClient(
             self.address, hello_for(robot, 1e-3, kind=kind), deadline_ms=20_000, connect_ms=connect_ms, keys=keys
