@@ -86,19 +86,23 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
     for k in range(na):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
+        # a torque that is not finite is none
         if not np.isfinite(t):
             t, bits[k] = 0.0, bits[k] | TORQUE
+        # rate: |τ − τ_before| ≤ dtau_max dt, from what was within ±tau_max
         if dt < np.inf and dtau_max < np.inf:
             was = min(max(before[k], -tau_max), tau_max) if np.isfinite(before[k]) else 0.0
             rated = min(max(t, was - dtau_max * dt), was + dtau_max * dt)
             if rated != t:
                 t, bits[k] = rated, bits[k] | RATE
+        # |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0)
         if abs(t) > tau_max:
             t, bits[k] = np.sign(t) * tau_max, bits[k] | TORQUE
         if tau0 < np.inf:
             derated = tau0 * max(0.0, 1.0 - abs(speeds[k]) / v0)
             if abs(t) > derated:
                 t, bits[k] = np.sign(t) * derated, bits[k] | SPEED_TORQUE
+        # no torque further beyond a position limit, or faster beyond the largest speed
         if (angles[k] >= q_max and t > 0.0) or (angles[k] <= q_min and t < 0.0):
             t, bits[k] = 0.0, bits[k] | POSITION
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):
