@@ -90,24 +90,10 @@ class Path(ArrayRecord):
         """Begin with the first waypoint."""
         self.progress[:] = 0
 
-    @property
-    def next(self) -> int:
-        """Number of the next waypoint."""
-        return int(self.progress[NEXT])
-
-    @property
-    def done(self) -> bool:
-        """Whether there is no way left to go."""
-        return bool(self.progress[DONE])
-
-    def command(self, t: float, x: float, y: float, yaw: float) -> Array:
-        """Base velocity forward, left [m/s] and turn [rad/s] (3) at time t [s] with the base at (x, y) [m], heading yaw."""
-        return np.array(command(self.fields, t, (x, y, yaw)))
-
 
 @compiled
 def command(path: Path, t: float, pose: Triple) -> Triple:
-    """As `Path.command`, for the base's x, y, yaw."""
+    """Base velocity forward, left [m/s] and turn [rad/s] at time t [s] with the base at x, y [m] and heading yaw."""
     n, progress, stop = len(path.waypoints), path.progress, (0.0, 0.0, 0.0)
     if n == 0:
         progress[DONE] = t >= path.duration
