@@ -121,7 +121,7 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
 @compiled
 def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
     """Puts what was sent (q, v, perhaps torques: `size` numbers) in the robot's order and makes quaternions and (cos, sin) unit
-    ones. Returns what is wrong, in this order: a number that is none, the first part that is too far from unit length, torques
+    ones. Returns what is wrong, in this order: a non-finite number, the first part that is too far from unit length, torques
     that are too large. given, filled: see `GIVEN`, `FILLED`"""
     sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled

@@ -1,6 +1,6 @@
 """The last gate: what every torque passes before it leaves the server, and once more before it reaches the motors.
 
-    before the limits     a torque that is no number is none
+    before the limits     a torque that is not finite becomes 0
     rate                  at most dtau_max dt away from the torque that was in the motors, as far as that is within ±tau_max
     hard limits, last     |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0),  nothing that drives a joint further beyond its position
                           limit or, beyond its largest speed, faster
@@ -86,7 +86,7 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
     for k in range(na):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
-        # a torque that is not finite is none
+        # a torque that is not finite becomes 0
         if not np.isfinite(t):
             t, bits[k] = 0.0, bits[k] | TORQUE
         # rate: |τ − τ_before| ≤ dtau_max dt, from what was within ±tau_max

@@ -108,8 +108,8 @@ class RobotClient(BaseClient):
         raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
 
     def _receive(self, limit_ns: int) -> bytes | None:
-        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: who was
-        stopped himself until now must not call the other side late."""
+        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: after a
+        pause of this process the answer is not late."""
         left_ms = (limit_ns - monotonic_ns()) // 1_000_000
         self._socket.setsockopt(zmq.RCVTIMEO, max(0, left_ms + 1))
         try:

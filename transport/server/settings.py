@@ -19,7 +19,7 @@ PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
 
 class ClientKey(Settings, frozen=True):
     """key: the client's public key (Z85); role: what it may do: 'control' the robot, 'watch' as a shadow, or 'configure',
-    which is to watch and to change settings while nobody controls."""
+    which is to watch and to change settings while no client controls."""
 
     key: PublicKey
     role: Role = "control"
@@ -63,7 +63,7 @@ class ServerSettings(Settings, frozen=True):
     law, selection: put into the controller's own
     endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
     insecure: allow a tcp address that other machines can reach without `curve`; anybody there may then command the robot
-    curve: keys of server and clients; None: whoever can connect may do everything
+    curve: keys of server and clients; None: every client may do everything
     deadline_us: the answer's time budget, from the state's arrival [µs]
     anticipation_us: how long before a state is due the server wakes, rehearses and stays awake [µs]; 0: never. It costs that
         share of a core: see `transport.server.sockets.anticipation`

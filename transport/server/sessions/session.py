@@ -196,7 +196,7 @@ class Session:
         self._silence.answered(now_ns)
 
     def overtaken(self, t_robot: int, now_ns: int) -> None:
-        """A state arrived that nobody looked at, because a newer one was there already."""
+        """A state arrived together with a newer one, and is not answered."""
         self.comm.dropped(1)
         self._silence.heard(t_robot, now_ns)
 

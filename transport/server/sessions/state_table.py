@@ -1,4 +1,4 @@
-"""Which message is served when: the state table of a client. What a message leads to is looked up here and nowhere else."""
+"""The state table of a client: which message is served in which phase."""
 
 from enum import StrEnum, auto
 
@@ -49,4 +49,4 @@ TABLE: dict[Phase, dict[type, Action]] = {
         (Phase.ENDED, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT, Action.REFUSE_ABSENT),
     )
 }
-"""State table: what each message leads to in each phase. A message that is not in it is none that clients send."""
+"""What each message leads to in each phase; other types of messages are not sent by clients."""
