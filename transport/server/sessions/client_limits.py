@@ -3,7 +3,6 @@
 import numpy as np
 
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.types import Array
 from transport.protocol.codec import limits as read_limits
 from transport.protocol.codec import vector
@@ -15,10 +14,10 @@ from transport.protocol.messages.hello import ClientLimits, EffectiveLimits
 from transport.protocol.torque_gate import TorqueLimits, limits_of
 
 
-def limits_in_force(robot: Robot, own: Limits, theirs: ClientLimits | None, joints: JointMap) -> TorqueLimits:
-    """The server's own limits and, where they are stricter, the client's, in the robot's order. Raises ProtocolError for
+def limits_in_force(robot: Robot, theirs: ClientLimits | None, joints: JointMap) -> TorqueLimits:
+    """The robot's own limits and, where they are stricter, the client's, in the robot's order. Raises ProtocolError for
     malformed ones."""
-    limits = limits_of(own)
+    limits = limits_of(robot.limits)
     if theirs is None:
         return limits
 
