@@ -102,7 +102,7 @@ def _advance(plan: Plan, t: float) -> None:
 @compiled
 def _step(plan: Plan, t: float, onwards: bool, measured: Triad, touches: Array) -> None:
     """Lift-offs, swings and touchdowns."""
-    # lift-offs: feet whose phase says so, when there is reason to step; standing feet that lost the ground seek it
+    # lift-offs: feet whose phase says so, when there is reason to step; a standing foot that lost the ground seeks it
     lifts, phase = _begun(plan, t, touches), plan.phase
     goes = lifts.any() and _wants_to_step(plan, t, onwards)
     for i in range(len(phase)):
@@ -111,7 +111,7 @@ def _step(plan: Plan, t: float, onwards: bool, measured: Triad, touches: Array) 
             _stop_in_plane(plan, i, t)
         if goes and lifts[i]:
             _lift(plan, i, t, (1.0 - phase[i]) * plan.period)
-    # touchdowns: on ground that is met late in the swing; a swing that is over without any goes on seeking
+    # touchdowns: on ground that is met late in the swing; a foot whose swing ends without ground seeks it further down
     for i in range(len(phase)):
         if not (plan.swinging[i] or plan.seeking[i]):
             continue
@@ -137,7 +137,7 @@ def _begun(plan: Plan, t: float, touches: Array) -> Array:
     for i in range(n):
         phase[i] = ((t - plan.start - plan.lag) / plan.period - plan.touchdown[i]) % 1.0
         lifts[i] = phase[i] >= plan.duty and not plan.swinging[i] and plan.phase[i] < plan.duty
-    # a lift-off that nobody carries waits: the gait is late by a tick, as long as there is patience
+    # lift-offs wait for the feet that are to carry instead, as long as `patience` lasts; the gait is late by as much
     if lifts.any():
         carried = True
         for i in range(n):
