@@ -50,6 +50,7 @@ class Controller:
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits)
         self._no_torque = np.zeros(robot.na)
+        self._kinematics = robot.terms(stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
         self._understudy: Controller | None = None
@@ -60,6 +61,7 @@ class Controller:
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
         self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # and the motors' torques, but for those that press
         self._last: tuple[State, ContactSet, Inputs] | None = None
+        self._placed: tuple[State, bytes, bytes] | None = None
         for part in (
             self._source,
             self._feedforward,
@@ -82,10 +84,22 @@ class Controller:
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Contacts from geometry at a configuration (nq), or at a state, whose kinematics serve its answer too; or those of the
         places `touching`, in that order: their points and normals are those of geometry, their gaps 0 whatever it says."""
-        q = self.robot.kinematics(at) if isinstance(at, State) else at
+        q = self._placed_at(at) if isinstance(at, State) else at
         if touching is None:
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
+
+    def _placed_at(self, state: State) -> Kinematics:
+        """The kinematics of a state, kept for its answer."""
+        self._placed = state, state.q.tobytes(), state.v.tobytes()
+        self._kinematics = self.robot.kinematics(state)
+        return self._kinematics
+
+    def _is_placed_at(self, state: State) -> bool:
+        """Whether the kinematics are those of a state, which has not been written to since. They serve one answer."""
+        placed, self._placed = self._placed, None
+        same = placed is not None and state is placed[0]
+        return same and state.q.tobytes() == placed[1] and state.v.tobytes() == placed[2]  # type: ignore[index]
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick: `answer`, then `settle`."""
@@ -115,7 +129,7 @@ class Controller:
             self.settle()
         robot, self._last = self.robot, (state, contacts, inputs)
         try:
-            at = robot.kinematics(state)
+            at = robot.kinematics(self._kinematics if self._is_placed_at(state) else state)
             fault = self._safety.fault(at)
         except (TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
             at = robot.kinematics(_converted(state, robot))

@@ -34,7 +34,7 @@ class DriveGains(Record, frozen=True):
 
 def drive_gains(settings: DriveSettings, robot: Robot, gripping: Collection[str]) -> DriveGains | None:
     """Gains of all motors; 0 for those named in `gripping`, which follow no reference. kp is 0, too, for joints with several
-    degrees of freedom, whose positions a drive cannot subtract. None when there are none."""
+    degrees of freedom, whose positions a drive cannot subtract. None when both gains are 0."""
     if settings.kp == settings.kd == 0.0:
         return None
     follows = np.array([name not in gripping for name in robot.joint_names], dtype=np.float64)

@@ -28,7 +28,10 @@ class ControllerSettings(Settings, frozen=True):
 
     robot: name or path of its configuration
     law: a kind of `idyn.laws.LAWS`, or 'pid', and what it can be given
-    selection, consistency: see `idyn.types`; bounded: see `idyn.problem.Options`
+    selection: see `idyn.types`; 'force' uses no friction that the motion does not need: on ground that yields, feet held
+        against one another creep
+    consistency: see `idyn.types`; 'hold': feet on the ground are neither dragged nor lifted by the demand
+    bounded: see `idyn.problem.Options`
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     period: nominal control period [s]
     ground: what the ground is taken for

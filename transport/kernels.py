@@ -1,7 +1,6 @@
-"""Kernels that are not on the disk yet, compiled by two processes: each begins at another end of the same list, and reads from
-the disk what the other has done.
+"""Precompilation by two processes, from both ends of the list of kernels; each reads from the disk what the other has compiled.
 
-python -m transport.kernels: the other one; it takes a controller's snapshot from stdin, as MessagePack
+python -m transport.kernels: the second process; it reads a controller's snapshot from stdin, as MessagePack
 """
 
 import logging
@@ -18,11 +17,8 @@ log = logging.getLogger(__name__)
 
 
 class SideBySide:
-    """Around a warm-up of the controller of a snapshot: help is called when the first kernel has to be compiled, and it is said
-    now and then how far things are.
-
-    Help that fails or comes late costs time, nothing else: what it did not do is done here.
-    """
+    """Context of a warm-up of a snapshot's controller: starts the second process when the first kernel has to be compiled, and
+    logs progress. A second process that fails costs time only: what it did not compile is compiled here."""
 
     def __init__(self, snapshot: dict[str, Any]) -> None:
         self._snapshot = snapshot
@@ -49,7 +45,7 @@ class SideBySide:
             self.call()
 
     def call(self) -> None:
-        """Call help."""
+        """Start the second process."""
         try:
             self.helper = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE)
             assert self.helper.stdin is not None

@@ -1,6 +1,6 @@
 """Key pairs of servers and clients (CurveZMQ): made, read from files, and handed to a socket.
 
-Secret keys are files that nobody but their owner can read, or they are refused.
+Secret keys must be readable by their owner only, or they are refused.
 """
 
 import os

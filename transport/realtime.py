@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -58,11 +57,9 @@ def on_core(core: int | None) -> Iterator[None]:
     if core not in allowed or len(allowed) < 2:
         usable = ", ".join(map(str, sorted(allowed)))
         raise ConfigError("server.core", f"expected one of at least two cores that may be used ({usable}), got {core}")
-    _place({threading.get_native_id(): {core}}, allowed - {core})
-    try:
+    with off_core(core):
+        os.sched_setaffinity(0, {core})
         yield
-    finally:
-        _place({}, allowed)
 
 
 @contextmanager
@@ -72,11 +69,11 @@ def off_core(core: int | None) -> Iterator[None]:
         yield
         return
     allowed = os.sched_getaffinity(0)
-    _place({}, allowed - {core})
+    _place(allowed - {core})
     try:
         yield
     finally:
-        _place({}, allowed)
+        _place(allowed)
 
 
 def spare_core() -> int | None:
@@ -87,9 +84,8 @@ def spare_core() -> int | None:
     return allowed[-1] if len(allowed) > 1 else None
 
 
-def _place(some: dict[int, set[int]], others: set[int]) -> None:
-    """Assign cores to threads of this process by their native numbers, and to all that are not named."""
-    for name in os.listdir("/proc/self/task"):
-        thread = int(name)
+def _place(cores: set[int]) -> None:
+    """Assign cores to all threads of this process."""
+    for thread in os.listdir("/proc/self/task"):
         with suppress(ProcessLookupError):  # it has ended meanwhile
-            os.sched_setaffinity(thread, some.get(thread, others))
+            os.sched_setaffinity(int(thread), cores)

@@ -41,7 +41,7 @@ def serve(
 
     controller_settings: instead of those that `settings` name
     log_path: where to record; none: a new file in the settings' log directory, if there is one
-    seed: of whoever runs this, kept in the log
+    seed: of the run, kept in the log
     ready: called with the endpoint once clients may connect
     """
     stop = stop or threading.Event()
@@ -71,7 +71,7 @@ def serve(
             threading.Thread(target=keep_fault, args=arguments, name="fault").start()
 
     try:
-        anticipation = Anticipation(settings.anticipation)
+        anticipation = Anticipation(settings.anticipation_us)
         router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
         with router, on_core(settings.core), steady():
             log.info("serving at %s", router.endpoint)

@@ -1,5 +1,5 @@
-"""Before the first client comes: every way that a state may take through the service, gone once, so that no client waits for a
-kernel to be compiled or read from the disk."""
+"""Precompilation: every path of a state through the service is run before the first client comes, so that no client waits for a
+kernel."""
 
 from collections.abc import Iterator
 
@@ -20,12 +20,11 @@ TICKS = 10
 TICK_NS = 1_000_000
 
 SWAY = 1e-3
-"""Speed of every joint in half of the states [rad/s]: who is not quite at rest goes other ways than who is."""
+"""Speed of every joint in half of the states [rad/s]: states at rest take other paths."""
 
 
 def warm_up(controller: ServedController, settings: ServerSettings) -> None:
-    """The ways of a prediction, then states of every kind in the stance, through real bytes, a reset before each kind; then all
-    of it is forgotten."""
+    """Precompile the prediction, then run states of every kind in the stance, as bytes, after a reset each; then reset."""
     for way in controller.ways():
         way()
     robot = controller.robot

@@ -68,7 +68,7 @@ def written_out(data: Any, wanted: Any, where: str, usual: str | None = None) ->
     wanted: the type that it is to become; where: heads the path in errors; usual: the kind of a table that names none
     Raises ConfigError for a setting, a kind or a word that does not exist, with those that do.
     """
-    members = list(_members(wanted))
+    members = list(members_of(wanted))
     structs = [each for each in members if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     if isinstance(data, str):
         _check_word(data, members, where)
@@ -118,12 +118,12 @@ def _check_word(word: str, members: Iterable[Any], where: str) -> None:
         raise ConfigError(where, f"no '{word}'{nearest(word, words)}, expected one of {', '.join(words)}")
 
 
-def _members(wanted: Any) -> Iterable[Any]:
+def members_of(wanted: Any) -> Iterable[Any]:
     """What a type may be: the members of a union, without annotations."""
     origin = get_origin(wanted)
     if origin in (Union, UnionType, Annotated):
         parts = get_args(wanted)[:1] if origin is Annotated else get_args(wanted)
         for part in parts:
-            yield from _members(part)
+            yield from members_of(part)
     else:
         yield wanted

@@ -29,11 +29,8 @@ class Cubics(ArrayRecord):
         self.c[..., 0] = points
 
 
-TYPE = Cubics.TYPE
-
-
 @compiled
-def at(cubics, i, k, t):
+def at(cubics: Cubics, i: int, k: int, t: float) -> tuple[float, float, float]:
     """Position, velocity and acceleration of coordinate k of point i at time t [s], the latter of the time just after."""
     c, until = cubics.c[i, k], cubics.until[i, k]
     s = min(t, until) - cubics.since[i, k]
@@ -44,7 +41,7 @@ def at(cubics, i, k, t):
 
 
 @compiled
-def stop(cubics, i, k, t):
+def stop(cubics: Cubics, i: int, k: int, t: float) -> None:
     """It stays where it is at t [s]."""
     p, _, _ = at(cubics, i, k, t)
     cubics.c[i, k] = 0.0
@@ -53,7 +50,7 @@ def stop(cubics, i, k, t):
 
 
 @compiled
-def aim(cubics, i, k, t, until, goal, velocity):
+def aim(cubics: Cubics, i: int, k: int, t: float, until: float, goal: float, velocity: float) -> None:
     """From where it is at t, it is to be at `goal` with `velocity` at `until` [s]; too late, nothing changes."""
     if until <= t:
         return

@@ -19,12 +19,8 @@ class GaitSettings(Settings, frozen=True):
     touchdown: share of the period at which each foot touches down, in the order of the robot's contacts
     period: of the gait [s]; duty: share of it in which a foot stands
     step_height: of the swing's highest point [m]
-    touchdown_speed: with which a foot is to meet the ground [m/s]
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
-    redirect: share of the swing until which its goal follows the command
     patience: so long feet that are to lift wait for those that are to stand meanwhile but do not touch [s]
-    touching: a foot with a gap up to this touches [m]
-    settle: after touchdown, in which a foot goes to its height below a level base [s]
     """
 
     pattern: Literal["trot", "walk", "stand", "table"] = "trot"
@@ -32,52 +28,26 @@ class GaitSettings(Settings, frozen=True):
     period: float = 0.3
     duty: float = 0.75
     step_height: float = 0.015
-    touchdown_speed: NonNegative = 0.15
     swing_speed: float = 3.0
-    redirect: float = 0.75
     patience: NonNegative = 0.1
-    touching: NonNegative = 1e-4
-    settle: float = 0.1
 
-
-class Gait:
-    """The timing of n feet. Phase 0 of a foot is its touchdown, `duty` its lift-off."""
-
-    def __init__(self, settings: GaitSettings, n: int, where: str = "reference.gait") -> None:
-        """Raises ConfigError for times that are no gait of n feet."""
-        _check(settings, where)
-        self.period, self.duty = settings.period, settings.duty
-        self.walks = settings.pattern != "stand"
-        touchdown = settings.touchdown if settings.pattern == "table" else TOUCHDOWN.get(settings.pattern, (0.0,) * n)
-        if len(touchdown) != n:
-            raise ConfigError(f"{where}.touchdown", f"expected a phase for each of the {n} feet, got {len(touchdown)}")
-        self.touchdown = np.array(touchdown)
-
-    @property
-    def swing_time(self) -> float:
-        """[s]"""
-        return (1.0 - self.duty) * self.period
-
-    @property
-    def stance_time(self) -> float:
-        """[s]"""
-        return self.duty * self.period
-
-    def phase(self, t: float) -> Array:
-        """Of each foot in [0, 1) at time t [s] after the gait's beginning (n)."""
-        return (t / self.period - self.touchdown) % 1.0
+    def phases(self, n: int, where: str = "reference.gait") -> Array:
+        """Touchdown phases of n feet (n). Raises ConfigError for settings that are no gait of n feet."""
+        _check(self, where)
+        phases = self.touchdown if self.pattern == "table" else TOUCHDOWN.get(self.pattern, (0.0,) * n)
+        if len(phases) != n:
+            raise ConfigError(f"{where}.touchdown", f"expected a phase for each of the {n} feet, got {len(phases)}")
+        return np.array(phases)
 
 
 def _check(s: GaitSettings, where: str) -> None:
-    for field in ("period", "step_height", "swing_speed", "settle"):
+    for field in ("period", "step_height", "swing_speed"):
         if not 0 < getattr(s, field) < np.inf:
             raise ConfigError(f"{where}.{field}", f"expected a finite number > 0, got {getattr(s, field)}")
     if s.touchdown and s.pattern != "table":
         raise ConfigError(f"{where}.touchdown", f"goes with pattern = 'table', got '{s.pattern}'")
     if not 0 < s.duty < 1:
         raise ConfigError(f"{where}.duty", f"expected 0 < x < 1, got {s.duty}")
-    if not 0 <= s.redirect < 1:
-        raise ConfigError(f"{where}.redirect", f"expected 0 ≤ x < 1, got {s.redirect}")
     for i, phase in enumerate(s.touchdown):
         if not 0 <= phase < 1:
             raise ConfigError(f"{where}.touchdown[{i}]", f"expected 0 ≤ x < 1, got {phase}")

@@ -17,6 +17,8 @@ from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
 
+Triad = tuple[Array, Array, Array]
+
 TOLERANCE = 1e-12
 """Largest error of a foot that counts as solved [m]."""
 
@@ -67,11 +69,8 @@ class Legs(ArrayRecord):
         return places
 
 
-TYPE = Legs.TYPE
-
-
 @compiled
-def foot_places(legs, angles):
+def foot_places(legs: Legs, angles: Array) -> Array:
     """As `Legs.feet`."""
     places, w, r = np.empty_like(legs.places), local((3, 3)), local((3, 3))
     for leg in range(len(places)):
@@ -80,7 +79,7 @@ def foot_places(legs, angles):
 
 
 @compiled
-def solve(legs, feet, motion):
+def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
     """Fills the joints' motion: angles, from the guess in them, speeds and accelerations (na); whether all feet get there. A
     foot that cannot leaves the nearest angles that were found; joints of no leg stay at the guess.
 
@@ -92,6 +91,7 @@ def solve(legs, feet, motion):
     dq[:], ddq[:] = 0.0, 0.0
     reached = True
     for leg in range(len(places)):
+        # θ: Newton's method on the foot's error, its steps bounded
         joints, there = legs.joints[leg], False
         for _ in range(ITERATIONS):
             _place(legs, leg, q, w, r, x)
@@ -107,6 +107,7 @@ def solve(legs, feet, motion):
             for j in range(3):
                 q[joints[j]] += min(max(d[j], -LARGEST_STEP), LARGEST_STEP)
         reached = reached and there
+        # θ̇ = J⁻¹ ẋ,  θ̈ = J⁻¹ (ẍ − J̇ θ̇)
         _unravel(J, velocities[leg], d)
         for c in range(3):
             rest[c] = accelerations[leg, c]
@@ -120,7 +121,7 @@ def solve(legs, feet, motion):
 
 
 @compiled
-def _turn(w, r, c, s, x):
+def _turn(w: Array, r: Array | tuple[float, ...], c: float, s: float, x: Array) -> None:
     """Turns the point x about the axis through r along the unit vector w, by an angle of cosine c and sine s, in place."""
     d0, d1, d2 = x[0] - r[0], x[1] - r[1], x[2] - r[2]
     along = (1.0 - c) * (w[0] * d0 + w[1] * d1 + w[2] * d2)
@@ -130,7 +131,7 @@ def _turn(w, r, c, s, x):
 
 
 @compiled
-def _place(legs, leg, angles, w, r, x):
+def _place(legs: Legs, leg: int, angles: Array, w: Array, r: Array, x: Array) -> None:
     """Fills axes w, points r (3, 3) and the foot x (3) of one leg at the given angles (na)."""
     copy_rows(legs.axes[leg], w)
     copy_rows(legs.points[leg], r)
@@ -146,12 +147,13 @@ def _place(legs, leg, angles, w, r, x):
 
 
 @compiled
-def _cross(a, b0, b1, b2, out):
+def _cross(a: Array, b0: float, b1: float, b2: float, out: Array) -> None:
+    """Fills out with a × b."""
     out[0], out[1], out[2] = a[1] * b2 - a[2] * b1, a[2] * b0 - a[0] * b2, a[0] * b1 - a[1] * b0
 
 
 @compiled
-def _unravel(J, e, d):
+def _unravel(J: Array, e: Array, d: Array) -> None:
     """Solves Σ_j J_j d_j = e for the columns J_j, kept in the rows of J, by Cramer's rule, away from singularity."""
     scale = 1.0
     for j in range(3):
@@ -165,13 +167,13 @@ def _unravel(J, e, d):
 
 
 @compiled
-def _triple(a, b, c):
+def _triple(a: Array, b: Array, c: Array) -> float:
     """a · (b × c)"""
     return a[0] * (b[1] * c[2] - b[2] * c[1]) + a[1] * (b[2] * c[0] - b[0] * c[2]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 
 
 @compiled
-def _less_bias(placed, speeds, a, work):
+def _less_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: Array, work: Array) -> None:
     """Takes J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a; the hinges before j carry axis j along.
 
     placed: w, r, x, J; work: room (4, 3)
@@ -182,6 +184,7 @@ def _less_bias(placed, speeds, a, work):
         for c in range(3):
             foot[c] += speeds[j] * J[j, c]
     for j in range(3):
+        # ω of the body that carries axis j, and ṙ_j
         turning[:], moving[:] = 0.0, 0.0
         for i in range(j):
             _cross(w[i], r[j, 0] - r[i, 0], r[j, 1] - r[i, 1], r[j, 2] - r[i, 2], part)
@@ -190,6 +193,7 @@ def _less_bias(placed, speeds, a, work):
                 turning[c] += speeds[i] * w[i, c]
         _cross(turning, w[j, 0], w[j, 1], w[j, 2], part)
         copy(part, turning)  # ẇ_j
+        # a −= θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ]
         _cross(turning, x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], part)
         for c in range(3):
             a[c] -= speeds[j] * part[c]

@@ -13,17 +13,26 @@ from the base as it really is. Once it stands, it goes to its height below a lev
 loses the ground goes after it, and no foot lifts while another one that is to carry instead does not touch yet.
 """
 
+from collections.abc import Callable
+from functools import cached_property
+
 import numpy as np
 
 from controllers.command import Reference, Schedule
-from controllers.planners.gait import Gait, GaitSettings
+from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import Plan
+from controllers.planners.steps import follow, forget
+from idyn.jit.compiled import INDICES, REAL, VECTOR
+from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.model.robot import Robot
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, ContactSet, Kinematics, State
 
 UNREACHED = "the planner wants a foot where its leg does not reach"
+
+MEASURED, CONTACTS, MOTION = Lent(VECTOR, VECTOR, VECTOR), Lent(INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
+"""What `follow` takes besides the plan and the time."""
 
 
 class Locomotion:
@@ -41,23 +50,30 @@ class Locomotion:
         self._angles = robot.joint_angles(stance)
         self._feet = self.legs.feet(self._angles)
         hips = _around(self._feet, robot.center_of_mass(stance) - stance[:3])
-        self.plan = Plan(self.legs, self._path, hips, gait, Gait(gait, len(hips)), (start, period), self._angles)
+        self.plan = Plan(self.legs, self._path, hips, gait, (start, period), self._angles)
         self.reset()
 
     def reset(self) -> None:
         """Everything back to the stance."""
         self._path.reset()
-        self.plan.begin_anew(self._feet, self._angles)
+        self.plan.ways.rest(self._feet)
+        self.plan.angles[:] = self._angles
+        forget(self.plan.fields)
 
-    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+    @cached_property
+    def _follow(self) -> Callable[..., bool]:
+        """The entrance to `follow`; the first time it is asked for, that is compiled."""
+        return entrance(follow, Plan.TYPE, REAL, MEASURED, CONTACTS, MOTION)
+
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
-        motion = tuple(np.empty(self._robot.na) for _ in range(3))
+        motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
         robot, q = self._robot, state.q
         measured = q, state.v, q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(q)
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
-        reached = self.plan.follow(self.plan.fields, t, measured, near, motion)
+        reached = self._follow(self.plan.fields, t, measured, near, motion)
         return Reference(
             q=motion[0],
             v=motion[1],

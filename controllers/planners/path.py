@@ -8,10 +8,20 @@ from controllers.config.loading import NonNegative, Settings
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Indices, Matrix, Vector
-from idyn.types import Array
+
+Triple = tuple[float, float, float]
 
 NEXT, DONE = 0, 1
 """Where in a path's progress is what."""
+
+FACING = math.cos(0.7)
+"""Cosine of the heading error beyond which the base turns in place; it goes forward only when it faces the waypoint."""
+
+TURN_GAIN = 3.0
+"""Turn per heading error [1/s]."""
+
+TURN_ACCELERATION = 2.0
+"""With which the turn changes [rad/s²]."""
 
 
 class PathSettings(Settings, frozen=True):
@@ -21,11 +31,9 @@ class PathSettings(Settings, frozen=True):
     repeat: begin again at the first waypoint; otherwise stop at the last
     speed: forward, on the way to a waypoint [m/s]; turn: fastest turn [rad/s]
     tolerance: a waypoint nearer than this is reached [m]
-    heading: the base goes forward only when the waypoint is less than this off its heading, else it turns in place [rad]
-    turn_gain: turn per heading error [1/s]
     velocity: forward [m/s], left [m/s], turn [rad/s], when there are no waypoints
     duration: of that command [s]
-    acceleration: with which velocities change [m/s²]; turn_acceleration: [rad/s²]
+    acceleration: with which velocities change [m/s²]
     """
 
     waypoints: tuple[tuple[float, float], ...] = ()
@@ -33,19 +41,16 @@ class PathSettings(Settings, frozen=True):
     speed: NonNegative = 0.2
     turn: NonNegative = 0.5
     tolerance: float = 0.03
-    heading: float = 0.7
-    turn_gain: NonNegative = 3.0
     velocity: tuple[float, float, float] = (0.0, 0.0, 0.0)
     duration: NonNegative = math.inf
     acceleration: float = 0.5
-    turn_acceleration: float = 2.0
 
 
 class Path(ArrayRecord):
     """Follows `PathSettings`, whose names its fields have.
 
-    waypoints (n, 2), velocity (3); facing: cosine of `heading`; accelerations: forward, left, turn (3); progress: number of the
-    next waypoint, and whether there is no way left to go (2)
+    waypoints (n, 2), velocity (3); accelerations: forward, left, turn (3); progress: number of the next waypoint, and whether
+    there is no way left to go (2)
     """
 
     waypoints: Matrix
@@ -56,79 +61,62 @@ class Path(ArrayRecord):
     speed: float
     turn: float
     tolerance: float
-    facing: float
-    turn_gain: float
     duration: float
 
     def __init__(self, settings: PathSettings, where: str = "reference.path") -> None:
         """Raises ConfigError for values that make no path."""
-        for field in ("tolerance", "heading", "acceleration", "turn_acceleration"):
-            if not getattr(settings, field) > 0:
-                raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(settings, field)}")
-        for field, value in (("waypoints", settings.waypoints), ("velocity", settings.velocity)):
-            if not np.isfinite(np.array(value)).all():
-                raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {value}")
-        if not (math.isfinite(settings.heading) and math.cos(settings.heading) < 1.0):
-            raise ConfigError(f"{where}.heading", f"expected a finite angle, not 0 nor whole turns, got {settings.heading}")
-        waypoints, velocity = np.array(settings.waypoints, np.float64).reshape(-1, 2), np.array(settings.velocity, np.float64)
-        s, accelerations = settings, np.array([settings.acceleration, settings.acceleration, settings.turn_acceleration])
-        self.put(waypoints=waypoints, velocity=velocity, accelerations=accelerations, progress=np.zeros(2, dtype=np.int64))
-        self.put(repeat=s.repeat, duration=s.duration, facing=math.cos(s.heading), turn_gain=s.turn_gain)
-        self.put(speed=s.speed, turn=s.turn, tolerance=s.tolerance)
+        s = settings
+        for field in ("tolerance", "acceleration"):
+            if not getattr(s, field) > 0:
+                raise ConfigError(f"{where}.{field}", f"expected > 0, got {getattr(s, field)}")
+        for field in ("waypoints", "velocity"):
+            if not np.isfinite(np.array(getattr(s, field))).all():
+                raise ConfigError(f"{where}.{field}", f"expected finite numbers, got {getattr(s, field)}")
+        self.put(waypoints=np.array(s.waypoints, np.float64).reshape(-1, 2), velocity=np.array(s.velocity, np.float64))
+        self.put(accelerations=np.array([s.acceleration, s.acceleration, TURN_ACCELERATION]), progress=np.zeros(2, np.int64))
+        self.put(repeat=s.repeat, speed=s.speed, turn=s.turn, tolerance=s.tolerance, duration=s.duration)
 
     def reset(self) -> None:
         """Begin with the first waypoint."""
         self.progress[:] = 0
 
-    @property
-    def next(self) -> int:
-        """Number of the next waypoint."""
-        return int(self.progress[NEXT])
-
-    @property
-    def done(self) -> bool:
-        """Whether there is no way left to go."""
-        return bool(self.progress[DONE])
-
-    def command(self, t: float, x: float, y: float, yaw: float) -> Array:
-        """Base velocity forward, left [m/s] and turn [rad/s] (3) at time t [s] with the base at (x, y) [m], heading yaw."""
-        return np.array(command(self.fields, t, (x, y, yaw)))
-
-
-TYPE = Path.TYPE
-
 
 @compiled
-def command(path, t, pose):
-    """As `Path.command`, for the base's x, y, yaw."""
+def command(path: Path, t: float, pose: Triple) -> Triple:
+    """Base velocity forward, left [m/s] and turn [rad/s] at time t [s] with the base at x, y [m] and heading yaw."""
     n, progress, stop = len(path.waypoints), path.progress, (0.0, 0.0, 0.0)
     if n == 0:
         progress[DONE] = t >= path.duration
         return stop if progress[DONE] else (path.velocity[0], path.velocity[1], path.velocity[2])
-    for _ in range(n):  # once round at most: all of them may be near
+    # on to the first waypoint that is not reached yet; once round at most: all of them may be near
+    for _ in range(n):
         if progress[DONE] or _way_left(path, pose) >= path.tolerance:
             break
         _advance(path)
     if progress[DONE]:
         return stop
+    # turn by the heading error, wrapped to ±π
     goal = path.waypoints[progress[NEXT]]
     error = np.arctan2(goal[1] - pose[1], goal[0] - pose[0]) - pose[2]
     error -= 2.0 * np.pi * np.round(error / (2.0 * np.pi))
-    turn = min(max(path.turn_gain * error, -path.turn), path.turn)
-    ahead, speed = max(0.0, (np.cos(error) - path.facing) / (1.0 - path.facing)), path.speed
+    turn = min(max(TURN_GAIN * error, -path.turn), path.turn)
+    # forward the faster the better the base faces the goal, and v² ≤ 2 a d before the last one
+    ahead, speed = max(0.0, (np.cos(error) - FACING) / (1.0 - FACING)), path.speed
     if progress[NEXT] + 1 == n and not path.repeat:
-        speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _way_left(path, pose)))  # so as to stop there
+        speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _way_left(path, pose)))
     return speed * ahead, 0.0, turn
 
 
 @compiled
-def _way_left(path, pose):
+def _way_left(path: Path, pose: Triple) -> float:
+    """Distance to the next waypoint [m]."""
     goal = path.waypoints[path.progress[NEXT]]
     return np.hypot(goal[0] - pose[0], goal[1] - pose[1])
 
 
 @compiled
-def _advance(path):
+def _advance(path: Path) -> None:
+    """The next waypoint is the one after, the first one again, or none."""
     progress = path.progress
     last = progress[NEXT] + 1 == len(path.waypoints)
     progress[DONE] = last and not path.repeat

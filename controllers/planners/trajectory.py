@@ -14,38 +14,36 @@ from controllers.planners.path import PathSettings
 from controllers.robot.kinematics import angles_for_base_shift
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
-from idyn.types import Array, ContactSet, State
+from idyn.types import Array, ContactSet, Kinematics, State
 
 KNOTS = 41
 """Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
 
 
 class Trajectory(Protocol):
-    """Where the joints should be over time."""
+    """Where the joints should be over time; a base of those that remember nothing."""
 
-    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """The reference at time t [s], the robot being in `state` with `contacts`. Times do not go back, save after `reset`."""
         ...
 
     def reset(self) -> None:
         """The next time is the first one."""
-        ...
+        return
 
 
-class Hold:
+class Hold(Trajectory):
     """Stay at the given joint angles."""
 
     def __init__(self, angles: Array) -> None:
         zero = np.zeros(len(angles))
         self._reference = Reference(q=angles, v=zero, a=zero)
 
-    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         return self._reference
 
-    def reset(self) -> None: ...
 
-
-class BaseStroke:
+class BaseStroke(Trajectory):
     """The base goes to and fro along a line, s(t) = A r(t) sin 2πft, while the contact places stay.
 
     The joint angles along the stroke are solved once and joined by a spline θ(s), so that
@@ -60,9 +58,7 @@ class BaseStroke:
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
 
-    def reset(self) -> None: ...
-
-    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """The reference at time t [s], whatever the robot does."""
         s, ds, dds = self._stroke(max(t - self._start, 0.0))
         first = self._angles(s, 1)
@@ -78,7 +74,7 @@ class BaseStroke:
         )
 
 
-class Sinusoid:
+class Sinusoid(Trajectory):
     """All joints to and fro together, `amplitude` down from the stance: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
 
     def __init__(self, angles: Array, settings: "OscillationSettings") -> None:
@@ -87,9 +83,7 @@ class Sinusoid:
         self._omega = 2 * np.pi * settings.frequency
         self._start, self._ramp = settings.start, settings.ramp
 
-    def reset(self) -> None: ...
-
-    def at(self, t: float, state: State, contacts: ContactSet) -> Reference:
+    def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """The reference at time t [s], whatever the robot does."""
         t = max(t - self._start, 0.0)
         r, dr, ddr = smooth_step(t, self._ramp)

@@ -16,18 +16,18 @@ class Dispatch:
 
     def __init__(self) -> None:
         self._kernels: dict[str, Callable[..., Any]] = {}
-        self._records: dict[tuple[type[ArrayRecord], Callable[..., Any]], type[ArrayRecord]] = {}
+        self._records: dict[tuple[type[ArrayRecord], Callable[..., Any]], Any] = {}
 
-    def record_for(self, base: type[ArrayRecord], kernel: Callable[..., Any]) -> type[ArrayRecord]:
+    def record_for(self, base: type[ArrayRecord], kernel: Callable[..., Any]) -> Any:
         """The subclass of a record class that stands for a kernel. The digest of the kernel's sources is in its name, so that
         what is compiled for it is compiled anew when they change."""
         known = self._records.get((base, kernel))
         if known is None:
-            code, module = kernel.__code__, kernel.__module__  # type: ignore[attr-defined]
+            code, module = kernel.__code__, kernel.__module__
             path = Path(code.co_filename)
             name = f"{base.__name__}[{module}.{kernel.__name__}@{content_digest(path, module_root(path, module))}]"
             known = self._records[base, kernel] = type(name, (base,), {"__module__": base.__module__})
-            self._kernels[known.TYPE.name] = kernel
+            self._kernels[known.TYPE.name] = kernel  # type: ignore[attr-defined]
         return known
 
     def kernel(self, kind: Any) -> Callable[..., Any]:

@@ -30,9 +30,14 @@ from idyn.jit.crossing import ARRAY, DATA, HEAD
 
 WORD = ir.IntType(64)
 
-Vector, Matrix, Cube = Annotated[np.ndarray, VECTOR], Annotated[np.ndarray, MATRIX], Annotated[np.ndarray, CUBE]
-Indices, Spans = Annotated[np.ndarray, INDICES], Annotated[np.ndarray, SPANS]
-Flags, Mask, Bases = Annotated[np.ndarray, FLAGS], Annotated[np.ndarray, MASK], Annotated[np.ndarray, BASES]
+Vector = Annotated[np.ndarray, VECTOR]
+Matrix = Annotated[np.ndarray, MATRIX]
+Cube = Annotated[np.ndarray, CUBE]
+Indices = Annotated[np.ndarray, INDICES]
+Spans = Annotated[np.ndarray, SPANS]
+Flags = Annotated[np.ndarray, FLAGS]
+Mask = Annotated[np.ndarray, MASK]
+Bases = Annotated[np.ndarray, BASES]
 """Annotations of a record's array fields; single numbers are `int`, `float` and `bool`."""
 
 NUMBERS = {int: WHOLE, float: REAL, bool: FLAG}

@@ -107,7 +107,6 @@ class Robot:
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
         self._placed_parts = _parts(self.placements)
         self._current: Kinematics | None = None
-        self._state: State | Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
         """A view of the joints' placements (njoints, 12), see `Kinematics`."""
@@ -140,21 +139,16 @@ class Robot:
             rotations, origins = _parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
-        terms, self._state = self.own_terms, None
+        terms = self.own_terms
         self._current = kinematics = Kinematics(
             q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
         )
         return kinematics
 
     def kinematics(self, state: State | Kinematics) -> Kinematics:
-        """The kinematics stage: `terms` at a state. Nothing is computed for the last kinematics, nor for the state that they
-        are of."""
+        """The kinematics stage: `terms` at a state. Nothing is computed for the last kinematics themselves."""
         current = self._current
-        if current is not None and (state is current or state is self._state):
-            return current
-        current = self.terms(state.q, state.v)
-        self._state = state
-        return current
+        return current if current is not None and state is current else self.terms(state.q, state.v)
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),

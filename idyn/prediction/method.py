@@ -102,7 +102,7 @@ def _starts_cold(rung: Rung) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _type_for(data: type[LawData]) -> type[Method]:
+def _type_for(data: Any) -> type[Method]:
     """The class of methods with a law of that type."""
     name = f"Method[{data.__name__}]"
     return type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})

@@ -26,7 +26,7 @@ from idyn.status import Status
 from idyn.terms.dynamics import evaluate
 from idyn.terms.given import limit_friction
 from idyn.terms.reduction import view
-from idyn.types import ContactSet, Demand, State
+from idyn.types import Array, ContactSet, Demand, State
 
 DT = 1e-3
 
@@ -62,12 +62,12 @@ def _one_law(request: Request, law: Law) -> None:
     if not rungs:
         return
     _ = method.finish_solution
-    problem, basis = view(method.problem), np.zeros((n, law.basis_width), law.basis_type)
+    problem = view(method.problem)
+    basis: Array = np.zeros((n, law.basis_width), law.basis_type)
     for mu in (problem.mu.copy(), np.full(n, np.inf)):
         for start in (None, basis):
-            for rung in rungs:
-                assert rung.solve is not None
-                for _ in rung.solve(msgspec.structs.replace(problem, mu=mu), start):
+            for solve_rung in rungs:
+                for _ in solve_rung(msgspec.structs.replace(problem, mu=mu), start):
                     pass
 
 

@@ -1,19 +1,20 @@
 """One demand in Python: the compiled call, then the law's Python rungs with the same `finish`; the answer as a `Prediction`."""
 
 import math
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 from numpy import empty
 
 from idyn.laws.contact_free import ContactFree
-from idyn.laws.law import Face, Law, LawSolution, Rung
+from idyn.laws.law import Face, Law, LawSolution, Solutions
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import AS_WANTED, CHANGE, INFEASIBLE, MALFORMED, REFUSED, UNSELECTED
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
-from idyn.terms.reduction import view
+from idyn.terms.reduction import Reduced, view
 from idyn.types import Array, Demand, Guess, Prediction, Residuals
 
 Answer = tuple[Prediction | None, Status]
@@ -57,8 +58,8 @@ def first_answer(request: Request) -> Answer | None:
         return None
     if rung >= 0:
         name = (method.warm_names if warm else method.cold_names)[rung]
-        basis = basis if holds and warm else method.basis.copy()
-        return _prediction(request, method, out, basis, (name, iterations, null_dim, finished)), Status.SOLVED
+        next_basis = basis if holds and basis is not None and warm else method.basis.copy()
+        return _prediction(request, method, out, next_basis, (name, iterations, null_dim, finished)), Status.SOLVED
     if rung == MALFORMED:
         return None
     if rung == INFEASIBLE:
@@ -97,8 +98,8 @@ def solve(request: Request, demand: Demand) -> Answer:
 def _by_python(request: Request, method: Method, demand: Demand, failure: Status) -> Answer:
     """The law's Python rungs, where the kernels have failed."""
     problem, basis, status = view(method.problem), last_basis(request), failure
-    for rung in python_rungs(request.law):
-        for found in rung.solve(problem, basis):
+    for solve_rung in python_rungs(request.law):
+        for found in solve_rung(problem, basis):
             if found is None:
                 return None, status
             name, solution = found
@@ -114,9 +115,9 @@ def _by_python(request: Request, method: Method, demand: Demand, failure: Status
     return None, status
 
 
-def python_rungs(law: Law) -> list[Rung]:
+def python_rungs(law: Law) -> list[Callable[[Reduced, Array | None], Solutions]]:
     """The rungs of a law that have no kernel."""
-    return [rung for rung in law.rungs if rung.kernel is None]
+    return [rung.solve for rung in law.rungs if rung.solve is not None]
 
 
 def _finished(request: Request, method: Method, demand: Demand, name: str, solution: LawSolution) -> Prediction | None:

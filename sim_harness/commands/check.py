@@ -1,5 +1,5 @@
-"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs; and what else the world might
-have done at the states of a log."""
+"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs; what else the world might have
+done at the states of a log; and which settings there are."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from controllers.build import build_controller
+from controllers.config.listing import defaults, structs
 from controllers.config.loading import Settings, files, load
+from controllers.config.tables import kind_of
 from controllers.robot.load import RobotSettings, load_robot
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
@@ -33,7 +35,8 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
 
 def add_to(subparsers: Any) -> None:
     parser = subparsers.add_parser("check", help="report on a configuration, a URDF, or the states of a log")
-    parser.add_argument("what", help="name or path of a configuration, path of a URDF or of a log.mcap")
+    parser.add_argument("what", nargs="?", help="name or path of a configuration, path of a URDF or of a log.mcap")
+    parser.add_argument("--settings", action="store_true", help="list all settings that configurations can have, with defaults")
     parser.add_argument("--every", type=int, default=10, help="of a log's states, look at every so many (default: %(default)s)")
     parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
     parser.add_argument("--fixed", action="store_true", help="a URDF's base is fixed, not floating")
@@ -42,7 +45,25 @@ def add_to(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    if options.settings:
+        return _settings()
+    if options.what is None:
+        raise ConfigError("check", "expected a configuration, a URDF, a log, or --settings")
     return _log(options) if options.what.endswith(".mcap") else _model(options)
+
+
+def _settings() -> tuple[Any, bool]:
+    """Every struct of settings with its fields, their defaults, and how many there are."""
+    found = structs(*(each for kinds in FILES.values() for each in kinds))
+    for struct in found:
+        kind = kind_of(struct)
+        print(f"{struct.__module__}.{struct.__name__}{f' (kind {kind})' if kind else ''}")
+        for field, default in defaults(struct).items():
+            print(f"    {field} = {default}")
+    fields = sum(len(struct.__struct_fields__) for struct in found)
+    print(f"{fields} settings in {len(found)} structs")
+    tables = {f"{struct.__module__}.{struct.__name__}": defaults(struct) for struct in found}
+    return {"settings": fields, "structs": len(found), "defaults": tables}, True
 
 
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:

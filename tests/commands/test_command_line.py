@@ -30,6 +30,26 @@ def test_check_says_that_the_shipped_robot_is_sound(capsys, tmp_path):
     assert json.loads(findings.read_text()) == []
 
 
+def test_check_lists_all_settings_with_their_defaults(capsys, tmp_path):
+    """Of every kind of file, of what is nested in tables, tuples and unions; each struct once."""
+    listing = tmp_path / "settings.json"
+    assert main(["check", "--settings", "--json", str(listing)]) == 0
+    printed, written = capsys.readouterr().out.splitlines(), json.loads(listing.read_text())
+    assert printed[-1] == f"{written['settings']} settings in {written['structs']} structs"
+    tables = written["defaults"]
+    assert (len(tables), sum(map(len, tables.values()))) == (written["structs"], written["settings"])
+    assert tables["controllers.drive.DriveSettings"] == {"kp": "0.0", "kd": "0.0"}
+    assert tables["idyn.laws.settings.CoulombSettings"]["edges"] == "4"
+    controller = tables["controllers.settings.ControllerSettings"]
+    assert (controller["robot"], controller["law"], controller["grip"]) == ("required", "CoulombSettings", "None")
+    assert {"transport.server.settings.ClientKey", "sim_harness.engines.lcp.PolygonLcp", "idyn.model.shapes.Box"} <= set(tables)
+    assert "    deadline_us = 600.0" in printed
+
+
+def test_check_wants_something_to_check(capsys):
+    assert "expected a configuration, a URDF, a log, or --settings" in fails(capsys, "check")
+
+
 @pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
 def test_check_takes_the_other_shipped_robots(name):
     assert main(["check", name]) == 0

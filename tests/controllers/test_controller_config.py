@@ -110,6 +110,14 @@ def test_what_is_wrong_is_named_with_its_path(tmp_path, changes, where, says):
     assert str(caught.value).startswith(caught.value.path + ": ")
 
 
+def test_a_setting_of_an_older_log_is_named():
+    """Controllers are built from what logs carry: a setting that is no more is not passed over."""
+    snapshot = load_controller("quadruped-trot").snapshot()
+    snapshot["settings"]["reference"]["gait"]["settle"] = 0.1
+    with pytest.raises(ConfigError, match=r"settings\.reference\.gait\.settle: no such setting"):
+        controller_from_snapshot(snapshot)
+
+
 def test_a_missing_field_is_named():
     with pytest.raises(ConfigError, match="robot"):
         parse({}, ControllerSettings, "controllers.mine")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from walking import DT, Walker
 
-from controllers.planners.gait import Gait, GaitSettings
+from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
 from controllers.robot.load import load_robot
@@ -218,14 +218,14 @@ def test_reset_begins_anew():
     [
         ({"duty": 1.0}, r"reference\.gait\.duty: expected 0 < x < 1"),
         ({"period": 0.0}, r"reference\.gait\.period"),
-        ({"redirect": 1.0}, r"reference\.gait\.redirect"),
+        ({"swing_speed": 0.0}, r"reference\.gait\.swing_speed"),
         ({"pattern": "table"}, r"reference\.gait\.touchdown: expected a phase for each of the 4 feet, got 0"),
         ({"pattern": "table", "touchdown": (0.0, 0.5, 0.5, 1.0)}, r"reference\.gait\.touchdown\[3\]"),
     ],
 )
 def test_bad_gaits_are_refused(changes, named):
     with pytest.raises(ConfigError, match=named):
-        Gait(msgspec.structs.replace(GaitSettings(), **changes), 4)
+        msgspec.structs.replace(GaitSettings(), **changes).phases(4)
 
 
 def test_an_arm_does_not_walk():

@@ -30,7 +30,7 @@ from transport.robot.conversation import Conversation, hello_for
 from transport.server.reconfigure import Workshop
 from transport.server.service import Service
 from transport.server.sessions.session import Fault
-from transport.server.settings import AnticipationSettings, CurveSettings, ServerSettings
+from transport.server.settings import CurveSettings, ServerSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
 from transport.warm_up import warm_up
@@ -83,7 +83,7 @@ class Server:
             )
         workshop = Workshop(controller_from_snapshot, beside=True)
         service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
-        return Router(service, self.address, self._note, Anticipation(AnticipationSettings()), self.settings.curve)
+        return Router(service, self.address, self._note, Anticipation(lead_us=250.0), self.settings.curve)
 
     def _note(self, fault: Fault) -> None:
         self.faults.append(fault.reason)

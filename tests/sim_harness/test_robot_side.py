@@ -29,7 +29,6 @@ class Holding:
 
     def __init__(self, tau):
         self.robot, stance = load_robot("quadruped")
-        self.limits = self.robot.limits
         self.tau, self.angles = tau, self.robot.joint_angles(stance)
         self.seen = deque(maxlen=1000)
         self.faults_at = 0

@@ -14,7 +14,6 @@ from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.contact.terrain import Flat
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.prediction.precompile import Way
 from idyn.status import Status
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
@@ -51,10 +50,6 @@ class SpringDamper:
         self.seen: State | None = None
         self.felt: ContactSet | None = None
         self.reset()
-
-    @property
-    def limits(self) -> Limits:
-        return self.robot.limits
 
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         q = at.q if isinstance(at, State) else at

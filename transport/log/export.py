@@ -14,7 +14,7 @@ from transport.log.reader import LogReader
 from transport.protocol.messages import Message
 
 UNREADABLE = "unreadable"
-"""Topic of what is no message: only its length is told."""
+"""Topic of malformed messages, of which only the length is exported."""
 
 
 class Exported(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ def attachments(snapshot: dict[str, Any], settings: Settings) -> list[Attachment
 
 
 def metadata(robot: Robot, seed: int | None) -> dict[str, dict[str, str]]:
-    """Versions, the model's digest, the seed of whoever runs this, and one pair of clock readings."""
+    """Versions, the model's digest, the seed of the run, and one pair of clock readings."""
     versions = {package: version(package) for package in _PACKAGES}
     return {
         "versions": versions | {"python": platform.python_version()},

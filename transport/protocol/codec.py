@@ -71,7 +71,7 @@ def _version_error(version: str, seq: int | None) -> ProtocolError:
 
 
 def _refusal(data: bytes, error: Exception) -> ProtocolError:
-    """Why `data` is no message: first another version, then an unknown type, then the field that does not fit."""
+    """Why `data` is refused: first another version, then an unknown type, then the field that does not fit."""
     envelope = _envelope(data)
     seq = envelope.seq if type(envelope.seq) is int and envelope.seq >= 0 else None  # True is an int, too
     if isinstance(envelope.v, str) and not envelope.v.startswith(_PREFIX):

@@ -1,4 +1,4 @@
-"""What becomes of a robot while no torque comes: the table of both sides, in one place.
+"""Stages of a dropout, on both sides.
 
     since the last answered state   stage     the robot's side (`robot.failsafe`)           the server, when it is asked again
     less than hold                  FOLLOW    the last torque and its loop, along `ref`     answers
@@ -7,14 +7,12 @@
 
     before the first answer, after a fault or an emergency stop, without gains to follow with: the robot's own side damps
 
-Each side has its own clock and its own word: the robot's counts from the state that was answered last, the server's is the
-silence that both clocks have seen (`server.sessions.silence`), so that a pause of its process stops the robot and not the
-session.
+The robot's side counts from the state that was answered last; the server counts the time without states by both clocks
+(`server.sessions.silence`). So a pause of the server's process stops the robot, but does not end the session.
 
-Asked again below `latch`, every law answers for the state as it is then, and the first torque is applied as it comes. What is
-remembered is the same for all laws: the last solution as a guess, tried and certified anew, and the reference's time. That has
-gone on while states came, and by five periods at most while they did not: who could not ask for 50 ms walks on from where he
-would have been after 5. After `reset` everything begins anew, from the first step of the gait.
+Below `latch` the next state is answered for what it is, and the first torque applied as it comes. All laws keep their last
+solution as a warm start, and the reference's time, which advances by five periods at most over a dropout. After `reset`
+everything begins anew, with the first step of the gait.
 """
 
 from enum import IntEnum
@@ -29,7 +27,7 @@ class Stage(IntEnum):
 
 
 def stage(silence_ns: int, hold_ns: int, latch_ns: int) -> Stage:
-    """Where one stands after so long [ns]."""
+    """The stage after so long without an answer [ns]."""
     if silence_ns >= latch_ns:
         return Stage.STOPPED
     return Stage.FOLLOW if silence_ns < hold_ns else Stage.REST

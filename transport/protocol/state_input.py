@@ -121,16 +121,18 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
 @compiled
 def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
     """Puts what was sent (q, v, perhaps torques: `size` numbers) in the robot's order and makes quaternions and (cos, sin) unit
-    ones. Returns what is wrong, in this order: a number that is none, the first part that is too far from unit length, torques
+    ones. Returns what is wrong, in this order: a non-finite number, the first part that is too far from unit length, torques
     that are too large. given, filled: see `GIVEN`, `FILLED`"""
     sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled
+    # the robot's order
     finite = True
     for i in range(size):
         numbers[i] = sent[order[i]]
         finite = finite and bool(np.isfinite(numbers[i]))
     if not finite:
         return NOT_FINITE
+    # unit length of quaternions and of (cos, sin)
     for k in range(len(spans)):
         start, end = spans[k]
         square = 0.0
@@ -141,6 +143,7 @@ def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int
             return k
         for i in range(start, end):
             numbers[i] /= length
+    # angles and speeds of the actuated joints, then the torques' bounds
     for k in range(len(in_v)):
         angles[k], speeds[k] = numbers[in_q[k]], numbers[in_v[k]]
     first = len(order) - len(largest)

@@ -1,6 +1,6 @@
 """The last gate: what every torque passes before it leaves the server, and once more before it reaches the motors.
 
-    before the limits     a torque that is no number is none
+    before the limits     a torque that is not finite becomes 0
     rate                  at most dtau_max dt away from the torque that was in the motors, as far as that is within ±tau_max
     hard limits, last     |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0),  nothing that drives a joint further beyond its position
                           limit or, beyond its largest speed, faster
@@ -53,8 +53,7 @@ class Gate:
 
     def __init__(self, limits: TorqueLimits) -> None:
         self.limits = limits
-        rows = (limits.tau_max, limits.dtau_max, limits.q_min, limits.q_max, limits.v_max, limits.tau0, limits.v0)
-        self._table = np.array(rows, dtype=np.float64)
+        self._table = np.array([getattr(limits, name) for name in limits.__struct_fields__], dtype=np.float64)
         self._gate = entrance(_gate, GIVEN, REAL, CHANGED)
 
     def apply(
@@ -87,19 +86,23 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
     for k in range(na):
         tau_max, dtau_max, q_min, q_max, v_max, tau0, v0 = table[:, k]
         t = tau[k]
+        # a torque that is not finite becomes 0
         if not np.isfinite(t):
             t, bits[k] = 0.0, bits[k] | TORQUE
+        # rate: |τ − τ_before| ≤ dtau_max dt, from what was within ±tau_max
         if dt < np.inf and dtau_max < np.inf:
             was = min(max(before[k], -tau_max), tau_max) if np.isfinite(before[k]) else 0.0
             rated = min(max(t, was - dtau_max * dt), was + dtau_max * dt)
             if rated != t:
                 t, bits[k] = rated, bits[k] | RATE
+        # |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0)
         if abs(t) > tau_max:
             t, bits[k] = np.sign(t) * tau_max, bits[k] | TORQUE
         if tau0 < np.inf:
             derated = tau0 * max(0.0, 1.0 - abs(speeds[k]) / v0)
             if abs(t) > derated:
                 t, bits[k] = np.sign(t) * derated, bits[k] | SPEED_TORQUE
+        # no torque further beyond a position limit, or faster beyond the largest speed
         if (angles[k] >= q_max and t > 0.0) or (angles[k] <= q_min and t < 0.0):
             t, bits[k] = 0.0, bits[k] | POSITION
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):

@@ -7,14 +7,13 @@ import zmq
 
 from transport.keys import Keys
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Hello, Welcome
+from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import Stop
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.sizes import HIGH_WATER
-from transport.robot.conversation import ConnectionFailed, Conversation
+from transport.robot.conversation import BaseClient, ConnectionFailed
 
 DEADLINE_MS = 5
 """A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
@@ -26,7 +25,7 @@ RECONNECT_MS = 10
 """How soon a lost connection is tried again [ms]."""
 
 
-class RobotClient:
+class RobotClient(BaseClient):
     """A connection to a torque server.
 
     with RobotClient(endpoint, hello) as client:
@@ -50,12 +49,10 @@ class RobotClient:
         connect_ms: `hello` and `ask` wait so long for an answer [ms]
         keys: for a server with `[curve]`, see `transport.keys.client_keys`
         """
+        super().__init__(hello)
         self._endpoint = endpoint
-        self._hello = hello
         self.deadline = deadline_ms * 1e-3
         self._connect_ms = connect_ms
-        self._conversation = Conversation()
-        self.error: ErrorMessage | None = None
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)  # an absent server: EAGAIN at once instead of a queue of old states
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -69,12 +66,6 @@ class RobotClient:
             self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.server)
         self._socket.connect(endpoint)
 
-    def __enter__(self) -> "RobotClient":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Give control back, if the server is there to hear it, and disconnect; once is enough."""
         if self.session and not self._socket.closed:
@@ -82,10 +73,6 @@ class RobotClient:
                 self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
                 self._socket.poll(LAST_WORD_MS)
         self._socket.close()
-
-    def hello(self) -> Welcome:
-        """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
-        return self._conversation.begin(self._await(encode(self._hello)))
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         """The torque for a state, or None: nothing came in time, or the server refused and `error` says why."""
@@ -105,15 +92,7 @@ class RobotClient:
                 return None
         return None
 
-    def ask(self, message: FromClient) -> FromServer:
-        """The answer to any message but a state. Raises ConnectionFailed when none comes."""
-        return decode(self._await(encode(message)))  # type: ignore[return-value]
-
-    @property
-    def session(self) -> int:
-        return self._conversation.session
-
-    def _await(self, request: bytes) -> bytes:
+    def _through(self, request: bytes) -> bytes:
         """Send when connected and wait for the answer; late answers to states are passed over."""
         limit_ns = monotonic_ns() + self._connect_ms * 1_000_000
         self._socket.setsockopt(zmq.SNDTIMEO, self._connect_ms)
@@ -129,8 +108,8 @@ class RobotClient:
         raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
 
     def _receive(self, limit_ns: int) -> bytes | None:
-        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: who was
-        stopped himself until now must not call the other side late."""
+        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: after a
+        pause of this process the answer is not late."""
         left_ms = (limit_ns - monotonic_ns()) // 1_000_000
         self._socket.setsockopt(zmq.RCVTIMEO, max(0, left_ms + 1))
         try:

@@ -1,6 +1,6 @@
-"""The client's half of the protocol, without I/O: envelopes out, answers in."""
+"""The client's half of the protocol, without I/O: envelopes out, answers in; and what all clients share."""
 
-from typing import Literal
+from typing import Self
 
 import msgspec
 
@@ -8,19 +8,18 @@ from idyn.errors import IdynError
 from idyn.model.robot import Robot
 from transport.protocol.codec import decode, encode
 from transport.protocol.joint_map import joint_slots
+from transport.protocol.messages import FromClient, FromServer
 from transport.protocol.messages.error import ErrorMessage
-from transport.protocol.messages.hello import Base, Client, Hello, Model, Welcome
+from transport.protocol.messages.hello import Base, Client, ClientKind, Hello, Model, Welcome
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-
-Kind = Literal["robot", "sim", "replay", "shadow"]
 
 
 class ConnectionFailed(IdynError):
     """The server cannot be reached, or refused the hello."""
 
 
-def hello_for(robot: Robot, dt: float, *, kind: Kind = "robot", name: str = "idyn client") -> Hello:
+def hello_for(robot: Robot, dt: float, *, kind: ClientKind = "robot", name: str = "idyn client") -> Hello:
     """The hello of a client that keeps everything in the robot's own order. dt: nominal period [s]."""
     return Hello(
         client=Client(name=name, kind=kind),
@@ -85,3 +84,40 @@ class Conversation:
         if isinstance(message, ErrorMessage) and message.seq in (None, self.seq):
             return message
         return None
+
+
+class BaseClient:
+    """What every client does, whatever carries its bytes: a subclass sends and receives them.
+
+    error: why the last state got no torque, None: it got one, or nothing came
+    """
+
+    def __init__(self, hello: Hello) -> None:
+        self._hello = hello
+        self._conversation = Conversation()
+        self.error: ErrorMessage | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """The end of the connection; once is enough."""
+
+    @property
+    def session(self) -> int:
+        return self._conversation.session
+
+    def hello(self) -> Welcome:
+        """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
+        return self._conversation.begin(self._through(encode(self._hello)))
+
+    def ask(self, message: FromClient) -> FromServer:
+        """The answer to any message but a state. Raises ConnectionFailed when none comes."""
+        return decode(self._through(encode(message)))  # type: ignore[return-value]
+
+    def _through(self, request: bytes) -> bytes:
+        """The answer to what is no state. Raises ConnectionFailed."""
+        raise NotImplementedError

@@ -19,20 +19,16 @@ Everything goes through the last gate. The first answer after a gap is applied a
 """
 
 from enum import StrEnum
-from typing import Annotated
 
-import msgspec
 import numpy as np
 
-from controllers.config.loading import Settings
+from controllers.config.loading import Positive, Settings
 from idyn.errors import InputError
 from idyn.types import Array, Record
 from transport.protocol.codec import vector, vectors
 from transport.protocol.messages.torque import TorqueMessage
 from transport.protocol.silence_stages import Stage, stage
 from transport.protocol.torque_gate import Gate, TorqueLimits
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class FailsafeMode(StrEnum):

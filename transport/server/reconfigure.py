@@ -1,4 +1,4 @@
-"""New settings for a controller over the wire: checked, built beside the loop, put in place while nobody is controlled.
+"""New settings for a controller over the wire: checked, built beside the loop, put in place while no client controls.
 
 What keeps a robot safe can be made stricter from outside than the server's own files have it, never looser.
 """

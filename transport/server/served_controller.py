@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 from controllers.command import Command, Inputs
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.prediction.precompile import Way
 from idyn.types import Array, ContactSet, State
 from transport.server.sessions.handshake import Host
@@ -17,10 +16,6 @@ class ServedController(Protocol):
 
     @property
     def robot(self) -> Robot: ...
-
-    @property
-    def limits(self) -> Limits:
-        """The robot's own limits."""
 
     @property
     def stance(self) -> Array:
@@ -52,9 +47,4 @@ class ServedController(Protocol):
 
 def build_host(controller: ServedController, settings: ServerSettings) -> Host:
     """The serving side of handshakes, with this controller behind it."""
-    return Host(
-        robot=controller.robot,
-        limits=controller.limits,
-        settings=settings,
-        controller=controller.snapshot()["settings"],
-    )
+    return Host(robot=controller.robot, settings=settings, controller=controller.snapshot()["settings"])

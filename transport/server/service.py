@@ -19,6 +19,7 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet
+from transport.protocol.messages.state import StateMessage
 from transport.server.rate_limit import RateLimit
 from transport.server.reconfigure import Built, Order, Workshop, changed
 from transport.server.seat import Seat
@@ -96,7 +97,7 @@ class Service:
             answer = self._answer(arrival)
         except Exception as error:
             log.exception("a message could not be handled; its session is latched")
-            answer = self._failed(arrival, error)
+            answer = self._broken(self._session(arrival), None, _failure(error), arrival.now_ns)
         self._unsettled = arrival, answer
         return answer
 
@@ -115,7 +116,8 @@ class Service:
                 fault = self._note(arrival, answer.reply, answer.decision)
         except Exception as error:
             log.exception("an answer could not be noted; its session is latched")
-            fault = self._latch(arrival, _failure(error))
+            session = self._session(arrival)
+            fault = None if session is None else session.latch(_failure(error), arrival.now_ns)
         return fault
 
     def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
@@ -170,16 +172,6 @@ class Service:
             return Answer(self._order(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
 
-    def _failed(self, arrival: Arrival, error: Exception) -> Answer:
-        reason = _failure(error)
-        fault, session = self._latch(arrival, reason), self._reception.sessions.get(arrival.identity)
-        return Answer(encode(self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, None)), fault=fault)
-
-    def _latch(self, arrival: Arrival, reason: str) -> Fault | None:
-        """The session of whoever sent this, if there is one."""
-        session = self._reception.sessions.get(arrival.identity)
-        return None if session is None else session.latch(reason, arrival.now_ns)
-
     def _record(self, arrival: Arrival, answer: Answer) -> None:
         if self._recorder is not None:
             self._recorder.put(
@@ -211,9 +203,9 @@ class Service:
             command = seat.controller.answer(accepted.measured.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
-            return self._broken(accepted, f"the controller failed ({error})", arrival.now_ns)
+            return self._broken(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
-            return self._broken(accepted, "the torque is not finite", arrival.now_ns)
+            return self._broken(session, accepted.message, "the torque is not finite", arrival.now_ns)
         decision = self._decision(accepted, command, arrival, begin)
         seat.last_tau = decision.tau
         return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
@@ -252,11 +244,14 @@ class Service:
     def _unlogged(self) -> str:
         return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
 
-    def _broken(self, accepted: Accepted, reason: str, now_ns: int) -> Answer:
-        """Something failed on this side: latch the session and say so."""
-        fault = accepted.session.latch(reason, now_ns)
-        error = self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), accepted.session, accepted.message)
-        return Answer(encode(error), about_state=True, fault=fault)
+    def _broken(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
+        """Something failed on this side: latch the session, if there is one, and say so. state: that is answered, if any"""
+        fault = None if session is None else session.latch(reason, now_ns)
+        error = self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
+        return Answer(encode(error), about_state=state is not None, fault=fault)
+
+    def _session(self, arrival: Arrival) -> Session | None:
+        return self._reception.sessions.get(arrival.identity)
 
     # -- new settings -------------------------------------------------------------------------------------------------
 

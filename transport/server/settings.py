@@ -9,18 +9,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from controllers.config.loading import Settings
+from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import Choice, Table
 from idyn.errors import ConfigError
 
 Role = Literal["control", "watch", "configure"]
 PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class ClientKey(Settings, frozen=True):
     """key: the client's public key (Z85); role: what it may do: 'control' the robot, 'watch' as a shadow, or 'configure',
-    which is to watch and to change settings while nobody controls."""
+    which is to watch and to change settings while no client controls."""
 
     key: PublicKey
     role: Role = "control"
@@ -36,15 +35,8 @@ class CurveSettings(Settings, frozen=True):
 class WatchdogSettings(Settings, frozen=True):
     """hold_ms, latch_ms: no state for so long, and the session is marked hold, then latched until `reset`."""
 
-    hold_ms: float = 20.0
+    hold_ms: Positive = 20.0
     latch_ms: float = 100.0
-
-
-class AnticipationSettings(Settings, frozen=True):
-    """lead_us: how long before a state is due the server wakes, rehearses and stays awake [µs]; 0: never. It costs that
-    share of a core."""
-
-    lead_us: float = 250.0
 
 
 class PlausibilitySettings(Settings, frozen=True):
@@ -71,9 +63,10 @@ class ServerSettings(Settings, frozen=True):
     law, selection: put into the controller's own
     endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
     insecure: allow a tcp address that other machines can reach without `curve`; anybody there may then command the robot
-    curve: keys of server and clients; None: whoever can connect may do everything
+    curve: keys of server and clients; None: every client may do everything
     deadline_us: the answer's time budget, from the state's arrival [µs]
-    anticipation: see `transport.server.sockets.anticipation`
+    anticipation_us: how long before a state is due the server wakes, rehearses and stays awake [µs]; 0: never. It costs that
+        share of a core: see `transport.server.sockets.anticipation`
     core: run the loop alone on this core; whatever else runs on the machine should keep off it (Linux)
     max_state_age_ms: a state that was under way for longer is refused [ms]
     plausibility: which states are believed
@@ -89,17 +82,17 @@ class ServerSettings(Settings, frozen=True):
     endpoint: str | None = None
     insecure: bool = False
     curve: CurveSettings | None = None
-    deadline_us: float = 600.0
+    deadline_us: Positive = 600.0
     watchdog: WatchdogSettings = WatchdogSettings()
-    anticipation: AnticipationSettings = AnticipationSettings()
+    anticipation_us: NonNegative = 250.0
     core: int | None = None
-    max_state_age_ms: float = 10.0
+    max_state_age_ms: Positive = 10.0
     plausibility: PlausibilitySettings = PlausibilitySettings()
     release_ms: float = 1000.0
     shadow: bool = False
     log_directory: str | None = None
-    log_part_mb: float = 500.0
-    log_part_s: float = 3600.0
+    log_part_mb: Positive = 500.0
+    log_part_s: Positive = 3600.0
 
     @property
     def changes(self) -> Table:
@@ -107,17 +100,6 @@ class ServerSettings(Settings, frozen=True):
         return {name: value for name in ("law", "selection") if (value := getattr(self, name)) is not None}
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("deadline_us", self.deadline_us),
-            ("max_state_age_ms", self.max_state_age_ms),
-            ("watchdog.hold_ms", self.watchdog.hold_ms),
-            ("log_part_mb", self.log_part_mb),
-            ("log_part_s", self.log_part_s),
-        ):
-            if not value > 0:
-                raise ConfigError(f"server.{name}", f"expected > 0, got {value}")
-        if not self.anticipation.lead_us >= 0:
-            raise ConfigError("server.anticipation.lead_us", f"expected ≥ 0, got {self.anticipation.lead_us}")
         if not self.watchdog.hold_ms < self.watchdog.latch_ms <= self.release_ms:
             raise ConfigError(
                 "server.watchdog.latch_ms",

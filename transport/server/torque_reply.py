@@ -1,11 +1,9 @@
 """The torque message: what the controller decided, in the client's order, with all one may want to know about it."""
 
-from collections.abc import Callable
-
-from controllers.command import Command, Disagreement, Reference
+from controllers.command import Command
 from idyn.types import Array, Prediction, Record
-from transport.protocol.messages import state, torque
-from transport.protocol.messages.torque import ContactForce, Solver, TorqueMessage
+from transport.protocol.messages.state import Reference
+from transport.protocol.messages.torque import ContactForce, Reality, Solver, TorqueMessage
 from transport.server.sessions.session import Accepted
 
 
@@ -46,9 +44,10 @@ def torque_message(decision: Decision) -> TorqueMessage:
     limited_by = joints.torques_to_client(decision.limited_by).tolist()
     contact_force = [] if prediction is None else _contact_forces(prediction)
     solver = None if prediction is None else _solver(prediction, decision, len(contact_force))
-    ref = None if command.reference is None else _reference(command.reference, out)
+    wanted, found = command.reference, command.reality
+    ref = None if wanted is None else Reference(q=out(wanted.q), v=out(wanted.v), a=out(wanted.a))
     kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
-    reality = None if command.reality is None else _reality(command.reality)
+    reality = None if found is None else Reality(motion=found.motion, force=found.force)
     return TorqueMessage(  # in the order of its fields: so many names would cost as much as the forces
         session.id,
         request.seq,
@@ -74,14 +73,6 @@ def torque_message(decision: Decision) -> TorqueMessage:
         list(command.missing),
         reality,
     )
-
-
-def _reference(reference: Reference, out: Callable[[Array], bytes]) -> state.Reference:
-    return state.Reference(q=out(reference.q), v=out(reference.v), a=out(reference.a))
-
-
-def _reality(reality: Disagreement) -> torque.Reality:
-    return torque.Reality(motion=reality.motion, force=reality.force)
 
 
 def _contact_forces(prediction: Prediction) -> list[ContactForce]:

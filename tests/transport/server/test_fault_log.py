@@ -9,7 +9,7 @@ from idyn.model.robot import Robot
 from transport.log.reader import LogReader
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.server.fault_log import keep_fault, write_fault
+from transport.server.fault_log import keep_fault
 from transport.server.settings import ServerSettings
 
 SETTINGS = ServerSettings(controller="standin")
@@ -24,7 +24,7 @@ def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
     assert isinstance(reply, ErrorMessage)
     assert reply.code is Code.LATCHED_FAULT
     (fault,) = rig.faults
-    write_fault(fault, tmp_path, rig.controller, SETTINGS)
+    keep_fault(fault, tmp_path, rig.controller, SETTINGS)
     (path,) = tmp_path.glob("fault-*.mcap")
     with LogReader(path) as log:
         assert len(list(log.exchanges())) == 3

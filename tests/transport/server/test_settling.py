@@ -21,7 +21,7 @@ from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
 from transport.server.service import Service
-from transport.server.settings import AnticipationSettings, ServerSettings
+from transport.server.settings import ServerSettings
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
 
@@ -122,7 +122,7 @@ def test_the_reply_is_sent_before_the_service_settles(robot: Robot, tmp_path: Pa
     waited: list[bool] = []
     controller.settle = lambda: waited.append(arrived.wait(10.0))  # type: ignore[method-assign]
     service = Service(controller, SETTINGS)
-    with Router(service, f"ipc://{tmp_path}/s", lambda fault: None, Anticipation(AnticipationSettings())) as router:
+    with Router(service, f"ipc://{tmp_path}/s", lambda fault: None, Anticipation(lead_us=250.0)) as router:
         thread = threading.Thread(target=router.run, args=(stop,))
         thread.start()
         try:

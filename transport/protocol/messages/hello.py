@@ -4,10 +4,12 @@ from typing import Any, Literal
 
 from transport.protocol.messages.base import ClientMessage, Count, Part, ServerMessage, ServerPart, Vector
 
+ClientKind = Literal["robot", "sim", "replay", "shadow"]
+
 
 class Client(Part):
     name: str
-    kind: Literal["robot", "sim", "replay", "shadow"]  # a shadow gets answers marked `dry_run` and never controls
+    kind: ClientKind  # a shadow gets answers marked `dry_run` and never controls
 
 
 class Model(Part):

@@ -60,7 +60,7 @@ class WatchdogLevel(StrEnum):
 class Watchdog(ServerPart):
     state: WatchdogLevel
     misses: int  # ticks without a state before this one
-    pause_ms: float = 0.0  # of the server since the last state, in which nobody was silent
+    pause_ms: float = 0.0  # of the server since the last state, during which the robot did send
 
 
 class Reality(ServerPart):

@@ -3,7 +3,6 @@
 import numpy as np
 
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.types import Array
 from transport.protocol.codec import limits as read_limits
 from transport.protocol.codec import vector
@@ -15,10 +14,10 @@ from transport.protocol.messages.hello import ClientLimits, EffectiveLimits
 from transport.protocol.torque_gate import TorqueLimits, limits_of
 
 
-def limits_in_force(robot: Robot, own: Limits, theirs: ClientLimits | None, joints: JointMap) -> TorqueLimits:
-    """The server's own limits and, where they are stricter, the client's, in the robot's order. Raises ProtocolError for
+def limits_in_force(robot: Robot, theirs: ClientLimits | None, joints: JointMap) -> TorqueLimits:
+    """The robot's own limits and, where they are stricter, the client's, in the robot's order. Raises ProtocolError for
     malformed ones."""
-    limits = limits_of(own)
+    limits = limits_of(robot.limits)
     if theirs is None:
         return limits
 
@@ -56,5 +55,4 @@ def limits_in_force(robot: Robot, own: Limits, theirs: ClientLimits | None, join
 
 def effective_limits(limits: TorqueLimits, joints: JointMap) -> EffectiveLimits:
     """The limits in force, in the client's order."""
-    names = ("tau_max", "dtau_max", "q_min", "q_max", "v_max", "tau0", "v0")
-    return EffectiveLimits(**{name: joints.torques_on_wire(getattr(limits, name)) for name in names})
+    return EffectiveLimits(**{name: joints.torques_on_wire(getattr(limits, name)) for name in limits.__struct_fields__})

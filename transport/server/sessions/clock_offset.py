@@ -1,8 +1,7 @@
-"""How old a state is, by two clocks that nobody has set: the offset between them is learned, drifts and steps included.
+"""Age of a state, by two unsynchronised clocks: their offset is estimated, with drift and steps.
 
-The smallest delay `t_recv − t_send` of late is taken for the offset; what a state took longer is its age. A clock that is set
-makes a step in all delays after it: single ones that are far from all others are not believed, a new delay that lasts is the
-new normal, and is told.
+The offset is the smallest recent delay `t_recv − t_send`; a state's age is its delay beyond that. Setting a clock shifts all
+later delays: single outliers are ignored, a shift that lasts becomes the new offset, and is reported.
 """
 
 WINDOW = 1024

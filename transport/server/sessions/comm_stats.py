@@ -19,17 +19,8 @@ class CommStats:
     """Statistics over the states of one session. report: what its client is told of them, always up to date"""
 
     def __init__(self) -> None:
-        self.report = Comm(
-            success_100=1.0,
-            lost=0,
-            late=0,
-            dup=0,
-            out_of_order=0,
-            age_ms=0.0,
-            clock_steps=0,
-            rtt_p50_us=None,
-            rtt_p99_us=None,
-        )
+        none = dict.fromkeys(("lost", "late", "dup", "out_of_order", "clock_steps"), 0)
+        self.report = Comm(success_100=1.0, age_ms=0.0, rtt_p50_us=None, rtt_p99_us=None, **none)
         self._missing = self._expected = 0
         self._answered = 0  # of the last states that were expected, a bit for each
         self._rtts: list[float] = []

@@ -5,7 +5,6 @@ from importlib.metadata import version
 from typing import Any
 
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 from idyn.types import Record
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.errors import ProtocolError
@@ -26,14 +25,9 @@ DT_RANGE = (1e-5, 0.1)
 
 
 class Host(Record, frozen=True):
-    """The serving side of a handshake.
-
-    limits: the controller's effective limits
-    controller: its settings, as they go into `welcome`
-    """
+    """The serving side of a handshake. controller: its settings, as they go into `welcome`"""
 
     robot: Robot
-    limits: Limits
     settings: ServerSettings
     controller: dict[str, Any]
 
@@ -54,7 +48,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         id=_session_id(data, now_ns),
         robot=host.robot,
         joints=joints,
-        gate=Gate(limits_in_force(host.robot, host.limits, hello.limits, joints)),
+        gate=Gate(limits_in_force(host.robot, hello.limits, joints)),
         dt_ns=round(hello.dt_nominal * 1e9),
         mu=hello.mu,
         contact_frames=_contact_frames(hello, host.robot),
@@ -85,13 +79,10 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
 
 def _check_model(hello: Hello, robot: Robot) -> None:
     theirs = hello.model
-    if theirs.urdf_sha256 is not None and theirs.urdf_sha256.lower() != robot.urdf_sha256:
-        _refuse_model("urdf_sha256", robot.urdf_sha256, theirs.urdf_sha256)
-    if theirs.name is not None and theirs.name != robot.name:
-        _refuse_model("name", robot.name, theirs.name)
-    for field in ("nq", "nv", "na"):
-        if getattr(theirs, field) != getattr(robot, field):
-            _refuse_model(field, getattr(robot, field), getattr(theirs, field))
+    for field in ("urdf_sha256", "name", "nq", "nv", "na"):
+        told, mine = getattr(theirs, field), getattr(robot, field)
+        if told is not None and (told.lower() if field == "urdf_sha256" else told) != mine:
+            _refuse_model(field, mine, told)
     if not abs(theirs.total_mass - robot.total_mass) <= MASS_TOLERANCE * robot.total_mass:
         _refuse_model("total_mass", f"{robot.total_mass:.4f} kg", f"{theirs.total_mass:.4f} kg")
 

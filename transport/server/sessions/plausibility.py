@@ -87,6 +87,7 @@ def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
     """Fills `jumps`, zero before, with the largest changes in the order of `NAMES`, only those of joints when there is room for
     no others; which joints made the first two. change: see `CHANGE`"""
     q, v, q0, v0, to, since, a = change
+    # joints: |q − q₀| − max(|v|, |v₀|) dt and |v − v₀|, the largest of each
     furthest = fastest = 0
     for k in range(len(a)):
         speed, speed0 = v[a[k]], v0[a[k]]
@@ -96,6 +97,7 @@ def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
         further = abs(to[k] - since[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
             jumps[0], furthest = further, k
+    # base: distance and angle beyond what its speeds explain, then changes of velocity and rate
     if len(jumps) > 2:
         rest = np.zeros(3)
         half = 0.0

@@ -26,8 +26,10 @@ from transport.protocol.messages.state import StateMessage
 from transport.server.sessions.emergency_stop import EmergencyStop, asked
 from transport.server.sessions.handshake import Host, agree, welcome
 from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Outcome, Refusal, Reply, Report
-from transport.server.sessions.session import Accepted, Latched, Session
-from transport.server.sessions.state_table import TABLE, Action, Phase
+from transport.server.sessions.session import Accepted, Latched, Phase, Session
+
+Handler = Callable[..., Outcome]
+"""Takes the session or None, the message and its arrival. Raises ProtocolError for a refusal."""
 
 
 class Reception:
@@ -41,18 +43,21 @@ class Reception:
         self._shadows = shadows
         self._stop = EmergencyStop()  # of the robot, whoever controls it
         self._release_ns = round(host.settings.release_ms * 1e6)
-        self._handlers: dict[Action, Callable[..., Outcome]] = {
-            Action.GREET: self._greet,
-            Action.TICK: self._tick,
-            Action.RESET: self._reset,
-            Action.STOP: self._end,
-            Action.ECHO: self._echo,
-            Action.REPORT: self._report,
-            Action.TELL_SETTINGS: self._tell_settings,
-            Action.CHANGE_SETTINGS: self._change_settings,
-            Action.REFUSE_ABSENT: self._refuse_absent,
-            Action.REFUSE_LATCHED: self._refuse_latched,
+        self.table = self._state_table()
+
+    def _state_table(self) -> dict[Phase, dict[type, Handler]]:
+        """What each message leads to in each phase; other types of messages are not sent by clients."""
+        always: dict[type, Handler] = {
+            Hello: self._greet,
+            Stop: self._end,
+            StatsGet: self._report,
+            ConfigGet: self._tell_settings,
+            ConfigSet: self._change_settings,
         }
+        without = always | dict.fromkeys((StateMessage, Reset, Heartbeat), self._refuse_absent)
+        within = always | {StateMessage: self._tick, Reset: self._reset, Heartbeat: self._echo}
+        latched = within | {StateMessage: self._refuse_latched}
+        return {Phase.ABSENT: without, Phase.RUNNING: within, Phase.LATCHED: latched, Phase.ENDED: dict(without)}
 
     def receive(self, arrival: Arrival) -> Outcome:
         """What a message leads to. Malformed and refused ones lead to a `Refusal` with the blame."""
@@ -65,11 +70,11 @@ class Reception:
             finally:  # before anything else is looked at, and of what cannot be read, too
                 number = asked(message, arrival.data)
                 stops = number is not None and self._stop_robot(session, number)
-            action = TABLE[Phase.ABSENT if session is None else session.phase].get(type(message))
-            if action is None:
+            handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
+            if handler is None:
                 kind = message.__struct_config__.tag
                 raise ProtocolError(Code.BAD_SCHEMA, "t", f"a client does not send '{kind}'")
-            return self._handlers[action](session, message, arrival)
+            return handler(session, message, arrival)
         except ProtocolError as error:
             refusal = self.refuse(error, session, message)
             if stops:
@@ -115,7 +120,7 @@ class Reception:
         """Who controlled the robot before it got another controller must say hello to that one."""
         self.sessions = {key: session for key, session in self.sessions.items() if session.agreement.dry_run}
 
-    # -- what each action of the state table does -------------------------------------------------------------------------
+    # -- the handlers of the state table ----------------------------------------------------------------------------------
 
     def _greet(self, session: Session | None, hello: Hello, arrival: Arrival) -> Afresh:
         agreement = agree(hello, self.host, arrival.data, arrival.now_ns)

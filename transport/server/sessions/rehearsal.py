@@ -1,4 +1,4 @@
-"""A state received once more before the next one comes, for the processor's caches only: by a session that is nobody's."""
+"""Cache warming: the last state is received once more before the next one comes, by a session of its own."""
 
 from transport.server.sessions.emergency_stop import EmergencyStop
 from transport.server.sessions.handshake import Host

@@ -4,6 +4,8 @@ A state is checked completely before anything of it is noted, so a refused messa
 the time it took, and its emergency stop.
 """
 
+from enum import StrEnum
+
 import msgspec
 import numpy as np
 
@@ -25,7 +27,6 @@ from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, wa
 from transport.server.sessions.emergency_stop import EmergencyStop
 from transport.server.sessions.plausibility import Plausibility
 from transport.server.sessions.silence import Silence
-from transport.server.sessions.state_table import Phase
 from transport.server.settings import ServerSettings
 
 DT_FACTORS = (0.5, 5.0)
@@ -45,6 +46,15 @@ RESET_BASE_SPEED = 1.0
 
 RESET_JOINT_SPEED = 1.0
 """… or a motor turns faster than this [rad/s]."""
+
+
+class Phase(StrEnum):
+    """Where a client stands."""
+
+    ABSENT = "absent"  # no hello yet
+    RUNNING = "running"
+    LATCHED = "latched"  # a fault; states are refused until `reset`
+    ENDED = "ended"  # said stop
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -196,7 +206,7 @@ class Session:
         self._silence.answered(now_ns)
 
     def overtaken(self, t_robot: int, now_ns: int) -> None:
-        """A state arrived that nobody looked at, because a newer one was there already."""
+        """A state arrived together with a newer one, and is not answered."""
         self.comm.dropped(1)
         self._silence.heard(t_robot, now_ns)
 

@@ -1,9 +1,8 @@
-"""How long a robot has been silent: not how long nobody listened.
+"""Dropouts of a robot: the time without a state by both clocks, the robot's and the server's, whichever is shorter.
 
-Silence is what both clocks have seen, the robot's between two of its states and the server's between hearing them. A server
-that was stopped for a while finds states waiting that lie a tick apart: its own clock ran on, the robot was not silent. A
-simulated world that stood still sends its next state a tick later by its own clock. And who waits for an answer is not silent
-either: the server's clock counts from the answer. A client that is itself simulated or replayed has only its own clock.
+A pause of the server is no dropout: the states that wait are a tick apart by the robot's clock. A pause of a simulated world is
+none either: its next state is a tick later by its own clock. The server's clock counts from its last answer, because a client
+may wait for that. Of simulated and replayed clients only their own clock counts.
 """
 
 

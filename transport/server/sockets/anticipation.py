@@ -6,8 +6,6 @@ and then looks for the state without sleeping, until it is late by as much as th
 one in lock-step, gets none of this, and a state that comes early is answered at once.
 """
 
-from transport.server.settings import AnticipationSettings
-
 REGULAR = 0.2
 """Two intervals that differ by less than this share count as a rhythm."""
 
@@ -15,8 +13,9 @@ REGULAR = 0.2
 class Anticipation:
     """Follows the arrivals of states."""
 
-    def __init__(self, settings: AnticipationSettings) -> None:
-        self._lead_ns = round(settings.lead_us * 1e3)
+    def __init__(self, lead_us: float) -> None:
+        """lead_us: how long before a state is due the server is to be awake [µs]; 0: never"""
+        self._lead_ns = round(lead_us * 1e3)
         self._last_ns = 0
         self._interval_ns = 0
         self._regular = False

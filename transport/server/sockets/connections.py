@@ -1,6 +1,7 @@
-"""Who is connected over TCP, and how much each of them has sent that is no message yet. ZeroMQ bounds one part of a message,
-but not how many parts it has, and hands none of them over before the last has come: what waits for that is seen by the kernel
-only, and cutting the connection is what frees it.
+"""TCP connections, and the bytes of incomplete messages on each.
+
+ZeroMQ bounds one part of a message but not the number of parts, and delivers none before the last has come. The memory of
+incomplete messages is known to the operating system only, and freed by closing the connection.
 """
 
 import logging
@@ -27,7 +28,7 @@ SPARE_BYTES = 20
 """So much more may come between two looks at a connection: heartbeats of ZMQ itself are no messages."""
 
 UNREAD = 64
-"""While messages wait to be read, nobody knows whose they are: then this many times as much may come."""
+"""While messages wait to be read, their senders are not known yet: then this many times as much may come."""
 
 RECEIVED = struct.Struct("<Q")
 RECEIVED_AT = 128
@@ -43,7 +44,7 @@ class Peer:
 
 
 class Connections:
-    """Cuts those that send more than `most` bytes without completing a message."""
+    """Closes connections that send more than `most` bytes without completing a message."""
 
     def __init__(self, server: "zmq.Socket[bytes]", most: int) -> None:
         """server: not yet bound"""
@@ -61,7 +62,7 @@ class Connections:
             peer.spoke = True
 
     def look(self, now_ns: int, waiting: Callable[[], bool]) -> None:
-        """Now and then: cut who sends too much. waiting: whether messages wait to be read"""
+        """Close connections that sent too much, every `LOOK_NS`. waiting: whether messages wait to be read"""
         if now_ns - self._looked_ns < LOOK_NS:
             return
         self._looked_ns = now_ns
@@ -109,7 +110,7 @@ def _cut(fd: int) -> None:
 
 
 def _received(fd: int) -> int | None:
-    """Bytes that have come over a connection; None when nobody can say: it has just ended, or there are no descriptors left."""
+    """Bytes received over a connection; None when it has just ended, or no descriptors are left."""
     try:
         with socket.socket(fileno=os.dup(fd)) as connection:
             record = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_AT + RECEIVED.size)

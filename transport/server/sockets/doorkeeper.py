@@ -1,7 +1,6 @@
-"""Who may talk to a server that others can reach: known keys, and what each of them may do.
+"""Access control of a server that other machines can reach: known keys, and the role of each.
 
-CurveZMQ encrypts every message and proves both sides' keys; a client whose key the server does not know is not let in at all. A
-role says what the others may send.
+CurveZMQ encrypts every message and authenticates both sides; unknown keys are rejected. A role says what a client may send.
 """
 
 from pathlib import Path
@@ -40,7 +39,7 @@ class Doorkeeper:
         self._authenticator.configure_curve_callback("*", self)
 
     def guard(self, socket: "zmq.Socket[bytes]") -> None:
-        """From its bind on, nobody else comes in."""
+        """Let only known keys connect. The socket must not be bound yet."""
         public, secret = self._pair
         socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, secret)

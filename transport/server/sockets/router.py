@@ -150,8 +150,8 @@ class Router:
             self._on_fault(fault)
 
     def _rest(self) -> int:
-        """Sleep until shortly before the next state, then rehearse and stay awake for it, until anything arrives. When it was
-        seen last that nothing had [ns], 0: nobody looked."""
+        """Sleep until shortly before the next state, then rehearse and poll until anything arrives. Returns when the socket was
+        last seen empty [ns], 0 when it was not polled."""
         empty_ns = 0
         rest = self._anticipation.rest_s(monotonic_ns())
         if rest == 0.0 or self._waiting():
@@ -232,9 +232,8 @@ def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def _draw_identities_anew() -> None:
-    """libzmq counts the identities that a socket gives from a number of `rand()`, which is the same in every process until
-    somebody sows it. Who knew them could claim the next one for himself, which ends the process (an assertion of libzmq), or
-    that of a robot whose connection has just ended."""
+    """libzmq numbers the identities of a socket from `rand()`, which is the same in every process until it is seeded. A client
+    that guesses them could claim the next one, which ends the process (an assertion of libzmq), or a closed connection's."""
     ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
 
 

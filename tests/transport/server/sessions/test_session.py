@@ -13,7 +13,7 @@ from idyn.model.robot import Robot
 from transport.protocol.codec import encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.error import Code, ErrorMessage
-from transport.protocol.messages.hello import Client, Welcome
+from transport.protocol.messages.hello import Client, ClientKind, Welcome
 from transport.protocol.messages.requests import (
     Config,
     ConfigSet,
@@ -28,7 +28,6 @@ from transport.protocol.messages.requests import (
 )
 from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance
 from transport.protocol.messages.torque import TorqueMessage, WatchdogLevel
-from transport.robot.conversation import Kind
 from transport.server.reconfigure import Workshop
 from transport.server.service import Service
 from transport.server.sessions.session import DT_FACTORS, RING
@@ -424,7 +423,7 @@ def test_a_robot_whose_clock_stood_still_was_not_silent(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("kind", "told"), [("robot", 1), ("sim", 0), ("replay", 0)])
-def test_a_pause_is_logged_of_a_robot_only(rig: Rig, caplog: pytest.LogCaptureFixture, kind: Kind, told: int) -> None:
+def test_a_pause_is_logged_of_a_robot_only(rig: Rig, caplog: pytest.LogCaptureFixture, kind: ClientKind, told: int) -> None:
     """A simulated world computes as long as it likes between its states, and a replay reads them."""
     rig.greet(client=Client(name=kind, kind=kind))
     for seq in (1, 2):

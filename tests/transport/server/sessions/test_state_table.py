@@ -11,7 +11,7 @@ from transport.protocol.messages.hello import Hello
 from transport.protocol.messages.requests import ConfigGet, ConfigSet, Heartbeat, Reset, StatsGet, Stop, StopAck
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
-from transport.server.sessions.state_table import TABLE, Action, Phase
+from transport.server.sessions.session import Phase
 
 KINDS = FromClient.__args__
 CELLS = [(phase, kind) for phase in Phase for kind in KINDS]
@@ -61,11 +61,11 @@ def answer(rig: Rig, kind: type) -> str:
     return reply.code.value if isinstance(reply, ErrorMessage) else str(reply.__struct_config__.tag)
 
 
-def test_the_table_is_total_and_uses_every_action() -> None:
-    assert set(TABLE) == set(Phase)
+def test_the_table_is_total(rig: Rig) -> None:
+    table = rig.service._reception.table
+    assert set(table) == set(Phase)
     for phase in Phase:
-        assert set(TABLE[phase]) == set(KINDS)
-    assert {action for row in TABLE.values() for action in row.values()} == set(Action)
+        assert set(table[phase]) == set(KINDS)
 
 
 @each_cell
@@ -75,30 +75,31 @@ def test_every_message_in_every_phase(rig: Rig, phase: Phase, kind: type) -> Non
 
 
 @each_cell
-def test_the_action_of_a_cell_is_what_is_done(rig: Rig, monkeypatch: pytest.MonkeyPatch, phase: Phase, kind: type) -> None:
+def test_the_handler_of_a_cell_is_what_is_called(rig: Rig, phase: Phase, kind: type) -> None:
     """Once, and nothing besides."""
     bring(rig, phase)
-    done: list[Action] = []
-    handlers = rig.service._reception._handlers
-    for action, handler in list(handlers.items()):
-        monkeypatch.setitem(handlers, action, lambda *given, action=action, do=handler: (done.append(action), do(*given))[1])
+    called: list[tuple[Phase, type]] = []
+    for row, cells in rig.service._reception.table.items():
+        for column, handler in cells.items():
+            cell = (row, column)
+            cells[column] = lambda *given, cell=cell, do=handler: (called.append(cell), do(*given))[1]
     answer(rig, kind)
-    assert done == [TABLE[phase][kind]]
+    assert called == [(phase, kind)]
 
 
 @each_cell
-def test_with_another_action_in_its_cell_a_message_leads_elsewhere(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, phase: Phase, kind: type
-) -> None:
+def test_with_another_handler_in_its_cell_a_message_leads_elsewhere(rig: Rig, phase: Phase, kind: type) -> None:
     bring(rig, phase)
-    other = Action.TELL_SETTINGS if ANSWERS[phase][kind] == ABSENT else Action.REFUSE_ABSENT
-    monkeypatch.setitem(TABLE[phase], kind, other)
-    assert answer(rig, kind) == ("config" if other is Action.TELL_SETTINGS else ABSENT)
+    table = rig.service._reception.table
+    other = ConfigGet if ANSWERS[phase][kind] == ABSENT else StateMessage
+    table[phase][kind] = table[Phase.ABSENT][other]
+    assert answer(rig, kind) == ("config" if other is ConfigGet else ABSENT)
 
 
-def test_a_latched_session_is_served_when_the_table_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latched_session_is_served_when_the_table_says_so(rig: Rig) -> None:
     bring(rig, Phase.LATCHED)
-    monkeypatch.setitem(TABLE[Phase.LATCHED], StateMessage, Action.TICK)
+    table = rig.service._reception.table
+    table[Phase.LATCHED][StateMessage] = table[Phase.RUNNING][StateMessage]
     assert answer(rig, StateMessage) == "torque"
 
 

@@ -14,13 +14,14 @@ from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.keys import Keys, client_keys, make_keys, read_secret
 from transport.protocol.messages.error import ErrorMessage
+from transport.protocol.messages.hello import ClientKind
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
-from transport.robot.conversation import ConnectionFailed, Kind, hello_for
+from transport.robot.conversation import ConnectionFailed, hello_for
 from transport.server.reconfigure import Workshop
 from transport.server.service import Service
-from transport.server.settings import AnticipationSettings, ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import Router
 
@@ -41,7 +42,7 @@ class Place:
         self.settings = parse({"controller": "standin", "curve": curve, "max_state_age_ms": 1000.0}, ServerSettings, "server")
         self.address = ""
 
-    def client(self, robot: Robot, name: str | None, kind: Kind = "sim", connect_ms: int = 20_000) -> RobotClient:
+    def client(self, robot: Robot, name: str | None, kind: ClientKind = "sim", connect_ms: int = 20_000) -> RobotClient:
         keys: Keys | None = None if name is None else self.keys[name]
         return RobotClient(
             self.address, hello_for(robot, 1e-3, kind=kind), deadline_ms=20_000, connect_ms=connect_ms, keys=keys
@@ -54,7 +55,7 @@ def place(robot: Robot, tmp_path: Path) -> Iterator[Place]:
     workshop = Workshop(from_snapshot, beside=False)
     service = Service(SpringDamper(robot), place.settings, shadow=SpringDamper(robot), workshop=workshop)
     stop = threading.Event()
-    anticipation = Anticipation(AnticipationSettings())
+    anticipation = Anticipation(lead_us=250.0)
     with Router(service, "tcp://127.0.0.1:*", lambda faults: None, anticipation, place.settings.curve) as router:
         place.address = router.endpoint
         thread = threading.Thread(target=router.run, args=(stop,))

@@ -31,7 +31,7 @@ from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, Conversation, hello_for
 from transport.robot.failsafe import Failsafe, FailsafeMode, drive_command
 from transport.server.service import Service
-from transport.server.settings import AnticipationSettings, ServerSettings, endpoint
+from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.router import SOCKET_MAX_BYTES, Router, newest
 from transport.warm_up import warm_up
@@ -48,7 +48,7 @@ def serving(robot: Robot, address: str) -> Iterator[str]:
     controller = SpringDamper(robot)
     warm_up(controller, settings)
     service = Service(controller, settings)
-    with Router(service, address, lambda faults: None, Anticipation(AnticipationSettings())) as router:
+    with Router(service, address, lambda faults: None, Anticipation(lead_us=250.0)) as router:
         thread = threading.Thread(target=router.run, args=(stop,))
         thread.start()
         try:
@@ -231,13 +231,13 @@ def test_the_newest_state_of_each_client_survives_a_batch() -> None:
 def test_a_second_server_is_refused(robot: Robot, address: str) -> None:
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with pytest.raises(ConfigError, match="another server"):
-        Router(service, address, lambda faults: None, Anticipation(AnticipationSettings()))
+        Router(service, address, lambda faults: None, Anticipation(lead_us=250.0))
 
 
 def test_an_address_that_cannot_be_bound_is_named(robot: Robot, tmp_path: Path) -> None:
     service = Service(SpringDamper(robot), ServerSettings(controller="standin"))
     with pytest.raises(ConfigError, match="cannot bind"):
-        Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None, Anticipation(AnticipationSettings()))
+        Router(service, f"ipc://{tmp_path}/no/such/folder", lambda faults: None, Anticipation(lead_us=250.0))
 
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"])
