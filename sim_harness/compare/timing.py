@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from matplotlib.axes import Axes
 
 from controllers.config.loading import parse
 from controllers.contact.ground import AnyGround
@@ -28,7 +29,8 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import RESULT, code_digest, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
-from sim_harness.report.plots import png, rows
+from sim_harness.report.plots import Panel, picture
+from sim_harness.report.tables import Table
 
 DT = 1e-3
 PATCH = 0.005
@@ -192,7 +194,7 @@ def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]
     return outcomes
 
 
-def timing_table(timings: Timings) -> list[list[str]]:
+def timing_table(timings: Timings) -> Table:
     """Median, p99 and max [µs], one row for each controller and number of contacts."""
     rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope since the row before", "the law's own %"]]
     for controller, times in timings.controllers.items():
@@ -205,14 +207,16 @@ def timing_table(timings: Timings) -> list[list[str]]:
 
 def run_time_figure(timings: Timings) -> bytes:
     """Medians against contacts, both logarithmic; the bands reach up to p99."""
-    figure, (axis,) = rows(1)
-    figure.set_size_inches(8, 5)
-    for controller, times in timings.controllers.items():
-        n = [t.contacts for t in times]
-        (line,) = axis.loglog(n, [t.median for t in times], marker="o", markersize=3, label=CONTROLLERS[controller].title)
-        axis.fill_between(n, [t.median for t in times], [t.p99 for t in times], color=line.get_color(), alpha=0.15)
-    axis.axhline(1000.0, color="0.4", linestyle="--", linewidth=1)
-    axis.set_xlabel("contacts")
-    axis.set_ylabel("run time [µs] (dashed: 1 ms)")
-    axis.legend(fontsize=8)
-    return png(figure)
+    lines = {
+        CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
+        for k, (controller, times) in enumerate(timings.controllers.items())
+    }
+
+    def bands(axis: Axes) -> None:
+        for k, times in enumerate(timings.controllers.values()):
+            n, median, p99 = zip(*((t.contacts, t.median, t.p99) for t in times), strict=True)
+            axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
+        axis.axhline(1000.0, color="0.4", linestyle="--", linewidth=1)
+
+    labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
+    return picture([Panel(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,6 @@ import numpy as np
 from controllers.robot.load import load_robot
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
-from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.run.scene import simulated_robot
 from sim_harness.run.server_process import ServerProcess
@@ -100,7 +100,19 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
                 parts.append(side.run_paced(SETTLE, waits=True))
                 reset = side.reset()
             parts.append(side.run_paced(AFTER, waits=True))
-            return _outcome(parts, side, who=who, milliseconds=milliseconds, law=law, stopped=stopped, reset=reset)
+    q = np.concatenate([part.q for part in parts])
+    return Outcome(
+        who=who,
+        milliseconds=milliseconds,
+        law=law,
+        ticks=dict(Counter(part.modes[mode] for part in parts for mode in part.mode)),
+        longest_tick=float(np.diff(parts[0].wall).max()),
+        stopped=stopped,
+        reset=reset,
+        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
+        traces=tuple(parts),
+        walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
+    )
 
 
 class Stopping(RobotClient):
@@ -131,25 +143,3 @@ def _stop_this_process(seconds: float) -> None:
     me = os.getpid()
     with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
         pass
-
-
-def _outcome(
-    parts: list[Trace], side: RobotSide, *, who: Who, milliseconds: int, law: str, stopped: bool, reset: bool | None
-) -> Outcome:
-    q = np.concatenate([part.q for part in parts])
-    ticks: dict[str, int] = {}
-    for part in parts:
-        for mode, count in zip(part.modes, np.bincount(part.mode, minlength=len(part.modes)).tolist(), strict=True):
-            ticks[mode] = ticks.get(mode, 0) + count
-    return Outcome(
-        who=who,
-        milliseconds=milliseconds,
-        law=law,
-        ticks=ticks,
-        longest_tick=float(np.diff(parts[0].wall).max()),
-        stopped=stopped,
-        reset=reset,
-        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
-        traces=tuple(parts),
-        walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
-    )
