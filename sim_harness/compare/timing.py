@@ -6,8 +6,6 @@ whatever the number of points; the base's speed, of the size that gravity gives 
 """
 
 import gc
-import hashlib
-import json
 import time
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.jobs import RESULT, code_digest, write_result
+from sim_harness.compare.jobs import Job, complete, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
 from sim_harness.report.plots import Panel, picture
@@ -71,24 +69,21 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     controllers: dict[str, list[RunTime]]
 
 
-class TimingTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One controller's times, and the folder for them."""
+class TimingTask(Job, frozen=True, kw_only=True):
+    """One controller's times."""
 
     controller: str
     settings: TimingSettings
-    digest: str
-    folder: Path
 
 
 def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
     """One for each controller; its digest is of all that its times depend on: settings, robot, and code, with this file."""
     robot, stance = load_robot(settings.robot)
     body = [robot.description.urdf, robot.description.base, msgspec.to_builtins(robot.description.contact), list(stance)]
-    code = [code_digest(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()]
     tasks = []
     for controller, counts in settings.contacts.items():
-        data = [controller, CONTROLLERS[controller].changes, counts, settings.repeat, body, code]
-        digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()
+        changes = CONTROLLERS[controller].changes
+        digest = digest_of([controller, changes, counts, settings.repeat, body, Path(__file__).read_text(encoding="utf-8")])
         folder = root / f"timing-{controller}-{digest[:12]}"
         tasks.append(TimingTask(controller=controller, settings=settings, digest=digest, folder=folder))
     return tasks
@@ -96,21 +91,16 @@ def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
 
 def timed(task: TimingTask) -> LawTimes | None:
     """The times of a task that is done."""
-    try:
-        result = msgspec.convert(json.loads((task.folder / RESULT).read_text(encoding="utf-8")), LawTimes)
-    except (OSError, ValueError):
-        return None
-    return result if result.digest == task.digest else None
+    return result_of(task, LawTimes)
 
 
 def run_timing(task: TimingTask) -> None:
     """Measure and write the result."""
     settings = task.settings
     robot, stance = load_robot(settings.robot)
-    counts = settings.contacts[task.controller]
-    times = [measure(robot, stance, task.controller, n, settings.repeat) for n in counts]
-    task.folder.mkdir(parents=True, exist_ok=True)
-    write_result(task.folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
+    times = [measure(robot, stance, task.controller, n, settings.repeat) for n in settings.contacts[task.controller]]
+    with complete(task.folder) as folder:
+        write_result(folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
 
 
 def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:
