@@ -5,6 +5,8 @@ Everything that is compared is measured in turns, block by block, so that a nois
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -21,10 +23,11 @@ from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.terms.dynamics import evaluate
 from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
+from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress
 
 DT = 1e-3
-SAMPLES = 64
+SAMPLES, BLOCKS = 64, 80
 """States of one sway that a block goes through, each warm-started by the one before."""
 
 AMPLITUDE = 0.01
@@ -104,14 +107,14 @@ def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
     return contacts_from_points(robot, robot.spheres.keys[:n], points, normals, robot.spheres.mu[:n], np.zeros(n))
 
 
-def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, Any]:
+def bench_laws(robot_name: str, progress: Progress) -> dict[str, Any]:
     """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns."""
     robot, stance = load_robot(robot_name)
     counts = range(1, len(robot.spheres.keys) + 1)
     loads = {n: workload(robot, stance, n) for n in counts}
     times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
     unit: list[int] = []
-    for block in range(1 + -(-repeat // SAMPLES)):
+    for block in range(1 + BLOCKS):
         with without_gc():
             for (name, n), spent in times.items():
                 measured = _time_predictions(robot, loads[n], CASES[name])
@@ -148,25 +151,23 @@ def _time_unit(robot: Robot, samples: list[Sample]) -> list[int]:
     return spent
 
 
-class without_gc:
+@contextmanager
+def without_gc() -> Iterator[None]:
     """Garbage is collected before, not meanwhile."""
-
-    def __enter__(self) -> None:
-        gc.collect()
-        gc.disable()
-
-    def __exit__(self, *exception: object) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
         gc.enable()
 
 
 def _percentiles(spent_ns: list[int]) -> dict[str, float]:
-    return {
-        "median_us": float(np.median(spent_ns)) * 1e-3,
-        "p99_us": float(np.percentile(spent_ns, 99)) * 1e-3,
-    }
+    median, p99 = np.percentile(spent_ns, (50, 99)) * 1e-3
+    return {"median_us": float(median), "p99_us": float(p99)}
 
 
-def laws_table(result: dict[str, Any]) -> list[list[str]]:
+def laws_table(result: dict[str, Any]) -> Table:
     """Medians in units, and p99 in µs, against the number of contacts."""
     unit = result["unit_us"]
     counts = list(next(iter(result["laws"].values())))

@@ -17,6 +17,7 @@ from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from idyn.types import Array
 from sim_harness.bench.laws import DT, workload
+from sim_harness.report.tables import Table
 from sim_harness.robot.pacing import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
@@ -28,11 +29,11 @@ from transport.realtime import off_core, on_core, spare_core, steady
 from transport.robot.conversation import Conversation, hello_for
 from transport.server.settings import ServerSettings
 
-BLOCK_TICKS = 500
-"""Paced ticks before the other server has its turn."""
+TICKS, BLOCK_TICKS = 20000, 500
+"""Paced ticks of each, and those before the other has its turn."""
 
 
-def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dict[str, Any]:
+def bench_server(progress: Progress) -> dict[str, Any]:
     """Round trips of a served quadruped at 1 kHz over ipc, and of a bare echo of the same bytes, in turns.
 
     Timed from handing a state's bytes to the socket to having the reply's; both over sockets of the same kind. Where the
@@ -40,7 +41,7 @@ def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dic
     """
     core = spare_core()
     with tempfile.TemporaryDirectory(prefix="idyn-") as folder:
-        settings = load("server", name, ServerSettings)
+        settings = load("server", "quadruped", ServerSettings)
         settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core)
         robot, stance = load_robot("quadruped")
         samples = workload(robot, stance, len(robot.spheres.keys))
@@ -56,32 +57,31 @@ def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dic
             conversation = Conversation()
             conversation.begin(to_server.exchange(encode(hello_for(robot, DT, kind="sim"))))
             to_echo.exchange(b"warm")
-            served, echoed = _in_turns(ticks, conversation, to_server, to_echo, states, progress)
+            served, echoed = _in_turns(conversation, to_server, to_echo, states, progress)
     answered = served[np.isfinite(served)]
     return {
         "echo_p50_us": float(np.median(echoed)),
         "p50_us": float(np.median(answered)),
         "p99_us": float(np.percentile(answered, 99)),
         "misses": int(np.sum(~(served <= DT * 1e6))),
-        "ticks": ticks,
+        "ticks": TICKS,
         "echo_p99_us": float(np.percentile(echoed, 99)),
     }
 
 
 def _in_turns(
-    ticks: int,
     conversation: Conversation,
     to_server: "Wire",
     to_echo: "Wire",
     states: list[StateMessage],
     progress: Progress,
 ) -> tuple[Array, Array]:
-    """Round trips of both [µs] (ticks); NaN where the reply was no torque."""
-    served, echoed = np.full(ticks, np.nan), np.full(ticks, np.nan)
+    """Round trips of both [µs] (TICKS); NaN where the reply was no torque."""
+    served, echoed = np.full(TICKS, np.nan), np.full(TICKS, np.nan)
     pacer = Pacer(DT)
     pacer.wait()
-    for first in range(0, ticks, BLOCK_TICKS):
-        block = range(first, min(first + BLOCK_TICKS, ticks))
+    for first in range(0, TICKS, BLOCK_TICKS):
+        block = range(first, first + BLOCK_TICKS)
         for tick in block:
             state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
             data = conversation.ask(state, time.monotonic_ns())
@@ -153,7 +153,7 @@ def _echo(address: str, core: int | None, news: Connection) -> None:
             socket.send_multipart([identity, data])
 
 
-def server_table(result: dict[str, Any]) -> list[list[str]]:
+def server_table(result: dict[str, Any]) -> Table:
     """The served round trip beside the echo's."""
     ratio = result["p50_us"] / result["echo_p50_us"]
     return [

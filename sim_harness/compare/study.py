@@ -36,7 +36,7 @@ class Study(NamedTuple):
     lead: str
     sweeps: dict[str, Sweep]
     tables: tuple[Callable[[Figures], Table], ...]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[Picture, ...] = ()
     notes: Callable[[Figures], list[str]] = lambda _: []
 
 
