@@ -6,7 +6,7 @@ from typing import Any
 
 from sim_harness.commands.output import add_json, new_folder, publish, run_bar
 from sim_harness.compare.study import measure, report_of
-from sim_harness.studies.pauses_report import study as pauses
+from sim_harness.studies.pauses import study as pauses
 
 
 def add_to(subparsers: Any) -> None:

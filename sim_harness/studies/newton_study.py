@@ -72,26 +72,15 @@ def beam() -> ForwardProblem:
 
     The last four lie on the ground, and the end is loaded.
     """
-    nv = 3 * LINKS
-    G_rows, compliance = np.zeros((3 * LINKS, nv)), np.zeros(3 * LINKS)
-    for i in range(LINKS):
-        own, last, row = 3 * i, 3 * i - 3, 3 * i
-        G_rows[row : row + 3, own : own + 3] = np.eye(3)
-        G_rows[row + 1, own + 2] = -LINK / 2
-        if i:
-            G_rows[row : row + 3, last : last + 3] = -np.eye(3)
-            G_rows[row + 1, last + 2] = -LINK / 2
-        compliance[row + 2] = 1.0 / STIFFNESS
-    J = np.zeros((12, nv))
-    for k in range(4):
-        own = 3 * (LINKS - 1 - k)
-        J[3 * k, own], J[3 * k + 2, own + 1] = 1.0, 1.0
+    nv, each = 3 * LINKS, np.eye(LINKS)
+    own, last = np.eye(3), -np.eye(3)
+    own[1, 2] = last[1, 2] = -LINK / 2
+    J, lying = np.zeros((12, nv)), 3 * (LINKS - 1 - np.arange(4))
+    J[0::3, lying], J[2::3, lying + 1] = np.eye(4), np.eye(4)
     force = np.zeros(nv)
     force[-3:-1] = 0.5 * LOAD, -LOAD
-    inertia = LINK_MASS * np.array([1.0, 1.0, LINK**2 / 12])
-    rows = Rows(G=G_rows, g=np.zeros(3 * LINKS), stops=np.zeros(3 * LINKS, dtype=bool), compliance=compliance)
     return ForwardProblem(
-        M=np.diag(np.tile(inertia, LINKS)),
+        M=np.kron(each, LINK_MASS * np.diag([1.0, 1.0, LINK**2 / 12])),
         h=np.tile([0.0, LINK_MASS * G, 0.0], LINKS),
         v=np.zeros(nv),
         J=J,
@@ -99,7 +88,12 @@ def beam() -> ForwardProblem:
         mu=np.full(4, MU),
         gaps=np.zeros(4),
         dt=DT,
-        rows=rows,
+        rows=Rows(
+            G=np.kron(each, own) + np.kron(np.eye(LINKS, k=-1), last),
+            g=np.zeros(nv),
+            stops=np.zeros(nv, dtype=bool),
+            compliance=np.tile([0.0, 0.0, 1.0 / STIFFNESS], LINKS),
+        ),
     )
 
 

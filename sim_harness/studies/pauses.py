@@ -1,8 +1,8 @@
-"""What becomes of a walk when the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
+"""A walk during which the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
 
-The world of a stopped server goes on with what the robot's own side makes of it; at all other times it waits for its replies,
-so that a busy machine does not blur the picture. The world of a stopped robot is stopped with it. Who stopped himself for good
-is reset at rest, as an operator would, and walks on.
+While the server is stopped the world goes on under the robot's own failsafe; at all other times it waits for the replies, so
+that a busy machine does not show. The robot's world is stopped with it. A robot that stopped itself for good is reset at rest,
+as by an operator, and walks on.
 """
 
 import os
@@ -10,14 +10,20 @@ import signal
 import subprocess
 import tempfile
 from collections import Counter
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from matplotlib.axes import Axes
 
 from controllers.robot.load import load_robot
+from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
+from sim_harness.report.plots import Panel, picture
+from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.run.scene import simulated_robot
 from sim_harness.run.server_process import ServerProcess
@@ -38,6 +44,19 @@ PATIENCE_MS = 2000
 
 VELOCITY = (0.15, 0.0, 0.0)
 """Of the walk [m/s, m/s, rad/s]."""
+
+COLOURS = {
+    "failsafe:follow": "#f4c95d",
+    "failsafe:rest": "#e08e45",
+    "failsafe:stopped": "#c1440e",
+    "failsafe:damping": "#7d1128",
+}
+"""Of the robot's own side, from the mildest on; white is the server's."""
+
+STEP = 50
+"""Ticks over which a speed is taken."""
+
+WORDS = {True: "yes", False: "no", None: "–"}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,3 +162,56 @@ def _stop_this_process(seconds: float) -> None:
     me = os.getpid()
     with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
         pass
+
+
+def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
+    """Server and robot of an experiment are stopped for so long each."""
+    plan = walking(experiment)
+    return Study(
+        "Pauses",
+        "A process is stopped (SIGSTOP) in mid-trot, the server's or the robot's with its world, and continued; both talk over "
+        "a real socket. A robot that stopped itself for good is reset at rest, as an operator would.",
+        sweeps={"pauses": Sweep((WHO, milliseconds), lambda who, pause: run_pause(plan, law, who, pause))},
+        tables=(table,),
+        pictures=(
+            Picture(
+                "pauses",
+                "Speed of the base over the world's time; colours: what the robot's own side did meanwhile.",
+                walks,
+            ),
+        ),
+        notes=lambda found: [outcome.words for outcome in found["pauses"].values()],
+    )
+
+
+def table(found: Figures) -> Table:
+    columns: dict[str, Callable[[Outcome], str]] = {
+        "for ms": lambda o: str(o.milliseconds),
+        "law": lambda o: o.law,
+        "upright": lambda o: WORDS[o.upright],
+        "stopped itself": lambda o: WORDS[o.stopped],
+        "reset": lambda o: WORDS[o.reset],
+        "walked on m": lambda o: f"{o.walked:.2f}",
+        "longest tick ms": lambda o: f"{1e3 * o.longest_tick:.0f}",
+    }
+    return listed("stopped", ((outcome.who, outcome) for outcome in found["pauses"].values()), columns)
+
+
+def walks(found: Figures) -> bytes:
+    """Speed of the base, one panel for each pause."""
+    panels: list[Panel] = []
+    for o in found["pauses"].values():
+        labels = {"title": f"{o.who} stopped for {o.milliseconds} ms", "ylabel": "m/s", "xlabel": "time of the world [s]"}
+        panels.append(Panel(extra=partial(_walk, o.traces), axes=labels, legend=not panels))
+    return picture(panels)
+
+
+def _walk(traces: Sequence[Trace], axis: Axes) -> None:
+    for trace in traces:
+        places, t = trace.q[::STEP, :2], trace.t[::STEP]
+        axis.plot(t[1:], np.linalg.norm(np.diff(places, axis=0), axis=1) / np.diff(t), color="0.3")
+        modes = np.array(trace.modes)[trace.mode]
+        how: dict[str, Any] = {"alpha": 0.5, "transform": axis.get_xaxis_transform(), "lw": 0}
+        for mode, colour in COLOURS.items():
+            label = mode.removeprefix("failsafe:") if trace is traces[0] else ""
+            axis.fill_between(trace.t, 0, 1, where=modes == mode, color=colour, label=label, **how)

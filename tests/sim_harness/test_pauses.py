@@ -5,8 +5,7 @@ import pytest
 from sim_harness.compare.study import report_of
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
-from sim_harness.studies.pauses import Outcome, run_pause, walking
-from sim_harness.studies.pauses_report import study, table, walks
+from sim_harness.studies.pauses import Outcome, run_pause, study, table, walking, walks
 
 
 def test_a_page_tells_each_pause_in_words():

@@ -14,11 +14,8 @@ from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.scenes.results.keep import PICTURE
-from sim_harness.scenes.results.measures import UNITS, Measured, Outcome
+from sim_harness.scenes.results.measures import Measured, Outcome, figures_table, steps_table
 from sim_harness.view.bodies import scene_page
-
-HEADINGS = ["scene", "engine", "figure", "measured", "known", "error"]
-SPEEDS = ["e_m", "iterations", "engine µs", "× real time", "unsolved"]
 
 COLOURS = ("#c8e6c9", "#fff3c4", "#ffcdd2")
 """Good, doubtful, bad."""
@@ -26,33 +23,16 @@ COLOURS = ("#c8e6c9", "#fff3c4", "#ffcdd2")
 
 def engines_table(found: Sequence[Cell]) -> Table:
     """Headings, and for each engine on each scene a row for every figure; residuals and speed in the first of them."""
-    residuals = [f"{name.replace('_', ' ')} {unit}" for name, unit in UNITS.items()]
-    rows = [[*HEADINGS, *residuals, *SPEEDS]]
+    head, body = ["scene", "engine", "figure"], list[list[str]]()
     for cell in found:
         if cell.kept is None:
-            rows.append([cell.job.scene, cell.job.engine, cell.fault, *[""] * (len(rows[0]) - 3)])
+            body.append([cell.job.scene, cell.job.engine, cell.fault])
             continue
-        o = cell.kept.outcome
-        steps = [f"{o.residuals[name]:.1e}" for name in UNITS]
-        steps.append("–" if o.e_m is None else f"{o.e_m:.1e}")
-        steps += [f"{o.iterations:.1f}", f"{o.engine_us:.0f}", f"{o.pace:.2f}", f"{o.unsolved} of {o.steps}"]
-        for i, figure in enumerate(o.measured):
-            names, rest = ([o.scene, o.engine], steps) if not i else (["", ""], [""] * len(steps))
-            rows.append([*names, *figure_cells(figure), *rest])
-    return rows
-
-
-def figure_cells(figure: Measured) -> list[str]:
-    """What, measured, known, error."""
-    known = "–" if figure.known is None else f"{figure.known:.5g}"
-    return [figure.what, f"{figure.value:.5g} {figure.unit}", known, error_text(figure)]
-
-
-def error_text(figure: Measured) -> str:
-    """In percent, or in the figure's unit where 0 is known."""
-    if figure.error is None:
-        return "–"
-    return f"{100 * figure.error:.2g} %" if figure.known else f"{figure.error:.1e} {figure.unit}"
+        (names, *figures), (speeds, steps) = figures_table(cell.kept.outcome), steps_table(cell.kept.outcome)
+        head = ["scene", "engine", *names, *speeds[1:]]
+        for i, figure in enumerate(figures):
+            body.append(["", "", *figure] if i else [cell.job.scene, cell.job.engine, *figure, *steps[1:]])
+    return [head, *(row + [""] * (len(head) - len(row)) for row in body)]
 
 
 def worst(outcome: Outcome) -> Measured | None:
@@ -82,10 +62,14 @@ def _grade(cell: Cell) -> int:
 
 
 def _text(cell: Cell) -> str:
+    """Worst error, in percent, or in the figure's unit where 0 is known; and the engine's time."""
     if cell.kept is None:
         return "went to\npieces"
     figure = worst(cell.kept.outcome)
-    return f"{'–' if figure is None else error_text(figure)}\n{cell.kept.outcome.engine_us:.0f} µs"
+    error = "–"
+    if figure is not None and figure.error is not None:
+        error = f"{100 * figure.error:.2g} %" if figure.known else f"{figure.error:.1e} {figure.unit}"
+    return f"{error}\n{cell.kept.outcome.engine_us:.0f} µs"
 
 
 def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
