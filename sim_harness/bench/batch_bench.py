@@ -90,7 +90,7 @@ def time_predictions(robot: Robot, stance: Array, law_selected: tuple[str, Selec
 
 
 def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
-    """MEMBERS members of the benchmarks' sway on all feet: so many demands in a row for each of its states, states in turn."""
+    """MEMBERS members: for each state of the benchmarks' sway on all feet a number of demands in a row."""
     samples = workload(robot, stance, len(robot.spheres.keys))
     rng = np.random.default_rng(0)
     picked = [samples[k // demands % len(samples)] for k in range(MEMBERS)]
@@ -107,7 +107,7 @@ def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
 
 
 def _member(batch: Batch, k: int) -> tuple[State, ContactSet, Array]:
-    """What `predict` is handed of one."""
+    """Arguments of `predict` for one member."""
     touch = {name: getattr(batch.contacts, name)[k] for name in TOUCH}
     contacts = ContactSet(**touch, keys=batch.contacts.keys)
     return State(q=batch.state.q[k], v=batch.state.v[k]), contacts, batch.q_ddot[k]
@@ -144,7 +144,7 @@ def time_worlds(robot: Robot, stance: Array, name: str) -> Times:
 
 
 def quickest(ways: dict[str, Way]) -> dict[str, float]:
-    """Seconds per item of each, which are done in turns, after a round that warms up."""
+    """Seconds per item of each, least of all rounds, in turns, after one that warms up."""
     best = dict.fromkeys(ways, np.inf)
     for turn in range(1 + ROUNDS):
         for name, (work, items) in ways.items():

@@ -81,23 +81,17 @@ def _in_turns(
     pacer = Pacer(DT)
     pacer.wait()
     for first in range(0, TICKS, BLOCK_TICKS):
-        block = range(first, first + BLOCK_TICKS)
-        for tick in block:
+        for tick in range(first, first + BLOCK_TICKS):
             state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
-            data = conversation.ask(state, time.monotonic_ns())
-            begin = time.perf_counter_ns()
-            reply = to_server.exchange(data)
-            spent = time.perf_counter_ns() - begin
+            reply, spent = to_server.timed(conversation.ask(state, time.monotonic_ns()))
             if isinstance(conversation.hear(reply, time.monotonic_ns()), TorqueMessage):
-                served[tick] = spent * 1e-3
+                served[tick] = spent
             pacer.wait()
-        for tick in block:
-            data = encode(msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000))
-            begin = time.perf_counter_ns()
-            to_echo.exchange(data)
-            echoed[tick] = (time.perf_counter_ns() - begin) * 1e-3
+        for tick in range(first, first + BLOCK_TICKS):
+            state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
+            _, echoed[tick] = to_echo.timed(encode(state))
             pacer.wait()
-        progress("server and echo", 2 * len(block))
+        progress("server and echo", 2 * BLOCK_TICKS)
     return served, echoed
 
 
@@ -121,6 +115,12 @@ class Wire:
         """Send and wait for what comes back."""
         self._socket.send(data)
         return self._socket.recv()
+
+    def timed(self, data: bytes) -> tuple[bytes, float]:
+        """The same, and how long it took [µs]."""
+        begin = time.perf_counter_ns()
+        reply = self.exchange(data)
+        return reply, (time.perf_counter_ns() - begin) * 1e-3
 
 
 class Echo:

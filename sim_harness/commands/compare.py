@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """The figures of every engine on every scene it claims, and whether all are as they are known to be."""
+    """The figures of every engine on every scene it claims, and whether all are within their tolerances."""
     jobs = jobs_of(words, options.out.absolute() / "scenes", options.seconds)
     with run_bar() as progress:
         cells = run_jobs(jobs, options.executor, options.jobs, progress)
@@ -92,7 +92,7 @@ def _logs(paths: list[str]) -> tuple[Any, bool]:
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """The claims, and whether none was disproved."""
+    """The outcomes of the claims, and whether all that could be decided hold."""
     comparisons = [load_comparison(name) for name in names]
     how = Options(
         seeds=options.seeds,

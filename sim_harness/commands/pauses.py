@@ -1,4 +1,4 @@
-"""`idyn pauses`: what becomes of a walk when the server's process, or the robot's, is stopped for a while."""
+"""`idyn pauses`: a walk during which the server's process, or the robot's, is stopped for a while."""
 
 import argparse
 from pathlib import Path

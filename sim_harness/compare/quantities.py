@@ -7,7 +7,7 @@ from sim_harness.measure.metrics import Summary
 
 
 class Quantity(NamedTuple):
-    """heading: of its column, with unit; value: of a run, NaN where it has none; lost: who fell has infinitely much of it."""
+    """heading: of its column, with unit; value: of a run, NaN where it has none; lost: infinite after a fall"""
 
     heading: str
     value: Callable[[Summary], float]

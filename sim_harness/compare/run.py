@@ -7,16 +7,17 @@ import msgspec
 
 from idyn.errors import ConfigError
 from sim_harness.compare.jobs import JobFailed, Keep, Task, finished, run_jobs, run_task, tasks_of
-from sim_harness.compare.matrix.settings import cells
+from sim_harness.compare.matrix.settings import Cell
 from sim_harness.compare.results import Results, Runs
-from sim_harness.compare.settings import ComparisonSettings, controllers_of, plan_of, plan_of_cell
+from sim_harness.compare.settings import ComparisonSettings, runs_of
 from sim_harness.compare.study import Progress
 from sim_harness.compare.timing import Timings, run_timing, timed, timing_tasks
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """seeds: instead of the comparisons' own number; seconds: instead of the experiments' durations; jobs: at once;
-    executor: a row of `EXECUTORS`; keep_logs: write an MCAP of every run of a scene: those of a matrix are too many."""
+    """seeds, seconds: instead of those of comparisons and experiments; jobs: at once; executor: a row of `EXECUTORS`
+    keep_logs: write an MCAP of every run of a scene, none of a matrix
+    """
 
     seeds: int | None = None
     seconds: float | None = None
@@ -34,25 +35,20 @@ def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> T
     if options.seeds is not None and options.seeds < 1:
         raise ConfigError("seeds", f"expected ≥ 1, got {options.seeds}")
     tasks: Tasks = {}
-    keep: Keep = "log" if options.keep_logs else "trace"
-    for scene in comparison.scene:
-        for controller in controllers_of(comparison, scene):
-            plan = plan_of(comparison, scene, controller, options.seconds)
-            seeds = range(options.seeds or comparison.seeds)
-            tasks[scene.name, controller] = tasks_of(plan, controller, seeds, root, keep)
-    if comparison.matrix is not None:
-        own = {part.name: part.seeds or comparison.seeds for part in comparison.matrix.part}
-        for cell in cells(comparison.matrix):
-            plan = plan_of_cell(comparison, cell, options.seconds)
-            tasks[cell] = tasks_of(plan, cell.law, range(options.seeds or own[cell.part]), root, "fall")
+    keep: Keep = "fall" if comparison.matrix is not None else "log" if options.keep_logs else "trace"
+    for point, plan, seeds in runs_of(comparison, options.seconds):
+        label = point.law if isinstance(point, Cell) else point[-1]
+        tasks[point] = tasks_of(plan, label, range(options.seeds or seeds), root, keep)
     return tasks
 
 
 def run_comparisons(
     comparisons: Sequence[ComparisonSettings], root: Path, options: Options, progress: Progress
 ) -> list[Results]:
-    """The results of each comparison. Jobs that have a result in `root` are not run again, and each once, however many
-    comparisons ask for it. Raises JobFailed."""
+    """The results of each comparison. A job is run once for all comparisons, and not if its result is in `root`.
+
+    Raises JobFailed.
+    """
     wanted = [all_tasks(comparison, root, options) for comparison in comparisons]
     each = {task.folder: task for tasks in wanted for same in tasks.values() for task in same}
     run_jobs([*each.values()], run_task, finished, (options.executor, options.jobs), progress)
@@ -60,7 +56,7 @@ def run_comparisons(
 
 
 def run_timings(comparison: ComparisonSettings, root: Path, progress: Progress) -> Timings | None:
-    """Run times, one controller after the other and nothing else beside; None for a comparison without."""
+    """Run times, one controller after the other in a process of its own; None for a comparison without [timing]."""
     if comparison.timing is None:
         return None
     tasks = timing_tasks(comparison.timing, root)

@@ -1,14 +1,20 @@
-"""Studies as data: functions of the points on axes, and the tables and pictures of what they find, on one page."""
+"""Studies as data: axes, a function that measures at their points, and tables and pictures of the figures.
 
-from collections.abc import Callable
+A module in `sim_harness/studies` has a function `study` that returns one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
 from sim_harness.report.report import Report
-from sim_harness.report.tables import Axis, Table, labelled
+from sim_harness.report.tables import Table
 
 Progress = Callable[[int, int, str], None]
-"""Called with how many are done, of how many, and the name of the next or last one."""
+"""Called with the number of items that are done, their total, and the name of the next or the last one."""
+
+Axis = Mapping[str, Any] | Iterable[Any]
+"""Label → value, or values that are their own labels."""
 
 Figures = dict[str, dict[Any, Any]]
 """Name of a sweep → point → what was measured there. A point is the tuple of its labels; of a single axis its label."""
@@ -41,8 +47,8 @@ class Study(NamedTuple):
 
 
 def measure(study: Study, progress: Progress) -> Figures:
-    """Of all sweeps at all points, one after the other."""
-    points = [(name, point) for name, sweep in study.sweeps.items() for point in product(*map(_items, sweep.axes))]
+    """All sweeps at all points, one after the other."""
+    points = [(name, point) for name, sweep in study.sweeps.items() for point in product(*map(_points, sweep.axes))]
     found: Figures = {name: {} for name in study.sweeps}
     for done, (name, point) in enumerate(points):
         labels, values = zip(*point, strict=True)
@@ -62,5 +68,6 @@ def report_of(study: Study, found: Figures) -> Report:
     return report
 
 
-def _items(axis: Axis) -> list[tuple[str, Any]]:
-    return [*labelled(axis).items()]
+def _points(axis: Axis) -> list[tuple[str, Any]]:
+    """Labels and values."""
+    return [*axis.items()] if isinstance(axis, Mapping) else [(str(value), value) for value in axis]

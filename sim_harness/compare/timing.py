@@ -1,8 +1,8 @@
 """Run time of whole predictions against the number of contacts  [ZD §8.4.2, Fig. 19].
 
 The quadruped stands with its joints held while its base rocks, with several contact points at each foot, "artificially
-increasing the number of simultaneous contacts at each foot-ground interface". Held joints make every demand consistent,
-whatever the number of points; the base's speed, of the size that gravity gives it in one period, decides which press.
+increasing the number of simultaneous contacts at each foot-ground interface". Held joints make every demand feasible,
+whatever the number of points; the base's velocity, of the size that gravity adds in one period, decides which points press.
 """
 
 import gc
@@ -41,14 +41,14 @@ PERIOD = 97
 """Of the rocking, in predictions."""
 
 WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
-"""Predictions that do not count, predictions that are measured at least, and time after which no further is begun [s]."""
+"""Predictions that do not count, least number that counts, time after which no further one is begun [s]."""
 
 LINEAR = 1.1
 """A log-log slope up to this counts as linear."""
 
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one law with so many contacts [µs]; certified: share of predictions that were the law's own."""
+    """Of one law with a number of contacts [µs]; certified: share of predictions by the law itself, without a fallback."""
 
     contacts: int
     median: float
@@ -77,7 +77,7 @@ class TimingTask(Job, frozen=True, kw_only=True):
 
 
 def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
-    """One for each controller; its digest is of all that its times depend on: settings, robot, and code, with this file."""
+    """One for each controller; its digest is of settings, robot and code, with this file."""
     robot, stance = load_robot(settings.robot)
     body = [robot.description.urdf, robot.description.base, msgspec.to_builtins(robot.description.contact), list(stance)]
     tasks = []
@@ -104,15 +104,12 @@ def run_timing(task: TimingTask) -> None:
 
 
 def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:
-    """Up to `repeat` predictions with n contacts, each begun where the one before ended, after a few that do not count.
-
-    No more than `LONGEST` are spent on it, but at least `FEWEST` predictions.
-    """
+    """Up to `repeat` warm-started predictions with n contacts, in at most `LONGEST` [s], but at least `FEWEST`."""
     changes = CONTROLLERS[controller].changes
     law = parse(changes["law"], AnyLaw, "law").build()
     options = Options(
         selection=Selection(changes["selection"]),
-        consistency=Consistency.OFF,  # held joints ask for nothing that cannot be
+        consistency=Consistency.OFF,  # held joints are always feasible
         warm_start=changes.get("warm_start", True),
         ground=parse(changes.get("ground", "rigid"), AnyGround, "ground").build(),
     )
@@ -145,7 +142,7 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
 
 
 def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
-    """n points on the ground, dealt to the contact places in turn, those of one place on a ring about its own."""
+    """n points on the ground, dealt to the contact places in turn, those of one place on a ring about it."""
     one = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
     feet = len(one)
     foot, turn = np.arange(n) % feet, np.arange(n) // feet
@@ -175,7 +172,7 @@ def slope(times: list[RunTime], between: tuple[int, int]) -> float:
 
 
 def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]:
-    """Whether each controller with a range for it grows no faster than linearly there."""
+    """Whether run times grow no faster than linearly in the claimed ranges."""
     outcomes = []
     for controller, between in settings.slope.items():
         measured = slope(timings.controllers[controller], between)

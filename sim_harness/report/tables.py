@@ -1,19 +1,11 @@
-"""Tables as rows of text, the first row the headings; axes that they go along."""
+"""Tables as rows of text, the first row the headings."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Table = list[list[str]]
 
 T = TypeVar("T")
-
-Axis = Mapping[str, Any] | Iterable[Any]
-"""Label → value, or values that are their own labels."""
-
-
-def labelled(axis: Axis) -> dict[str, Any]:
-    """Label → value."""
-    return dict(axis) if isinstance(axis, Mapping) else {str(value): value for value in axis}
 
 
 def listed(corner: str, items: Iterable[tuple[str, T]], columns: Mapping[str, Callable[[T], str]]) -> Table:

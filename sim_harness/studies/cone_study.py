@@ -91,7 +91,7 @@ def sliding_errors(at: Stance, law: Law, edges: int) -> tuple[float, float]:
 
 
 def dragged(at: Stance) -> list[tuple[State, Array]]:
-    """States near the stance with joints that are asked to drag the feet: about half of them slide."""
+    """States near the stance, with demands that drag the feet: about half of them slide."""
     rng = np.random.default_rng(0)
     states = []
     for _ in range(DRAGGED):
@@ -117,7 +117,7 @@ def _answer(at: Stance, state: State, contacts: ContactSet, demand: Array, law: 
 
 
 def _relative(at: Stance, state: State, one: Prediction, other: Prediction) -> float:
-    """How far the changes of v_u that two predictions make are from one another, in momentum, as a share of the other."""
+    """Difference of the momenta that two predictions give the unactuated velocities, as a share of the other's."""
     u, M = at.robot.tree.u, at.robot.terms(state.q, state.v).M.copy()
     difference, whole = M[u] @ (one.v_plus - other.v_plus), M[u] @ (other.v_plus - state.v)
     return float(np.linalg.norm(difference) / np.linalg.norm(whole))

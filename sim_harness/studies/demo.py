@@ -41,7 +41,7 @@ WALK_CAPTION = (
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a demo came to. `runs`: one for each law; `chatter`: the paper's Coulomb law, the same warm-started, ours."""
+    """runs: one for each law; chatter: the paper's Coulomb law, the same warm-started, and with selection"""
 
     runs: list[Run]
     chatter: list[Run]
@@ -126,7 +126,7 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
 
 
 def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
-    """The robot itself, or what it takes to see it."""
+    """The view of the robot, or why there is none."""
     try:
         page = page_of(plan.controller.robot, [read_scene(folder / named(law)) for law in plan.settings.laws])
     except ConfigError as error:

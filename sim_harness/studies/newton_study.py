@@ -40,7 +40,7 @@ KINDS = {f"{r}, {function}": (function, r) for function, r in product(FUNCTIONS,
 
 
 class Course(Record, frozen=True):
-    """Distance from Coulomb's law after each iteration, as a share of the fastest row's speed (N), until it is no number.
+    """Distance from Coulomb's law after each iteration, as a share of the fastest row's speed, as long as it is finite (N).
 
     iterations: how many there were, exact steps included
     """
@@ -49,12 +49,12 @@ class Course(Record, frozen=True):
     iterations: int
 
     def after(self, iterations: int) -> float:
-        """The distance then, or where it ended before that; inf where there is none."""
+        """The distance after so many iterations, or after the last; inf without any."""
         return float(self.error[:iterations][-1]) if len(self.error) else np.inf
 
 
 class Floor(NamedTuple):
-    """What is left when Newton's steps have ended, and what is expected of it, in numbers of one precision.
+    """Residual and error after Newton's last step in one precision, and the bounds on them.
 
     residual, by (92): ‖A‖ ‖x‖ δ [m/s]
     error: of impulses; by (91): ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖, and at_most with ν as (92) has it [N·s]
@@ -98,7 +98,7 @@ def beam() -> ForwardProblem:
 
 
 def first_step(scene: str) -> ForwardProblem:
-    """What the engine is asked at the beginning of a scene."""
+    """The problem of the first step of a scene."""
     return SceneWorld(load_scene(scene), Newton()).step().problem
 
 

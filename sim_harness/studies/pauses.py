@@ -40,7 +40,7 @@ PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
 """When the process is stopped, and how long the robot walks around that, stands, and walks on [s]."""
 
 PATIENCE_MS = 2000
-"""Nobody but a stopped server keeps a reply waiting for so long."""
+"""Longer than any reply of a running server takes."""
 
 VELOCITY = (0.15, 0.0, 0.0)
 """Of the walk [m/s, m/s, rad/s]."""
@@ -88,7 +88,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The whole story in a sentence."""
+        """A sentence."""
         own = [f"{n} ms {mode.removeprefix('failsafe:')}" for mode, n in self.ticks.items() if mode.startswith("failsafe:")]
         what = f"the robot's own side: {', '.join(own)}" if own else "no answer was missed"
         if self.who == "robot":
@@ -135,7 +135,7 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
 
 
 class Stopping(RobotClient):
-    """A client during whose walk somebody is stopped once and continued; the server by the robot's clock, which goes on."""
+    """A client that stops a process once during the walk and continues it; the server by the robot's clock, which goes on."""
 
     def __init__(self, server: ServerProcess, hello: Hello, who: Who, milliseconds: int) -> None:
         super().__init__(server.endpoint, hello, deadline_ms=PATIENCE_MS)
@@ -152,20 +152,20 @@ class Stopping(RobotClient):
                 os.kill(self._server, signal.SIGSTOP)
                 self.deadline = DEADLINE_MS * 1e-3
         elif self._begun and t >= self._pause:
-            os.kill(self._server, signal.SIGCONT)  # does nothing to who was not stopped
+            os.kill(self._server, signal.SIGCONT)  # has no effect on a running process
             self.deadline = PATIENCE_MS * 1e-3
         return super().exchange(state)
 
 
 def _stop_this_process(seconds: float) -> None:
-    """Who is stopped cannot continue himself: a shell does both."""
+    """A stopped process cannot continue itself: a shell does both."""
     me = os.getpid()
     with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
         pass
 
 
 def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
-    """Server and robot of an experiment are stopped for so long each."""
+    """Server and robot of an experiment are stopped, for each of the times."""
     plan = walking(experiment)
     return Study(
         "Pauses",

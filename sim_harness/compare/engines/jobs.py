@@ -30,7 +30,7 @@ class Job(jobs.Job, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """The run of a job, or in a sentence why there is none."""
+    """The run of a job, or why there is none."""
 
     job: Job
     kept: Kept | None
@@ -38,7 +38,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scene_names(words: Sequence[str]) -> list[str]:
-    """The scenes that are named, or all that are shipped."""
+    """The named scenes, or all shipped ones."""
     if list(words) == [ENGINES]:
         return [name for name in sorted(files("experiments")) if is_scene(name)]
     return list(words)
@@ -70,7 +70,7 @@ def run_job(job: Job) -> None:
 
 
 def run_jobs(wanted: Sequence[Job], executor: str, count: int, progress: Progress) -> list[Cell]:
-    """All jobs, those that are not done yet run `count` at once. Raises JobFailed."""
+    """All jobs, `count` at once. Raises JobFailed."""
     jobs.run_jobs(wanted, run_job, lambda job: job.folder.is_dir(), (executor, count), progress)
     return [_cell(job) for job in wanted]
 

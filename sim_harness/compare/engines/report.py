@@ -36,7 +36,7 @@ def engines_table(found: Sequence[Cell]) -> Table:
 
 
 def worst(outcome: Outcome) -> Measured | None:
-    """The figure that is furthest from what is known, measured by what is expected of it."""
+    """The figure with the largest error; those outside their tolerance first."""
     judged = [figure for figure in outcome.measured if figure.error is not None]
     return max(judged, key=lambda figure: (figure.holds is False, figure.error or 0.0), default=None)
 

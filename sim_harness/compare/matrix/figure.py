@@ -1,4 +1,4 @@
-"""Pictures of a matrix: of all of it, who stayed upright and how well it tracked; of a part, a panel for each quantity."""
+"""Pictures of a matrix: robots that stayed upright, with their tracking; of a part, a panel for each quantity."""
 
 import math
 
@@ -21,7 +21,7 @@ MARGIN = (1.9, 1.5)
 """For the titles of a panel's rows and columns [in]."""
 
 COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
-"""From nobody upright to everybody; the shares at its ends, so that the darkest are left out."""
+"""Of the share upright, and the shares at the ends of the map, so that its darkest colours are left out."""
 
 SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
 """Of a quantity, from little to much; where it is positive and spans a decade, by its logarithm."""
@@ -48,7 +48,7 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
 
 
 def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) -> bytes:
-    """For each variant a panel of who stayed upright, and one for each of the part's quantities."""
+    """For each variant a panel of the robots that stayed upright, and one for each of the part's quantities."""
     panels = [Panel(part, variant) for variant in matrix.variants]
     count = 1 + len(part.quantities)
     across = min(count, ACROSS)
@@ -88,7 +88,7 @@ def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) ->
 
 
 def _said(runs: Runs) -> str:
-    """Tracking in mrad where everybody stayed up; how many did, where not; how long it lasted, where nobody did."""
+    """Tracking in mrad, with the number of robots that stayed up where some fell; time of the fall where all did."""
     up, count = upright([runs])
     tracking = f"{1e3 * statistic(runs, 'tracking').mean:.2g}"
     if up == count:
