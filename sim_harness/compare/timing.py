@@ -27,7 +27,7 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import Job, complete, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Line, Panel, picture
 from sim_harness.report.tables import Table
 
 DT = 1e-3
@@ -194,16 +194,17 @@ def timing_table(timings: Timings) -> Table:
 
 def run_time_figure(timings: Timings) -> bytes:
     """Medians against contacts, both logarithmic; the bands reach up to p99."""
-    lines = {
+    lines: dict[str, Line] = {
         CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
         for k, (controller, times) in enumerate(timings.controllers.items())
     }
+
+    lines["_1 ms"] = ([1, max(t.contacts for times in timings.controllers.values() for t in times)], [1000, 1000], "k--")
 
     def bands(axis: Axes) -> None:
         for k, times in enumerate(timings.controllers.values()):
             n, median, p99 = zip(*((t.contacts, t.median, t.p99) for t in times), strict=True)
             axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
-        axis.axhline(1000.0, color="0.4", linestyle="--", linewidth=1)
 
     labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
     return picture([Panel(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))

@@ -35,9 +35,10 @@ Line = tuple[Any, ...]
 class Panel(Record, frozen=True):
     """Lines and bars over common axes.
 
-    lines: label → line; width: of all lines [pt]
+    lines: label → line, not in the legend when it begins with "_"; width: of all lines [pt]
     bars: label → heights, side by side at each of the ticks; ticks: label → place on the x axis
     log: names of the logarithmic axes, "y" or "xy"; legend: whether it has one
+    spans: begins and ends on the x axis, shaded
     axes: title, xlabel and whatever else `Axes.set` takes; extra: draws the rest
     """
 
@@ -48,6 +49,7 @@ class Panel(Record, frozen=True):
     log: str = ""
     legend: bool = False
     axes: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    spans: Sequence[tuple[float, float]] = ()
     extra: Callable[[Axes], object] | None = None
 
     def draw(self, axis: Axes) -> None:
@@ -59,6 +61,8 @@ class Panel(Record, frozen=True):
         if self.ticks:
             axis.set_xticks([*self.ticks.values()], [*self.ticks])
             axis.minorticks_off()
+        for begin, end in self.spans:
+            axis.axvspan(begin, end, color="tab:red", alpha=0.15, linewidth=0)
         if self.extra is not None:
             self.extra(axis)
         axis.set(**self.axes)

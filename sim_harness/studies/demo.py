@@ -111,10 +111,10 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
         report.picture(paths(runs, reference.corners), "The base from above, and its waypoints.", "path")
         carry = "Feet that carry in the last second and a half: bars for simulated, lines for predicted forces."
         report.picture(footfalls(runs), carry, "footfalls")
-    shade = shading(plan)
-    report.picture(motion(runs, shade), "All laws follow the same plan. Shaded: a push.", "motion")
-    report.picture(forces(runs, shade), "The server predicts the contact forces before the robot feels them.", "forces")
-    report.picture(torques(runs, shade), "All joints.", "torques")
+    pushes = [(push.start, push.start + push.duration) for push in settings.push]
+    report.picture(motion(runs, pushes), "All laws follow the same plan. Shaded: a push.", "motion")
+    report.picture(forces(runs, pushes), "The server predicts the contact forces before the robot feels them.", "forces")
+    report.picture(torques(runs, pushes), "All joints.", "torques")
     report.heading("Torque chatter")
     report.table(table([run.summary for run in demo.chatter]))
     report.picture(chatter(demo.chatter), _chatter_caption(demo.chatter), "chatter")
@@ -146,17 +146,7 @@ def _chatter_caption(runs: Sequence[Run]) -> str:
     )
 
 
-Shade = Callable[[Axes], None]
-
-
-def shading(plan: Plan) -> Shade:
-    """Shades the pushes of a plan."""
-
-    def shade(axis: Axes) -> None:
-        for push in plan.settings.push:
-            axis.axvspan(push.start, push.start + push.duration, color="tab:red", alpha=0.15, linewidth=0)
-
-    return shade
+Spans = Sequence[tuple[float, float]]
 
 
 def over_time(runs: Sequence[Run], value: Callable[[Trace], Array]) -> dict[str, Line]:
@@ -191,32 +181,32 @@ def footfalls(runs: Sequence[Run]) -> bytes:
     return picture([panel(run) for run in runs])
 
 
-def motion(runs: Sequence[Run], shade: Shade) -> bytes:
+def motion(runs: Sequence[Run], pushes: Spans) -> bytes:
     """Base sway, height and tilt over time."""
     values: dict[str, Callable[[Trace], Array]] = {
         "base y [mm]": lambda trace: 1e3 * trace.q[:, 1],
         "base height [mm]": lambda trace: 1e3 * trace.q[:, 2],
         "tilt [mrad]": lambda trace: 1e3 * base_tilt(trace.q),
     }
-    return picture([Panel(lines=over_time(runs, f), extra=shade, legend=True, axes={"ylabel": y}) for y, f in values.items()])
+    return picture([Panel(lines=over_time(runs, f), spans=pushes, legend=True, axes={"ylabel": y}) for y, f in values.items()])
 
 
-def forces(runs: Sequence[Run], shade: Shade) -> bytes:
+def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
     """Σ f_N predicted and simulated, one panel for each run, and their differences."""
     panels, errors = [], {}
     for run in runs:
         t, (predicted, simulated) = run.trace.t, normal_forces(run.trace)
         lines = {"simulated": (t, simulated), "predicted": (t, predicted)}
-        panels.append(Panel(lines=lines, extra=shade, legend=True, axes={"ylabel": f"{run.summary.label}\nΣ f_N [N]"}))
+        panels.append(Panel(lines=lines, spans=pushes, legend=True, axes={"ylabel": f"{run.summary.label}\nΣ f_N [N]"}))
         errors[run.summary.label] = (t, np.maximum(np.abs(predicted - simulated), 1e-16))
     return picture([*panels, Panel(lines=errors, log="y", legend=True, axes={"ylabel": "|error| [N]", "xlabel": "time [s]"})])
 
 
-def torques(runs: Sequence[Run], shade: Shade) -> bytes:
+def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
     """All joint torques, one panel for each run."""
     labels = [f"{run.summary.label}\nτ [N·m]" for run in runs]
     lines: list[dict[str, Line]] = [{"": (run.trace.t, run.trace.tau)} for run in runs]
-    return picture([Panel(lines=x, width=0.8, extra=shade, axes={"ylabel": y}) for x, y in zip(lines, labels, strict=True)])
+    return picture([Panel(lines=x, width=0.8, spans=pushes, axes={"ylabel": y}) for x, y in zip(lines, labels, strict=True)])
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
@@ -235,10 +225,7 @@ def chatter(runs: Sequence[Run]) -> bytes:
 def round_trips(runs: Sequence[Run], period: float) -> bytes:
     """Share of ticks slower than a time [µs]."""
     times = {run.summary.label: 1e6 * np.sort(run.trace.round_trip[np.isfinite(run.trace.round_trip)]) for run in runs}
-    lines = {label: (x, 1 - np.arange(len(x)) / len(x)) for label, x in times.items() if len(x)}
+    lines: dict[str, Line] = {label: (x, 1 - np.arange(len(x)) / len(x)) for label, x in times.items() if len(x)}
+    lines["_period"] = ([1e6 * period] * 2, [1e-4, 1.0], "k--")
     labels = {"xlabel": "round trip [µs] (dashed: the period)", "ylabel": "share of ticks that are slower"}
-
-    def mark(axis: Axes) -> None:
-        axis.axvline(period * 1e6, color="0.4", linestyle="--", linewidth=1)
-
-    return picture([Panel(lines=lines, log="xy", legend=True, axes=labels, extra=mark)])
+    return picture([Panel(lines=lines, log="xy", legend=True, axes=labels)])

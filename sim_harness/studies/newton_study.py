@@ -4,7 +4,7 @@ The paper's scheme on one step each of a stack of boxes, a beam of stiff rows an
 function [Macklin §10.3 to 10.5, figures 11 and 16 to 18], and where rounding ends it (91), (92).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.passes import free_motion
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import stack_of
-from sim_harness.report.plots import Line, Panel, picture
+from sim_harness.report.plots import Panel, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.world import SceneWorld
@@ -179,23 +179,14 @@ def course_table(courses: dict[tuple[str, str], Course], kinds: Iterable[str]) -
     return crossed("distance left", after, lambda left: f"{left:.1e}" if left < 1e3 else "diverges")
 
 
-def lines_of(courses: dict[tuple[str, str], Course], problem: str, kinds: Mapping[str, str]) -> dict[str, Line]:
-    """Distance over iterations. kinds: format of the line by label"""
-    found = {kind: courses[problem, kind].error for kind in kinds}
-    return {kind: (np.arange(1, len(e) + 1), np.clip(e, 1e-16, 1e4), kinds[kind]) for kind, e in found.items()}
-
-
 def course_picture(found: Figures) -> bytes:
-    """By solver above, by r and function below."""
-    styles = {
-        kind: ("--" if k >= len(PRECONDITIONERS) else "-") + f"C{k % len(PRECONDITIONERS)}" for k, kind in enumerate(KINDS)
-    }
-    panels = []
-    for kinds in (dict.fromkeys(SOLVERS, "-"), styles):
-        for name in PROBLEMS:
-            first = name == next(iter(PROBLEMS))
-            labels = {"title": name, "xlabel": "iterations", "ylabel": "distance from the law [of the fastest row's speed]"}
-            panels.append(Panel(lines=lines_of(found["courses"], name, kinds), log="y", legend=first, axes=labels))
+    """Distance over iterations: by solver above, by r and function below."""
+    panels: list[Panel] = []
+    for kinds, name in product((SOLVERS, KINDS), PROBLEMS):
+        errors = {kind: found["courses"][name, kind].error for kind in kinds}
+        lines = {kind: (np.arange(1, len(e) + 1), np.clip(e, 1e-16, 1e4)) for kind, e in errors.items()}
+        labels = {"title": name, "xlabel": "iterations", "ylabel": "distance from the law [of the fastest row's speed]"}
+        panels.append(Panel(lines=lines, log="y", legend=len(panels) % 3 == 0, axes=labels))
     return picture(panels, across=3, size=(13, 8))
 
 
