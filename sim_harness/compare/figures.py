@@ -8,7 +8,7 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.metrics import STRIDE, normal_forces, tracking_errors
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 
 WINDOW = 0.1
 """Length of the moving mean over noisy lines [s]."""
@@ -47,7 +47,7 @@ def scene_figure(name: str, traces: Mapping[str, Trace], robot: Robot, scene: st
     values = {title: value(trace, robot) for title, trace in traces.items()}
     lines = {title: (traces[title].t, found) for title, found in values.items() if np.isfinite(found).any()}
     axes = {"title": scene, "ylabel": label, "xlabel": "time [s]"}
-    return picture([Panel(lines=lines, width=0.9, log="y", legend=True, axes=axes)])
+    return picture([Plot(lines=lines, width=0.9, log="y", legend=True, axes=axes)])
 
 
 def path(traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
@@ -55,7 +55,7 @@ def path(traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
     com = {title: np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]]).T for title, trace in traces.items()}
     axes = {"title": scene, "xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal", "adjustable": "datalim"}
     lines = {title: (x, y) for title, (x, y) in com.items()}
-    return picture([Panel(lines=lines, width=0.9, legend=True, axes=axes)], size=(6.5, 6.5))
+    return picture([Plot(lines=lines, width=0.9, legend=True, axes=axes)], size=(6.5, 6.5))
 
 
 def _smooth(trace: Trace, values: Array) -> Array:

@@ -27,7 +27,7 @@ from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import Job, complete, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
-from sim_harness.report.plots import Line, Panel, picture
+from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 
 DT = 1e-3
@@ -207,4 +207,4 @@ def run_time_figure(timings: Timings) -> bytes:
             axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
 
     labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
-    return picture([Panel(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))
+    return picture([Plot(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))

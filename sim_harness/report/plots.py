@@ -1,4 +1,4 @@
-"""Pictures as PNG bytes: panels of lines or bars over common axes, and grids of coloured cells."""
+"""Pictures as PNG bytes: plots of lines or bars, and grids of coloured cells."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ Line = tuple[Any, ...]
 """x, y, and possibly a format of `Axes.plot`."""
 
 
-class Panel(Record, frozen=True):
+class Plot(Record, frozen=True):
     """Lines and bars over common axes.
 
     lines: label → line, not in the legend when it begins with "_"; width: of all lines [pt]
@@ -70,8 +70,8 @@ class Panel(Record, frozen=True):
             axis.legend()
 
 
-def picture(panels: Sequence[Panel], across: int = 1, size: tuple[float, float] | None = None, share: bool = True) -> bytes:
-    """Panels row by row. across: so many in a row; size: of all [in]; share: the x axis"""
+def picture(panels: Sequence[Plot], across: int = 1, size: tuple[float, float] | None = None, share: bool = True) -> bytes:
+    """Plots row by row. across: so many in a row; size: of all [in]; share: the x axis"""
     down = -(-len(panels) // across)
     with mpl.rc_context(STYLE):
         figure, grid = plt.subplots(down, across, figsize=size or (9, 1.2 + 2.1 * down), sharex=share, squeeze=False)

@@ -20,7 +20,7 @@ from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
-from sim_harness.report.plots import Line, Panel, picture
+from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 
 ROBOT, MU, SPEED, DT = "quadruped", 0.3, 0.5, 1e-3
@@ -163,7 +163,7 @@ def error_picture(found: Figures) -> bytes:
     lines: dict[str, Line] = {label: (k, [getattr(e, field) for e in polygons], "o-") for label, field in parts.items()}
     lines |= {"π/k": (k, np.pi / k, "k:"), "1 − cos(π/k)": (k, 1.0 - np.cos(np.pi / k), "k--")}
     ticks = {str(edges): edges for edges in EDGES}
-    panel = Panel(lines=lines, ticks=ticks, log="xy", legend=True, axes={"xlabel": "edges k", "ylabel": "error"})
+    panel = Plot(lines=lines, ticks=ticks, log="xy", legend=True, axes={"xlabel": "edges k", "ylabel": "error"})
     return picture([panel], size=(6.5, 4.2))
 
 

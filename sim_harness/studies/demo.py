@@ -14,7 +14,7 @@ from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.metrics import Summary, normal_forces, table
 from sim_harness.measure.pace import slowness
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import Line, Panel, picture
+from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
@@ -159,13 +159,13 @@ def paths(runs: Sequence[Run], waypoints: Sequence[tuple[float, float]]) -> byte
     lines: dict[str, Line] = {run.summary.label: (run.trace.q[:, 0], run.trace.q[:, 1]) for run in runs}
     lines["waypoints"] = (*np.array(waypoints, dtype=float).reshape(-1, 2).T, "ko")
     labels = {"aspect": "equal", "xlabel": "x [m]", "ylabel": "y [m]"}
-    return picture([Panel(lines=lines, legend=True, axes=labels)], size=(7, 5))
+    return picture([Plot(lines=lines, legend=True, axes=labels)], size=(7, 5))
 
 
 def footfalls(runs: Sequence[Run]) -> bytes:
     """Which contacts carry something at the end of each run."""
 
-    def panel(run: Run) -> Panel:
+    def panel(run: Run) -> Plot:
         late = run.trace.t >= run.trace.t[-1] - FOOTFALL_SECONDS
         t, simulated, predicted = (each[late] for each in (run.trace.t, run.trace.simulated, run.trace.predicted))
 
@@ -176,7 +176,7 @@ def footfalls(runs: Sequence[Run]) -> bytes:
                 axis.plot(t, np.where(predicted[:, i, 0] > 0, i, np.nan), color=f"C{i}", linewidth=3)
             axis.set_yticks(range(len(run.trace.places)), run.trace.places)
 
-        return Panel(extra=draw, axes={"ylabel": run.summary.label, "xlabel": "time [s]"})
+        return Plot(extra=draw, axes={"ylabel": run.summary.label, "xlabel": "time [s]"})
 
     return picture([panel(run) for run in runs])
 
@@ -188,7 +188,7 @@ def motion(runs: Sequence[Run], pushes: Spans) -> bytes:
         "base height [mm]": lambda trace: 1e3 * trace.q[:, 2],
         "tilt [mrad]": lambda trace: 1e3 * base_tilt(trace.q),
     }
-    return picture([Panel(lines=over_time(runs, f), spans=pushes, legend=True, axes={"ylabel": y}) for y, f in values.items()])
+    return picture([Plot(lines=over_time(runs, f), spans=pushes, legend=True, axes={"ylabel": y}) for y, f in values.items()])
 
 
 def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
@@ -197,16 +197,16 @@ def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
     for run in runs:
         t, (predicted, simulated) = run.trace.t, normal_forces(run.trace)
         lines = {"simulated": (t, simulated), "predicted": (t, predicted)}
-        panels.append(Panel(lines=lines, spans=pushes, legend=True, axes={"ylabel": f"{run.summary.label}\nΣ f_N [N]"}))
+        panels.append(Plot(lines=lines, spans=pushes, legend=True, axes={"ylabel": f"{run.summary.label}\nΣ f_N [N]"}))
         errors[run.summary.label] = (t, np.maximum(np.abs(predicted - simulated), 1e-16))
-    return picture([*panels, Panel(lines=errors, log="y", legend=True, axes={"ylabel": "|error| [N]", "xlabel": "time [s]"})])
+    return picture([*panels, Plot(lines=errors, log="y", legend=True, axes={"ylabel": "|error| [N]", "xlabel": "time [s]"})])
 
 
 def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
     """All joint torques, one panel for each run."""
     labels = [f"{run.summary.label}\nτ [N·m]" for run in runs]
     lines: list[dict[str, Line]] = [{"": (run.trace.t, run.trace.tau)} for run in runs]
-    return picture([Panel(lines=x, width=0.8, spans=pushes, axes={"ylabel": y}) for x, y in zip(lines, labels, strict=True)])
+    return picture([Plot(lines=x, width=0.8, spans=pushes, axes={"ylabel": y}) for x, y in zip(lines, labels, strict=True)])
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
@@ -216,8 +216,8 @@ def chatter(runs: Sequence[Run]) -> bytes:
     torque = over_time(runs, lambda trace: trace.tau[:, joint])
     return picture(
         [
-            Panel(lines=torque, width=0.9, legend=True, axes={"ylabel": "τ of the worst joint [N·m]"}),
-            Panel(lines=rates, width=0.9, log="y", axes={"ylabel": "mean |dτ/dt| [N·m/s]", "xlabel": "time [s]"}),
+            Plot(lines=torque, width=0.9, legend=True, axes={"ylabel": "τ of the worst joint [N·m]"}),
+            Plot(lines=rates, width=0.9, log="y", axes={"ylabel": "mean |dτ/dt| [N·m/s]", "xlabel": "time [s]"}),
         ]
     )
 
@@ -228,4 +228,4 @@ def round_trips(runs: Sequence[Run], period: float) -> bytes:
     lines: dict[str, Line] = {label: (x, 1 - np.arange(len(x)) / len(x)) for label, x in times.items() if len(x)}
     lines["_period"] = ([1e6 * period] * 2, [1e-4, 1.0], "k--")
     labels = {"xlabel": "round trip [µs] (dashed: the period)", "ylabel": "share of ticks that are slower"}
-    return picture([Panel(lines=lines, log="xy", legend=True, axes=labels)])
+    return picture([Plot(lines=lines, log="xy", legend=True, axes=labels)])

@@ -13,7 +13,7 @@ import numpy as np
 from idyn.types import Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.studies import first_order_models as models
 from sim_harness.studies import foundation
@@ -184,8 +184,8 @@ def speed_picture(found: Figures) -> bytes:
     times = {method: [each.seconds[method] for each in found["foundation"].values()] for method in METHODS}
     ticks = {f"{n * n}\n{E:.0e}\n{F:g} N": k for k, (n, E, F) in enumerate(CELLS)}
     panels = [
-        Panel(lines=lines, log="xy", legend=True, axes={"xlabel": "dt [s]", "ylabel": "error after 1 s [m, rad, N]"}),
-        Panel(bars=times, ticks=ticks, log="y", legend=True, axes={"ylabel": "seconds for 1 s"}),
+        Plot(lines=lines, log="xy", legend=True, axes={"xlabel": "dt [s]", "ylabel": "error after 1 s [m, rad, N]"}),
+        Plot(bars=times, ticks=ticks, log="y", legend=True, axes={"ylabel": "seconds for 1 s"}),
     ]
     return picture(panels, across=2, size=(12, 4.5), share=False)
 

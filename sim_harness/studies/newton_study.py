@@ -19,7 +19,7 @@ from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.passes import free_motion
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import stack_of
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.world import SceneWorld
@@ -181,22 +181,22 @@ def course_table(courses: dict[tuple[str, str], Course], kinds: Iterable[str]) -
 
 def course_picture(found: Figures) -> bytes:
     """Distance over iterations: by solver above, by r and function below."""
-    panels: list[Panel] = []
+    panels: list[Plot] = []
     for kinds, name in product((SOLVERS, KINDS), PROBLEMS):
         errors = {kind: found["courses"][name, kind].error for kind in kinds}
         lines = {kind: (np.arange(1, len(e) + 1), np.clip(e, 1e-16, 1e4)) for kind, e in errors.items()}
         labels = {"title": name, "xlabel": "iterations", "ylabel": "distance from the law [of the fastest row's speed]"}
-        panels.append(Panel(lines=lines, log="y", legend=len(panels) % 3 == 0, axes=labels))
+        panels.append(Plot(lines=lines, log="y", legend=len(panels) % 3 == 0, axes=labels))
     return picture(panels, across=3, size=(13, 8))
 
 
 def linear_picture(found: Figures) -> bytes:
     """Residuals of one linear system of each problem over iterations."""
-    panels: list[Panel] = []
+    panels: list[Plot] = []
     for name, by_solver in found["linear"].items():
         lines = {solver: (4 * np.arange(len(x)), np.clip(x, 1e-12, 1e6)) for solver, x in by_solver.items()}
         labels = {"title": name, "xlabel": "linear iterations", "ylabel": "residual [of the first]"}
-        panels.append(Panel(lines=lines, log="y", legend=not panels, axes=labels))
+        panels.append(Plot(lines=lines, log="y", legend=not panels, axes=labels))
     return picture(panels, across=3, size=(13, 4))
 
 

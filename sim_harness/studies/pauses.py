@@ -22,7 +22,7 @@ from controllers.robot.load import load_robot
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.run.scene import simulated_robot
@@ -199,10 +199,10 @@ def table(found: Figures) -> Table:
 
 def walks(found: Figures) -> bytes:
     """Speed of the base, one panel for each pause."""
-    panels: list[Panel] = []
+    panels: list[Plot] = []
     for o in found["pauses"].values():
         labels = {"title": f"{o.who} stopped for {o.milliseconds} ms", "ylabel": "m/s", "xlabel": "time of the world [s]"}
-        panels.append(Panel(extra=partial(_walk, o.traces), axes=labels, legend=not panels))
+        panels.append(Plot(extra=partial(_walk, o.traces), axes=labels, legend=not panels))
     return picture(panels)
 
 

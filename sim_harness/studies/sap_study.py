@@ -11,7 +11,7 @@ import numpy as np
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.sap.engine import Sap
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.world import SceneWorld
@@ -132,21 +132,21 @@ def scheme_picture(found: Figures) -> bytes:
     """Errors over steps, and energies of both cylinders."""
     ms = {f"{1e3 * dt:g}": 1e3 * dt for dt in STEPS.values()}
     errors = {scheme: ([*ms.values()], [found["orders"][scheme, dt].error for dt in STEPS], "o-") for scheme in SCHEMES}
-    panels = [Panel(lines=errors, ticks=ms, log="xy", legend=True, axes={"xlabel": "dt [ms]", "ylabel": "e_q over 5 s [mm]"})]
+    panels = [Plot(lines=errors, ticks=ms, log="xy", legend=True, axes={"xlabel": "dt [ms]", "ylabel": "e_q over 5 s [mm]"})]
     for motion in SCENES:
         runs = {scheme: found["energies"][motion, scheme] for scheme in SCHEMES}
         labels = {"title": f"the cylinder {motion}, dt = 20 ms", "xlabel": "t [s]", "ylabel": "energy [% of the first]"}
-        panels.append(Panel(lines={scheme: (run.t, 100 * run.energy) for scheme, run in runs.items()}, width=0.8, axes=labels))
+        panels.append(Plot(lines={scheme: (run.t, 100 * run.energy) for scheme, run in runs.items()}, width=0.8, axes=labels))
     return picture(panels, across=3, size=(12, 3.8), share=False)
 
 
 def pile_picture(found: Figures) -> bytes:
     """Iterations, e_m and contacts over time."""
     parts = {"iterations": ("Newton steps", ""), "momentum": ("e_m", "y"), "contacts": ("contacts\nwithin reach", "")}
-    panels: list[Panel] = []
+    panels: list[Plot] = []
     for field, (label, log) in parts.items():
         lines = {name: (p.t, getattr(p, field)) for name, p in found["clutter"].items()}
-        panels.append(Panel(lines=lines, width=0.7, log=log, legend=not panels, axes={"ylabel": label, "xlabel": "t [s]"}))
+        panels.append(Plot(lines=lines, width=0.7, log=log, legend=not panels, axes={"ylabel": label, "xlabel": "t [s]"}))
     return picture(panels)
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from sim_harness.compare.study import Picture, Study, Sweep, measure, report_of
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
 
@@ -20,7 +20,7 @@ STUDY = Study(
         lambda found: crossed("base", found["powers"], str),
         lambda found: listed("of", found["roots"].items(), {"root": "{:.0f}".format}),
     ),
-    pictures=(Picture("a b, c", "roots", lambda found: picture([Panel(lines={"": ([1, 2], [*found["roots"].values()])})])),),
+    pictures=(Picture("a b, c", "roots", lambda found: picture([Plot(lines={"": ([1, 2], [*found["roots"].values()])})])),),
     notes=lambda found: [f"{len(found['powers'])} powers"],
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim_harness.compare.race.run import Race, RaceSettings, Standing, standings
 from sim_harness.compare.results import Outcome
-from sim_harness.report.plots import Panel, picture
+from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, listed
 
 
@@ -50,4 +50,4 @@ def race_figure(places: Sequence[Standing]) -> bytes:
     }
     ticks = {p.title.replace(" (", "\n("): k for k, p in enumerate(places)}
     labels = {"ylabel": "time / the reference's"}
-    return picture([Panel(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))
+    return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))
