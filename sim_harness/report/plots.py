@@ -80,6 +80,15 @@ def picture(panels: Sequence[Plot], across: int = 1, size: tuple[float, float] |
         return png(figure)
 
 
+def stacked(lines: Mapping[str, Mapping[str, Line]], log: str = "", spans: Sequence[tuple[float, float]] = ()) -> bytes:
+    """Plots one below the other over time [s]. lines: label of the y axis → lines; log: label of the logarithmic one"""
+    plots: list[Plot] = []
+    for label, each in lines.items():
+        axes = {"ylabel": label, "xlabel": "time [s]" if len(plots) == len(lines) - 1 else ""}
+        plots.append(Plot(lines=each, width=0.9, log="y" * (label == log), legend=True, spans=spans, axes=axes))
+    return picture(plots)
+
+
 def rows(count: int) -> tuple[Figure, list[Axes]]:
     """A figure of `count` panels over a common time axis."""
     with mpl.rc_context(STYLE):

@@ -14,7 +14,7 @@ from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.metrics import Summary, normal_forces, table
 from sim_harness.measure.pace import slowness
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import Line, Plot, picture
+from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
@@ -182,44 +182,40 @@ def footfalls(runs: Sequence[Run]) -> bytes:
 
 
 def motion(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """Base sway, height and tilt over time."""
-    values: dict[str, Callable[[Trace], Array]] = {
-        "base y [mm]": lambda trace: 1e3 * trace.q[:, 1],
-        "base height [mm]": lambda trace: 1e3 * trace.q[:, 2],
-        "tilt [mrad]": lambda trace: 1e3 * base_tilt(trace.q),
+    """Base sway, height and tilt."""
+    lines = {
+        "base y [mm]": over_time(runs, lambda trace: 1e3 * trace.q[:, 1]),
+        "base height [mm]": over_time(runs, lambda trace: 1e3 * trace.q[:, 2]),
+        "tilt [mrad]": over_time(runs, lambda trace: 1e3 * base_tilt(trace.q)),
     }
-    return picture([Plot(lines=over_time(runs, f), spans=pushes, legend=True, axes={"ylabel": y}) for y, f in values.items()])
+    return stacked(lines, spans=pushes)
 
 
 def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """Σ f_N predicted and simulated, one panel for each run, and their differences."""
-    panels, errors = [], {}
+    """Σ f_N predicted and simulated of each run, and their differences."""
+    lines: dict[str, dict[str, Line]] = {}
     for run in runs:
-        t, (predicted, simulated) = run.trace.t, normal_forces(run.trace)
-        lines = {"simulated": (t, simulated), "predicted": (t, predicted)}
-        panels.append(Plot(lines=lines, spans=pushes, legend=True, axes={"ylabel": f"{run.summary.label}\nΣ f_N [N]"}))
-        errors[run.summary.label] = (t, np.maximum(np.abs(predicted - simulated), 1e-16))
-    return picture([*panels, Plot(lines=errors, log="y", legend=True, axes={"ylabel": "|error| [N]", "xlabel": "time [s]"})])
+        predicted, simulated = normal_forces(run.trace)
+        both = {"simulated": (run.trace.t, simulated), "predicted": (run.trace.t, predicted)}
+        lines[f"{run.summary.label}\nΣ f_N [N]"] = both
+    lines["|error| [N]"] = over_time(runs, lambda trace: np.maximum(np.abs(np.subtract(*normal_forces(trace))), 1e-16))
+    return stacked(lines, log="|error| [N]", spans=pushes)
 
 
 def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """All joint torques, one panel for each run."""
-    labels = [f"{run.summary.label}\nτ [N·m]" for run in runs]
-    lines: list[dict[str, Line]] = [{"": (run.trace.t, run.trace.tau)} for run in runs]
-    return picture([Plot(lines=x, width=0.8, spans=pushes, axes={"ylabel": y}) for x, y in zip(lines, labels, strict=True)])
+    """All joint torques of each run."""
+    return stacked({f"{run.summary.label}\nτ [N·m]": {"": (run.trace.t, run.trace.tau)} for run in runs}, spans=pushes)
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
     """The torques of one joint, and the mean |dτ/dt| of all, with and without selection."""
+
+    def rate(trace: Trace) -> Array:
+        return np.r_[np.nan, np.abs(np.diff(trace.tau, axis=0)).mean(axis=1) / np.diff(trace.t)]
+
     joint = int(np.argmax(np.abs(np.diff(runs[0].trace.tau, axis=0)).sum(axis=0)))
-    rates = over_time(runs, lambda trace: np.r_[np.nan, np.abs(np.diff(trace.tau, axis=0)).mean(axis=1) / np.diff(trace.t)])
-    torque = over_time(runs, lambda trace: trace.tau[:, joint])
-    return picture(
-        [
-            Plot(lines=torque, width=0.9, legend=True, axes={"ylabel": "τ of the worst joint [N·m]"}),
-            Plot(lines=rates, width=0.9, log="y", axes={"ylabel": "mean |dτ/dt| [N·m/s]", "xlabel": "time [s]"}),
-        ]
-    )
+    torque, label = over_time(runs, lambda trace: trace.tau[:, joint]), "mean |dτ/dt| [N·m/s]"
+    return stacked({"τ of the worst joint [N·m]": torque, label: over_time(runs, rate)}, log=label)
 
 
 def round_trips(runs: Sequence[Run], period: float) -> bytes:

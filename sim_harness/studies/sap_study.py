@@ -11,7 +11,7 @@ import numpy as np
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.sap.engine import Sap
-from sim_harness.report.plots import Plot, picture
+from sim_harness.report.plots import Plot, picture, stacked
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.world import SceneWorld
@@ -142,12 +142,10 @@ def scheme_picture(found: Figures) -> bytes:
 
 def pile_picture(found: Figures) -> bytes:
     """Iterations, e_m and contacts over time."""
-    parts = {"iterations": ("Newton steps", ""), "momentum": ("e_m", "y"), "contacts": ("contacts\nwithin reach", "")}
-    panels: list[Plot] = []
-    for field, (label, log) in parts.items():
-        lines = {name: (p.t, getattr(p, field)) for name, p in found["clutter"].items()}
-        panels.append(Plot(lines=lines, width=0.7, log=log, legend=not panels, axes={"ylabel": label, "xlabel": "t [s]"}))
-    return picture(panels)
+    labels = {"iterations": "Newton steps", "momentum": "e_m", "contacts": "contacts\nwithin reach"}
+    piles = found["clutter"].items()
+    lines = {label: {name: (p.t, getattr(p, field)) for name, p in piles} for field, label in labels.items()}
+    return stacked(lines, log="e_m")
 
 
 def study() -> Study:
