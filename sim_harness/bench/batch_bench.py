@@ -20,8 +20,9 @@ from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Array, ContactSet, Selection, State
-from sim_harness.bench.laws import DT, consistent, without_gc, workload
+from sim_harness.bench.laws import consistent, workload
 from sim_harness.compare.study import Figures, Study, Sweep
+from sim_harness.compare.timing import DT, without_gc
 from sim_harness.report.tables import Table, listed
 from sim_harness.run.batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world

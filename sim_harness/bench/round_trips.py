@@ -16,7 +16,8 @@ import zmq
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from idyn.types import Array
-from sim_harness.bench.laws import DT, workload
+from sim_harness.bench.laws import workload
+from sim_harness.compare.timing import DT
 from sim_harness.report.tables import Table
 from sim_harness.robot.pacing import Pacer
 from sim_harness.run.experiment import Progress

@@ -7,6 +7,8 @@ whatever the number of points; the base's velocity, of the size that gravity add
 
 import gc
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,11 +20,12 @@ from controllers.contact.ground import AnyGround
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
+from idyn.laws.law import Law
 from idyn.laws.settings import AnyLaw
 from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
 from idyn.problem import Options
-from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
+from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
 from sim_harness.compare.jobs import Job, complete, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
@@ -45,6 +48,9 @@ WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
 
 LINEAR = 1.1
 """A log-log slope up to this counts as linear."""
+
+Tick = tuple[State, ContactSet, Array]
+"""State, contacts and demand of a prediction."""
 
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,32 +119,48 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
         warm_start=changes.get("warm_start", True),
         ground=parse(changes.get("ground", "rigid"), AnyGround, "ground").build(),
     )
-    contacts, demand = points_at_feet(robot, stance, n), np.zeros(robot.na)
-    guess: Guess | None = None
-    spent, own = [], 0
-    start = time.perf_counter()
-    gc.collect()
-    gc.disable()
-    try:
-        for k in range(WARM_UP + repeat):
-            if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
-                break
-            state = State(q=stance, v=rocking(robot, k))
-            begin = time.perf_counter_ns()
-            answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
-            spent.append((time.perf_counter_ns() - begin) * 1e-3)
-            guess = answer.guess
-            own += answer.law == law.name and answer.status.ok
-    finally:
-        gc.enable()
-    counted = np.array(spent[WARM_UP:])
+    ticks = _ticks(robot, stance, points_at_feet(robot, stance, n), WARM_UP + repeat)
+    with without_gc():
+        found = [*predictions(robot, ticks, law, options)]
+    counted = 1e6 * np.array([seconds for seconds, _ in found[WARM_UP:]])
     return RunTime(
         contacts=n,
         median=float(np.median(counted)),
         p99=float(np.percentile(counted, 99)),
         max=float(counted.max()),
-        certified=own / len(spent),
+        certified=sum(answer.law == law.name and answer.status.ok for _, answer in found) / len(found),
     )
+
+
+def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iterator[Tick]:
+    start, demand = time.perf_counter(), np.zeros(robot.na)
+    for k in range(most):
+        if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
+            return
+        yield State(q=stance, v=rocking(robot, k)), contacts, demand
+
+
+def predictions(
+    robot: Robot, ticks: Iterable[Tick], law: Law, options: Options, warm: bool = True
+) -> Iterator[tuple[float, Prediction]]:
+    """Each prediction with its time [s]. warm: the one before is its guess"""
+    guess: Guess | None = None
+    for state, contacts, demand in ticks:
+        begin = time.perf_counter()
+        answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
+        yield time.perf_counter() - begin, answer
+        guess = answer.guess if warm else None
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Garbage is collected before, not meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:

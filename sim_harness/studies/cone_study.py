@@ -4,7 +4,6 @@ A quadruped in its stance slides over the ground, in every direction against the
 dragged; under Coulomb's law with 4 … 64 edges and under the exact cone.
 """
 
-import time
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,11 +19,12 @@ from idyn.prediction.predict import predict
 from idyn.problem import Options
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.compare.timing import DT, predictions
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 
-ROBOT, MU, SPEED, DT = "quadruped", 0.3, 0.5, 1e-3
-"""Friction coefficient, speed of the slide [m/s], period of the prediction [s]."""
+ROBOT, MU, SPEED = "quadruped", 0.3, 0.5
+"""Friction coefficient, speed of the slide [m/s]."""
 
 EDGES = (4, 8, 16, 32, 64)
 EXACT = "exact-cone"
@@ -83,7 +83,8 @@ def sliding_errors(at: Stance, law: Law, edges: int) -> tuple[float, float]:
     v[0] = SPEED
     lacks, off = 0.0, 0.0
     for angle in np.linspace(0.0, 2.0 * np.pi / edges, DIRECTIONS):
-        answer = _answer(at, State(q=at.q, v=v), turned(at.contacts, angle), np.zeros(at.robot.na), law)
+        contacts, demand = turned(at.contacts, angle), np.zeros(at.robot.na)
+        answer = predict(at.robot, State(q=at.q, v=v), contacts, demand, law=law, dt=DT, options=PLAIN)
         friction = answer.force.sum(axis=0)
         lacks = max(lacks, abs(1.0 + friction[0] / (MU * friction[2])))
         off = max(off, abs(np.arctan2(friction[1], -friction[0])))
@@ -101,19 +102,11 @@ def dragged(at: Stance) -> list[tuple[State, Array]]:
 
 
 def _answers(at: Stance, states: list[tuple[State, Array]], law: Law) -> tuple[list[Prediction], float]:
-    """To all states, and the median time of one [s]."""
-    for state, demand in states[:2]:  # compiles
-        _answer(at, state, at.contacts, demand, law)
-    answers, times = [], []
-    for state, demand in states:
-        begin = time.perf_counter()
-        answers.append(_answer(at, state, at.contacts, demand, law))
-        times.append(time.perf_counter() - begin)
-    return answers, float(np.median(times))
-
-
-def _answer(at: Stance, state: State, contacts: ContactSet, demand: Array, law: Law) -> Prediction:
-    return predict(at.robot, state, contacts, demand, law=law, dt=DT, options=PLAIN)
+    """To all states, without a guess, and the median time of one [s]."""
+    ticks = [(state, at.contacts, demand) for state, demand in states]
+    [*predictions(at.robot, ticks[:2], law, PLAIN, warm=False)]  # compiles
+    times, answers = zip(*predictions(at.robot, ticks, law, PLAIN, warm=False), strict=True)
+    return [*answers], float(np.median(times))
 
 
 def _relative(at: Stance, state: State, one: Prediction, other: Prediction) -> float:
