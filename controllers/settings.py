@@ -31,7 +31,7 @@ class ControllerSettings(Settings, frozen=True):
     selection: see `idyn.types`; 'force' uses no friction that the motion does not need: on ground that yields, feet held
         against one another creep
     consistency: see `idyn.types`; 'hold': feet on the ground are neither dragged nor lifted by the demand
-    bounded: see `idyn.problem.Options`
+    bounded: see `idyn.options.Options`
     warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
     period: nominal control period [s]
     ground: what the ground is taken for

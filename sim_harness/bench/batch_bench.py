@@ -6,7 +6,6 @@ Everything is measured in turns; of each the quickest round counts, which a busy
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,10 +19,12 @@ from idyn.laws import make_law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from idyn.types import Array, ContactSet, Record, Selection, State
-from sim_harness.bench.laws import DT, consistent, without_gc, workload
+from idyn.types import Array, ContactSet, Selection, State
+from sim_harness.bench.laws import consistent, workload
+from sim_harness.compare.study import Figures, Study, Sweep
+from sim_harness.compare.timing import DT, without_gc
+from sim_harness.report.tables import Table, listed
 from sim_harness.run.batch import WorldBatch
-from sim_harness.run.experiment import Progress
 from sim_harness.world.worlds import AnyEngine, build_world
 
 MEMBERS, DEMANDS, LOOPED = 1024, 16, 128
@@ -32,46 +33,45 @@ MEMBERS, DEMANDS, LOOPED = 1024, 16, 128
 WORLDS, STEPS = 64, 10
 """Copies of a world, and steps in one call."""
 
-
-class BatchCase(Record, frozen=True):
-    """A law, its selection, how many demands share a state, and whether each member has a guess."""
-
-    law: str
-    selection: Selection
-    demands: int
-    warm: bool
-
-    @property
-    def name(self) -> str:
-        law = self.law if self.selection is Selection.OFF else f"{self.law}, selected"
-        return f"{law}, {'warm' if self.warm else 'cold'}, {self.demands} for each state"
+ROUNDS = 30
+"""Of each batch."""
 
 
-CASES = [
-    BatchCase(law=law, selection=selection, demands=demands, warm=warm)
-    for law, selection in (("coulomb", Selection.OFF), ("coulomb", Selection.TORQUE), ("no-slip", Selection.TORQUE))
-    for demands in (1, DEMANDS)
-    for warm in (False, True)
-]
+LAWS = {
+    "coulomb": ("coulomb", Selection.OFF),
+    "coulomb, selected": ("coulomb", Selection.TORQUE),
+    "no-slip, selected": ("no-slip", Selection.TORQUE),
+}
+GUESSES = {"cold": False, "warm": True}
+
+Times = dict[str, float]
+
 Way = tuple[Callable[[], None], int]
 """Some work, and how many items it does."""
 
 ENGINES = ("lcp", "sap", "newton", "first-order")
 
 
-def bench_predictions(robot_name: str, rounds: int, progress: Progress) -> dict[str, Any]:
-    """For each case µs of a member in a loop of `predict`, in a batch on one core, and in one on all."""
+def study(robot_name: str) -> Study:
+    """Predictions of each case in a loop, in a batch on one core, and in one on all; worlds of each engine likewise."""
     robot, stance = load_robot(robot_name)
-    figures = {}
-    for case in CASES:
-        figures[case.name] = _time_case(case, robot, swaying(robot, stance, case.demands), rounds)
-        progress("batches", 1)
-    return figures
+    demands = {f"{count} for each state": count for count in (1, DEMANDS)}
+    return Study(
+        f"Batches of {robot_name}",
+        "",
+        sweeps={
+            "predictions": Sweep((LAWS, GUESSES, demands), partial(time_predictions, robot, stance)),
+            "worlds": Sweep((ENGINES,), partial(time_worlds, robot, stance)),
+        },
+        tables=(predictions_table, worlds_table),
+    )
 
 
-def _time_case(case: BatchCase, robot: Robot, batch: Batch, rounds: int) -> dict[str, float]:
-    law, options = make_law(case.law), Options(selection=case.selection)
-    guess = predict_batch(robot, batch, law=law, dt=DT, options=options).guess if case.warm else None
+def time_predictions(robot: Robot, stance: Array, law_selected: tuple[str, Selection], warm: bool, demands: int) -> Times:
+    """µs of a member. demands: for each state; warm: each member has a guess"""
+    batch = swaying(robot, stance, demands)
+    law, options = make_law(law_selected[0]), Options(selection=law_selected[1])
+    guess = predict_batch(robot, batch, law=law, dt=DT, options=options).guess if warm else None
     guesses = [None if guess is None else guess.member(k) for k in range(LOOPED)]
 
     def together(threads: int) -> None:
@@ -87,11 +87,11 @@ def _time_case(case: BatchCase, robot: Robot, batch: Batch, rounds: int) -> dict
         "one_core_us": (partial(together, 1), MEMBERS),
         "all_cores_us": (partial(together, cores()), MEMBERS),
     }
-    return {name: 1e6 * each for name, each in quickest(ways, rounds).items()}
+    return {name: 1e6 * each for name, each in quickest(ways).items()}
 
 
 def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
-    """MEMBERS members of the benchmarks' sway on all feet: so many demands in a row for each of its states, states in turn."""
+    """MEMBERS members: for each state of the benchmarks' sway on all feet a number of demands in a row."""
     samples = workload(robot, stance, len(robot.spheres.keys))
     rng = np.random.default_rng(0)
     picked = [samples[k // demands % len(samples)] for k in range(MEMBERS)]
@@ -108,32 +108,15 @@ def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
 
 
 def _member(batch: Batch, k: int) -> tuple[State, ContactSet, Array]:
-    """What `predict` is handed of one."""
-    c = batch.contacts
-    contacts = ContactSet(
-        bodies=c.bodies[k],
-        others=c.others[k],
-        points=c.points[k],
-        normals=c.normals[k],
-        tangents=c.tangents[k],
-        mu=c.mu[k],
-        gaps=c.gaps[k],
-        keys=c.keys,
-    )
+    """Arguments of `predict` for one member."""
+    touch = {name: getattr(batch.contacts, name)[k] for name in TOUCH}
+    contacts = ContactSet(**touch, keys=batch.contacts.keys)
     return State(q=batch.state.q[k], v=batch.state.v[k]), contacts, batch.q_ddot[k]
 
 
-def bench_worlds(robot_name: str, rounds: int, progress: Progress) -> dict[str, Any]:
-    """For each engine worlds · steps / s: of worlds one at a time, of a batch on one core, and of one on all."""
-    robot, stance = load_robot(robot_name)
-    figures = {}
-    for name in ENGINES:
-        figures[name] = _time_engine(parse(name, AnyEngine, "engine"), robot, stance, rounds)
-        progress("worlds", 1)
-    return figures
-
-
-def _time_engine(engine: AnyEngine, robot: Robot, stance: Array, rounds: int) -> dict[str, float]:
+def time_worlds(robot: Robot, stance: Array, name: str) -> Times:
+    """Worlds · steps / s of worlds one at a time, of a batch on one core, and of one on all."""
+    engine: AnyEngine = parse(name, AnyEngine, "engine")
     rng = np.random.default_rng(0)
     q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(WORLDS)])
     tau = 0.5 * rng.normal(size=(WORLDS, robot.na))
@@ -158,13 +141,13 @@ def _time_engine(engine: AnyEngine, robot: Robot, stance: Array, rounds: int) ->
             "one_core": (partial(together, one), WORLDS * STEPS),
             "all_cores": (partial(together, every), WORLDS * STEPS),
         }
-        return {way: 1.0 / each for way, each in quickest(ways, rounds).items()}
+        return {way: 1.0 / each for way, each in quickest(ways).items()}
 
 
-def quickest(ways: dict[str, Way], rounds: int) -> dict[str, float]:
-    """Seconds per item of each, which are done in turns, after a round that warms up."""
+def quickest(ways: dict[str, Way]) -> dict[str, float]:
+    """Seconds per item of each, least of all rounds, in turns, after one that warms up."""
     best = dict.fromkeys(ways, np.inf)
-    for turn in range(1 + rounds):
+    for turn in range(1 + ROUNDS):
         for name, (work, items) in ways.items():
             with without_gc():
                 begin = time.perf_counter()
@@ -175,18 +158,23 @@ def quickest(ways: dict[str, Way], rounds: int) -> dict[str, float]:
     return best
 
 
-def predictions_table(figures: dict[str, Any]) -> list[list[str]]:
-    rows = [["µs per prediction", "loop", "batch, 1 core", f"batch, {cores()}", "loop / batch", "1 core / all"]]
-    for name, f in figures.items():
-        ratios = f["loop_us"] / f["all_cores_us"], f["one_core_us"] / f["all_cores_us"]
-        times = (f"{f[key]:.1f}" for key in ("loop_us", "one_core_us", "all_cores_us"))
-        rows.append([name, *times, *(f"{ratio:.2f}" for ratio in ratios)])
-    return rows
+def predictions_table(found: Figures) -> Table:
+    columns: dict[str, Callable[[Times], str]] = {
+        "loop": lambda f: f"{f['loop_us']:.1f}",
+        "batch, 1 core": lambda f: f"{f['one_core_us']:.1f}",
+        f"batch, {cores()}": lambda f: f"{f['all_cores_us']:.1f}",
+        "loop / batch": lambda f: f"{f['loop_us'] / f['all_cores_us']:.2f}",
+        "1 core / all": lambda f: f"{f['one_core_us'] / f['all_cores_us']:.2f}",
+    }
+    return listed("µs per prediction", ((", ".join(point), f) for point, f in found["predictions"].items()), columns)
 
 
-def worlds_table(figures: dict[str, Any]) -> list[list[str]]:
-    rows = [["worlds · steps / s", "one at a time", "batch, 1 core", f"batch, {cores()}", "batch / one", "all / 1 core"]]
-    for name, f in figures.items():
-        ratios = f["all_cores"] / f["single"], f["all_cores"] / f["one_core"]
-        rows.append([name, *(f"{f[key]:.0f}" for key in ("single", "one_core", "all_cores")), *(f"{r:.2f}" for r in ratios)])
-    return rows
+def worlds_table(found: Figures) -> Table:
+    columns: dict[str, Callable[[Times], str]] = {
+        "one at a time": lambda f: f"{f['single']:.0f}",
+        "batch, 1 core": lambda f: f"{f['one_core']:.0f}",
+        f"batch, {cores()}": lambda f: f"{f['all_cores']:.0f}",
+        "batch / one": lambda f: f"{f['all_cores'] / f['single']:.2f}",
+        "all / 1 core": lambda f: f"{f['all_cores'] / f['one_core']:.2f}",
+    }
+    return listed("worlds · steps / s", found["worlds"].items(), columns)

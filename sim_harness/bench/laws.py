@@ -3,7 +3,6 @@
 Everything that is compared is measured in turns, block by block, so that a noisy machine disturbs all alike.
 """
 
-import gc
 import time
 from typing import Any
 
@@ -18,12 +17,12 @@ from idyn.laws import make_law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import project
-from idyn.prediction.predict import predict
 from idyn.terms.dynamics import evaluate
-from idyn.types import Array, Consistency, ContactSet, Guess, Record, Selection, State
+from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
+from sim_harness.compare.timing import DT, predictions, without_gc
+from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress
 
-DT = 1e-3
 SAMPLES = 64
 """States of one sway that a block goes through, each warm-started by the one before."""
 
@@ -105,13 +104,14 @@ def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
 
 
 def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, Any]:
-    """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns."""
+    """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns. repeat: predictions
+    for each figure"""
     robot, stance = load_robot(robot_name)
     counts = range(1, len(robot.spheres.keys) + 1)
     loads = {n: workload(robot, stance, n) for n in counts}
-    times: dict[tuple[str, int], list[int]] = {(name, n): [] for name in CASES for n in counts}
-    unit: list[int] = []
-    for block in range(1 + -(-repeat // SAMPLES)):
+    times: dict[tuple[str, int], list[float]] = {(name, n): [] for name in CASES for n in counts}
+    unit: list[float] = []
+    for block in range(1 - (-repeat // SAMPLES)):
         with without_gc():
             for (name, n), spent in times.items():
                 measured = _time_predictions(robot, loads[n], CASES[name])
@@ -121,52 +121,32 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
                     unit.extend(yardstick)
         progress("laws", 1)
     figures = {name: {str(n): _percentiles(times[name, n]) for n in counts} for name in CASES}
-    return {"unit_us": float(np.median(unit)) * 1e-3, "robot": robot.name, "laws": figures}
+    return {"unit_us": float(np.median(unit)) * 1e6, "robot": robot.name, "laws": figures}
 
 
-def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[int]:
-    law = make_law(case.law)
-    options = Options(selection=case.selection, consistency=case.consistency)
-    raw = case.consistency is Consistency.HOLD
-    guess: Guess | None = None
+def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[float]:
+    """Of all but the first [s]."""
+    options, raw = Options(selection=case.selection, consistency=case.consistency), case.consistency is Consistency.HOLD
+    ticks = ((sample.state, sample.contacts, sample.wanted if raw else sample.consistent) for sample in samples)
+    return [seconds for seconds, _ in predictions(robot, ticks, make_law(case.law), options)][1:]
+
+
+def _time_unit(robot: Robot, samples: list[Sample]) -> list[float]:
+    """`pin.computeAllTerms` [s]."""
     spent = []
     for sample in samples:
-        demand = sample.wanted if raw else sample.consistent
-        begin = time.perf_counter_ns()
-        answer = predict(robot, sample.state, sample.contacts, demand, law=law, dt=DT, options=options, guess=guess)
-        spent.append(time.perf_counter_ns() - begin)
-        guess = answer.guess
-    return spent[1:]
-
-
-def _time_unit(robot: Robot, samples: list[Sample]) -> list[int]:
-    spent = []
-    for sample in samples:
-        begin = time.perf_counter_ns()
+        begin = time.perf_counter()
         robot.compute_all_terms(sample.state.q, sample.state.v)
-        spent.append(time.perf_counter_ns() - begin)
+        spent.append(time.perf_counter() - begin)
     return spent
 
 
-class without_gc:
-    """Garbage is collected before, not meanwhile."""
-
-    def __enter__(self) -> None:
-        gc.collect()
-        gc.disable()
-
-    def __exit__(self, *exception: object) -> None:
-        gc.enable()
+def _percentiles(seconds: list[float]) -> dict[str, float]:
+    median, p99 = 1e6 * np.percentile(seconds, (50, 99))
+    return {"median_us": float(median), "p99_us": float(p99)}
 
 
-def _percentiles(spent_ns: list[int]) -> dict[str, float]:
-    return {
-        "median_us": float(np.median(spent_ns)) * 1e-3,
-        "p99_us": float(np.percentile(spent_ns, 99)) * 1e-3,
-    }
-
-
-def laws_table(result: dict[str, Any]) -> list[list[str]]:
+def laws_table(result: dict[str, Any]) -> Table:
     """Medians in units, and p99 in µs, against the number of contacts."""
     unit = result["unit_us"]
     counts = list(next(iter(result["laws"].values())))

@@ -16,7 +16,9 @@ import zmq
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from idyn.types import Array
-from sim_harness.bench.laws import DT, workload
+from sim_harness.bench.laws import workload
+from sim_harness.compare.timing import DT
+from sim_harness.report.tables import Table
 from sim_harness.robot.pacing import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
@@ -29,10 +31,10 @@ from transport.robot.conversation import Conversation, hello_for
 from transport.server.settings import ServerSettings
 
 BLOCK_TICKS = 500
-"""Paced ticks before the other server has its turn."""
+"""Paced ticks of each, and those before the other has its turn."""
 
 
-def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dict[str, Any]:
+def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
     """Round trips of a served quadruped at 1 kHz over ipc, and of a bare echo of the same bytes, in turns.
 
     Timed from handing a state's bytes to the socket to having the reply's; both over sockets of the same kind. Where the
@@ -40,7 +42,7 @@ def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dic
     """
     core = spare_core()
     with tempfile.TemporaryDirectory(prefix="idyn-") as folder:
-        settings = load("server", name, ServerSettings)
+        settings = load("server", "quadruped", ServerSettings)
         settings = msgspec.structs.replace(settings, endpoint=f"ipc://{folder}/server", core=core)
         robot, stance = load_robot("quadruped")
         samples = workload(robot, stance, len(robot.spheres.keys))
@@ -56,48 +58,40 @@ def bench_server(ticks: int, progress: Progress, name: str = "quadruped") -> dic
             conversation = Conversation()
             conversation.begin(to_server.exchange(encode(hello_for(robot, DT, kind="sim"))))
             to_echo.exchange(b"warm")
-            served, echoed = _in_turns(ticks, conversation, to_server, to_echo, states, progress)
+            served, echoed = _in_turns((conversation, to_server, to_echo), states, ticks, progress)
     answered = served[np.isfinite(served)]
     return {
         "echo_p50_us": float(np.median(echoed)),
         "p50_us": float(np.median(answered)),
         "p99_us": float(np.percentile(answered, 99)),
         "misses": int(np.sum(~(served <= DT * 1e6))),
-        "ticks": ticks,
+        "ticks": len(served),
         "echo_p99_us": float(np.percentile(echoed, 99)),
     }
 
 
 def _in_turns(
-    ticks: int,
-    conversation: Conversation,
-    to_server: "Wire",
-    to_echo: "Wire",
-    states: list[StateMessage],
-    progress: Progress,
+    ends: tuple[Conversation, "Wire", "Wire"], states: list[StateMessage], ticks: int, progress: Progress
 ) -> tuple[Array, Array]:
-    """Round trips of both [µs] (ticks); NaN where the reply was no torque."""
+    """Round trips of both [µs] (ticks, in whole blocks); NaN where the reply was no torque. ends: the conversation, the wires to
+    server and echo"""
+    conversation, to_server, to_echo = ends
+    ticks = -(-ticks // BLOCK_TICKS) * BLOCK_TICKS
     served, echoed = np.full(ticks, np.nan), np.full(ticks, np.nan)
     pacer = Pacer(DT)
     pacer.wait()
     for first in range(0, ticks, BLOCK_TICKS):
-        block = range(first, min(first + BLOCK_TICKS, ticks))
-        for tick in block:
+        for tick in range(first, first + BLOCK_TICKS):
             state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
-            data = conversation.ask(state, time.monotonic_ns())
-            begin = time.perf_counter_ns()
-            reply = to_server.exchange(data)
-            spent = time.perf_counter_ns() - begin
+            reply, spent = to_server.timed(conversation.ask(state, time.monotonic_ns()))
             if isinstance(conversation.hear(reply, time.monotonic_ns()), TorqueMessage):
-                served[tick] = spent * 1e-3
+                served[tick] = spent
             pacer.wait()
-        for tick in block:
-            data = encode(msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000))
-            begin = time.perf_counter_ns()
-            to_echo.exchange(data)
-            echoed[tick] = (time.perf_counter_ns() - begin) * 1e-3
+        for tick in range(first, first + BLOCK_TICKS):
+            state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
+            _, echoed[tick] = to_echo.timed(encode(state))
             pacer.wait()
-        progress("server and echo", 2 * len(block))
+        progress("server and echo", 2 * BLOCK_TICKS)
     return served, echoed
 
 
@@ -121,6 +115,12 @@ class Wire:
         """Send and wait for what comes back."""
         self._socket.send(data)
         return self._socket.recv()
+
+    def timed(self, data: bytes) -> tuple[bytes, float]:
+        """The same, and how long it took [µs]."""
+        begin = time.perf_counter_ns()
+        reply = self.exchange(data)
+        return reply, (time.perf_counter_ns() - begin) * 1e-3
 
 
 class Echo:
@@ -153,7 +153,7 @@ def _echo(address: str, core: int | None, news: Connection) -> None:
             socket.send_multipart([identity, data])
 
 
-def server_table(result: dict[str, Any]) -> list[list[str]]:
+def server_table(result: dict[str, Any]) -> Table:
     """The served round trip beside the echo's."""
     ratio = result["p50_us"] / result["echo_p50_us"]
     return [

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from idyn.jit.compiled import compiling
-from sim_harness.bench.batch_bench import bench_predictions, bench_worlds, predictions_table, worlds_table
+from sim_harness.bench.batch_bench import study
 from sim_harness.bench.laws import bench_laws, laws_table
 from sim_harness.bench.round_trips import bench_server, server_table
-from sim_harness.commands.output import add_json, progress_bar
+from sim_harness.commands.output import add_json, progress_bar, run_bar
+from sim_harness.compare.study import measure, report_of
 from sim_harness.measure.metrics import text_table
 
 
@@ -20,7 +21,6 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("--ticks", type=int, default=20000, help="paced ticks of the server at 1 kHz (default: %(default)s)")
     parser.add_argument("--no-server", action="store_true", help="the laws only")
     parser.add_argument("--batch", action="store_true", help="batches of predictions and of worlds, nothing else")
-    parser.add_argument("--rounds", type=int, default=30, help="rounds of each batch (default: %(default)s)")
     add_json(parser, "the figures")
     parser.set_defaults(run=run)
 
@@ -29,9 +29,8 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     if options.batch:
         return _batches(options), True
     with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
-        laws = bench_laws(options.robot, options.repeat, progress)
-    print(text_table(laws_table(laws)))
-    result: dict[str, Any] = dict(laws)
+        result = bench_laws(options.robot, options.repeat, progress)
+    print(text_table(laws_table(result)))
     if not options.no_server:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)
@@ -40,9 +39,9 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _batches(options: argparse.Namespace) -> dict[str, Any]:
-    with compiling(partial(print, file=sys.stderr)), progress_bar(0, unit="") as progress:
-        predictions = bench_predictions(options.robot, options.rounds, progress)
-        worlds = bench_worlds(options.robot, options.rounds, progress)
-    print(text_table(predictions_table(predictions)))
-    print(text_table(worlds_table(worlds)))
-    return {"predictions": predictions, "worlds": worlds}
+    batches = study(options.robot)
+    with compiling(partial(print, file=sys.stderr)), run_bar("case") as progress:
+        found = measure(batches, progress)
+    print(report_of(batches, found).text)
+    predictions = {", ".join(point): times for point, times in found["predictions"].items()}
+    return {"predictions": predictions, "worlds": found["worlds"]}

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from controllers.config.tables import named
-from sim_harness.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar
-from sim_harness.measure.metrics import table, text_table
+from sim_harness.commands.output import add_engine, add_json, add_view, live_view, new_folder, progress_bar, publish
 from sim_harness.run.plan import load_plan
-from sim_harness.studies.demo import CHATTER_SECONDS, run_demo
+from sim_harness.studies.demo import CHATTER_SECONDS, report_of, run_demo
 
 
 def add_to(subparsers: Any) -> None:
@@ -31,11 +30,6 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     ticks = len(plan.settings.laws) * plan.ticks + 3 * round(CHATTER_SECONDS / plan.controller.period)
     with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
         demo = run_demo(plan, folder, progress, watch)
-    print(text_table(table(demo.summaries)))
-    for sentence in demo.slowness(plan):
-        print(sentence)
-    print(f"torque chatter, see the report: {demo.chatter[0].summary.torque_rate:.3g} N·m/s as in the paper, ", end="")
-    print(f"{demo.chatter[-1].summary.torque_rate:.3g} with selection")
-    print(f"report: {folder / 'report.html'}")
+    publish(report_of(plan, demo, folder), folder, figures=demo.figures)
     print(f"replay: idyn replay {folder / named(plan.settings.laws[0]) / 'log.mcap'}")
     return msgspec.to_builtins(demo.summaries), demo.upright

@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
+from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Watch
 from sim_harness.view.live import LiveView
 from sim_harness.world.worlds import NAMES
@@ -32,6 +33,20 @@ def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
             bar.update(done)
 
         yield update
+
+
+@contextmanager
+def run_bar(unit: str = "run") -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr of runs that are done; silent when stderr is no terminal."""
+    with tqdm(unit=unit, smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
+
+        def progress(done: int, total: int, name: str) -> None:
+            bar.total = total
+            bar.set_description_str(name, refresh=False)
+            bar.update(done - bar.n)
+            bar.refresh()
+
+        yield progress
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +108,12 @@ def _write_json(data: Any, target: str) -> None:
         print(text)
     else:
         Path(target).write_text(text + "\n", encoding="utf-8")
+
+
+def publish(report: Report, folder: Path, name: str = "report", figures: Any = None) -> None:
+    """Write a report and print its text and where it is."""
+    path = report.write(folder, name, figures)
+    print(f"{report.text}\nreport: {path}")
 
 
 def new_folder(root: Path) -> Path:

@@ -1,13 +1,12 @@
-"""`idyn pauses`: what becomes of a walk when the server's process, or the robot's, is stopped for a while."""
+"""`idyn pauses`: a walk during which the server's process, or the robot's, is stopped for a while."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from sim_harness.commands.output import add_json, new_folder, progress_bar
-from sim_harness.measure.metrics import text_table
-from sim_harness.studies.pauses import WHO, run_pause, walking
-from sim_harness.studies.pauses_report import page, picture, table
+from sim_harness.commands.output import add_json, new_folder, publish, run_bar
+from sim_harness.compare.study import measure, report_of
+from sim_harness.studies.pauses import study as pauses
 
 
 def add_to(subparsers: Any) -> None:
@@ -23,16 +22,10 @@ def add_to(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
-    plan, folder, outcomes = walking(options.experiment), new_folder(Path(options.out)), []
-    pauses = [(who, milliseconds) for who in WHO for milliseconds in options.milliseconds]
-    with progress_bar(len(pauses), unit="pause") as progress:
-        for who, milliseconds in pauses:
-            outcomes.append(run_pause(plan, options.law, who, milliseconds))
-            progress(f"{who} {milliseconds} ms", 1)
-    print(text_table(table(outcomes)))
-    for outcome in outcomes:
-        print(outcome.words)
-    (folder / "report.html").write_text(page(outcomes), encoding="utf-8")
-    (folder / "pauses.png").write_bytes(picture(outcomes))
-    print(f"report: {folder / 'report.html'}")
+    study = pauses(options.experiment, options.law, options.milliseconds)
+    folder = new_folder(Path(options.out))
+    with run_bar("pause") as progress:
+        found = measure(study, progress)
+    publish(report_of(study, found), folder)
+    outcomes = found["pauses"].values()
     return [outcome.figures for outcome in outcomes], all(outcome.upright for outcome in outcomes)

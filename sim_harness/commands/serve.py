@@ -17,7 +17,6 @@ def add_to(subparsers: Any) -> None:
     parser.add_argument("config", help="name or path of a server configuration")
     parser.add_argument("--endpoint", help="ipc://… or tcp://… instead of the configured one")
     parser.add_argument("--law", help="another contact law")
-    parser.add_argument("--selection", help="another selection")
     parser.add_argument("--log", type=Path, metavar="FILE", help="record there (MCAP)")
     parser.set_defaults(run=run)
 
@@ -25,7 +24,7 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load("server", options.config, ServerSettings)
-    changes = {name: getattr(options, name) for name in ("endpoint", "law", "selection")}
+    changes = {name: getattr(options, name) for name in ("endpoint", "law")}
     settings = msgspec.structs.replace(settings, **{name: value for name, value in changes.items() if value is not None})
     serve(settings, log_path=options.log, ready=lambda endpoint: print(f"serving at {endpoint}", flush=True))
     return None, True

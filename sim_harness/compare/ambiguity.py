@@ -1,4 +1,4 @@
-"""Ticks of a log at which the world might have done something else under the same torques (`idyn.prediction.outcomes`)."""
+"""Ticks of a log with several possible outcomes under the same torques (`idyn.prediction.outcomes`)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,10 +36,10 @@ class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], None]) -> tuple[int, list[Ambiguity]]:
-    """How many ticks were looked at, every so many of them, and those with several outcomes on rigid ground, for the state as
-    it was measured, the contacts that the prediction counted on and the torque that was answered.
+    """Number of ticks examined, one in `every`, and those with several outcomes on rigid ground.
 
-    progress: called after each. Raises LogError, and ConfigError for numbers that are not positive.
+    Examined is the measured state with the predicted contacts and the torque of the reply. progress: called after each
+    Raises LogError, and ConfigError for numbers that are not positive.
     """
     for name, number in (("every", every), ("samples", samples)):
         if number < 1:

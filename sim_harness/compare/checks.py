@@ -1,4 +1,4 @@
-"""Claims decided by the data."""
+"""Decisions about claims."""
 
 import math
 
@@ -32,7 +32,7 @@ def _in_order(check: CheckSettings, scene: str, results: Results) -> Judged:
                 continue
             more, less = (_level(results[scene, name], check.quantity) for name in (larger, smaller))
             if math.isinf(more) and (math.isinf(less) or not QUANTITIES[check.quantity].lost):
-                continue  # nobody can tell
+                continue  # not comparable
             ratio = _ratio(more, less)
             if not math.isnan(ratio):
                 judged.append((ratio - check.factor, f"{_said(larger, more, smaller, less)} ({scene})"))
@@ -71,7 +71,7 @@ def _ratio(more: float, less: float) -> float:
 
 
 def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
-    """PASS, or FAIL and why; '–' when there is no torque to compare with, because whoever is smooth fell."""
+    """PASS, or FAIL and why; '–' without a torque to compare with, because the smooth controller fell."""
     runs = results[scene, controller]
     rates = statistic(runs, "torque-rate")
     stopped = sum(_stopped(summary) for summary in runs.summaries)
@@ -89,5 +89,5 @@ def verdict(settings: VerdictSettings, scene: str, controller: str, results: Res
 
 
 def _stopped(summary: Summary) -> bool:
-    """Whether the robot's own side had it stand still for good, which ends a run."""
+    """Whether the robot's failsafe stopped it for good, which ends a run."""
     return summary.modes.get("failsafe:stopped", 0.0) > 0.0

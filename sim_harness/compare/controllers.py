@@ -23,11 +23,10 @@ _OURS = {"selection": "torque", "bounded": False, "warm_start": True}
 
 
 class ComparedController(NamedTuple):
-    """title: as in the paper; changes: to the settings of any controller; ours: not one of the paper's."""
+    """title: as in the paper; changes: to the settings of any controller"""
 
     title: str
     changes: dict[str, Any]
-    ours: bool = False
 
 
 CONTROLLERS = {
@@ -35,20 +34,19 @@ CONTROLLERS = {
     "id-qp-mu-stage-1": ComparedController("ID(t) QP,μ stage I", {"law": "convex", **_PAPER}),
     "id-qp-mu-one-stage": ComparedController("ID(t) QP,μ one-stage", {"law": "convex-one-stage", **_PAPER}),
     "id-qp-inf": ComparedController("ID(t) QP,∞", {"law": "convex-infinite", **_QP}),
-    "cone-mu": ComparedController("Coulomb relaxed to cones, μ (ours)", {"law": "cone", **_QP}, ours=True),
-    "cone-inf": ComparedController("Coulomb relaxed to cones, ∞ (ours)", {"law": "cone-infinite", **_QP}, ours=True),
+    "cone-mu": ComparedController("Coulomb relaxed to cones, μ (ours)", {"law": "cone", **_QP}),
+    "cone-inf": ComparedController("Coulomb relaxed to cones, ∞ (ours)", {"law": "cone-infinite", **_QP}),
     "id-lcp-mu": ComparedController("ID(t) LCP,μ", {"law": "coulomb", **_PAPER, "warm_start": False}),
     "id-lcp-inf": ComparedController("ID(t) LCP,∞", {"law": "no-slip", **_PAPER, "warm_start": True}),
     "pid": ComparedController("PID", {"law": "pid", "torque_feedback": {"kp": 20.0, "kd": 0.1}}),  # the authors' gains
     "id-t-1": ComparedController("ID(t−1)", {**_SENSED, "law": {"kind": "sensed", "delay": 1}}),
     "id-t-2": ComparedController("ID(t−2)", {**_SENSED, "law": {"kind": "sensed", "delay": 2}}),
     "contact-free": ComparedController("contact-free", {"law": "contact-free", "consistency": "off", "selection": "off"}),
-    "lcp-mu-selected": ComparedController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}, ours=True),
-    "lcp-inf-selected": ComparedController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}, ours=True),
+    "lcp-mu-selected": ComparedController("LCP,μ selected (ours)", {"law": "coulomb", **_OURS}),
+    "lcp-inf-selected": ComparedController("LCP,∞ selected (ours)", {"law": "no-slip", **_OURS}),
     "lcp-inf-yielding": ComparedController(
         "LCP,∞ on yielding ground (ours)",
         {"law": "no-slip", **_PAPER, "warm_start": True, "ground": "yielding"},
-        ours=True,
     ),
     "mindiff": ComparedController("MINDIFF, n ≤ 2", {"law": "enumeration", **_PAPER, "warm_start": True}),
 }

@@ -1,11 +1,11 @@
-"""Who does the jobs: processes of this machine, or one of the libraries that spread work over many.
+"""Executors of jobs: processes of this machine, or a library that distributes them.
 
-Jobs share nothing but code and files, and compute with one BLAS thread, so that neither their order nor how many run at once
-shows in the results. `processes` and `ray` begin a new process for each; those of `joblib` and `dask` are used again.
+Jobs share only code and files, and compute with one BLAS thread, so that results depend neither on their order nor on how many
+run at once. `processes` and `ray` start a process for each job; `joblib` and `dask` reuse theirs.
 
-`dask` and `ray` run jobs where DASK_SCHEDULER_ADDRESS or RAY_ADDRESS says that a cluster is running, as many at once as it
-takes; otherwise, and `joblib` always, on this machine. The machines of a cluster need this package, the folder of the results
-under the same path, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1 in the environment of their workers.
+`dask` and `ray` use the cluster at DASK_SCHEDULER_ADDRESS or RAY_ADDRESS, with as many jobs at once as it takes; without one,
+and `joblib` always, this machine. The machines of a cluster need this package, the folder of the results under the same path,
+and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1 in the environment of their workers.
 """
 
 import importlib
@@ -19,14 +19,14 @@ from idyn.errors import ConfigError, nearest
 
 Task = tuple[Any, ...]
 Outcome = tuple[int, str | None]
-"""Index of a task that ended, and what went wrong."""
+"""Index of a task that ended, and its error."""
 
 Executor = Callable[[Callable[..., None], Sequence[Task], int], Iterator[Outcome]]
-"""Calls a function with each task's arguments, so many at once; outcomes come in the order of their ends."""
+"""Calls a function with the arguments of each task, a number of them at once; yields outcomes as tasks end."""
 
 
 def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
-    """The standard library's pool can do one process for each task, too, but may then wait forever (Python 3.11)."""
+    """The standard library's pool with one process for each task can hang (Python 3.11)."""
     context = multiprocessing.get_context("spawn")
     running: dict[Any, tuple[int, Any, Connection]] = {}
     rest = iter(enumerate(tasks))

@@ -3,78 +3,59 @@
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.measure.metrics import STRIDE, normal_forces, tracking_errors
 from sim_harness.measure.trace import Trace
-from sim_harness.report.plots import png, rows
+from sim_harness.report.plots import Plot, picture
 
 WINDOW = 0.1
 """Length of the moving mean over noisy lines [s]."""
 
-Traces = Mapping[str, Trace]
-"""By the name of the controller."""
+
+def tracking(trace: Trace, robot: Robot) -> Array:
+    """Mean |θ − θ_des| of all joints [rad]  [ZD Fig. 14]."""
+    return _smooth(trace, np.abs(tracking_errors(trace, robot)).mean(axis=1))
 
 
-def tracking(traces: Traces, robot: Robot, scene: str) -> bytes:
-    """Mean |θ − θ_des| of all joints over time  [ZD Fig. 14]."""
-    figure, (axis,) = rows(1)
-    for name, trace in traces.items():
-        axis.semilogy(trace.t, _smooth(trace, np.abs(tracking_errors(trace, robot)).mean(axis=1)), label=name)
-    axis.set_ylabel("mean |θ − θ_des| [rad]")
-    return _finish(figure, scene)
+def torque_rate(trace: Trace, robot: Robot) -> Array:
+    """Largest |dτ/dt| of all joints [N·m/s]  [ZD Figs. 6, 15]."""
+    rate = np.abs(np.diff(trace.tau, axis=0)).max(axis=1) / np.diff(trace.t)
+    return np.r_[np.nan, np.maximum(rate, 1e-6)]
 
 
-def torque_rate(traces: Traces, robot: Robot, scene: str) -> bytes:
-    """Largest |dτ/dt| of all joints over time  [ZD Figs. 6, 15]."""
-    figure, (axis,) = rows(1)
-    for name, trace in traces.items():
-        rate = np.abs(np.diff(trace.tau, axis=0)).max(axis=1) / np.diff(trace.t)
-        axis.semilogy(trace.t[1:], np.maximum(rate, 1e-6), label=name, linewidth=0.8)
-    axis.set_ylabel("max |dτ/dt| [N·m/s]")
-    return _finish(figure, scene)
+def force_error(trace: Trace, robot: Robot) -> Array:
+    """|Σ f_N predicted − simulated| [N]."""
+    predicted, simulated = normal_forces(trace)
+    return np.maximum(_smooth(trace, np.abs(predicted - simulated)), 1e-12)
 
 
-def forces(traces: Traces, robot: Robot, scene: str) -> bytes:
-    """|Σ f_N predicted − simulated| over time."""
-    figure, (axis,) = rows(1)
-    for name, trace in traces.items():
-        predicted, simulated = normal_forces(trace)
-        if np.isfinite(predicted).any():
-            axis.semilogy(trace.t, np.maximum(_smooth(trace, np.abs(predicted - simulated)), 1e-12), label=name)
-    axis.set_ylabel("error of Σ f_N [N]")
-    return _finish(figure, scene)
-
-
-def path(traces: Traces, robot: Robot, scene: str) -> bytes:
-    """The centre of mass in the plane  [ZD Fig. 17]."""
-    figure, (axis,) = rows(1)
-    figure.set_size_inches(6.5, 6.5)
-    for name, trace in traces.items():
-        com = np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]])
-        axis.plot(com[:, 0], com[:, 1], label=name, linewidth=0.9)
-    axis.set_aspect("equal", adjustable="datalim")
-    axis.set_xlabel("x [m]")
-    axis.set_ylabel("y [m]")
-    return _finish(figure, scene)
-
-
-FIGURES: dict[str, Callable[[Traces, Robot, str], bytes]] = {
-    "tracking": tracking,
-    "torque-rate": torque_rate,
-    "forces": forces,
-    "path": path,
+OVER_TIME: dict[str, tuple[str, Callable[[Trace, Robot], Array]]] = {
+    "tracking": ("mean |θ − θ_des| [rad]", tracking),
+    "torque-rate": ("max |dτ/dt| [N·m/s]", torque_rate),
+    "forces": ("error of Σ f_N [N]", force_error),
 }
+"""Name of the picture → label and values of its lines."""
 
 
-def _finish(figure: Figure, scene: str) -> bytes:
-    axis = figure.axes[0]
-    axis.set_title(scene)
-    if axis.lines:
-        axis.legend(fontsize=8, ncols=2)
-    return png(figure)
+def scene_figure(name: str, traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
+    """name: one of `settings.FIGURES`; traces: by the title of the controller"""
+    if name == "path":
+        return path(traces, robot, scene)
+    label, value = OVER_TIME[name]
+    values = {title: value(trace, robot) for title, trace in traces.items()}
+    lines = {title: (traces[title].t, found) for title, found in values.items() if np.isfinite(found).any()}
+    axes = {"title": scene, "ylabel": label, "xlabel": "time [s]"}
+    return picture([Plot(lines=lines, width=0.9, log="y", legend=True, axes=axes)])
+
+
+def path(traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
+    """The centre of mass in the plane  [ZD Fig. 17]."""
+    com = {title: np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]]).T for title, trace in traces.items()}
+    axes = {"title": scene, "xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal", "adjustable": "datalim"}
+    lines = {title: (x, y) for title, (x, y) in com.items()}
+    return picture([Plot(lines=lines, width=0.9, legend=True, axes=axes)], size=(6.5, 6.5))
 
 
 def _smooth(trace: Trace, values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""One run as a job: everything it depends on in one digest, everything it leaves in one folder.
+"""Jobs: everything one depends on in one digest, everything it leaves in one folder.
 
 A job's folder carries its digest in its name and appears at one go, when everything is in it: what was interrupted has none,
 and is done again.
@@ -8,10 +8,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +21,9 @@ import idyn
 import sim_harness
 import transport
 from controllers.build import build_controller
+from idyn.errors import IdynError
+from sim_harness.compare.executors import run_tasks
+from sim_harness.compare.study import Progress
 from sim_harness.measure.metrics import Summary
 from sim_harness.measure.trace import Trace
 from sim_harness.run.experiment import TRACE, run_in_process
@@ -27,30 +31,35 @@ from sim_harness.run.plan import Plan
 
 RESULT, LOG = "result.json", "log.mcap"
 
+NOT_RUN = ("bench", "commands", "compare", "report", "studies", "view")
+"""Rooms of `sim_harness` that only start runs or look at their results."""
 
 Keep = Literal["log", "trace", "fall"]
-"""What a job leaves besides its result: its trace, and with it an MCAP of every byte; its trace; that of a fall only."""
+"""What a run leaves besides its result: its trace, and with it an MCAP of every byte; its trace; that of a fall only."""
+
+
+class JobFailed(IdynError):
+    """A job ended with an exception, or without a result."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, complete with its controller's settings, from the state that `seed` gives. controller: a name for people."""
+    """folder: for everything it leaves"""
+
+    digest: str
+    folder: Path
+
+
+class Task(Job, frozen=True, kw_only=True):
+    """A run of a plan, complete with its controller's settings, from the state that `seed` gives. controller: its label"""
 
     controller: str
     plan: Plan
     seed: int
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its digest and the folder for what it leaves. keep: besides the result."""
-
-    job: Job
-    digest: str
-    folder: Path
     keep: Keep
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What `result.json` holds."""
+    """What `result.json` of a run holds."""
 
     digest: str
     controller: str
@@ -58,87 +67,102 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary
 
 
+R = TypeVar("R", bound=Any)
+J = TypeVar("J", bound=Job)
+
+
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Of all sources that a run goes through: not the command line, and not what only looks at results."""
+    """Of all sources that a run goes through."""
     digest = hashlib.sha256()
     for package in (idyn, controllers, transport, sim_harness):
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("*.py")):
-            inside = path.relative_to(root).parts
-            if inside[0] not in ("commands", "compare", "view") and path.name not in (
-                "plots.py",
-                "report.py",
-                "demo.py",
-                "bench.py",
-            ):
+            if path.relative_to(root).parts[0] not in NOT_RUN:
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
+def digest_of(data: Any) -> str:
+    """Of builtins, and of the code."""
+    return hashlib.sha256(json.dumps([data, code_digest()], sort_keys=True).encode()).hexdigest()
+
+
 def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep: Keep) -> list[Task]:
     """The plan from the state of each seed, each with its own folder below `root`."""
-    snapshot = build_controller(plan.controller).snapshot()
-    tasks = []
+    settings = [msgspec.to_builtins(plan.settings), msgspec.to_builtins(plan.server)]
+    settings.append(build_controller(plan.controller).snapshot())
+    label, tasks = f"{Path(plan.controller.robot).stem}-{controller}", []
     for seed in seeds:
-        digest = _digest(plan, snapshot, seed)
-        folder = root / f"{Path(plan.controller.robot).stem}-{controller}-seed{seed}-{digest[:12]}"
-        job = Job(controller=controller, plan=plan, seed=seed)
-        tasks.append(Task(job=job, digest=digest, folder=folder, keep=keep))
+        digest = digest_of([*settings, seed])
+        folder = root / f"{label}-seed{seed}-{digest[:12]}"
+        tasks.append(Task(digest=digest, folder=folder, controller=controller, plan=plan, seed=seed, keep=keep))
     return tasks
 
 
-def _digest(plan: Plan, snapshot: dict[str, Any], seed: int) -> str:
-    """Of settings, robot, seed and code: whatever changes one of them makes another job of it."""
-    data = {
-        "experiment": msgspec.to_builtins(plan.settings),
-        "server": msgspec.to_builtins(plan.server),
-        "controller": snapshot,
-        "seed": seed,
-        "code": code_digest(),
-    }
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
-def finished(task: Task) -> Result | None:
-    """The result of a task, if it is there, whole, and of this digest."""
-    try:
-        data = json.loads((task.folder / RESULT).read_text(encoding="utf-8"))
-        result = msgspec.convert(data, Result)
-    except (OSError, ValueError):
-        return None
-    return result if result.digest == task.digest else None
-
-
 def run_task(task: Task) -> None:
-    """Run the job and leave trace, log and result in its folder, instead of whatever was there.
+    """Run it and leave trace, log and result in its folder."""
+    with complete(task.folder) as folder:
+        log = folder / LOG if task.keep == "log" else None
+        run = run_in_process(task.plan, task.controller, lambda *_: None, seed=task.seed, log=log)
+        if task.keep != "fall" or not run.summary.upright:
+            run.save(folder)
+        write_result(folder, Result(digest=task.digest, controller=task.controller, seed=task.seed, summary=run.summary))
 
-    All is written into a folder of this process alone, which is renamed at the end: a process whose parent was killed may still
-    be at the same job.
+
+@contextmanager
+def complete(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the place of `folder` at the end.
+
+    It is of this process alone: a process whose parent was killed may still be at the same job.
     """
-    job, folder = task.job, task.folder.with_name(f"{task.folder.name}.{os.getpid()}.part")
-    for old in folder.parent.glob(f"{task.folder.name}.*.part"):
+    part = folder.with_name(f"{folder.name}.{os.getpid()}.part")
+    for old in folder.parent.glob(f"{folder.name}.*.part"):
         shutil.rmtree(old, ignore_errors=True)
-    folder.mkdir(parents=True)
-    log = folder / LOG if task.keep == "log" else None
-    run = run_in_process(job.plan, job.controller, lambda *_: None, seed=job.seed, log=log)
-    if task.keep != "fall" or not run.summary.upright:
-        run.save(folder)
-    write_result(folder, Result(digest=task.digest, controller=job.controller, seed=job.seed, summary=run.summary))
-    shutil.rmtree(task.folder, ignore_errors=True)
-    folder.rename(task.folder)
+    part.mkdir(parents=True)
+    yield part
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
 
 
 def write_result(folder: Path, result: msgspec.Struct) -> None:
-    """At one go: whoever sees the file sees all of it. Numbers that are none are written NaN and Infinity."""
-    part = folder / f"{RESULT}.part"
-    with part.open("w", encoding="utf-8") as file:
-        json.dump(msgspec.to_builtins(result), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, folder / RESULT)
+    """NaN and infinity are written as such."""
+    (folder / RESULT).write_text(json.dumps(msgspec.to_builtins(result), indent=1), encoding="utf-8")
+
+
+def result_of(job: Job, kind: type[R]) -> R | None:
+    """The result of a job, if it is there, whole, and of this digest."""
+    try:
+        result = msgspec.convert(json.loads((job.folder / RESULT).read_text(encoding="utf-8")), kind)
+    except (OSError, ValueError):
+        return None
+    return result if result.digest == job.digest else None
+
+
+def finished(task: Task) -> Result | None:
+    return result_of(task, Result)
 
 
 def load_trace(folder: Path) -> Trace:
-    """The trace of a finished job."""
+    """The trace of a finished run."""
     return Trace.load_npz(folder / TRACE)
+
+
+def run_jobs(
+    jobs: Sequence[J], run: Callable[[J], None], done: Callable[[J], Any], how: tuple[str, int], progress: Progress
+) -> None:
+    """Run those jobs that are not done. how: executor, and how many at once
+
+    Raises JobFailed after all others are done, naming the first that failed.
+    """
+    rest = [job for job in jobs if not done(job)]
+    count, failures = len(jobs) - len(rest), []
+    progress(count, len(jobs), "")
+    for index, error in run_tasks(how[0], run, [(job,) for job in rest], how[1]):
+        name = rest[index].folder.name
+        if error is not None:
+            failures.append(f"{name}: {error}")
+        count += 1
+        progress(count, len(jobs), name)
+    if failures:
+        raise JobFailed(f"{len(failures)} of {len(jobs)} jobs failed, first {failures[0]}")

@@ -1,6 +1,5 @@
 """The quantities that comparisons tabulate, by name."""
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,15 +7,11 @@ from sim_harness.measure.metrics import Summary
 
 
 class Quantity(NamedTuple):
-    """heading: of its column, with unit; value: of a run, NaN where it has none; lost: who fell has infinitely much of it."""
+    """heading: of its column, with unit; value: of a run, NaN where it has none; lost: infinite after a fall"""
 
     heading: str
     value: Callable[[Summary], float]
     lost: bool = False
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 QUANTITIES = {
@@ -33,8 +28,5 @@ QUANTITIES = {
     "distance": Quantity("way of the base m", lambda s: s.distance),
     "progress": Quantity("from first to last place m", lambda s: s.drift),
     "degraded": Quantity("substituted ticks %", lambda s: 100 * (1 - s.modes.get("ok", 0.0))),
-    "step-p50": Quantity("step p50 µs", lambda s: _or_nan(s.step_p50)),
-    "step-p99": Quantity("step p99 µs", lambda s: _or_nan(s.step_p99)),
-    "step-max": Quantity("step max µs", lambda s: _or_nan(s.step_max)),
 }
 """Small is good, in all but `distance` and `progress`."""

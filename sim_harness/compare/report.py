@@ -1,17 +1,15 @@
-"""What a comparison came to: tables with the paper's numbers beside ours, claims decided, pictures, one HTML file."""
+"""The report of a comparison: tables with the paper's numbers beside ours, claims decided, pictures."""
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from controllers.robot.load import load_robot
-from idyn.model.robot import Robot
 from sim_harness.compare.checks import decide, verdict
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.figures import FIGURES
+from sim_harness.compare.figures import scene_figure
 from sim_harness.compare.jobs import load_trace
 from sim_harness.compare.matrix.figure import matrix_figure, part_figure
 from sim_harness.compare.matrix.settings import MatrixSettings, cells
@@ -23,6 +21,7 @@ from sim_harness.compare.results import Outcome, Results, Runs, Statistic, stati
 from sim_harness.compare.settings import ComparisonSettings, SceneSettings, controllers_of, plan_of
 from sim_harness.compare.timing import Timings, run_time_figure, timing_outcomes, timing_table
 from sim_harness.report.report import Report
+from sim_harness.report.tables import Table, listed
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return decided
 
 
-def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> list[list[str]]:
+def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> Table:
     """One row for each controller: for each quantity the paper's value, ours ± spread, and their ratio."""
     paper = comparison.paper.get(scene.name, {})
     rows = [["controller"]]
@@ -96,115 +95,111 @@ def _number(figures: Statistic) -> str:
     return f"{figures.mean:.3g} ± {figures.spread:.1g}"
 
 
-def claims_table(outcomes: Sequence[Outcome]) -> list[list[str]]:
+WORDS = {True: "holds", False: "does not hold", None: "not decided"}
+
+
+def claims_table(outcomes: Sequence[Outcome]) -> Table:
     """One row for each claim; the measured factor is that of the scene where it is nearest to failing."""
-    words = {True: "holds", False: "does not hold", None: "not decided"}
-    return [["claim", "", "measured"], *([o.claim, words[o.holds], o.measured] for o in outcomes)]
+    columns: dict[str, Callable[[Outcome], str]] = {"": lambda o: WORDS[o.holds], "measured": lambda o: o.measured}
+    return listed("claim", ((o.claim, o) for o in outcomes), columns)
 
 
-def write_report(findings: Sequence[Finding], folder: Path) -> None:
-    """report.html, summary.json and the pictures."""
-    folder.mkdir(parents=True, exist_ok=True)
+def comparison_report(findings: Sequence[Finding]) -> Report:
     report = Report(
         "idyn compare: " + ", ".join(finding.name for finding in findings),
         "Every number is a mean over runs that begin in slightly different states, ± its standard deviation. "
         "Robots that fell are counted and left out of the means.",
     )
     for finding in findings:
-        _add(report, finding, folder)
-    (folder / "report.html").write_text(report.html, encoding="utf-8")
-    summary = {finding.name: _summary(finding) for finding in findings}
-    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
+        report.heading(f"{finding.name}: {finding.comparison.title}")
+        _add_results(report, finding)
+        _add_claims(report, finding.comparison, finding.outcomes)
+    return report
 
 
-def _add(report: Report, finding: Finding, folder: Path) -> None:
-    comparison, outcomes = finding.comparison, finding.outcomes
-    report.heading(f"{finding.name}: {comparison.title}")
+def _add_results(report: Report, finding: Finding) -> None:
+    name, comparison, results = finding.name, finding.comparison, finding.results
     for scene in comparison.scene:
-        report.subheading(scene.name)
-        report.table(scene_table(comparison, scene, finding.results))
-        for name, png in _pictures(comparison, scene, finding.results):
-            (folder / f"{finding.name}-{scene.name}-{name}.png".replace(" ", "-").replace(",", "")).write_bytes(png)
-            report.picture(png, f"{comparison.title}, {scene.name}: the first seed")
+        report.heading(scene.name, 3)
+        report.table(scene_table(comparison, scene, results))
+        for figure, png in _pictures(comparison, scene, results):
+            report.picture(png, f"{comparison.title}, {scene.name}: the first seed", f"{name}-{scene.name}-{figure}")
     if comparison.matrix is not None:
-        _add_matrix(report, finding.name, comparison.matrix, finding.results, folder)
+        _add_matrix(report, name, comparison.matrix, results)
     if finding.timings is not None:
         report.table(timing_table(finding.timings))
-        png = run_time_figure(finding.timings)
-        (folder / f"{finding.name}.png").write_bytes(png)
-        report.picture(png, "Medians of whole predictions; the shaded bands reach up to the 99th percentile.")
-    if finding.race is not None and comparison.race is not None:
+        caption = "Medians of whole predictions; the shaded bands reach up to the 99th percentile."
+        report.picture(run_time_figure(finding.timings), caption, name)
+    if comparison.race is not None and finding.race is not None:
         places = standings(comparison.race, finding.race)
         report.table(race_table(comparison.race, places))
-        png = race_figure(places)
-        (folder / f"{finding.name}.png").write_bytes(png)
-        report.picture(
-            png, "Time of a whole step and of its engine alone, as multiples of the reference's; the paper's beside."
-        )
-    if outcomes:
-        report.subheading("Claims")
-        report.table(claims_table(outcomes))
-        for outcome in outcomes:
-            if outcome.holds is False and outcome.explanation:
-                report.paragraph(f"{outcome.claim}: it does not hold ({outcome.measured}). {outcome.explanation}")
-    for note in comparison.notes:
-        report.paragraph(note)
+        caption = "Time of a whole step and of its engine alone, as multiples of the reference's; the paper's beside."
+        report.picture(race_figure(places), caption, name)
 
 
-def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results, folder: Path) -> None:
+def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results) -> None:
     """The picture, the tables of each part, and the pictures of those with quantities."""
-    png = matrix_figure(matrix, results)
-    (folder / f"{name}.png").write_bytes(png)
-    report.picture(png, "Share of the robots that stayed upright, by colour, and their mean joint tracking error [mrad].")
+    caption = "Share of the robots that stayed upright, by colour, and their mean joint tracking error [mrad]."
+    report.picture(matrix_figure(matrix, results), caption, name)
     for part in matrix.part:
         for variant in matrix.variants:
             panel = Panel(part, variant)
-            report.subheading(f"{part.name}, {variant}")
+            report.heading(f"{part.name}, {variant}", 3)
             report.table(upright_table(panel, results))
             for quantity in part.quantities:
                 report.table(quantity_table(panel, quantity, results))
         if part.quantities:
-            png = part_figure(part, matrix, results)
-            (folder / f"{name}-{part.name}.png".replace(" ", "-").replace(",", "")).write_bytes(png)
-            report.picture(png, f"{part.name}: who stayed upright, and the means over those of each quantity.")
+            caption = f"{part.name}: who stayed upright, and the means over those of each quantity."
+            report.picture(part_figure(part, matrix, results), caption, f"{name}-{part.name}")
+
+
+def _add_claims(report: Report, comparison: ComparisonSettings, outcomes: Sequence[Outcome]) -> None:
+    if outcomes:
+        report.heading("Claims", 3)
+        report.table(claims_table(outcomes))
+    for outcome in outcomes:
+        if outcome.holds is False and outcome.explanation:
+            report.paragraph(f"{outcome.claim}: it does not hold ({outcome.measured}). {outcome.explanation}")
+    for note in comparison.notes:
+        report.paragraph(note)
 
 
 def _pictures(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> list[tuple[str, bytes]]:
     if not comparison.figures:
         return []
     names = controllers_of(comparison, scene)
-    robot = _robot(comparison, scene, names[0])
+    robot, _ = load_robot(plan_of(comparison, scene, names[0]).controller.robot)
     traces = {CONTROLLERS[name].title: load_trace(results[scene.name, name].folders[0]) for name in names}
-    return [(name, FIGURES[name](traces, robot, scene.name)) for name in comparison.figures]
+    return [(name, scene_figure(name, traces, robot, scene.name)) for name in comparison.figures]
 
 
-def _robot(comparison: ComparisonSettings, scene: SceneSettings, controller: str) -> Robot:
-    return load_robot(plan_of(comparison, scene, controller).controller.robot)[0]
+def figures_of(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Everything in numbers, by the names of the comparisons."""
+    return {finding.name: _figures(finding) for finding in findings}
 
 
-def _summary(finding: Finding) -> dict[str, Any]:
-    """Everything in numbers; null where there are none."""
-    scenes = {
-        scene.name: {
-            controller: {
-                "runs": [folder.name for folder in finding.results[scene.name, controller].folders],
-                "quantities": {
-                    quantity: statistic(finding.results[scene.name, controller], quantity)._asdict()
-                    for quantity in finding.comparison.quantities
-                },
-                "paper": finding.comparison.paper.get(scene.name, {}).get(controller),
+def _figures(finding: Finding) -> dict[str, Any]:
+    comparison, results, race = finding.comparison, finding.results, finding.comparison.race
+    return {
+        "title": comparison.title,
+        "scenes": {
+            scene.name: {
+                name: _runs(results[scene.name, name], comparison.quantities)
+                | {"paper": comparison.paper.get(scene.name, {}).get(name)}
+                for name in controllers_of(comparison, scene)
             }
-            for controller in controllers_of(finding.comparison, scene)
-        }
-        for scene in finding.comparison.scene
+            for scene in comparison.scene
+        },
+        "cells": [] if comparison.matrix is None else _cells(comparison.matrix, results),
+        "claims": [outcome._asdict() for outcome in finding.outcomes],
+        "run times": finding.timings,
+        "race": [] if race is None or finding.race is None else standings(race, finding.race),
     }
-    claims = [outcome._asdict() for outcome in finding.outcomes]
-    timings = None if finding.timings is None else msgspec.to_builtins(finding.timings)
-    matrix = [] if finding.comparison.matrix is None else _cells(finding.comparison.matrix, finding.results)
-    race = finding.comparison.race
-    places = [] if race is None or finding.race is None else msgspec.to_builtins(standings(race, finding.race))
-    summary = {"title": finding.comparison.title, "scenes": scenes, "cells": matrix, "claims": claims}
-    return summary | {"run times": timings, "race": places}
+
+
+def _runs(runs: Runs, quantities: Iterable[str]) -> dict[str, Any]:
+    figures = {quantity: statistic(runs, quantity)._asdict() for quantity in quantities}
+    return {"runs": [folder.name for folder in runs.folders], "quantities": figures}
 
 
 def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
@@ -213,10 +208,9 @@ def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
     return [
         {
             **cell._asdict(),
-            "runs": [folder.name for folder in results[cell].folders],
+            **_runs(results[cell], quantities[cell.part]),
             "upright": [summary.upright for summary in results[cell].summaries],
             "seconds": [summary.seconds for summary in results[cell].summaries],
-            "quantities": {name: statistic(results[cell], name)._asdict() for name in quantities[cell.part]},
         }
         for cell in cells(matrix)
     ]

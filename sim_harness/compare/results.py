@@ -1,4 +1,4 @@
-"""Results of many runs: means, spreads, and what became of claims."""
+"""Results of many runs: means, spreads and outcomes of claims."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from sim_harness.measure.metrics import Summary
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one controller in one scene, by seed: where they are and what they came to."""
+    """Folders and figures of the runs at one point, by seed."""
 
     folders: list[Path]
     summaries: list[Summary]
@@ -23,7 +23,7 @@ Results = dict[tuple[str, ...], Runs]
 
 
 class Statistic(NamedTuple):
-    """Over the seeds whose robot stayed up: mean and standard deviation (0 for one); fallen, runs: how many of how many."""
+    """Mean and standard deviation (0 for one) over the seeds whose robot stayed up; fallen: how many of `runs` did not."""
 
     mean: float
     spread: float
@@ -32,7 +32,7 @@ class Statistic(NamedTuple):
 
 
 def statistic(runs: Runs, quantity: str) -> Statistic:
-    """Of a quantity; mean NaN when nobody has it."""
+    """Of a quantity; mean NaN when no run has it."""
     value = QUANTITIES[quantity].value
     up = [value(summary) for summary in runs.summaries if summary.upright]
     numbers = [number for number in up if not math.isnan(number)]
@@ -45,7 +45,7 @@ def statistic(runs: Runs, quantity: str) -> Statistic:
 
 
 class Outcome(NamedTuple):
-    """A claim after the data have spoken. holds: None when there was nothing to compare; measured: in one sentence."""
+    """A decided claim. holds: None when there was nothing to compare; measured: in one sentence."""
 
     claim: str
     holds: bool | None

@@ -1,4 +1,4 @@
-"""What is compared: `configs/experiments/table-3.toml` and its like."""
+"""Settings of a comparison, for instance `configs/experiments/paper/table-3.toml`."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -40,11 +40,11 @@ class SceneSettings(Settings, frozen=True):
 
 
 class CheckSettings(Settings, frozen=True):
-    """A claim that the data decide, in each of its scenes (without any: in all).
+    """A claim about the means over seeds in `scenes` (default: all).
 
-    Either about two sets of controllers: in the means over seeds, each of `larger` has at least `factor` times the quantity of
-    each of `smaller`; or about one set: all `controllers` have it between `at_least` and `at_most`.
-    A robot that fell lets no claim hold, but one: that it tracked worse than another that did not.
+    Either about two sets of controllers: each of `larger` has at least `factor` times the quantity of each of `smaller`; or
+    about one set: all `controllers` have it between `at_least` and `at_most`. With a fallen robot no claim holds, except that
+    it tracked worse than one that did not fall.
 
     explanation: printed when the claim does not hold
     """
@@ -62,7 +62,7 @@ class CheckSettings(Settings, frozen=True):
 
 
 class VerdictSettings(Settings, frozen=True):
-    """Passed or failed, as in the paper's Appendix A: a run passes when the robot stays up and its torque does not chatter.
+    """Pass or fail, as in the paper's Appendix A: a run passes when the robot stays up and its torque does not chatter.
 
     Torque chatters when its mean |dτ/dt| is more than `factor` times that of the controller `smooth` in the same scene.
     """
@@ -75,7 +75,7 @@ class TimingSettings(Settings, frozen=True):
     """Run time against the number of contacts.
 
     contacts: controller → numbers of contacts; repeat: predictions for each figure
-    slope: controller → numbers of contacts between which it is claimed to be linear
+    slope: controller → range of numbers of contacts in which it is claimed to be linear
     """
 
     contacts: dict[str, tuple[Count, ...]]
@@ -87,14 +87,14 @@ class TimingSettings(Settings, frozen=True):
 class ComparisonSettings(Settings, frozen=True):
     """A table or a figure.
 
-    experiment: name or path of one that is run in every scene; changes: to its settings, in every scene
+    experiment: name or path; changes: to its settings, in every scene
     controllers: rows of `sim_harness.compare.controllers.CONTROLLERS`
     quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, the columns of the table
     paper: scene → controller → the paper's values of the first quantities, or 'fell'
     paper_verdicts: scene → controller → what the paper's Appendix A says
     seeds: runs of each controller in each scene
     figures: of each scene's first seed
-    checks, notes: claims to be decided, paragraphs to be printed
+    check: claims; notes: paragraphs of the report
     timing, matrix, race: instead of scenes
     """
 
@@ -173,21 +173,29 @@ def controllers_of(comparison: ComparisonSettings, scene: SceneSettings) -> tupl
 
 
 def plan_of(comparison: ComparisonSettings, scene: SceneSettings, controller: str, seconds: float | None = None) -> Plan:
-    """What is run for a controller in a scene, `seconds` long instead of the experiment's duration. Raises ConfigError."""
+    """Of a controller in a scene. seconds: instead of the experiment's duration. Raises ConfigError."""
     layers = [("comparison", comparison.changes), (f"scene.{scene.name}", scene.changes)]
     plan = plan_with(scene.experiment or comparison.experiment, layers, seconds)
     return with_controller(plan, CONTROLLERS[controller].changes, f"controllers.{controller}")
 
 
 def plan_of_cell(comparison: ComparisonSettings, cell: Cell, seconds: float | None = None) -> Plan:
-    """What is run in a cell of the matrix, `seconds` long instead of the experiment's duration. Raises ConfigError."""
+    """Of a cell of the matrix. seconds: instead of the experiment's duration. Raises ConfigError."""
     matrix = [] if comparison.matrix is None else layers(comparison.matrix, cell)
     return plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
 
 
-def plans(comparison: ComparisonSettings) -> Iterator[Plan]:
-    """All that a comparison runs. Raises ConfigError for the first that cannot be."""
+def runs_of(comparison: ComparisonSettings, seconds: float | None = None) -> Iterator[tuple[tuple[str, ...], Plan, int]]:
+    """Point, which is (scene, controller) or a `Cell`, plan and number of seeds of all runs. Raises ConfigError."""
     for scene in comparison.scene:
-        yield from (plan_of(comparison, scene, name) for name in controllers_of(comparison, scene))
+        for controller in controllers_of(comparison, scene):
+            yield (scene.name, controller), plan_of(comparison, scene, controller, seconds), comparison.seeds
     if comparison.matrix is not None:
-        yield from (plan_of_cell(comparison, cell) for cell in cells(comparison.matrix))
+        seeds = {part.name: part.seeds or comparison.seeds for part in comparison.matrix.part}
+        for cell in cells(comparison.matrix):
+            yield cell, plan_of_cell(comparison, cell, seconds), seeds[cell.part]
+
+
+def plans(comparison: ComparisonSettings) -> Iterator[Plan]:
+    """All that a comparison runs. Raises ConfigError."""
+    return (plan for _, plan, _ in runs_of(comparison))

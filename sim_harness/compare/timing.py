@@ -1,34 +1,37 @@
 """Run time of whole predictions against the number of contacts  [ZD §8.4.2, Fig. 19].
 
 The quadruped stands with its joints held while its base rocks, with several contact points at each foot, "artificially
-increasing the number of simultaneous contacts at each foot-ground interface". Held joints make every demand consistent,
-whatever the number of points; the base's speed, of the size that gravity gives it in one period, decides which press.
+increasing the number of simultaneous contacts at each foot-ground interface". Held joints make every demand feasible,
+whatever the number of points; the base's velocity, of the size that gravity adds in one period, decides which points press.
 """
 
 import gc
-import hashlib
-import json
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from matplotlib.axes import Axes
 
 from controllers.config.loading import parse
 from controllers.contact.ground import AnyGround
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
+from idyn.laws.law import Law
 from idyn.laws.settings import AnyLaw
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from idyn.types import Array, Consistency, ContactSet, Guess, Selection, State
+from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.jobs import RESULT, code_digest, write_result
+from sim_harness.compare.jobs import Job, complete, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
-from sim_harness.report.plots import png, rows
+from sim_harness.report.plots import Line, Plot, picture
+from sim_harness.report.tables import Table
 
 DT = 1e-3
 PATCH = 0.005
@@ -41,14 +44,17 @@ PERIOD = 97
 """Of the rocking, in predictions."""
 
 WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
-"""Predictions that do not count, predictions that are measured at least, and time after which no further is begun [s]."""
+"""Predictions that do not count, least number that counts, time after which no further one is begun [s]."""
 
 LINEAR = 1.1
 """A log-log slope up to this counts as linear."""
 
+Tick = tuple[State, ContactSet, Array]
+"""State, contacts and demand of a prediction."""
+
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one law with so many contacts [µs]; certified: share of predictions that were the law's own."""
+    """Of one law with a number of contacts [µs]; certified: share of predictions by the law itself, without a fallback."""
 
     contacts: int
     median: float
@@ -69,24 +75,21 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     controllers: dict[str, list[RunTime]]
 
 
-class TimingTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One controller's times, and the folder for them."""
+class TimingTask(Job, frozen=True, kw_only=True):
+    """One controller's times."""
 
     controller: str
     settings: TimingSettings
-    digest: str
-    folder: Path
 
 
 def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
-    """One for each controller; its digest is of all that its times depend on: settings, robot, and code, with this file."""
+    """One for each controller; its digest is of settings, robot and code, with this file."""
     robot, stance = load_robot(settings.robot)
     body = [robot.description.urdf, robot.description.base, msgspec.to_builtins(robot.description.contact), list(stance)]
-    code = [code_digest(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()]
     tasks = []
     for controller, counts in settings.contacts.items():
-        data = [controller, CONTROLLERS[controller].changes, counts, settings.repeat, body, code]
-        digest = hashlib.sha256(json.dumps(data).encode()).hexdigest()
+        changes = CONTROLLERS[controller].changes
+        digest = digest_of([controller, changes, counts, settings.repeat, body, Path(__file__).read_text(encoding="utf-8")])
         folder = root / f"timing-{controller}-{digest[:12]}"
         tasks.append(TimingTask(controller=controller, settings=settings, digest=digest, folder=folder))
     return tasks
@@ -94,66 +97,74 @@ def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
 
 def timed(task: TimingTask) -> LawTimes | None:
     """The times of a task that is done."""
-    try:
-        result = msgspec.convert(json.loads((task.folder / RESULT).read_text(encoding="utf-8")), LawTimes)
-    except (OSError, ValueError):
-        return None
-    return result if result.digest == task.digest else None
+    return result_of(task, LawTimes)
 
 
 def run_timing(task: TimingTask) -> None:
     """Measure and write the result."""
     settings = task.settings
     robot, stance = load_robot(settings.robot)
-    counts = settings.contacts[task.controller]
-    times = [measure(robot, stance, task.controller, n, settings.repeat) for n in counts]
-    task.folder.mkdir(parents=True, exist_ok=True)
-    write_result(task.folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
+    times = [measure(robot, stance, task.controller, n, settings.repeat) for n in settings.contacts[task.controller]]
+    with complete(task.folder) as folder:
+        write_result(folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
 
 
 def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:
-    """Up to `repeat` predictions with n contacts, each begun where the one before ended, after a few that do not count.
-
-    No more than `LONGEST` are spent on it, but at least `FEWEST` predictions.
-    """
+    """Up to `repeat` warm-started predictions with n contacts, in at most `LONGEST` [s], but at least `FEWEST`."""
     changes = CONTROLLERS[controller].changes
     law = parse(changes["law"], AnyLaw, "law").build()
     options = Options(
         selection=Selection(changes["selection"]),
-        consistency=Consistency.OFF,  # held joints ask for nothing that cannot be
+        consistency=Consistency.OFF,  # held joints are always feasible
         warm_start=changes.get("warm_start", True),
         ground=parse(changes.get("ground", "rigid"), AnyGround, "ground").build(),
     )
-    contacts, demand = points_at_feet(robot, stance, n), np.zeros(robot.na)
-    guess: Guess | None = None
-    spent, own = [], 0
-    start = time.perf_counter()
-    gc.collect()
-    gc.disable()
-    try:
-        for k in range(WARM_UP + repeat):
-            if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
-                break
-            state = State(q=stance, v=rocking(robot, k))
-            begin = time.perf_counter_ns()
-            answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
-            spent.append((time.perf_counter_ns() - begin) * 1e-3)
-            guess = answer.guess
-            own += answer.law == law.name and answer.status.ok
-    finally:
-        gc.enable()
-    counted = np.array(spent[WARM_UP:])
+    ticks = _ticks(robot, stance, points_at_feet(robot, stance, n), WARM_UP + repeat)
+    with without_gc():
+        found = [*predictions(robot, ticks, law, options)]
+    counted = 1e6 * np.array([seconds for seconds, _ in found[WARM_UP:]])
     return RunTime(
         contacts=n,
         median=float(np.median(counted)),
         p99=float(np.percentile(counted, 99)),
         max=float(counted.max()),
-        certified=own / len(spent),
+        certified=sum(answer.law == law.name and answer.status.ok for _, answer in found) / len(found),
     )
 
 
+def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iterator[Tick]:
+    start, demand = time.perf_counter(), np.zeros(robot.na)
+    for k in range(most):
+        if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
+            return
+        yield State(q=stance, v=rocking(robot, k)), contacts, demand
+
+
+def predictions(
+    robot: Robot, ticks: Iterable[Tick], law: Law, options: Options, warm: bool = True
+) -> Iterator[tuple[float, Prediction]]:
+    """Each prediction with its time [s]. warm: the one before is its guess"""
+    guess: Guess | None = None
+    for state, contacts, demand in ticks:
+        begin = time.perf_counter()
+        answer = predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=guess)
+        yield time.perf_counter() - begin, answer
+        guess = answer.guess if warm else None
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Garbage is collected before, not meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
-    """n points on the ground, dealt to the contact places in turn, those of one place on a ring about its own."""
+    """n points on the ground, dealt to the contact places in turn, those of one place on a ring about it."""
     one = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
     feet = len(one)
     foot, turn = np.arange(n) % feet, np.arange(n) // feet
@@ -183,7 +194,7 @@ def slope(times: list[RunTime], between: tuple[int, int]) -> float:
 
 
 def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]:
-    """Whether each controller with a range for it grows no faster than linearly there."""
+    """Whether run times grow no faster than linearly in the claimed ranges."""
     outcomes = []
     for controller, between in settings.slope.items():
         measured = slope(timings.controllers[controller], between)
@@ -192,7 +203,7 @@ def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]
     return outcomes
 
 
-def timing_table(timings: Timings) -> list[list[str]]:
+def timing_table(timings: Timings) -> Table:
     """Median, p99 and max [µs], one row for each controller and number of contacts."""
     rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope since the row before", "the law's own %"]]
     for controller, times in timings.controllers.items():
@@ -205,14 +216,17 @@ def timing_table(timings: Timings) -> list[list[str]]:
 
 def run_time_figure(timings: Timings) -> bytes:
     """Medians against contacts, both logarithmic; the bands reach up to p99."""
-    figure, (axis,) = rows(1)
-    figure.set_size_inches(8, 5)
-    for controller, times in timings.controllers.items():
-        n = [t.contacts for t in times]
-        (line,) = axis.loglog(n, [t.median for t in times], marker="o", markersize=3, label=CONTROLLERS[controller].title)
-        axis.fill_between(n, [t.median for t in times], [t.p99 for t in times], color=line.get_color(), alpha=0.15)
-    axis.axhline(1000.0, color="0.4", linestyle="--", linewidth=1)
-    axis.set_xlabel("contacts")
-    axis.set_ylabel("run time [µs] (dashed: 1 ms)")
-    axis.legend(fontsize=8)
-    return png(figure)
+    lines: dict[str, Line] = {
+        CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
+        for k, (controller, times) in enumerate(timings.controllers.items())
+    }
+
+    lines["_1 ms"] = ([1, max(t.contacts for times in timings.controllers.values() for t in times)], [1000, 1000], "k--")
+
+    def bands(axis: Axes) -> None:
+        for k, times in enumerate(timings.controllers.values()):
+            n, median, p99 = zip(*((t.contacts, t.median, t.p99) for t in times), strict=True)
+            axis.fill_between(n, median, p99, color=f"C{k % 10}", alpha=0.15)
+
+    labels = {"xlabel": "contacts", "ylabel": "run time [µs] (dashed: 1 ms)"}
+    return picture([Plot(lines=lines, log="xy", legend=True, axes=labels, extra=bands)], size=(8, 5))

@@ -1,8 +1,14 @@
-"""A report of an experiment: one HTML file that needs nothing else."""
+"""The report of a command: one HTML file that needs nothing else, its pictures beside it, its text for a terminal."""
 
 import base64
 import html
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sim_harness.measure.metrics import text_table
+from sim_harness.report.tables import Table
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #222; }
@@ -16,45 +22,76 @@ img { max-width: 100%; } iframe { width: 100%; height: 36rem; border: 1px solid 
 
 
 class Report:
-    """Collects sections in order; `html` is the page."""
+    """Collects sections in order. tables: all of them"""
 
     def __init__(self, title: str, lead: str) -> None:
         self._title = title
-        self._parts = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(lead)}</p>"]
+        self._html = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(lead)}</p>"]
+        self._text: list[tuple[int, str]] = []  # level of a heading or 0
+        self._pictures: dict[str, bytes] = {}
+        self.tables: list[Table] = []
 
-    def heading(self, text: str) -> None:
-        self._parts.append(f"<h2>{html.escape(text)}</h2>")
-
-    def subheading(self, text: str) -> None:
-        self._parts.append(f"<h3>{html.escape(text)}</h3>")
+    def heading(self, text: str, level: int = 2) -> None:
+        """level: 2, or 3 for one below"""
+        self._html.append(f"<h{level}>{html.escape(text)}</h{level}>")
+        self._text.append((level, text))
 
     def paragraph(self, text: str) -> None:
-        self._parts.append(f'<p class="note">{html.escape(text)}</p>')
+        self._note(text)
+        self._text.append((0, text))
 
-    def table(self, rows: Sequence[Sequence[str]]) -> None:
+    def table(self, rows: Table) -> None:
         """First row is the headings."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
-        self._parts.append(f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>')
+        self._html.append(f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>')
+        self._text.append((0, text_table(rows)))
+        self.tables.append(rows)
 
-    def picture(self, png: bytes, caption: str) -> None:
+    def picture(self, png: bytes, caption: str, name: str = "") -> None:
+        """name: of a file of its own beside the report, without one the picture is in the report only."""
         data = base64.b64encode(png).decode()
-        self._parts.append(f'<p><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}"></p>')
-        self.paragraph(caption)
+        self._html.append(f'<p><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}"></p>')
+        self._note(caption)
+        if name:
+            self._pictures[name.replace(" ", "-").replace(",", "")] = png
 
     def link(self, target: str, text: str) -> None:
         """To a file beside the report."""
-        self._parts.append(f'<p><a href="{html.escape(target)}">{html.escape(text)}</a></p>')
+        self._html.append(f'<p><a href="{html.escape(target)}">{html.escape(text)}</a></p>')
 
     def page(self, page: str, title: str, caption: str) -> None:
         """Another whole page in a frame, with all that is in it."""
         inside = html.escape(page)
-        self._parts.append(f'<p><iframe title="{html.escape(title)}" srcdoc="{inside}" allowfullscreen></iframe></p>')
-        self.paragraph(caption)
+        self._html.append(f'<p><iframe title="{html.escape(title)}" srcdoc="{inside}" allowfullscreen></iframe></p>')
+        self._note(caption)
+
+    def _note(self, text: str) -> None:
+        self._html.append(f'<p class="note">{html.escape(text)}</p>')
 
     @property
     def html(self) -> str:
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self._title)}</title>'
-            f"<style>{STYLE}</style></head><body>{''.join(self._parts)}</body></html>"
+            f"<style>{STYLE}</style></head><body>{''.join(self._html)}</body></html>"
         )
+
+    @property
+    def text(self) -> str:
+        """Tables and paragraphs under their headings, without captions."""
+        kept: list[tuple[int, str]] = []
+        for level, text in reversed(self._text):
+            if not level or (kept and not 0 < kept[-1][0] <= level):
+                kept.append((level, text))
+        return "\n\n".join(text for _, text in reversed(kept))
+
+    def write(self, folder: Path, name: str = "report", figures: Any = None) -> Path:
+        """`name`.html, which is returned, and the pictures; with figures summary.json, null for numbers that are not finite."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture, png in self._pictures.items():
+            (folder / f"{picture}.png").write_bytes(png)
+        if figures is not None:
+            (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=1))
+        path = folder / f"{name}.html"
+        path.write_text(self.html, encoding="utf-8")
+        return path

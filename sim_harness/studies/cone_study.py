@@ -1,15 +1,11 @@
-"""What the edges of a friction polygon cost beside the round cone, as a page: `idyn compare cone-study`.
+"""Errors of friction polygons beside the round cone: `idyn compare cone-study`.
 
 A quadruped in its stance slides over the ground, in every direction against the polygons' corners, and sways with feet that are
 dragged; under Coulomb's law with 4 … 64 edges and under the exact cone.
 """
 
-import time
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any, NamedTuple
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
 
@@ -22,11 +18,13 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Prediction, Record, Selection, State
-from sim_harness.report.plots import STYLE, png
-from sim_harness.report.report import Report
+from sim_harness.compare.study import Figures, Picture, Study, Sweep
+from sim_harness.compare.timing import DT, predictions
+from sim_harness.report.plots import Line, Plot, picture
+from sim_harness.report.tables import Table
 
-ROBOT, MU, SPEED, DT = "quadruped", 0.3, 0.5, 1e-3
-"""Friction coefficient, speed of the slide [m/s], period of the prediction [s]."""
+ROBOT, MU, SPEED = "quadruped", 0.3, 0.5
+"""Friction coefficient, speed of the slide [m/s]."""
 
 EDGES = (4, 8, 16, 32, 64)
 EXACT = "exact-cone"
@@ -40,7 +38,7 @@ DRAGGED, DEMAND = 60, 30.0
 PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF)
 
 
-class Errors(Record, frozen=True):
+class Errors(NamedTuple):
     """Of a law, beside the exact cone's where nothing else is known: the worst of all directions, or root mean squares.
 
     friction: what it lacks along the slide, as a share of μ Σ f_N; angle: by which it points elsewhere [rad]
@@ -64,6 +62,7 @@ class Stance(Record, frozen=True):
 
 
 def stance() -> Stance:
+    """Without torque limits, every foot touching."""
     robot, q = load_robot(ROBOT)
     unlimited = robot.variant(tau_max=dict.fromkeys(robot.joint_names, np.inf))
     contacts = contacts_from_geometry(unlimited, q, Flat(), margin=np.inf)
@@ -84,7 +83,8 @@ def sliding_errors(at: Stance, law: Law, edges: int) -> tuple[float, float]:
     v[0] = SPEED
     lacks, off = 0.0, 0.0
     for angle in np.linspace(0.0, 2.0 * np.pi / edges, DIRECTIONS):
-        answer = _answer(at, State(q=at.q, v=v), turned(at.contacts, angle), np.zeros(at.robot.na), law)
+        contacts, demand = turned(at.contacts, angle), np.zeros(at.robot.na)
+        answer = predict(at.robot, State(q=at.q, v=v), contacts, demand, law=law, dt=DT, options=PLAIN)
         friction = answer.force.sum(axis=0)
         lacks = max(lacks, abs(1.0 + friction[0] / (MU * friction[2])))
         off = max(off, abs(np.arctan2(friction[1], -friction[0])))
@@ -92,7 +92,7 @@ def sliding_errors(at: Stance, law: Law, edges: int) -> tuple[float, float]:
 
 
 def dragged(at: Stance) -> list[tuple[State, Array]]:
-    """States near the stance with joints that are asked to drag the feet: about half of them slide."""
+    """States near the stance, with demands that drag the feet: about half of them slide."""
     rng = np.random.default_rng(0)
     states = []
     for _ in range(DRAGGED):
@@ -101,44 +101,16 @@ def dragged(at: Stance) -> list[tuple[State, Array]]:
     return states
 
 
-def all_errors(progress: Callable[[int, int, str], None]) -> dict[str, Errors]:
-    """Of each polygon and of the exact cone, by name."""
-    at = stance()
-    states = dragged(at)
-    exact, seconds = _answers(at, states, make_law(EXACT))
-    kept = [i for i, answer in enumerate(exact) if answer.law == EXACT and answer.p.any()]
-    found = {}
-    for done, edges in enumerate(EDGES):
-        name, law = f"{edges} edges", make_law("coulomb", edges=edges)
-        progress(done, len(EDGES) + 1, name)
-        answers, took = _answers(at, states, law)
-        both = [i for i in kept if answers[i].law == law.name]
-        impulses = [_relative(at, states[i][0], answers[i], exact[i]) for i in both]
-        speeds = [np.abs(answers[i].v_plus - exact[i].v_plus).max() for i in both]
-        found[name] = Errors(*sliding_errors(at, law, edges), _rms(impulses), _rms(speeds), took)
-    progress(len(EDGES), len(EDGES) + 1, EXACT)
-    found[EXACT] = Errors(*sliding_errors(at, make_law(EXACT), EDGES[0]), 0.0, 0.0, seconds)
-    return found
-
-
 def _answers(at: Stance, states: list[tuple[State, Array]], law: Law) -> tuple[list[Prediction], float]:
-    """To all states, and the median time of one [s]."""
-    for state, demand in states[:2]:  # compiles what is not yet
-        _answer(at, state, at.contacts, demand, law)
-    answers, times = [], []
-    for state, demand in states:
-        begin = time.perf_counter()
-        answers.append(_answer(at, state, at.contacts, demand, law))
-        times.append(time.perf_counter() - begin)
-    return answers, float(np.median(times))
-
-
-def _answer(at: Stance, state: State, contacts: ContactSet, demand: Array, law: Law) -> Prediction:
-    return predict(at.robot, state, contacts, demand, law=law, dt=DT, options=PLAIN)
+    """To all states, without a guess, and the median time of one [s]."""
+    ticks = [(state, at.contacts, demand) for state, demand in states]
+    [*predictions(at.robot, ticks[:2], law, PLAIN, warm=False)]  # compiles
+    times, answers = zip(*predictions(at.robot, ticks, law, PLAIN, warm=False), strict=True)
+    return [*answers], float(np.median(times))
 
 
 def _relative(at: Stance, state: State, one: Prediction, other: Prediction) -> float:
-    """How far the changes of v_u that two predictions make are from one another, in momentum, as a share of the other."""
+    """Difference of the momenta that two predictions give the unactuated velocities, as a share of the other's."""
     u, M = at.robot.tree.u, at.robot.terms(state.q, state.v).M.copy()
     difference, whole = M[u] @ (one.v_plus - other.v_plus), M[u] @ (other.v_plus - state.v)
     return float(np.linalg.norm(difference) / np.linalg.norm(whole))
@@ -148,48 +120,56 @@ def _rms(values: list[float]) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-def error_table(found: dict[str, Errors]) -> list[list[str]]:
+def errors(at: Stance, states: list[tuple[State, Array]], law: Law, edges: int, exact: list[Prediction]) -> Errors:
+    """Of a law, in the states in which it and the exact cone hold themselves."""
+    answers, seconds = _answers(at, states, law)
+    both = [
+        (state, answer, other)
+        for (state, _), answer, other in zip(states, answers, exact, strict=True)
+        if answer.law == law.name and other.law == EXACT and other.p.any()
+    ]
+    impulses = [_relative(at, state, answer, other) for state, answer, other in both]
+    speeds = [float(np.abs(answer.v_plus - other.v_plus).max()) for _, answer, other in both]
+    return Errors(*sliding_errors(at, law, edges), _rms(impulses), _rms(speeds), seconds)
+
+
+def error_table(found: Figures) -> Table:
     """Errors and times by law, and of each polygon the order since the one before."""
     head = ["law", "lacks of friction [%]", "order", "off its direction [°]", "order", "momentum, dragged [%]", "order"]
     body: list[list[str]] = []
-    before = None
-    for name, e in found.items():
+    last: Errors | None = None
+    for name, e in found["laws"].items():
         cells = [name]
         for field, scale in (("friction", 100.0), ("angle", np.degrees(1.0)), ("impulse", 100.0)):
-            value, last = getattr(e, field), 0.0 if before is None else getattr(before, field)
-            ordered = name != EXACT and last > 0.0
-            cells += [f"{scale * value:.3g}", f"{np.log2(last / value):.2f}" if ordered else "–"]
+            value = getattr(e, field)
+            order = "–" if last is None or name == EXACT else f"{np.log2(getattr(last, field) / value):.2f}"
+            cells += [f"{scale * value:.3g}", order]
         body.append([*cells, f"{e.velocity:.2g}", f"{1e6 * e.seconds:.0f}"])
-        before = e
+        last = e
     return [[*head, "v⁺, dragged [m/s, rad/s]", "a prediction [µs]"], *body]
 
 
-def error_picture(found: dict[str, Errors]) -> bytes:
-    """Errors over edges, with lines of first and second order (PNG)."""
-    polygons = np.array(EDGES, dtype=float)
+def error_picture(found: Figures) -> bytes:
+    """Errors over edges, with lines of first and second order."""
+    k, polygons = np.array(EDGES, dtype=float), [found["laws"][f"{edges} edges"] for edges in EDGES]
     parts = {"friction that is lacking": "friction", "direction of friction [rad]": "angle", "momentum, dragged": "impulse"}
-    with mpl.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(6.5, 4.2))
-        for label, field in parts.items():
-            axis.loglog(polygons, [getattr(found[f"{k} edges"], field) for k in EDGES], "o-", label=label)
-        axis.loglog(polygons, np.pi / polygons, ":", color="0.5", label="π/k")
-        axis.loglog(polygons, 1.0 - np.cos(np.pi / polygons), "--", color="0.5", label="1 − cos(π/k)")
-        axis.set_xticks(polygons, [str(k) for k in EDGES])
-        axis.minorticks_off()
-        axis.set_xlabel("edges k")
-        axis.set_ylabel("error")
-        axis.legend()
-        return png(figure)
+    lines: dict[str, Line] = {label: (k, [getattr(e, field) for e in polygons], "o-") for label, field in parts.items()}
+    lines |= {"π/k": (k, np.pi / k, "k:"), "1 − cos(π/k)": (k, 1.0 - np.cos(np.pi / k), "k--")}
+    ticks = {str(edges): edges for edges in EDGES}
+    panel = Plot(lines=lines, ticks=ticks, log="xy", legend=True, axes={"xlabel": "edges k", "ylabel": "error"})
+    return picture([panel], size=(6.5, 4.2))
 
 
-def study(folder: Path, progress: Callable[[int, int, str], None]) -> list[list[list[str]]]:
-    """Run all of it, write table and picture to `report.html` in a folder; the tables. progress: done, of how many, which."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = all_errors(progress)
-    rows, picture = error_table(found), error_picture(found)
-    report = Report("Edges of the friction cone", "Coulomb's law with polygons of k edges beside the round cone.")
-    report.table(rows)
-    (folder / "edges.png").write_bytes(picture)
-    report.picture(picture, "How much friction is lacking falls with 1/k², where it points with 1/k.")
-    (folder / "report.html").write_text(report.html, encoding="utf-8")
-    return [rows]
+def study() -> Study:
+    at = stance()
+    states = dragged(at)
+    exact, _ = _answers(at, states, make_law(EXACT))
+    laws: dict[str, Any] = {f"{edges} edges": (make_law("coulomb", edges=edges), edges) for edges in EDGES}
+    laws[EXACT] = (make_law(EXACT), EDGES[0])
+    return Study(
+        "Edges of the friction cone",
+        "Coulomb's law with polygons of k edges beside the round cone.",
+        sweeps={"laws": Sweep((laws,), lambda law: errors(at, states, law[0], law[1], exact))},
+        tables=(error_table,),
+        pictures=(Picture("edges", "How much friction is lacking falls with 1/k², where it points with 1/k.", error_picture),),
+    )

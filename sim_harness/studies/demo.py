@@ -1,16 +1,20 @@
 """The demo: a robot walks under several laws; tables, pictures and a report of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from matplotlib.axes import Axes
 
 from controllers.config.tables import kind_of, named
 from idyn.errors import ConfigError
-from sim_harness.measure.metrics import Summary, table
+from idyn.types import Array
+from sim_harness.measure.fall import base_tilt
+from sim_harness.measure.metrics import Summary, normal_forces, table
 from sim_harness.measure.pace import slowness
-from sim_harness.report import plots
+from sim_harness.measure.trace import Trace
+from sim_harness.report.plots import Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
@@ -27,6 +31,9 @@ UNLIMITED_RATE = 1e9
 """Torque rate limit of the chatter comparison, so that the law is seen and not the limiter [N·m/s]."""
 
 
+FOOTFALL_SECONDS = 1.5
+"""Length of the gait diagram [s]."""
+
 WALK_CAPTION = (
     "Contact forces on the robot: the world's, and beside them what the server predicted for the same period. "
     "Drag to turn, scroll to come nearer, right button to move."
@@ -34,7 +41,7 @@ WALK_CAPTION = (
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a demo came to. `runs`: one for each law; `chatter`: the paper's Coulomb law, the same warm-started, ours."""
+    """runs: one for each law; chatter: the paper's Coulomb law, the same warm-started, and with selection"""
 
     runs: list[Run]
     chatter: list[Run]
@@ -48,6 +55,10 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     def summaries(self) -> list[Summary]:
         return [run.summary for run in self.runs]
 
+    @property
+    def figures(self) -> dict[str, list[Summary]]:
+        return {"laws": self.summaries, "chatter": [run.summary for run in self.chatter]}
+
     def slowness(self, plan: Plan) -> list[str]:
         """A sentence for each law under which the world had to be slowed down."""
         if not plan.settings.paced:
@@ -57,11 +68,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
-    """Run everything and write summary.json, the pictures and report.html into `folder`, each law's data into folders there."""
+    """Run everything; data of each law into folders in `folder`."""
     runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
-    demo = Demo(runs=runs, chatter=run_chatter(progress))
-    write_report(plan, demo, folder)
-    return demo
+    return Demo(runs=runs, chatter=run_chatter(progress))
 
 
 def run_chatter(progress: Progress) -> list[Run]:
@@ -86,55 +95,38 @@ def run_chatter(progress: Progress) -> list[Run]:
     ]
 
 
-def write_report(plan: Plan, demo: Demo, folder: Path) -> None:
-    """summary.json, PNG pictures and report.html."""
-    pushes = plan.settings.push
-    reference = plan.controller.reference
-    walk = {
-        "path": (plots.path(demo.runs, reference.corners), "The base from above, and its waypoints."),
-        "footfalls": (plots.footfalls(demo.runs), "Feet that carry, predicted and simulated, in the last second and a half."),
-    }
-    pictures = (walk if reference.walks else {}) | {
-        "motion": (plots.motion(demo.runs, pushes), "All laws follow the same plan. Shaded: a push."),
-        "forces": (plots.forces(demo.runs, pushes), "The server predicts the contact forces before the robot feels them."),
-        "torques": (plots.torques(demo.runs, pushes), "All joints."),
-        "chatter": (plots.chatter(demo.chatter), _chatter_caption(demo.chatter)),
-        "round_trips": (plots.round_trips(demo.runs, plan.controller.period), "Server and robot in two processes over ipc."),
-    }
-    for name, (png, _) in pictures.items():
-        (folder / f"{name}.png").write_bytes(png)
-    summary = {"laws": demo.summaries, "chatter": [run.summary for run in demo.chatter]}
-    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary)))
-    (folder / "report.html").write_text(_report(plan, demo, folder, pictures).html, encoding="utf-8")
-
-
-def _report(plan: Plan, demo: Demo, folder: Path, pictures: dict[str, tuple[bytes, str]]) -> Report:
-    settings = plan.settings
-    first = demo.summaries[0]
+def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
+    """folder: with the data of each law"""
+    settings, reference, runs = plan.settings, plan.controller.reference, demo.runs
     report = Report(
-        f"idyn: {plan.controller.robot} under {len(demo.runs)} contact laws",
+        f"idyn: {plan.controller.robot} under {len(runs)} contact laws",
         f"{settings.duration:g} s each on the '{kind_of(settings.engine)}' engine at {1 / plan.controller.period:g} Hz; "
-        f"the robot weighs {first.weight:.2f} N.",
+        f"the robot weighs {demo.summaries[0].weight:.2f} N.",
     )
     report.heading("Result")
     report.table(table(demo.summaries))
+    report.heading("The robot")
     _show_walk(report, plan, folder)
-    for name in ("path", "footfalls", "motion", "forces", "torques"):
-        if name in pictures:
-            report.picture(*pictures[name])
+    if reference.walks:
+        report.picture(paths(runs, reference.corners), "The base from above, and its waypoints.", "path")
+        carry = "Feet that carry in the last second and a half: bars for simulated, lines for predicted forces."
+        report.picture(footfalls(runs), carry, "footfalls")
+    pushes = [(push.start, push.start + push.duration) for push in settings.push]
+    report.picture(motion(runs, pushes), "All laws follow the same plan. Shaded: a push.", "motion")
+    report.picture(forces(runs, pushes), "The server predicts the contact forces before the robot feels them.", "forces")
+    report.picture(torques(runs, pushes), "All joints.", "torques")
     report.heading("Torque chatter")
     report.table(table([run.summary for run in demo.chatter]))
-    report.picture(*pictures["chatter"])
+    report.picture(chatter(demo.chatter), _chatter_caption(demo.chatter), "chatter")
     report.heading("Timing")
     for sentence in demo.slowness(plan):
         report.paragraph(sentence)
-    report.picture(*pictures["round_trips"])
+    report.picture(round_trips(runs, plan.controller.period), "Server and robot in two processes over ipc.", "round_trips")
     return report
 
 
 def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
-    """The robot itself, or what it takes to see it."""
-    report.heading("The robot")
+    """The view of the robot, or why there is none."""
     try:
         page = page_of(plan.controller.robot, [read_scene(folder / named(law)) for law in plan.settings.laws])
     except ConfigError as error:
@@ -152,3 +144,84 @@ def _chatter_caption(runs: Sequence[Run]) -> str:
         f"selection: {paper.torque_rate / ours.torque_rate:.0f} times less; largest step {paper.torque_rate_max:.3g} and "
         f"{ours.torque_rate_max:.3g} N·m/s: {paper.torque_rate_max / ours.torque_rate_max:.0f} times less."
     )
+
+
+Spans = Sequence[tuple[float, float]]
+
+
+def over_time(runs: Sequence[Run], value: Callable[[Trace], Array]) -> dict[str, Line]:
+    """One line for each run."""
+    return {run.summary.label: (run.trace.t, value(run.trace)) for run in runs}
+
+
+def paths(runs: Sequence[Run], waypoints: Sequence[tuple[float, float]]) -> bytes:
+    """The base in the plane, one line for each run."""
+    lines: dict[str, Line] = {run.summary.label: (run.trace.q[:, 0], run.trace.q[:, 1]) for run in runs}
+    lines["waypoints"] = (*np.array(waypoints, dtype=float).reshape(-1, 2).T, "ko")
+    labels = {"aspect": "equal", "xlabel": "x [m]", "ylabel": "y [m]"}
+    return picture([Plot(lines=lines, legend=True, axes=labels)], size=(7, 5))
+
+
+def footfalls(runs: Sequence[Run]) -> bytes:
+    """Which contacts carry something at the end of each run."""
+
+    def panel(run: Run) -> Plot:
+        late = run.trace.t >= run.trace.t[-1] - FOOTFALL_SECONDS
+        t, simulated, predicted = (each[late] for each in (run.trace.t, run.trace.simulated, run.trace.predicted))
+
+        def draw(axis: Axes) -> None:
+            for i in range(len(run.trace.places)):
+                carries = (simulated[:, i, 0] > 0).tolist()
+                axis.fill_between(t, i - 0.3, i + 0.3, where=carries, color=f"C{i}", alpha=0.3, linewidth=0)
+                axis.plot(t, np.where(predicted[:, i, 0] > 0, i, np.nan), color=f"C{i}", linewidth=3)
+            axis.set_yticks(range(len(run.trace.places)), run.trace.places)
+
+        return Plot(extra=draw, axes={"ylabel": run.summary.label, "xlabel": "time [s]"})
+
+    return picture([panel(run) for run in runs])
+
+
+def motion(runs: Sequence[Run], pushes: Spans) -> bytes:
+    """Base sway, height and tilt."""
+    lines = {
+        "base y [mm]": over_time(runs, lambda trace: 1e3 * trace.q[:, 1]),
+        "base height [mm]": over_time(runs, lambda trace: 1e3 * trace.q[:, 2]),
+        "tilt [mrad]": over_time(runs, lambda trace: 1e3 * base_tilt(trace.q)),
+    }
+    return stacked(lines, spans=pushes)
+
+
+def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
+    """Σ f_N predicted and simulated of each run, and their differences."""
+    lines: dict[str, dict[str, Line]] = {}
+    for run in runs:
+        predicted, simulated = normal_forces(run.trace)
+        both = {"simulated": (run.trace.t, simulated), "predicted": (run.trace.t, predicted)}
+        lines[f"{run.summary.label}\nΣ f_N [N]"] = both
+    lines["|error| [N]"] = over_time(runs, lambda trace: np.maximum(np.abs(np.subtract(*normal_forces(trace))), 1e-16))
+    return stacked(lines, log="|error| [N]", spans=pushes)
+
+
+def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
+    """All joint torques of each run."""
+    return stacked({f"{run.summary.label}\nτ [N·m]": {"": (run.trace.t, run.trace.tau)} for run in runs}, spans=pushes)
+
+
+def chatter(runs: Sequence[Run]) -> bytes:
+    """The torques of one joint, and the mean |dτ/dt| of all, with and without selection."""
+
+    def rate(trace: Trace) -> Array:
+        return np.r_[np.nan, np.abs(np.diff(trace.tau, axis=0)).mean(axis=1) / np.diff(trace.t)]
+
+    joint = int(np.argmax(np.abs(np.diff(runs[0].trace.tau, axis=0)).sum(axis=0)))
+    torque, label = over_time(runs, lambda trace: trace.tau[:, joint]), "mean |dτ/dt| [N·m/s]"
+    return stacked({"τ of the worst joint [N·m]": torque, label: over_time(runs, rate)}, log=label)
+
+
+def round_trips(runs: Sequence[Run], period: float) -> bytes:
+    """Share of ticks slower than a time [µs]."""
+    times = {run.summary.label: 1e6 * np.sort(run.trace.round_trip[np.isfinite(run.trace.round_trip)]) for run in runs}
+    lines: dict[str, Line] = {label: (x, 1 - np.arange(len(x)) / len(x)) for label, x in times.items() if len(x)}
+    lines["_period"] = ([1e6 * period] * 2, [1e-4, 1.0], "k--")
+    labels = {"xlabel": "round trip [µs] (dashed: the period)", "ylabel": "share of ticks that are slower"}
+    return picture([Plot(lines=lines, log="xy", legend=True, axes=labels)])

@@ -1,5 +1,6 @@
 """Small systems of [Drumwright] under the engine `first-order`, and what is known of them: pendulums, stops, a ramp."""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -7,7 +8,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from idyn.types import Array
-from sim_harness.engines.engine import ForwardProblem, ForwardSolution, Rows
+from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.first_order.engine import FirstOrder
 
 GRAVITY = 9.81
@@ -32,35 +33,38 @@ class Moved(NamedTuple):
     forces: Array
 
 
-def solved(engine: FirstOrder, problem: ForwardProblem) -> ForwardSolution:
-    """Raises RuntimeError for a step that was not solved."""
-    solution = engine.solve(problem)
-    if not solution.status.ok:
-        raise RuntimeError(solution.status.sentence)
-    return solution
-
-
 def springs(G: Array, g: Array, K: float, B: float, stop: bool) -> Rows:
     """Rows that yield, with K [N/m, N·m/rad] and B [N·s/m, N·m·s/rad]."""
     n = len(g)
     return Rows(G=G, g=g, stops=np.full(n, stop), compliance=np.full(n, 1 / K), dissipation=np.full(n, B / K))
 
 
+def moved(
+    engine: FirstOrder, q: Array, v: Array, dt: float, steps: int, problem: Callable[[Array, Array], ForwardProblem]
+) -> Iterator[Moved]:
+    """Each of the steps from q and v. problem: of one. Raises RuntimeError for one that was not solved."""
+    for _ in range(steps):
+        solution = engine.solve(problem(q, v))
+        if not solution.status.ok:
+            raise RuntimeError(solution.status.sentence)
+        v = solution.v_plus
+        q = q + dt * v
+        yield Moved(q, v, (solution.p[0] if solution.rows is None else solution.rows) / dt)
+
+
 def pendulum(dt: float, seconds: float = 1.0, K: float = 1e15, B: float = 1.0) -> Moved:
     """The bob in the plane, (x, y, turn), tied to a pivot by two rows, from the side  [Drumwright §4.4]."""
-    engine, M = FirstOrder(), np.diag([1.0, 1.0, INERTIA])
-    q, v, forces = np.array([1.0, 0.0, 0.0]), np.zeros(3), np.zeros(2)
-    for _ in range(round(seconds / dt)):
+
+    def problem(q: Array, v: Array) -> ForwardProblem:
         c, s = np.cos(q[2]), np.sin(q[2])
         rows = springs(np.array([[1.0, 0.0, s], [0.0, 1.0, -c]]), q[:2] - np.array([c, s]), K, B, stop=False)
-        problem = msgspec.structs.replace(
+        return msgspec.structs.replace(
             EMPTY, M=M, h=np.array([0.0, GRAVITY, 0.0]), v=v, J=np.zeros((0, 3)), force=np.zeros(3), dt=dt, rows=rows
         )
-        solution = solved(engine, problem)
-        assert solution.rows is not None
-        v, forces = solution.v_plus, solution.rows / dt
-        q = q + dt * v
-    return Moved(q, v, forces)
+
+    M = np.diag([1.0, 1.0, INERTIA])
+    *_, end = moved(FirstOrder(), np.array([1.0, 0.0, 0.0]), np.zeros(3), dt, round(seconds / dt), problem)
+    return end
 
 
 def exact_pendulum(seconds: float = 1.0) -> Moved:
@@ -74,16 +78,16 @@ def exact_pendulum(seconds: float = 1.0) -> Moved:
     return Moved(np.array([c, s, a]), speed, forces)
 
 
+def on_a_stop(q: Array, v: Array, dt: float, K: float, B: float, pull: float) -> ForwardProblem:
+    """A step of a joint of 1 kg·m² whose stop is at 0. pull: gravity at the angle [N·m]"""
+    return msgspec.structs.replace(EMPTY, h=pull * np.sin(q), v=v, dt=dt, rows=springs(np.eye(1), q, K, B, stop=True))
+
+
 def limited_pendulum(dt: float, seconds: float, K: float, B: float) -> Moved:
-    """1 kg m² at 1 m from its joint, from the side, θ = π/2, onto a stop at θ = 0  [Drumwright §5.4]."""
-    engine, q, v, load = FirstOrder(), np.array([np.pi / 2]), np.zeros(1), np.zeros(1)
-    for _ in range(round(seconds / dt)):
-        rows = springs(np.eye(1), q, K, B, stop=True)
-        solution = solved(engine, msgspec.structs.replace(EMPTY, h=GRAVITY * np.sin(q), v=v, dt=dt, rows=rows))
-        assert solution.rows is not None
-        v, load = solution.v_plus, solution.rows / dt
-        q = q + dt * v
-    return Moved(q, v, load)
+    """1 kg at 1 m from its joint, from the side, θ = π/2, onto a stop at θ = 0  [Drumwright §5.4]."""
+    steps, start = round(seconds / dt), np.array([np.pi / 2])
+    *_, end = moved(FirstOrder(), start, np.zeros(1), dt, steps, lambda q, v: on_a_stop(q, v, dt, K, B, GRAVITY))
+    return end
 
 
 def exact_limited_pendulum(seconds: float, K: float, B: float) -> Moved:
@@ -110,32 +114,27 @@ def exact_limited_pendulum(seconds: float, K: float, B: float) -> Moved:
 
 
 def restitution(dt: float, share: float, K: float = 1e12, speed: float = 4.429) -> float:
-    """Of a joint of 1 kg m² on its stop, met from a share of a step away: speed after over speed before."""
-    engine, q, v = FirstOrder(), share * dt * speed, -speed
-    for _ in range(round(8.0 / np.sqrt(K) / dt) + 4):
-        rows = springs(np.eye(1), np.array([q]), K, 1e-9, stop=True)
-        v = float(solved(engine, msgspec.structs.replace(EMPTY, v=np.array([v]), dt=dt, rows=rows)).v_plus[0])
-        q += dt * v
-        if v > 0.0 and q > 0.0:
+    """Of a joint of 1 kg·m² on its stop, met from a share of a step away: speed after over speed before."""
+    steps, begin, v = round(8.0 / np.sqrt(K) / dt) + 4, np.array([share * dt * speed]), 0.0
+    for end in moved(FirstOrder(), begin, np.array([-speed]), dt, steps, lambda q, v: on_a_stop(q, v, dt, K, 1e-9, 0.0)):
+        v = float(end.v[0])
+        if v > 0.0 and end.q[0] > 0.0:
             break
     return max(v, 0.0) / speed
 
 
-def ramp(engine: FirstOrder, mu: float, seconds: float = 1.0) -> Moved:
+def ramp(mu: float, engine: FirstOrder, seconds: float = 1.0) -> Moved:
     """1 kg on a ramp of 15°, (along, above), from rest; forces of the first step (s, t, n) [N]  [Drumwright §6.4]."""
     engine = msgspec.structs.replace(engine, stiffness=RAMP_K, dissipation=1 / RAMP_K, tangential=1e6 / RAMP_DT)
-    weight = RAMP_GRAVITY * np.array([-np.sin(RAMP), np.cos(RAMP)])
-    q, v, first = np.array([0.0, -weight[1] / RAMP_K]), np.zeros(2), np.zeros(3)
-    J = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
-    for k in range(round(seconds / RAMP_DT)):
-        problem = ForwardProblem(
-            M=np.eye(2), h=weight, v=v, J=J, force=np.zeros(2), mu=np.array([mu]), gaps=q[1:].copy(), dt=RAMP_DT
-        )
-        solution = solved(engine, problem)
-        first = solution.p[0] / RAMP_DT if k == 0 else first
-        v = solution.v_plus
-        q = q + RAMP_DT * v
-    return Moved(q, v, first)
+    weight, J = RAMP_GRAVITY * np.array([-np.sin(RAMP), np.cos(RAMP)]), np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+
+    def problem(q: Array, v: Array) -> ForwardProblem:
+        force, gaps = np.zeros(2), q[1:].copy()
+        return ForwardProblem(M=np.eye(2), h=weight, v=v, J=J, force=force, mu=np.array([mu]), gaps=gaps, dt=RAMP_DT)
+
+    start, steps = np.array([0.0, -weight[1] / RAMP_K]), round(seconds / RAMP_DT)
+    first, *_, end = moved(engine, start, np.zeros(2), RAMP_DT, steps, problem)
+    return end._replace(forces=first.forces)
 
 
 def exact_ramp(mu: float, seconds: float = 1.0) -> float:

@@ -1,19 +1,17 @@
-"""What the parts of the engine `newton` are worth, as a page: `idyn compare newton-study`.
+"""Linear solvers, preconditioners and functions of the engine `newton`: `idyn compare newton-study`.
 
 The paper's scheme on one step each of a stack of boxes, a beam of stiff rows and an arch: which linear solver, which r, which
 function [Macklin §10.3 to 10.5, figures 11 and 16 to 18], and where rounding ends it (91), (92).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
-from pathlib import Path
+from typing import Any, NamedTuple
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
 from idyn.types import Array, Record
+from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.newton.engine import FUNCTIONS, PRECONDITIONERS, SOLVERS, Newton
 from sim_harness.engines.newton.iteration import iterate
@@ -21,8 +19,8 @@ from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.passes import free_motion
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import stack_of
-from sim_harness.report.plots import STYLE, png
-from sim_harness.report.report import Report
+from sim_harness.report.plots import Plot, picture
+from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.world import SceneWorld
 
@@ -34,12 +32,15 @@ LINKS, STIFFNESS, LINK_MASS, LINK, LOAD = 16, 250.0, 0.003, 0.05, 5.0
 
 G, MU, DT = 9.81, 0.7, 1 / 120
 
-EARLY = 20
-"""Iterations after which tables look."""
+EARLY, TOLERANCE = 20, 1e-9
+"""Iterations after which tables look, and the distance at which schemes end."""
+
+KINDS = {f"{r}, {function}": (function, r) for function, r in product(FUNCTIONS, PRECONDITIONERS)}
+"""Function and r, by label."""
 
 
 class Course(Record, frozen=True):
-    """Distance from Coulomb's law after each iteration, as a share of the fastest row's speed (N), until it is no number.
+    """Distance from Coulomb's law after each iteration, as a share of the fastest row's speed, as long as it is finite (N).
 
     iterations: how many there were, exact steps included
     """
@@ -48,12 +49,12 @@ class Course(Record, frozen=True):
     iterations: int
 
     def after(self, iterations: int) -> float:
-        """The distance then, or where it ended before that; inf where there is none."""
+        """The distance after so many iterations, or after the last; inf without any."""
         return float(self.error[:iterations][-1]) if len(self.error) else np.inf
 
 
-class Floor(Record, frozen=True):
-    """What is left when Newton's steps have ended, and what is expected of it, in numbers of one precision.
+class Floor(NamedTuple):
+    """Residual and error after Newton's last step in one precision, and the bounds on them.
 
     residual, by (92): ‖A‖ ‖x‖ δ [m/s]
     error: of impulses; by (91): ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖, and at_most with ν as (92) has it [N·s]
@@ -71,26 +72,15 @@ def beam() -> ForwardProblem:
 
     The last four lie on the ground, and the end is loaded.
     """
-    nv = 3 * LINKS
-    G_rows, compliance = np.zeros((3 * LINKS, nv)), np.zeros(3 * LINKS)
-    for i in range(LINKS):
-        own, last, row = 3 * i, 3 * i - 3, 3 * i
-        G_rows[row : row + 3, own : own + 3] = np.eye(3)
-        G_rows[row + 1, own + 2] = -LINK / 2
-        if i:
-            G_rows[row : row + 3, last : last + 3] = -np.eye(3)
-            G_rows[row + 1, last + 2] = -LINK / 2
-        compliance[row + 2] = 1.0 / STIFFNESS
-    J = np.zeros((12, nv))
-    for k in range(4):
-        own = 3 * (LINKS - 1 - k)
-        J[3 * k, own], J[3 * k + 2, own + 1] = 1.0, 1.0
+    nv, each = 3 * LINKS, np.eye(LINKS)
+    own, last = np.eye(3), -np.eye(3)
+    own[1, 2] = last[1, 2] = -LINK / 2
+    J, lying = np.zeros((12, nv)), 3 * (LINKS - 1 - np.arange(4))
+    J[0::3, lying], J[2::3, lying + 1] = np.eye(4), np.eye(4)
     force = np.zeros(nv)
     force[-3:-1] = 0.5 * LOAD, -LOAD
-    inertia = LINK_MASS * np.array([1.0, 1.0, LINK**2 / 12])
-    rows = Rows(G=G_rows, g=np.zeros(3 * LINKS), stops=np.zeros(3 * LINKS, dtype=bool), compliance=compliance)
     return ForwardProblem(
-        M=np.diag(np.tile(inertia, LINKS)),
+        M=np.kron(each, LINK_MASS * np.diag([1.0, 1.0, LINK**2 / 12])),
         h=np.tile([0.0, LINK_MASS * G, 0.0], LINKS),
         v=np.zeros(nv),
         J=J,
@@ -98,12 +88,17 @@ def beam() -> ForwardProblem:
         mu=np.full(4, MU),
         gaps=np.zeros(4),
         dt=DT,
-        rows=rows,
+        rows=Rows(
+            G=np.kron(each, own) + np.kron(np.eye(LINKS, k=-1), last),
+            g=np.zeros(nv),
+            stops=np.zeros(nv, dtype=bool),
+            compliance=np.tile([0.0, 0.0, 1.0 / STIFFNESS], LINKS),
+        ),
     )
 
 
 def first_step(scene: str) -> ForwardProblem:
-    """What the engine is asked at the beginning of a scene."""
+    """The problem of the first step of a scene."""
     return SceneWorld(load_scene(scene), Newton()).step().problem
 
 
@@ -173,118 +168,77 @@ def floor(number: type[np.floating]) -> Floor:
     )
 
 
-def solver_table(courses: dict[tuple[str, str], Course]) -> list[list[str]]:
-    """What is left after 20 and 100 iterations, by problem and linear solver."""
-    head = ["distance left", *(f"{name}, after {k}" for name in PROBLEMS for k in (EARLY, ITERATIONS))]
-    return [head, *([solver, *_cells(courses, solver)] for solver in SOLVERS)]
+def course_table(courses: dict[tuple[str, str], Course], kinds: Iterable[str]) -> Table:
+    """What is left after 20 and 100 iterations, by problem."""
+    after = {
+        (kind, f"{name}, after {k}"): courses[name, kind].after(k)
+        for kind in kinds
+        for name in PROBLEMS
+        for k in (EARLY, ITERATIONS)
+    }
+    return crossed("distance left", after, lambda left: f"{left:.1e}" if left < 1e3 else "diverges")
 
 
-def preconditioner_table(courses: dict[tuple[str, str], Course]) -> list[list[str]]:
-    """The same by r and function, with PCR."""
-    head = ["distance left", *(f"{name}, after {k}" for name in PROBLEMS for k in (EARLY, ITERATIONS))]
-    kinds = [f"{r}, {function}" for function, r in product(FUNCTIONS, PRECONDITIONERS)]
-    return [head, *([kind, *_cells(courses, kind)] for kind in kinds)]
+def course_picture(found: Figures) -> bytes:
+    """Distance over iterations: by solver above, by r and function below."""
+    panels: list[Plot] = []
+    for kinds, name in product((SOLVERS, KINDS), PROBLEMS):
+        errors = {kind: found["courses"][name, kind].error for kind in kinds}
+        lines = {kind: (np.arange(1, len(e) + 1), np.clip(e, 1e-16, 1e4)) for kind, e in errors.items()}
+        labels = {"title": name, "xlabel": "iterations", "ylabel": "distance from the law [of the fastest row's speed]"}
+        panels.append(Plot(lines=lines, log="y", legend=len(panels) % 3 == 0, axes=labels))
+    return picture(panels, across=3, size=(13, 8))
 
 
-def _cells(courses: dict[tuple[str, str], Course], kind: str) -> list[str]:
-    found = [courses[name, kind].after(k) for name in PROBLEMS for k in (EARLY, ITERATIONS)]
-    return [f"{x:.1e}" if x < 1e3 else "diverges" for x in found]
+def linear_picture(found: Figures) -> bytes:
+    """Residuals of one linear system of each problem over iterations."""
+    panels: list[Plot] = []
+    for name, by_solver in found["linear"].items():
+        lines = {solver: (4 * np.arange(len(x)), np.clip(x, 1e-12, 1e6)) for solver, x in by_solver.items()}
+        labels = {"title": name, "xlabel": "linear iterations", "ylabel": "residual [of the first]"}
+        panels.append(Plot(lines=lines, log="y", legend=not panels, axes=labels))
+    return picture(panels, across=3, size=(13, 4))
 
 
-def scheme_table(problems: dict[str, ForwardProblem]) -> list[list[str]]:
-    """Iterations to 10⁻⁹ of the paper's scheme and of what the engine does."""
+def study() -> Study:
+    problems = {name: build() for name, build in PROBLEMS.items()}
+    kinds = {solver: paper(solver=solver) for solver in SOLVERS}
+    kinds |= {kind: paper(function=f, preconditioner=r) for kind, (f, r) in KINDS.items()}
+    exact: dict[str, Any] = {"solver": "dense", "tolerance": TOLERANCE, "max_iterations": 1000}
     schemes = {
-        "paper: weighted rows, t = 0.75, dense": paper(solver="dense", tolerance=1e-9, max_iterations=1000),
-        "rows divided by α, t = 0.75": paper(solver="dense", tolerance=1e-9, max_iterations=1000, form="divided"),
-        "rows divided by α, t = 1": paper(solver="dense", tolerance=1e-9, max_iterations=1000, form="divided", damping=1.0),
+        "paper: weighted rows, t = 0.75, dense": paper(**exact),
+        "rows divided by α, t = 0.75": paper(**exact, form="divided"),
+        "rows divided by α, t = 1": paper(**exact, form="divided", damping=1.0),
         "the engine: exact steps": Newton(positions="start"),
     }
-    body = []
-    for name, engine in schemes.items():
-        cells = []
-        for problem in problems.values():
-            found = course(engine, problem)
-            cells.append(f"{found.iterations}" if found.after(10**6) <= engine.tolerance else f"> {found.iterations}")
-        body.append([name, *cells])
-    return [["iterations to 1e-9", *problems], *body]
-
-
-def floor_table() -> list[list[str]]:
-    """(91) and (92) beside what is left, in single and double precision."""
-    head = ["precision", "residual [m/s]", "by (92)", "error of impulses [N·s]", "by (91)", "at most"]
-    body = []
-    for number in (np.float32, np.float64):
-        f = floor(number)
-        figures = f.residual, f.residual_expected, f.error, f.error_expected, f.error_at_most
-        body.append([number.__name__, *(f"{x:.1e}" for x in figures)])
-    return [head, *body]
-
-
-def curves(axis: Axes, courses: dict[tuple[str, str], Course], name: str, kinds: dict[str, str]) -> None:
-    """kinds: of line, by label"""
-    for kind, line in kinds.items():
-        found = courses[name, kind]
-        axis.semilogy(np.arange(1, len(found.error) + 1), np.clip(found.error, 1e-16, 1e4), line, label=kind)
-    axis.set_title(name, loc="left")
-    axis.set_xlabel("iterations")
-
-
-def picture(courses: dict[tuple[str, str], Course]) -> bytes:
-    """Distance over iterations: by solver above, by r and function below (PNG)."""
-    styles = {
-        f"{r}, {f}": ("-" if f == FUNCTIONS[0] else "--") + f"C{i}" for f in FUNCTIONS for i, r in enumerate(PRECONDITIONERS)
-    }
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(2, 3, figsize=(13, 8), sharex=True)
-        for column, name in enumerate(PROBLEMS):
-            curves(axes[0, column], courses, name, dict.fromkeys(SOLVERS, "-"))
-            curves(axes[1, column], courses, name, styles)
-        for row in axes:
-            row[0].set_ylabel("distance from the law [of the fastest row's speed]")
-            row[0].legend(fontsize=8)
-        return png(figure)
-
-
-def linear_picture(found: dict[str, dict[str, Array]]) -> bytes:
-    """Residuals of one linear system of each problem over iterations (PNG)."""
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True)
-        for axis, (name, by_solver) in zip(axes, found.items(), strict=True):
-            for solver, norms in by_solver.items():
-                axis.semilogy(4 * np.arange(len(norms)), np.clip(norms, 1e-12, 1e6), label=solver)
-            axis.set_title(name, loc="left")
-            axis.set_xlabel("linear iterations")
-        axes[0].set_ylabel("residual [of the first]")
-        axes[0].legend()
-        return png(figure)
-
-
-def study(folder: Path, progress: Callable[[int, int, str], None]) -> list[list[list[str]]]:
-    """Run all of it, write tables and pictures to `report.html` in a folder; the tables. progress: done, of how many, which."""
-    folder.mkdir(parents=True, exist_ok=True)
-    problems = {name: build() for name, build in PROBLEMS.items()}
-    kinds: dict[str, Newton] = {solver: paper(solver=solver) for solver in SOLVERS}
-    kinds |= {f"{r}, {f}": paper(preconditioner=r, function=f) for f, r in product(FUNCTIONS, PRECONDITIONERS)}
-    courses: dict[tuple[str, str], Course] = {}
-    for name, kind in product(problems, kinds):
-        progress(len(courses), len(problems) * len(kinds), f"{name}, {kind}")
-        courses[name, kind] = course(kinds[kind], problems[name])
-    tables = [solver_table(courses), preconditioner_table(courses), scheme_table(problems), floor_table()]
-    report = Report(
-        "The engine newton", "The paper's scheme on one step of a stack, a beam and an arch; all distances in shares."
-    )
-    for table in tables:
-        report.table(table)
-    linear = {name: linear_courses(problem) for name, problem in problems.items()}
-    pictures = {
-        "convergence": (
-            picture(courses),
-            "Distance from Coulomb's law: by linear solver above, by r and function (PCR) below.",
+    return Study(
+        "The engine newton",
+        "The paper's scheme on one step of a stack, a beam and an arch; all distances in shares.",
+        sweeps={
+            "courses": Sweep((problems, kinds), lambda problem, engine: course(engine, problem)),
+            "schemes": Sweep((schemes, problems), course),
+            "floors": Sweep(({number.__name__: number for number in (np.float32, np.float64)},), floor),
+            "linear": Sweep((problems,), linear_courses),
+        },
+        tables=(
+            lambda found: course_table(found["courses"], SOLVERS),
+            lambda found: course_table(found["courses"], KINDS),
+            lambda found: crossed(
+                "iterations to 1e-9",
+                found["schemes"],
+                lambda c: ("" if c.error[-1] <= TOLERANCE else "> ") + str(c.iterations),
+            ),
+            lambda found: [
+                ["precision", "residual [m/s]", "by (92)", "error of impulses [N·s]", "by (91)", "at most"],
+                *([name, *(f"{figure:.1e}" for figure in each)] for name, each in found["floors"].items()),
+            ],
         ),
-        "linear": (linear_picture(linear), "Residuals of the first step's linear system, by solver."),
-    }
-    for name, (image, about) in pictures.items():
-        (folder / f"{name}.png").write_bytes(image)
-        report.picture(image, about)
-    (folder / "report.html").write_text(report.html, encoding="utf-8")
-    return tables
+        pictures=(
+            Picture(
+                "convergence",
+                "Distance from Coulomb's law: by linear solver above, by r and function (PCR) below.",
+                course_picture,
+            ),
+            Picture("linear", "Residuals of the first step's linear system, by solver.", linear_picture),
+        ),
+    )

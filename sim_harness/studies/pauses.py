@@ -1,23 +1,29 @@
-"""What becomes of a walk when the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
+"""A walk during which the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
 
-The world of a stopped server goes on with what the robot's own side makes of it; at all other times it waits for its replies,
-so that a busy machine does not blur the picture. The world of a stopped robot is stopped with it. Who stopped himself for good
-is reset at rest, as an operator would, and walks on.
+While the server is stopped the world goes on under the robot's own failsafe; at all other times it waits for the replies, so
+that a busy machine does not show. The robot's world is stopped with it. A robot that stopped itself for good is reset at rest,
+as by an operator, and walks on.
 """
 
 import os
 import signal
 import subprocess
 import tempfile
-from typing import Literal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from matplotlib.axes import Axes
 
 from controllers.robot.load import load_robot
+from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import Trace
-from sim_harness.robot.robot_side import RobotSide
+from sim_harness.report.plots import Plot, picture
+from sim_harness.report.tables import Table, listed
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.run.scene import simulated_robot
 from sim_harness.run.server_process import ServerProcess
@@ -34,10 +40,23 @@ PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
 """When the process is stopped, and how long the robot walks around that, stands, and walks on [s]."""
 
 PATIENCE_MS = 2000
-"""Nobody but a stopped server keeps a reply waiting for so long."""
+"""Longer than any reply of a running server takes."""
 
 VELOCITY = (0.15, 0.0, 0.0)
 """Of the walk [m/s, m/s, rad/s]."""
+
+COLOURS = {
+    "failsafe:follow": "#f4c95d",
+    "failsafe:rest": "#e08e45",
+    "failsafe:stopped": "#c1440e",
+    "failsafe:damping": "#7d1128",
+}
+"""Of the robot's own side, from the mildest on; white is the server's."""
+
+STEP = 50
+"""Ticks over which a speed is taken."""
+
+WORDS = {True: "yes", False: "no", None: "–"}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +88,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The whole story in a sentence."""
+        """A sentence."""
         own = [f"{n} ms {mode.removeprefix('failsafe:')}" for mode, n in self.ticks.items() if mode.startswith("failsafe:")]
         what = f"the robot's own side: {', '.join(own)}" if own else "no answer was missed"
         if self.who == "robot":
@@ -100,11 +119,23 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
                 parts.append(side.run_paced(SETTLE, waits=True))
                 reset = side.reset()
             parts.append(side.run_paced(AFTER, waits=True))
-            return _outcome(parts, side, who=who, milliseconds=milliseconds, law=law, stopped=stopped, reset=reset)
+    q = np.concatenate([part.q for part in parts])
+    return Outcome(
+        who=who,
+        milliseconds=milliseconds,
+        law=law,
+        ticks=dict(Counter(part.modes[mode] for part in parts for mode in part.mode)),
+        longest_tick=float(np.diff(parts[0].wall).max()),
+        stopped=stopped,
+        reset=reset,
+        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
+        traces=tuple(parts),
+        walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
+    )
 
 
 class Stopping(RobotClient):
-    """A client during whose walk somebody is stopped once and continued; the server by the robot's clock, which goes on."""
+    """A client that stops a process once during the walk and continues it; the server by the robot's clock, which goes on."""
 
     def __init__(self, server: ServerProcess, hello: Hello, who: Who, milliseconds: int) -> None:
         super().__init__(server.endpoint, hello, deadline_ms=PATIENCE_MS)
@@ -121,35 +152,66 @@ class Stopping(RobotClient):
                 os.kill(self._server, signal.SIGSTOP)
                 self.deadline = DEADLINE_MS * 1e-3
         elif self._begun and t >= self._pause:
-            os.kill(self._server, signal.SIGCONT)  # does nothing to who was not stopped
+            os.kill(self._server, signal.SIGCONT)  # has no effect on a running process
             self.deadline = PATIENCE_MS * 1e-3
         return super().exchange(state)
 
 
 def _stop_this_process(seconds: float) -> None:
-    """Who is stopped cannot continue himself: a shell does both."""
+    """A stopped process cannot continue itself: a shell does both."""
     me = os.getpid()
     with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
         pass
 
 
-def _outcome(
-    parts: list[Trace], side: RobotSide, *, who: Who, milliseconds: int, law: str, stopped: bool, reset: bool | None
-) -> Outcome:
-    q = np.concatenate([part.q for part in parts])
-    ticks: dict[str, int] = {}
-    for part in parts:
-        for mode, count in zip(part.modes, np.bincount(part.mode, minlength=len(part.modes)).tolist(), strict=True):
-            ticks[mode] = ticks.get(mode, 0) + count
-    return Outcome(
-        who=who,
-        milliseconds=milliseconds,
-        law=law,
-        ticks=ticks,
-        longest_tick=float(np.diff(parts[0].wall).max()),
-        stopped=stopped,
-        reset=reset,
-        upright=Posture(side.world.robot, side.world.terrain, q[0]).upright(q),
-        traces=tuple(parts),
-        walked=float(np.linalg.norm(np.diff(parts[-1].q[:, :2], axis=0), axis=1).sum()),
+def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
+    """Server and robot of an experiment are stopped, for each of the times."""
+    plan = walking(experiment)
+    return Study(
+        "Pauses",
+        "A process is stopped (SIGSTOP) in mid-trot, the server's or the robot's with its world, and continued; both talk over "
+        "a real socket. A robot that stopped itself for good is reset at rest, as an operator would.",
+        sweeps={"pauses": Sweep((WHO, milliseconds), lambda who, pause: run_pause(plan, law, who, pause))},
+        tables=(table,),
+        pictures=(
+            Picture(
+                "pauses",
+                "Speed of the base over the world's time; colours: what the robot's own side did meanwhile.",
+                walks,
+            ),
+        ),
+        notes=lambda found: [outcome.words for outcome in found["pauses"].values()],
     )
+
+
+def table(found: Figures) -> Table:
+    columns: dict[str, Callable[[Outcome], str]] = {
+        "for ms": lambda o: str(o.milliseconds),
+        "law": lambda o: o.law,
+        "upright": lambda o: WORDS[o.upright],
+        "stopped itself": lambda o: WORDS[o.stopped],
+        "reset": lambda o: WORDS[o.reset],
+        "walked on m": lambda o: f"{o.walked:.2f}",
+        "longest tick ms": lambda o: f"{1e3 * o.longest_tick:.0f}",
+    }
+    return listed("stopped", ((outcome.who, outcome) for outcome in found["pauses"].values()), columns)
+
+
+def walks(found: Figures) -> bytes:
+    """Speed of the base, one panel for each pause."""
+    panels: list[Plot] = []
+    for o in found["pauses"].values():
+        labels = {"title": f"{o.who} stopped for {o.milliseconds} ms", "ylabel": "m/s", "xlabel": "time of the world [s]"}
+        panels.append(Plot(extra=partial(_walk, o.traces), axes=labels, legend=not panels))
+    return picture(panels)
+
+
+def _walk(traces: Sequence[Trace], axis: Axes) -> None:
+    for trace in traces:
+        places, t = trace.q[::STEP, :2], trace.t[::STEP]
+        axis.plot(t[1:], np.linalg.norm(np.diff(places, axis=0), axis=1) / np.diff(t), color="0.3")
+        modes = np.array(trace.modes)[trace.mode]
+        how: dict[str, Any] = {"alpha": 0.5, "transform": axis.get_xaxis_transform(), "lw": 0}
+        for mode, colour in COLOURS.items():
+            label = mode.removeprefix("failsafe:") if trace is traces[0] else ""
+            axis.fill_between(trace.t, 0, 1, where=modes == mode, color=colour, label=label, **how)

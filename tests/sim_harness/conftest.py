@@ -11,7 +11,7 @@ from idyn.model.robot import Robot
 from sim_harness.compare import executors
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.studies.demo import Demo, write_report
+from sim_harness.studies.demo import Demo, report_of
 from sim_harness.world.engine_world import EngineWorld
 from sim_harness.world.jacobian import contact_jacobian
 from sim_harness.world.worlds import ENGINES
@@ -86,8 +86,7 @@ def demo_report(folder, seconds):
     runs = [run_in_process(with_controller(plan, {"law": law}), named(law), lambda *_: None) for law in plan.settings.laws]
     for run in runs:
         run.save(folder / run.summary.label)
-    write_report(plan, Demo(runs=runs, chatter=runs), folder)
-    return folder / "report.html"
+    return report_of(plan, Demo(runs=runs, chatter=runs), folder).write(folder)
 
 
 @pytest.fixture

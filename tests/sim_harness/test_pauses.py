@@ -2,10 +2,10 @@
 
 import pytest
 
+from sim_harness.compare.study import report_of
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan
-from sim_harness.studies.pauses import Outcome, run_pause, walking
-from sim_harness.studies.pauses_report import page, picture, table
+from sim_harness.studies.pauses import Outcome, run_pause, study, table, walking, walks
 
 
 def test_a_page_tells_each_pause_in_words():
@@ -17,13 +17,14 @@ def test_a_page_tells_each_pause_in_words():
         )
         for who, stopped in (("server", True), ("robot", False))
     ]  # fmt: skip
-    html = page(outcomes)
+    found = {"pauses": dict(enumerate(outcomes))}
+    html = report_of(study("demo", "coulomb", [150]), found).html
     for outcome in outcomes:
         assert outcome.words.replace("'", "&#x27;") in html
     assert "reset, walked on" in html
     assert "its world stood still with it" in html
-    assert picture(outcomes).startswith(b"\x89PNG")
-    assert [row[0] for row in table(outcomes)] == ["stopped", "server", "robot"]
+    assert walks(found).startswith(b"\x89PNG")
+    assert [row[0] for row in table(found)] == ["stopped", "server", "robot"]
 
 
 @pytest.mark.long

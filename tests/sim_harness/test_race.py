@@ -12,7 +12,7 @@ from idyn.errors import ConfigError
 from sim_harness.compare.race.march import March
 from sim_harness.compare.race.report import race_figure, race_outcomes, race_table
 from sim_harness.compare.race.run import Race, Stopwatch, Trial, run_race, standings
-from sim_harness.compare.report import Finding, write_report
+from sim_harness.compare.report import Finding, comparison_report
 from sim_harness.compare.settings import load_comparison
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
@@ -36,7 +36,7 @@ def test_every_runner_of_a_table_is_timed_and_reported(name, tmp_path):
         assert all(len(t.iterations) == 3 and 0 < t.engine < t.total for t in trials)
         assert trials[0].contacts > 0
     comparison = msgspec.structs.replace(load_comparison(name), race=settings)
-    write_report([Finding(name=name, comparison=comparison, results={}, race=race)], tmp_path)
+    comparison_report([Finding(name=name, comparison=comparison, results={}, race=race)]).write(tmp_path)
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
     assert settings.reference in (tmp_path / "report.html").read_text()
 

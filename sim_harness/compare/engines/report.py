@@ -1,125 +1,105 @@
-"""What came of the engines: one table, a picture of it, and of each scene pictures and a view in three dimensions."""
+"""The report of engines: one table, a picture of it, and of each scene pictures and a view in three dimensions."""
 
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 import msgspec
+import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from sim_harness.compare.engines.jobs import Cell
-from sim_harness.report.plots import png
+from sim_harness.report.plots import cells, png
 from sim_harness.report.report import Report
+from sim_harness.report.tables import Table
 from sim_harness.scenes.results.keep import PICTURE
-from sim_harness.scenes.results.measures import UNITS, Measured, Outcome
+from sim_harness.scenes.results.measures import Measured, Outcome, figures_table, steps_table
 from sim_harness.view.bodies import scene_page
 
-HEADINGS = ["scene", "engine", "figure", "measured", "known", "error"]
-SPEEDS = ["e_m", "iterations", "engine µs", "× real time", "unsolved"]
-
-GOOD, DOUBTFUL, BAD = "#c8e6c9", "#fff3c4", "#ffcdd2"
+COLOURS = ("#c8e6c9", "#fff3c4", "#ffcdd2")
+"""Good, doubtful, bad."""
 
 
-def engines_table(cells: Sequence[Cell]) -> list[list[str]]:
+def engines_table(found: Sequence[Cell]) -> Table:
     """Headings, and for each engine on each scene a row for every figure; residuals and speed in the first of them."""
-    residuals = [f"{name.replace('_', ' ')} {unit}" for name, unit in UNITS.items()]
-    rows = [[*HEADINGS, *residuals, *SPEEDS]]
-    for cell in cells:
+    head, body = ["scene", "engine", "figure"], list[list[str]]()
+    for cell in found:
         if cell.kept is None:
-            rows.append([cell.job.scene, cell.job.engine, cell.fault, *[""] * (len(rows[0]) - 3)])
+            body.append([cell.job.scene, cell.job.engine, cell.fault])
             continue
-        o = cell.kept.outcome
-        steps = [f"{o.residuals[name]:.1e}" for name in UNITS]
-        steps.append("–" if o.e_m is None else f"{o.e_m:.1e}")
-        steps += [f"{o.iterations:.1f}", f"{o.engine_us:.0f}", f"{o.pace:.2f}", f"{o.unsolved} of {o.steps}"]
-        for i, figure in enumerate(o.measured):
-            names, rest = ([o.scene, o.engine], steps) if not i else (["", ""], [""] * len(steps))
-            rows.append([*names, *figure_cells(figure), *rest])
-    return rows
-
-
-def figure_cells(figure: Measured) -> list[str]:
-    """What, measured, known, error."""
-    known = "–" if figure.known is None else f"{figure.known:.5g}"
-    return [figure.what, f"{figure.value:.5g} {figure.unit}", known, error_text(figure)]
-
-
-def error_text(figure: Measured) -> str:
-    """In percent, or in the figure's unit where 0 is known."""
-    if figure.error is None:
-        return "–"
-    return f"{100 * figure.error:.2g} %" if figure.known else f"{figure.error:.1e} {figure.unit}"
+        (names, *figures), (speeds, steps) = figures_table(cell.kept.outcome), steps_table(cell.kept.outcome)
+        head = ["scene", "engine", *names, *speeds[1:]]
+        for i, figure in enumerate(figures):
+            body.append(["", "", *figure] if i else [cell.job.scene, cell.job.engine, *figure, *steps[1:]])
+    return [head, *(row + [""] * (len(head) - len(row)) for row in body)]
 
 
 def worst(outcome: Outcome) -> Measured | None:
-    """The figure that is furthest from what is known, measured by what is expected of it."""
+    """The figure with the largest error; those outside their tolerance first."""
     judged = [figure for figure in outcome.measured if figure.error is not None]
     return max(judged, key=lambda figure: (figure.holds is False, figure.error or 0.0), default=None)
 
 
-def engines_figure(cells: Sequence[Cell]) -> bytes:
+def engines_figure(found: Sequence[Cell]) -> bytes:
     """Scenes by engines: the worst error, and the engine's time for a step."""
-    scenes, engines = (list(dict.fromkeys(getattr(cell.job, name) for cell in cells)) for name in ("scene", "engine"))
+    scenes, engines = ([*dict.fromkeys(getattr(cell.job, name) for cell in found)] for name in ("scene", "engine"))
+    texts, grades = [[""] * len(engines) for _ in scenes], np.full((len(scenes), len(engines)), np.nan)
+    for cell in found:
+        y, x = scenes.index(cell.job.scene), engines.index(cell.job.engine)
+        texts[y][x], grades[y, x] = _text(cell), _grade(cell)
     figure = Figure(figsize=(2.6 + 1.25 * len(engines), 0.8 + 0.42 * len(scenes)))
-    axis = figure.subplots()
-    for cell in cells:
-        x, y = engines.index(cell.job.engine), scenes.index(cell.job.scene)
-        axis.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, color=_colour(cell)))
-        axis.text(x, y, _text(cell), ha="center", va="center", fontsize=7)
-    axis.set_xlim(-0.5, len(engines) - 0.5)
-    axis.set_ylim(len(scenes) - 0.5, -0.5)
-    axis.set_xticks(range(len(engines)), engines, fontsize=9)
-    axis.set_yticks(range(len(scenes)), scenes, fontsize=8)
-    axis.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
-    axis.spines[:].set_visible(False)
+    look = {"cmap": ListedColormap(COLOURS), "vmin": 0, "vmax": len(COLOURS) - 1, "aspect": "auto"}
+    cells(figure.subplots(), engines, scenes, texts, np.ma.masked_invalid(grades), **look)
     return png(figure)
 
 
-def _colour(cell: Cell) -> str:
+def _grade(cell: Cell) -> int:
+    """Index of its colour."""
     if cell.kept is None or any(figure.holds is False for figure in cell.kept.outcome.measured):
-        return BAD
-    return DOUBTFUL if cell.kept.outcome.unsolved else GOOD
+        return 2
+    return 1 if cell.kept.outcome.unsolved else 0
 
 
 def _text(cell: Cell) -> str:
+    """Worst error, in percent, or in the figure's unit where 0 is known; and the engine's time."""
     if cell.kept is None:
         return "went to\npieces"
     figure = worst(cell.kept.outcome)
-    return f"{'–' if figure is None else error_text(figure)}\n{cell.kept.outcome.engine_us:.0f} µs"
+    error = "–"
+    if figure is not None and figure.error is not None:
+        error = f"{100 * figure.error:.2g} %" if figure.known else f"{figure.error:.1e} {figure.unit}"
+    return f"{error}\n{cell.kept.outcome.engine_us:.0f} µs"
 
 
-def write_engine_report(cells: Sequence[Cell], folder: Path) -> None:
-    """engines.html with engines.png, summary.json, and a view of each scene."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
+    """engines.html, which is returned, engines.png, summary.json, and a view of each scene."""
     report = Report(
         "idyn compare engines",
         "Every engine on every scene that it claims, beside what is known without simulating. Residuals are the largest of all "
         "steps, found by a checker that shares no code with the engines; times are the engine's own, medians, on this machine.",
     )
-    picture = engines_figure(cells)
-    (folder / "engines.png").write_bytes(picture)
-    report.picture(picture, "Worst error of each run, and the engine's time for a step; yellow: steps that were not solved.")
-    report.table(engines_table(cells))
-    for scene, same in groupby(cells, key=lambda cell: cell.job.scene):
-        runs = [cell for cell in same if cell.kept is not None]
+    caption = "Worst error of each run, and the engine's time for a step; yellow: steps that were not solved."
+    report.picture(engines_figure(found), caption, "engines")
+    report.table(engines_table(found))
+    folder.mkdir(parents=True, exist_ok=True)
+    for scene, same in groupby(found, key=lambda cell: cell.job.scene):
         report.heading(scene)
-        kept = [cell.kept for cell in runs if cell.kept is not None]
-        if kept:
-            report.paragraph(kept[0].settings.about)
-            (folder / f"{scene}.html").write_text(scene_page(scene, kept), encoding="utf-8")
+        runs = [(cell, cell.kept) for cell in same if cell.kept is not None]
+        if runs:
+            report.paragraph(runs[0][1].settings.about)
+            (folder / f"{scene}.html").write_text(scene_page(scene, [kept for _, kept in runs]), encoding="utf-8")
             report.link(f"{scene}.html", "in three dimensions")
-        for cell in runs:
+        for cell, _ in runs:
             report.picture((cell.job.folder / PICTURE).read_bytes(), f"{scene}, {cell.job.engine}")
-    (folder / "engines.html").write_text(report.html, encoding="utf-8")
-    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary(cells)), indent=1))
+    return report.write(folder, "engines", summary(found))
 
 
-def summary(cells: Sequence[Cell]) -> list[dict[str, object]]:
+def summary(found: Sequence[Cell]) -> list[dict[str, object]]:
     """Everything in numbers; null where there are none."""
     return [
         {"scene": cell.job.scene, "engine": cell.job.engine, "fault": cell.fault}
         if cell.kept is None
         else msgspec.to_builtins(cell.kept.outcome)
-        for cell in cells
+        for cell in found
     ]

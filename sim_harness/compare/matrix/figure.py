@@ -1,7 +1,6 @@
-"""Pictures of a matrix: of all of it, who stayed upright and how well it tracked; of a part, a panel for each quantity."""
+"""Pictures of a matrix: robots that stayed upright, with their tracking; of a part, a panel for each quantity."""
 
 import math
-from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -13,7 +12,7 @@ from sim_harness.compare.matrix.settings import MatrixSettings, PartSettings
 from sim_harness.compare.matrix.table import Panel, lasted, upright
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Results, Runs, statistic
-from sim_harness.report.plots import png
+from sim_harness.report.plots import cells, png
 
 CELL = (0.62, 0.36)
 """Width and height of a cell [in]."""
@@ -22,7 +21,7 @@ MARGIN = (1.9, 1.5)
 """For the titles of a panel's rows and columns [in]."""
 
 COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
-"""From nobody upright to everybody; the shares at its ends, so that the darkest are left out."""
+"""Of the share upright, and the shares at the ends of the map, so that its darkest colours are left out."""
 
 SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
 """Of a quantity, from little to much; where it is positive and spans a decade, by its logarithm."""
@@ -30,8 +29,8 @@ SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
 ACROSS = 3
 """Panels in a row of a part's picture."""
 
-PALE = 0.75
-"""Opacity of colours, so that numbers can be read on them."""
+LOOK = {"aspect": CELL[1] / CELL[0], "alpha": 0.75}
+"""Of cells: their shape, and colours on which numbers can be read."""
 
 
 def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
@@ -49,7 +48,7 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
 
 
 def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) -> bytes:
-    """For each variant a panel of who stayed upright, and one for each of the part's quantities."""
+    """For each variant a panel of the robots that stayed upright, and one for each of the part's quantities."""
     panels = [Panel(part, variant) for variant in matrix.variants]
     count = 1 + len(part.quantities)
     across = min(count, ACROSS)
@@ -69,11 +68,10 @@ def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) ->
 def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> None:
     found = [[results[cell] for cell in row] for row in panel.grid]
     counts = np.array([[upright([runs]) for runs in row] for row in found])
-    share = counts[..., 0] / counts[..., 1]
-    axis.imshow(share, cmap=COLOURS, vmin=ENDS[0], vmax=ENDS[1], aspect=CELL[1] / CELL[0], alpha=PALE)
     shares = [100 * up / count for up, count in counts.sum(axis=0)]
     columns = [f"{title} ({share:.0f} %)" for title, share in zip(panel.columns, shares, strict=True)]
-    _write(axis, columns, panel.rows, [[_said(runs) for runs in row] for row in found])
+    texts = [[_said(runs) for runs in row] for row in found]
+    cells(axis, columns, panel.rows, texts, counts[..., 0] / counts[..., 1], cmap=COLOURS, vmin=ENDS[0], vmax=ENDS[1], **LOOK)
     up, count = upright(results[cell] for cell in panel.cells)
     axis.set_title(f"{heading}{up} of {count} upright, {100 * up / count:.0f} %", loc="left", fontsize=11)
 
@@ -84,24 +82,13 @@ def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) ->
     there = means[np.isfinite(means)]
     least, most = there.min(initial=np.inf), there.max(initial=-np.inf)
     norm = LogNorm(least, most) if 0.0 < DECADE * least <= most else Normalize()
-    axis.imshow(np.ma.masked_invalid(means), cmap=SIZES, norm=norm, aspect=CELL[1] / CELL[0], alpha=PALE)
-    _write(axis, panel.columns, panel.rows, [["" if np.isnan(mean) else f"{mean:.2g}" for mean in row] for row in means])
+    texts = [["" if np.isnan(mean) else f"{mean:.2g}" for mean in row] for row in means]
+    cells(axis, panel.columns, panel.rows, texts, np.ma.masked_invalid(means), cmap=SIZES, norm=norm, **LOOK)
     axis.set_title(QUANTITIES[quantity].heading, loc="left", fontsize=11)
 
 
-def _write(axis: Axes, columns: Sequence[str], rows: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """Texts in the cells, titles around them, no frame."""
-    for i, row in enumerate(texts):
-        for k, text in enumerate(row):
-            axis.text(k, i, text, ha="center", va="center", fontsize=7)
-    axis.set_xticks(range(len(columns)), columns, rotation=30, ha="left", fontsize=8)
-    axis.set_yticks(range(len(rows)), rows, fontsize=8)
-    axis.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
-    axis.spines[:].set_visible(False)
-
-
 def _said(runs: Runs) -> str:
-    """Tracking in mrad where everybody stayed up; how many did, where not; how long it lasted, where nobody did."""
+    """Tracking in mrad, with the number of robots that stayed up where some fell; time of the fall where all did."""
     up, count = upright([runs])
     tracking = f"{1e3 * statistic(runs, 'tracking').mean:.2g}"
     if up == count:

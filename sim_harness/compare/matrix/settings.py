@@ -1,7 +1,7 @@
-"""A matrix of runs: robots in worlds under laws, against all that may go wrong with them.
+"""Settings of a matrix of runs: robots × worlds × laws × cases of disturbance.
 
 Its axes are tables of changes to one experiment, by name. A part of the matrix is all combinations of some of each: one panel
-of the picture. Every part is run in all variants (the shipped controllers, say, and the paper's), one beside the other.
+of the picture. Every part is run in all variants (for instance the shipped controllers and the paper's), side by side.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,14 +36,14 @@ class Cell(NamedTuple):
 
 
 class CaseSettings(Settings, frozen=True):
-    """What may go wrong. changes: to the experiment; robots: further ones for single robots."""
+    """A disturbance. changes: to the experiment; robots: further ones for single robots"""
 
     changes: Changes = msgspec.field(default_factory=dict)
     robots: dict[str, Changes] = msgspec.field(default_factory=dict)
 
 
 class LawSettings(Settings, frozen=True):
-    """Who predicts. changes: to the experiment; worlds: further ones in single worlds, such as what is known of their floor."""
+    """A law. changes: to the experiment; worlds: further ones in single worlds, such as the stiffness of their floor"""
 
     changes: Changes = msgspec.field(default_factory=dict)
     worlds: dict[str, Changes] = msgspec.field(default_factory=dict)
@@ -69,11 +69,10 @@ class PartSettings(Settings, frozen=True):
 
 
 class CellCheckSettings(Settings, frozen=True):
-    """A claim about cells that the data decide.
+    """A claim about the cells of some parts, robots, worlds, laws and cases (default: all) in a variant (default: the first).
 
-    parts, robots, worlds, laws, cases: which cells; without any: all. variant: without one, the first
-    quantity: in each of the cells its mean over the seeds is between `at_least` and `at_most`, and no robot falls; without one:
-        the share of upright robots among all runs in the cells is
+    quantity: its mean over the seeds is between `at_least` and `at_most` in each cell, and no robot falls; without one, the
+        share of upright robots among all runs is
     explanation: printed when the claim does not hold
     """
 
@@ -91,8 +90,8 @@ class CellCheckSettings(Settings, frozen=True):
 
 
 class MatrixSettings(Settings, frozen=True):
-    """variants, robots, worlds, cases, laws: name → changes to the comparison's experiment; what comes later in this list goes
-    over what comes before, and `changes` of a part below all of them. A law without an entry is a kind of law."""
+    """variants, robots, worlds, cases, laws: name → changes to the comparison's experiment, applied in this order after the
+    `changes` of a part. A law without an entry is a kind of law."""
 
     robots: dict[str, Changes]
     worlds: dict[str, Changes]

@@ -1,4 +1,4 @@
-"""The results of a matrix: who stayed upright where, in tables, and the claims about them, decided."""
+"""Tables of a matrix, and decisions about its claims."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -83,7 +83,7 @@ def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Resu
 
 
 def _margin(check: CellCheckSettings, cell: Cell, runs: Runs) -> tuple[float, str]:
-    """By how much a claim holds in a cell (≥ 0: it does), and what was measured; a fall or no figure at all lets none hold."""
+    """Margin (≥ 0: the claim holds), and what was measured; −inf after a fall or without a figure."""
     figures, where = statistic(runs, check.quantity), " · ".join(cell[2:])
     if figures.fallen:
         return -math.inf, f"{figures.fallen} of {figures.runs} fell ({where})"

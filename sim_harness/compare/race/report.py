@@ -1,48 +1,30 @@
-"""What a race came to: table, claims and picture."""
+"""Table, claims and picture of a race."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from sim_harness.compare.race.run import Race, RaceSettings, Standing, standings
 from sim_harness.compare.results import Outcome
-from sim_harness.report.plots import png, rows
+from sim_harness.report.plots import Plot, picture
+from sim_harness.report.tables import Table, listed
 
 
-def race_table(settings: RaceSettings, places: Sequence[Standing]) -> list[list[str]]:
+def race_table(settings: RaceSettings, places: Sequence[Standing]) -> Table:
     """One row for each runner: times, ratios with the paper's, work and failures, and how its lasting run ended."""
-    table = [
-        [
-            "contact model",
-            "step µs",
-            "of it engine µs",
-            "step / reference",
-            "engine / reference",
-            "paper / reference",
-            "iterations (most)",
-            "contacts",
-            "unsolved %",
-            f"moved in {settings.lasting * settings.dt:g} s, mm",
-            "of these steps unsolved %",
-        ]
-    ]
-    for p in places:
-        table.append(
-            [
-                p.title,
-                f"{p.total:.1f} ± {p.spread:.1f}",
-                f"{p.engine:.1f}",
-                f"{p.total_ratio:.2f}",
-                f"{p.engine_ratio:.2f}",
-                "–" if p.paper_ratio is None else f"{p.paper_ratio:.2f}",
-                f"{p.iterations:.1f} ({p.most})",
-                f"{p.contacts:.1f}",
-                f"{100 * p.unsolved:.1f}",
-                f"{1e3 * p.moved:.3g}",
-                f"{100 * p.lasting_unsolved:.1f}",
-            ]
-        )
-    return table
+    columns: dict[str, Callable[[Standing], str]] = {
+        "step µs": lambda p: f"{p.total:.1f} ± {p.spread:.1f}",
+        "of it engine µs": lambda p: f"{p.engine:.1f}",
+        "step / reference": lambda p: f"{p.total_ratio:.2f}",
+        "engine / reference": lambda p: f"{p.engine_ratio:.2f}",
+        "paper / reference": lambda p: "–" if p.paper_ratio is None else f"{p.paper_ratio:.2f}",
+        "iterations (most)": lambda p: f"{p.iterations:.1f} ({p.most})",
+        "contacts": lambda p: f"{p.contacts:.1f}",
+        "unsolved %": lambda p: f"{100 * p.unsolved:.1f}",
+        f"moved in {settings.lasting * settings.dt:g} s, mm": lambda p: f"{1e3 * p.moved:.3g}",
+        "of these steps unsolved %": lambda p: f"{100 * p.lasting_unsolved:.1f}",
+    }
+    return listed("contact model", ((place.title, place) for place in places), columns)
 
 
 def race_outcomes(settings: RaceSettings, race: Race) -> list[Outcome]:
@@ -61,20 +43,11 @@ def race_outcomes(settings: RaceSettings, race: Race) -> list[Outcome]:
 
 def race_figure(places: Sequence[Standing]) -> bytes:
     """Three bars for each runner, as multiples of the reference: whole step, engine, paper."""
-    figure, (axis,) = rows(1)
-    figure.set_size_inches(8, 4)
-    at = np.arange(len(places))
-    bars = (
-        ("whole step", [p.total_ratio for p in places]),
-        ("engine alone", [p.engine_ratio for p in places]),
-        ("paper", [np.nan if p.paper_ratio is None else p.paper_ratio for p in places]),
-    )
-    for k, (label, heights) in enumerate(bars):
-        axis.bar(at + 0.27 * (k - 1), heights, 0.25, label=label)
-    axis.set_yscale("log")
-    axis.set_xticks(at, [p.title.replace(" (", "\n(") for p in places], fontsize=8)
-    axis.set_ylabel("time / the reference's")
-    axis.axhline(1.0, color="0.4", linewidth=1)
-    axis.set_xlabel("")
-    axis.legend(fontsize=8)
-    return png(figure)
+    bars = {
+        "whole step": [p.total_ratio for p in places],
+        "engine alone": [p.engine_ratio for p in places],
+        "paper": [np.nan if p.paper_ratio is None else p.paper_ratio for p in places],
+    }
+    ticks = {p.title.replace(" (", "\n("): k for k, p in enumerate(places)}
+    labels = {"ylabel": "time / the reference's"}
+    return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))

@@ -1,6 +1,6 @@
-"""One world under several engines, timed side by side: contact models against each other  [D15 §VII, Tables I–III].
+"""Times of contact models: one world under several engines  [D15 §VII, Tables I–III].
 
-What is measured is whole steps, dynamics and collisions included, as the paper does, and the engine alone beside it.
+Timed are whole steps, with dynamics and collisions, as in the paper, and the engine alone.
 """
 
 import time
@@ -22,10 +22,10 @@ from sim_harness.world.worlds import OwnEngine
 
 
 class RunnerSettings(Settings, frozen=True):
-    """One of those that are timed.
+    """An engine with its settings.
 
-    engine: with its settings; mu: friction coefficient of all contacts instead of the world's own, may be inf
-    paper: its time in the paper [s], in any case one that can be compared with the others'
+    mu: friction coefficient of all contacts instead of the world's own, may be inf
+    paper: its time in the paper [s], or any multiple that all runners share
     """
 
     title: str
@@ -35,11 +35,11 @@ class RunnerSettings(Settings, frozen=True):
 
 
 class RaceSettings(Settings, frozen=True):
-    """A world and who moves it.
+    """A world and the engines that step it.
 
-    scene: one of `configs/experiments`; or robot: that marches on the spot, with so many points at each foot
-    dt, duration: of each trial [s]; trials: of each runner, one after the other in turns
-    lasting: steps of one more run of each, which is not timed: how far things have come at its end
+    scene: one of `configs/experiments`; or robot: marches on the spot, with `points` contact points at each foot
+    dt, duration: of each trial [s]; trials: of each runner, in turns
+    lasting: steps of one more run of each, which is not timed, for drift
     reference: title of the runner that the others are compared with
     """
 
@@ -55,9 +55,11 @@ class RaceSettings(Settings, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. total, engine: mean times of a step, all of it and the engine's share [s]; iterations: of each step;
-    contacts: mean number; unsolved: share of steps whose answer is not certified; moved: how far the centre of a body, or
-    the base of a robot, has come at most [m]"""
+    """One run.
+
+    total, engine: mean times of a whole step and of the engine in it [s]; iterations: of each step
+    contacts: mean number; unsolved: share of the steps; moved: largest displacement of a body, or of the robot's base [m]
+    """
 
     total: float
     engine: float
@@ -68,21 +70,21 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Race(msgspec.Struct, frozen=True, kw_only=True):
-    """By the titles of the runners: what was timed, and the lasting run."""
+    """By title of the runner: timed trials, and the lasting run."""
 
     trials: dict[str, list[Trial]]
     lasting: dict[str, Trial]
 
 
 class Stopwatch:
-    """An engine with a clock, and with another friction where one is given."""
+    """An engine that is timed, with the runner's friction."""
 
     def __init__(self, runner: RunnerSettings) -> None:
         self._runner = runner
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was."""
+        """Reset all counts."""
         self.seconds = 0.0
         self.iterations: list[int] = []
         self.contacts: list[int] = []
@@ -115,9 +117,9 @@ def check_race(settings: RaceSettings, where: str) -> None:
 
 
 def run_race(settings: RaceSettings, progress: Callable[[int, int, str], None]) -> Race:
-    """All trials in this process, runners in turns so that what else the machine does falls on all of them."""
+    """All trials in this process; runners in turns, so that other load on the machine is shared by all."""
     watches = {runner.title: Stopwatch(runner) for runner in settings.runner}
-    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # compiles what is not yet
+    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # compiles
     total, done = settings.trials * len(watches), 0
     trials: dict[str, list[Trial]] = {title: [] for title in watches}
     for _ in range(settings.trials):
@@ -148,7 +150,7 @@ def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
 
 
 def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], object], Callable[[], Array]]:
-    """A step of the world, and where its bodies are [m] (·, 3)."""
+    """Functions that step the world and return the positions of its bodies [m] (·, 3)."""
     if settings.scene:
         scene = SceneWorld(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
         return scene.step, lambda: np.array(scene.model.place(scene.state.q)[1])
@@ -157,8 +159,10 @@ def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], obje
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A runner's figures over its trials: times of a step [µs], ± of the whole; ratios to the reference, the paper's beside;
-    moved, lasting_unsolved: of the lasting run [m], share of steps"""
+    """Figures of a runner over its trials.
+
+    total, spread, engine: times of a step [µs]; moved [m], lasting_unsolved: of the lasting run; ratios: to the reference
+    """
 
     title: str
     total: float

@@ -81,7 +81,7 @@ def here(monkeypatch):
             done.append(task[0].folder.name)
             yield i, None
 
-    monkeypatch.setattr("sim_harness.compare.engines.jobs.run_tasks", execute)
+    monkeypatch.setattr("sim_harness.compare.jobs.run_tasks", execute)
     return done
 
 
