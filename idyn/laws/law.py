@@ -142,7 +142,7 @@ class Law(Protocol):
     material: Material
     unlimited_friction: bool
     basis_width: int
-    basis_type: type
+    basis_type: np.dtype
     kernel: Kernel
 
     @property

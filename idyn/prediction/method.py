@@ -68,7 +68,7 @@ class Method(ArrayRecord):
         compliant = law.conditions is Conditions.COMPLIANT  # on ground that is a spring every demand is feasible
         self.put(beforehand=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         self.put(closed=consistency is Consistency.HOLD, most=options.force_limit * robot.weight)
-        width = law.basis_width if law.basis_type is np.bool_ else 0
+        width = law.basis_width if law.basis_type == np.bool_ else 0
         self.empty = np.zeros((n, width), np.bool_)
         self.put(basis=self.empty.copy(), closing=np.zeros(3 * len(robot.closures.keys)), figures=np.zeros(FIGURES))
 

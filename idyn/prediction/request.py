@@ -42,11 +42,11 @@ def sound_request(request: Request) -> Request:
 def last_basis(request: Request) -> Array | None:
     """The law's last basis, a row for each of today's contacts; new ones start open. None when nothing carries over: a guess of
     another law, or with settings that have another basis."""
-    guess, law, keys = request.guess, request.law, request.contacts.keys
+    guess, law = request.guess, request.law
     if guess is None or guess.law != law.name or not request.options.warm_start:
         return None
-    basis = guess.basis
-    if type(basis) is not np.ndarray or basis.shape != (len(guess.keys), law.basis_width) or basis.dtype != law.basis_type:
+    basis, keys = guess.basis, request.contacts.keys
+    if type(basis) is not np.ndarray or basis.dtype != law.basis_type or basis.shape != (len(guess.keys), law.basis_width):
         return None
     return basis if guess.keys == keys else guess.carried_over(basis, keys)
 

@@ -158,7 +158,8 @@ def _prediction(request: Request, method: Method, out: Out, basis: Array, found:
     (p, force, v_plus, tau), (name, iterations, null_dim, finished), law = out, found, request.law.name
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = method.figures.tolist()
     residuals = Residuals(motion, met, complementarity, cone, penetration, slip)
-    closing, guess = method.closing.copy(), Guess(law, request.contacts.keys, basis, tau, force)
+    closing = method.closing.copy() if len(method.closing) else NOTHING
+    guess = Guess(law, request.contacts.keys, basis, tau, force)
     if finished == UNSELECTED:
         name += ", unselected"
     return Prediction(  # in the order of its fields: by name it would take 0.5 µs more

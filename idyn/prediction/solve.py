@@ -45,19 +45,22 @@ force [N] are beyond their limits, 0 within; the change of the demand [rad/s]; a
 
 class Outcome(NamedTuple):
     """rung: place among the method's kernels, or why there is none; status: of the law; null_dim: dimension of the choice
-    finished: how `finish` ended; holds: whether the basis is the last one"""
+    finished: how `finish` ended"""
 
     rung: int
     status: int
     iterations: int
     null_dim: int
     finished: int
-    holds: bool
+
+
+Told = tuple[int, int, int, int, int, bool]
+"""As Python receives it: a named tuple would cost a microsecond to hand out."""
 
 
 @compiled
-def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> Outcome:
-    """One demand, from what is measured.
+def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> Told:
+    """One demand, from what is measured. Returns an `Outcome`, and whether the basis is the last one.
 
     state: q, v, applied or none (0), q̈; contacts: see `idyn.terms.given.CONTACTS`
     before: the last basis; the last forces (n, 3) or none (0, 3) and torques (na) or none (0), in the world, and the preferred
@@ -71,12 +74,12 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
     sound = basis.shape == s.basis.shape and len(last_torque) in (0, na) and len(asked) == na and finite(asked)
     sound = sound and (len(preferred) == 0 or preferred.shape == (n, 3))
     if not (sound and read_given(given, (q, v, applied), contacts, last)):
-        return Outcome(MALFORMED, SOLVED, 0, 0, REFUSED, False)
+        return MALFORMED, SOLVED, 0, 0, REFUSED, False
     build_dynamics(problem.dynamics)
     aim(s, (last, last_torque, preferred))
     copy_rows(basis, s.basis)
     found = realise(s, asked, s.basis, out, first)
-    return Outcome(found.rung, found.status, found.iterations, found.null_dim, found.finished, _same(basis, s.basis))
+    return found.rung, found.status, found.iterations, found.null_dim, found.finished, _same(basis, s.basis)
 
 
 @compiled
@@ -87,7 +90,7 @@ def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) ->
         given = s.problem.dynamics.given
         met, change, status = nearest_demand(s.problem.dynamics, asked, given.mu, given.touching, s.closed)
         if status != SOLVED:
-            return Outcome(INFEASIBLE, SOLVED, 0, 0, REFUSED, False)
+            return Outcome(INFEASIBLE, SOLVED, 0, 0, REFUSED)
     s.figures[CHANGE] = change
     return solve_demand(s, Demanded(asked, met, change), basis, out, first)
 
@@ -127,9 +130,9 @@ def solve_demand(s: "Method", demanded: Demanded, basis: Array, out: Arrays, fir
         # selection, torque, certificate
         finished, null_dim = finish(s, tried.p, tried.face, (tried.multipliers, 0.0), demanded, out)
         if finished != REFUSED:
-            return Outcome(k, SOLVED, tried.iterations, null_dim, finished, False)
+            return Outcome(k, SOLVED, tried.iterations, null_dim, finished)
         status = NOT_CERTIFIED
-    return Outcome(NONE, status, 0, 0, REFUSED, False)
+    return Outcome(NONE, status, 0, 0, REFUSED)
 
 
 @compiled
@@ -192,12 +195,13 @@ def _same(one: Array, other: Array) -> bool:
 
 
 @compiled
-def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> Outcome:
+def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> Told:
     """`solve_demand` where the dynamics are filled. demand: asked, met, then the last forces and torques and the
     preferred forces as `tick` has them; before: where to begin, which is overwritten."""
     (asked, met, last, last_torque, preferred), (basis,) = demand, before
     aim(s, (last, last_torque, preferred))
-    return solve_demand(s, Demanded(asked, met, change), basis, out, first)
+    found = solve_demand(s, Demanded(asked, met, change), basis, out, first)
+    return found.rung, found.status, found.iterations, found.null_dim, found.finished, False
 
 
 @compiled

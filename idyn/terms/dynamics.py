@@ -21,6 +21,8 @@ from idyn.terms.loops import closure_rows
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, ContactSet, Kinematics, State
 
+Pair, Triple = tuple[Array, Array], tuple[Array, Array, Array]
+
 NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
 """No force applied; no last tick."""
 
@@ -28,46 +30,41 @@ NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
 @compiled
 def build_dynamics(d: Dynamics) -> None:
     """Fill J, G and rate of a `Dynamics` whose `Given` has been read."""
-    g, support = d.given, d.given.model.support
-    for i in range(len(g.gaps)):
-        jacobian_rows(
-            g.axes,
-            support[g.bodies[i]],
-            support[g.others[i]],
-            (g.points[i], g.normals[i], g.tangents[i]),
-            d.J[3 * i : 3 * i + 3],
-        )
+    g = d.given
+    fill_jacobian(g.axes, g.model.support, (g.bodies, g.others), (g.points, g.normals, g.tangents), d.J)
     closure_rows(d)
 
 
 @compiled
-def jacobian_rows(axes: Array, body: Array, other: Array, frame: tuple[Array, Array, Array], J: Array) -> None:
-    """Fill the rows s, t = n × s, n (3, nv) of one contact: the velocity v_O + ω × x that each degree of freedom gives to its
+def fill_jacobian(
+    axes: Array, support: Array, bodies: tuple[Array, Array], frames: tuple[Array, Array, Array], J: Array
+) -> None:
+    """Fill the rows s, t = n × s, n of each contact (3n, nv): the velocity v_O + ω × x that each degree of freedom gives to its
     point, of the first body relative to the second.
 
-    axes (nv, 6); body, other: whether a degree of freedom moves them (nv); frame: point x, normal n and tangent s (3)
+    axes (nv, 6); support (njoints, nv); bodies: first and second (n); frames: points x, normals n and tangents s (n, 3)
     """
-    x, n, s = frame
-    t0, t1, t2 = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
-    for j in range(len(axes)):
-        if body[j] == other[j]:
-            J[0, j] = J[1, j] = J[2, j] = 0.0
-            continue
-        e, sign = axes[j], 1.0 if body[j] else -1.0
-        v0 = sign * (e[0] + e[4] * x[2] - e[5] * x[1])
-        v1 = sign * (e[1] + e[5] * x[0] - e[3] * x[2])
-        v2 = sign * (e[2] + e[3] * x[1] - e[4] * x[0])
-        J[0, j] = s[0] * v0 + s[1] * v1 + s[2] * v2
-        J[1, j] = t0 * v0 + t1 * v1 + t2 * v2
-        J[2, j] = n[0] * v0 + n[1] * v1 + n[2] * v2
+    (firsts, seconds), (points, normals, tangents) = bodies, frames
+    for i in range(len(firsts)):
+        s, n, x, body, other = tangents[i], normals[i], points[i], support[firsts[i]], support[seconds[i]]
+        t0, t1, t2 = n[1] * s[2] - n[2] * s[1], n[2] * s[0] - n[0] * s[2], n[0] * s[1] - n[1] * s[0]
+        for j in range(len(axes)):
+            if body[j] == other[j]:
+                J[3 * i, j] = J[3 * i + 1, j] = J[3 * i + 2, j] = 0.0
+                continue
+            e, sign = axes[j], 1.0 if body[j] else -1.0
+            v0 = sign * (e[0] + e[4] * x[2] - e[5] * x[1])
+            v1 = sign * (e[1] + e[5] * x[0] - e[3] * x[2])
+            v2 = sign * (e[2] + e[3] * x[1] - e[4] * x[0])
+            J[3 * i, j] = s[0] * v0 + s[1] * v1 + s[2] * v2
+            J[3 * i + 1, j] = t0 * v0 + t1 * v1 + t2 * v2
+            J[3 * i + 2, j] = n[0] * v0 + n[1] * v1 + n[2] * v2
 
 
 def contact_jacobian(robot: Robot, kinematics: Kinematics, contacts: ContactSet) -> Array:
     """Rows S, T, N of each contact (3n, nv), see `Dynamics`."""
-    J, support, c = np.empty((3 * len(contacts), robot.nv)), robot.tree.support, contacts
-    for i in range(len(contacts)):
-        frame = c.points[i], c.normals[i], c.tangents[i]
-        jacobian_rows(kinematics.axes, support[c.bodies[i]], support[c.others[i]], frame, J[3 * i : 3 * i + 3])
+    J, c = np.empty((3 * len(contacts), robot.nv)), contacts
+    fill_jacobian(kinematics.axes, robot.tree.support, (c.bodies, c.others), (c.points, c.normals, c.tangents), J)
     return J
 
 

@@ -73,7 +73,7 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
 def _in_turns(
     ends: tuple[Conversation, "Wire", "Wire"], states: list[StateMessage], ticks: int, progress: Progress
 ) -> tuple[Array, Array]:
-    """Round trips of both [µs] (ticks, in whole blocks); NaN where the reply was no torque. ends: the conversation, the wires to
+    """Round trips of both [µs] (ticks, in whole blocks); NaN where the reply was no torque. ends: conversation, wires to
     server and echo"""
     conversation, to_server, to_echo = ends
     ticks = -(-ticks // BLOCK_TICKS) * BLOCK_TICKS
