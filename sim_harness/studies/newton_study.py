@@ -24,7 +24,7 @@ from sim_harness.engines.newton.stack import stack_of
 from sim_harness.report.plots import STYLE, png
 from sim_harness.report.report import Report
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.world import SceneWorld
+from sim_harness.world.worlds import build_scene
 
 ITERATIONS, LINEAR = 100, 40
 """Of Newton's method, and of the linear solver in each, as in the paper's comparison."""
@@ -104,7 +104,7 @@ def beam() -> ForwardProblem:
 
 def first_step(scene: str) -> ForwardProblem:
     """What the engine is asked at the beginning of a scene."""
-    return SceneWorld(load_scene(scene), Newton()).step().problem
+    return build_scene(load_scene(scene), Newton()).step().problem
 
 
 PROBLEMS: dict[str, Callable[[], ForwardProblem]] = {

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from sim_harness.robot.imperfections.settings import BodySettings, ByJoint, ImperfectionSettings
-from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.joints import JointFriction
 
 INERTIA = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
 

@@ -11,10 +11,9 @@ from idyn.types import Array, Record
 from sim_harness.scenes.bodies.contacts import GROUND
 from sim_harness.scenes.bodies.settings import SceneSettings
 from sim_harness.scenes.residuals import NAMES, residuals_of
-from sim_harness.scenes.world import Step
-from sim_harness.scenes.worlds import Scene, build_scene
-from sim_harness.world.jacobian import world_impulses
-from sim_harness.world.worlds import AnyEngine
+from sim_harness.scenes.scene import SceneWorld
+from sim_harness.world.world import Step
+from sim_harness.world.worlds import AnyEngine, build_scene
 
 ABROAD = 1e3
 """A world in which something is further away, or faster, than this has gone to pieces [m, m/s]."""
@@ -79,7 +78,7 @@ class Recording(Record, frozen=True):
 class Recorder:
     """Collects the rows of a run."""
 
-    def __init__(self, world: Scene) -> None:
+    def __init__(self, world: SceneWorld) -> None:
         self._world = world
         self._states: list[tuple[Array, ...]] = []
         self._steps: list[tuple[object, ...]] = []
@@ -87,20 +86,21 @@ class Recorder:
         self._state()
 
     def _state(self) -> None:
-        model, (q, v) = self._world.model, (self._world.state.q, self._world.state.v)
+        model, (q, v) = self._world.bodies, (self._world.state.q, self._world.state.v)
         centres, (velocities, spins) = model.place(q)[1], model.motions(q, v)
         self._states.append((np.array(self._world.t), q, v, centres, velocities, spins, np.array(model.energy(q, v))))
 
     def add(self, step: Step) -> None:
         """A step, and the state that it led to."""
-        problem, solution, contacts, model = step.problem, step.solution, step.touching.contacts, self._world.model
-        force = world_impulses(solution.p, contacts.tangents, contacts.normals) / problem.dt
+        problem, solution, contacts, model = step.problem, step.solution, step.contacts, self._world.bodies
+        force, pairs = step.impulse / problem.dt, step.touching.pairs
+        assert pairs is not None
         bodies = len(model.names)
         total, gap, slip = np.zeros((bodies, 3)), np.full(bodies, np.inf), np.zeros(bodies)
         speed = np.hypot(*(problem.J @ solution.v_plus).reshape(-1, 3)[:, :2].T) * (solution.p[:, 2] > 0)
         for side, sign in ((0, 1.0), (1, -1.0)):
-            rows = step.touching.pairs[:, side] != GROUND
-            which = step.touching.pairs[rows, side]
+            rows = pairs[:, side] != GROUND
+            which = pairs[rows, side]
             np.add.at(total, which, sign * force[rows])
             np.minimum.at(gap, which, contacts.gaps[rows])
             np.maximum.at(slip, which, speed[rows])
@@ -120,8 +120,8 @@ class Recorder:
         t, q, v, centres, velocities, spins, energy = states
         force, gap, slip, contacts, iterations, ok, seconds, residuals, accuracy = steps
         return Recording(
-            masses=self._world.model.masses,
-            loose=self._world.model.loose,
+            masses=self._world.bodies.masses,
+            loose=self._world.bodies.loose,
             t=t,
             q=q,
             v=v,
@@ -150,7 +150,7 @@ def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[in
     """
     world = build_scene(settings, engine)
     world.step()  # compiles what is not yet
-    world.reset(world.model.start.q, world.model.start.v)
+    world.reset(world.bodies.start.q, world.bodies.start.v)
     recorder, moved = Recorder(world), 0.0
     for _ in range(round(settings.duration / settings.dt)):
         begin = time.perf_counter()
