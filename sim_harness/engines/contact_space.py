@@ -10,16 +10,16 @@ from idyn.terms.inputs import finite
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import (
     Held,
-    along,
-    closing_speeds,
+    answer_of_rows,
     held_rows,
+    meet_rows,
+    no_rows,
     project,
-    row_forces,
     row_impulses,
     without_stops,
-    worst_contradiction,
 )
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.vectors import add, dot, gram, transposed_times
 
 
 class Space(Record, frozen=True):
@@ -73,59 +73,24 @@ def _contact_space(
 ) -> tuple[Array, Array, Array, Array, Array, Held, bool, bool]:
     """L, v_free, Y, lengths2, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
     m, nv = J.shape
-    Y, lengths2, b = J.copy(), np.zeros(m), np.zeros(m)
-    L, v_free, held, agree, regular = free_motion(M, v, drive, G, g, dt)
-    if not regular:
-        return L, v_free, Y, lengths2, b, held, agree, False
-    for i in range(m):
-        for d in range(nv):
-            b[i] += J[i, d] * v_free[d]
-        forward(L, Y[i])
-        for d in range(nv):
-            lengths2[i] += Y[i, d] * Y[i, d]
-        project(held.Q, Y[i])
-    return L, v_free, Y, lengths2, b, held, agree, True
-
-
-@compiled
-def gram(Y: Array) -> Array:
-    """Y Yᵀ"""
-    m, nv = Y.shape
-    D = np.zeros((m, m))
-    for i in range(m):
-        for j in range(i + 1):
-            s = 0.0
-            for d in range(nv):
-                s += Y[i, d] * Y[j, d]
-            D[i, j] = D[j, i] = s
-    return D
-
-
-@compiled
-def free_motion(
-    M: Array, v: Array, drive: Array, G: Array, g: Array, dt: float
-) -> tuple[Array, Array, Held, bool, bool]:  # fmt: skip
-    """L, v_free, held, agree and regular of `Space`: the step without contacts."""
-    nv = len(v)
-    v_free = drive.copy()
-    L = M.copy()
+    v_free, L, Y, lengths2, b = drive.copy(), M.copy(), J.copy(), np.zeros(m), np.zeros(m)
     cholesky(L)
     for d in range(nv):
         if not 0.0 < L[d, d] < np.inf:
-            return L, v_free, Held(G[:0].copy(), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)), True, False
+            return L, v_free, Y, lengths2, b, no_rows(nv), True, False
+    # y = Lᵀ v_free = L⁻¹ dt (f − h) + Lᵀ v, then what the rows leave of it
     forward(L, v_free)
-    for d in range(nv):  # y = Lᵀ v_free
-        for r in range(d, nv):
-            v_free[d] += L[r, d] * v[r]
+    transposed_times(L, v, v_free)
     held = held_rows(L, G)
-    row, _ = worst_contradiction(held, g)
-    t = along(held, closing_speeds(g, dt))
-    project(held.Q, v_free)
-    for j in range(len(t)):
-        for d in range(nv):
-            v_free[d] += t[j] * held.Q[j, d]
+    agree = meet_rows(held, g, dt, v_free)
     backward(L, v_free)
-    return L, v_free, held, row < 0, True
+    # b = J v_free, Y = J L⁻ᵀ without its components along the rows
+    for i in range(m):
+        b[i] = dot(0.0, J[i], v_free)
+        forward(L, Y[i])
+        lengths2[i] = dot(0.0, Y[i], Y[i])
+        project(held.Q, Y[i])
+    return L, v_free, Y, lengths2, b, held, agree, True
 
 
 @compiled
@@ -133,38 +98,24 @@ def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
 ) -> tuple[Array, Array]:
     """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), and what the rows have to answer for: M(v⁺ − v) − Jᵀp − drive (nv)."""
-    m, nv = J.shape
-    v_plus, rest = np.zeros(nv), -drive
-    for i in range(m):
-        for d in range(nv):
-            v_plus[d] += Y[i, d] * p[i]
-            rest[d] -= J[i, d] * p[i]
+    v_plus, rest = np.zeros(len(v)), -drive
+    for i in range(len(p)):
+        add(v_plus, p[i], Y[i])
+        add(rest, -p[i], J[i])
     backward(L, v_plus)
     v_plus += v_free
-    for r in range(nv):
-        for d in range(nv):
-            rest[r] += M[r, d] * (v_plus[d] - v[d])
+    change = v_plus - v
+    for r in range(len(v)):
+        rest[r] = dot(rest[r], M[r], change)
     return v_plus, rest
 
 
 @compiled
 def _answer_of_rows(held: Held, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
-    """Impulses λ of the rows with Gᵀ λ = rest (m), and by how much they miss it, ‖·‖∞."""
-    m, nv = G.shape
+    """As `answer_of_rows`."""
     x = rest.copy()
     forward(L, x)
-    load = np.zeros(len(held.Q))
-    for j in range(len(load)):
-        for d in range(nv):
-            load[j] += held.Q[j, d] * x[d]
-    impulses = row_forces(held, load)
-    residual = 0.0
-    for d in range(nv):
-        s = rest[d]
-        for i in range(m):
-            s -= G[i, d] * impulses[i]
-        residual = max(residual, abs(s))
-    return impulses, residual
+    return answer_of_rows(held, G, x, rest)
 
 
 def solution(space: Space, p: Array, status: Status, iterations: int, contact: float) -> ForwardSolution:

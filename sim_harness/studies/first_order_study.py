@@ -21,6 +21,7 @@ from sim_harness.report.plots import STYLE, png
 from sim_harness.report.report import Report
 from sim_harness.studies import first_order_models as models
 from sim_harness.studies import foundation
+from sim_harness.studies.first_order_published import Published
 
 DT, FINE_DT = 0.01, 0.001
 """[s]"""
@@ -169,8 +170,8 @@ def ramp_table() -> list[list[str]]:
     variants = {
         "cone": FirstOrder(),
         "convex": FirstOrder(friction="convex"),
-        "published, ζ = 1/dt": FirstOrder(friction="published"),
-        "published, ζ = 100 (1 + dt B)²": FirstOrder(friction="published", normal_weight=large),
+        "published, ζ = 1/dt": Published(),
+        "published, ζ = 100 (1 + dt B)²": Published(normal_weight=large),
     }
     body = []
     for mu in (0.0, 0.125, 0.25, 0.375):

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from idyn.types import Array, Record
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.newton.engine import FUNCTIONS, PRECONDITIONERS, SOLVERS, Newton
+from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.iteration import iterate
 from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.passes import free_motion
@@ -24,6 +24,7 @@ from sim_harness.engines.newton.stack import stack_of
 from sim_harness.report.plots import STYLE, png
 from sim_harness.report.report import Report
 from sim_harness.scenes.load import load_scene
+from sim_harness.studies.newton_scheme import FUNCTIONS, PRECONDITIONERS, SOLVERS, Scheme
 from sim_harness.world.worlds import build_scene
 
 ITERATIONS, LINEAR = 100, 40
@@ -116,8 +117,8 @@ PROBLEMS: dict[str, Callable[[], ForwardProblem]] = {
 
 def paper(**settings: str | float) -> Newton:
     """The paper's scheme."""
-    given = {"finish": False, "form": "weighted", "damping": 0.75, "solver": "pcr", "linear_iterations": LINEAR}
-    return Newton(**(given | {"tolerance": 1e-15, "max_iterations": ITERATIONS} | settings))  # type: ignore[arg-type]
+    given = {"solver": "pcr", "linear_iterations": LINEAR}
+    return Scheme(**(given | {"tolerance": 1e-15, "max_iterations": ITERATIONS} | settings))  # type: ignore[arg-type]
 
 
 def constrained(engine: Newton, problem: ForwardProblem) -> Constraints:
@@ -130,7 +131,7 @@ def constrained(engine: Newton, problem: ForwardProblem) -> Constraints:
 def course(engine: Newton, problem: ForwardProblem) -> Course:
     """From p = 0 and v = 0."""
     c = constrained(engine, problem)
-    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.max_iterations)
+    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.way.limit)
     error = root.history / c.scale
     return Course(error=error[np.isfinite(error)], iterations=root.iterations)
 

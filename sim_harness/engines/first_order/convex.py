@@ -14,8 +14,9 @@ from idyn.jit.compiled import compiled
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table, press, slope, violation
-from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate, pushed, speeds
+from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate
 from sim_harness.engines.sap.cone import APART
+from sim_harness.engines.sparse import pushed, speeds
 
 NON_FINITE = Status.NON_FINITE.value
 

@@ -7,6 +7,7 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
+from sim_harness.engines.sparse import pushed, speeds
 
 STIFFEST = 1e-10
 """In linear systems R is R, or this share of the weights where that is more: a Newton step loses as many digits, and where R is
@@ -14,8 +15,7 @@ STIFFEST = 1e-10
 
 
 class Ways(NamedTuple):
-    """Y = J L⁻ᵀ item by item: the columns that item i moves are columns[begin[i]:begin[i+1]], their three rows in `rows`
-    (·, 3); first: where each row of I + Yᵀ G Y begins (nv)."""
+    """Y = J L⁻ᵀ, a `Sparse`; first: where each row of I + Yᵀ G Y begins (nv)."""
 
     begin: Array
     columns: Array
@@ -40,29 +40,6 @@ def answer(ways: Ways, table: Table, w: Array, p: Array) -> Array:
         for e in range(3):
             u[i, e] += w[i, e] + table.R[i, NORMAL if e == 2 else TANGENT] * p[i, e]
     return u
-
-
-@compiled
-def speeds(ways: Ways, y: Array) -> Array:
-    """Y y (N, 3)"""
-    u = np.zeros((len(ways.begin) - 1, 3))
-    for i in range(len(u)):
-        for x in range(ways.begin[i], ways.begin[i + 1]):
-            for e in range(3):
-                u[i, e] += ways.rows[x, e] * y[ways.columns[x]]
-    return u
-
-
-@compiled
-def pushed(ways: Ways, p: Array) -> Array:
-    """Yᵀ p (nv)"""
-    y = np.zeros(len(ways.first))
-    for i in range(len(p)):
-        if p[i, 0] != 0.0 or p[i, 1] != 0.0 or p[i, 2] != 0.0:
-            for x in range(ways.begin[i], ways.begin[i + 1]):
-                for e in range(3):
-                    y[ways.columns[x]] += ways.rows[x, e] * p[i, e]
-    return y
 
 
 @compiled

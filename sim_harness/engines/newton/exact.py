@@ -13,6 +13,7 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.types import Array
 from sim_harness.engines.newton.rows import Constraints, normal_row
+from sim_harness.engines.vectors import add_pushed, dot
 
 SHIFT = 1e-9
 """Share of a row's own diagonal that is added to it: of redundant rows the impulses then change as little as can be."""
@@ -34,19 +35,19 @@ NEAR = 1e-9
 
 
 @compiled
+def motion(c: Constraints, p: Array) -> Array:
+    """z = z_free + Yᵀ p (nv)"""
+    z = c.z_free.copy()
+    add_pushed(c.Y, p, z)
+    return z
+
+
+@compiled
 def speeds_of(c: Constraints, p: Array, u: Array) -> None:
     """u ← J v with the velocity that p leads to (m)"""
-    m, nv = c.Y.shape
-    z = c.z_free.copy()
-    for i in range(m):
-        if p[i] != 0.0:
-            for d in range(nv):
-                z[d] += c.Y[i, d] * p[i]
-    for i in range(m):
-        s = 0.0
-        for d in range(nv):
-            s += c.Y[i, d] * z[d]
-        u[i] = s
+    z = motion(c, p)
+    for i in range(len(u)):
+        u[i] = dot(0.0, c.Y[i], z)
 
 
 @compiled
@@ -114,13 +115,12 @@ def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Ar
     """
     plan, w, m = c.plan, c.w, len(p)
     K = np.zeros((m, m))
-    for i in range(plan.ties):
+    for i in range(plan.ties):  # ∂a/∂p
         _own_row(c, K, i)
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
         a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
-        presses = a <= w[row] * p[row]
-        if presses:
+        if a <= w[row] * p[row]:  # min(a, w p) is a where it presses
             _own_row(c, K, row)
         else:
             K[row, row] = w[row]
@@ -151,13 +151,14 @@ def _tangents(c: Constraints, K: Array, p: Array, u: Array, row: int) -> None:
     radius = disc(mu, w[row] * p[row] - a, ratio)
     y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
     length = np.hypot(y_s, y_t)
-    if length <= radius:
+    if length <= radius:  # sticks: v_T
         for j in range(len(K)):
             K[s, j], K[t, j] = c.D[s, j], c.D[t, j]
         return
     K[s, s], K[t, t] = w[s], w[t]
     if radius == 0.0:
         return
+    # slides: w p_T − radius y / ‖y‖, of which y and, by the pressure, the radius change
     n_s, n_t, share = y_s / length, y_t / length, radius / length
     for j in range(len(K)):
         dy_s, dy_t, pressure = -c.D[s, j], -c.D[t, j], -c.D[row, j]

@@ -12,9 +12,11 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.types import Array, Record
+from sim_harness.engines.newton.exact import motion
 from sim_harness.engines.newton.iteration import Rules, iterate
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import Stack
+from sim_harness.engines.vectors import transposed_times
 
 PASSES = 60
 """How often rows are linearised anew at the most. Usual: 2 or 3 times; strips that are stretched far take more."""
@@ -121,21 +123,14 @@ def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
         if not 0.0 < L[d, d] < np.inf:
             return Free(L, z), False
     forward(L, z)
-    for d in range(len(v)):
-        for r in range(d, len(v)):
-            z[d] += L[r, d] * v[r]
+    transposed_times(L, v, z)
     return Free(L, z), True
 
 
 @compiled
 def velocity_after(c: Constraints, L: Array, p: Array) -> Array:
     """v⁺ that impulses p lead to (nv)"""
-    z = c.z_free.copy()
-    for i in range(len(p)):
-        for d in range(len(z)):
-            z[d] += c.Y[i, d] * p[i]
-    backward(L, z)
-    return z
+    return velocity_of(L, motion(c, p))
 
 
 @compiled

@@ -43,7 +43,6 @@ class Sap(Kind, frozen=True, tag="sap"):
         reported: forces without jumps, gliding and rest without chatter, landings that are damped more; feet that swing low
         over ground of much friction are caught by it
     tolerance: ε_r, largest momentum error of a step that counts as solved, of the momentum
-    search: "exact" line search or "backtracking" (Armijo): twice the steps and, with σ below 1e-3, now and then too many
     max_iterations: allowance of Newton's method
     """
 
@@ -54,7 +53,6 @@ class Sap(Kind, frozen=True, tag="sap"):
     scheme: Literal["symplectic", "explicit", "implicit", "midpoint"] = "symplectic"
     candidates: Literal["touching", "near"] = "touching"
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8
-    search: Literal["exact", "backtracking"] = "exact"
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100
 
     rows_at: ClassVar[float] = 0.0
@@ -66,7 +64,7 @@ class Sap(Kind, frozen=True, tag="sap"):
             return no_solution(problem)
         motion, found = free
         J, materials, chosen = self.constraints(problem)
-        rules = Rules(self.tolerance, self.search == "exact", self.max_iterations)
+        rules = Rules(self.tolerance, self.max_iterations)
         v, gamma, code, steps, (dynamics, contact, momentum, slackness) = contact_step(motion, J, materials, rules)
         p, n, drift = np.zeros((len(chosen), 3)), materials.contacts, SCHEMES[self.scheme].drift(v, problem.v)
         p[chosen] = gamma[:n]
