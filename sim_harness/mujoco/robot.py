@@ -18,7 +18,7 @@ from sim_harness.mujoco.coordinates import Coordinates
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.robot_model import body_name, build_model, pair_name, place_name, plane_name
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import Ending, MujocoWorld
+from sim_harness.mujoco.world import Content, Ending, MujocoWorld
 from sim_harness.world.jacobian import along_contacts
 from sim_harness.world.joints import JointFriction
 from sim_harness.world.robot_bodies import RobotBodies
@@ -40,9 +40,7 @@ def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, setting
     model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
 
 
-class RobotContent:
-    """The `Content` of a robot."""
-
+class RobotContent(Content[RobotBodies, StepResult]):
     def __init__(self, bodies: RobotBodies, model: mujoco.MjModel, dofs: Array) -> None:
         """dofs: MuJoCo's index of each of our velocities (nv)"""
         self.bodies, self.model, self._motors = bodies, model, dofs[bodies.robot.tree.a]
@@ -87,7 +85,7 @@ class RobotContent:
             forces[self._rows[frozenset((first, second))]] += on_second if second in self._spheres else -on_second
         self._impulses += h * forces
 
-    def result(self, data: mujoco.MjData, ending: Ending, after: State) -> StepResult:
+    def result(self, ending: Ending, after: State) -> StepResult:
         felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
         contacts = self._before.take(felt)
         return StepResult(

@@ -18,7 +18,7 @@ from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.robot_model import body_name
 from sim_harness.mujoco.scene_model import geom_name, scene_model
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import Ending, MujocoWorld
+from sim_harness.mujoco.world import Content, Ending, MujocoWorld
 from sim_harness.scenes.bodies.contacts import GROUND, touching_materials
 from sim_harness.scenes.scene import Scene, force_now, where_now
 from sim_harness.world.bodies import forward_problem
@@ -36,27 +36,15 @@ def scene_world(scene: Scene, settings: MujocoSettings) -> MujocoWorld[Scene, St
     return MujocoWorld(SceneContent(scene, model, coordinates), coordinates, settings)
 
 
-class SceneContent:
-    """The `Content` of a scene."""
-
+class SceneContent(Content[Scene, Step]):
     def __init__(self, scene: Scene, model: mujoco.MjModel, coordinates: Coordinates) -> None:
         self.bodies, self.model, self._coordinates = scene, model, coordinates
         named = list(range(len(scene.settings.body))) + ([] if scene.settings.ground is None else [GROUND])
-        self._touching = scene.touching(scene.start.q)
+        self.contacts = scene.touching(scene.start.q).contacts
         self._bodies = {model.geom(geom_name(i)).id: i for i in named}
-
-    def move(self, state: State) -> None:
-        """MuJoCo finds contacts itself."""
-
-    @property
-    def contacts(self) -> ContactSet:
-        return self._touching.contacts
 
     def begin(self, data: mujoco.MjData) -> None:
         self._qpos = data.qpos.copy()
-
-    def prepare(self, data: mujoco.MjData) -> None:
-        """Nothing has to be laid."""
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         """The scene's forces in the middle of the step."""
@@ -80,7 +68,7 @@ class SceneContent:
             forces[k], frames[k] = sign * (wrench[:3] @ frames[k]), sign * frames[k]
         joints, normals = np.append(scene.joints, 0), frames[:, 0].copy()
         mu = [touching_materials(scene.settings, i, j).mu for i, j in pairs.tolist()]
-        contacts = ContactSet(
+        self.contacts = ContactSet(
             bodies=joints[pairs[:, 0]],
             others=joints[pairs[:, 1]],
             points=np.array(found.pos).reshape(n, 3),
@@ -90,7 +78,7 @@ class SceneContent:
             gaps=np.array(found.dist).reshape(n),
             keys=tuple(f"{i} {j} {k}" for k, (i, j) in enumerate(pairs.tolist())),
         )
-        self._touching, self._forces, self._tied = Touching(contacts=contacts, pairs=pairs), forces, self._of_constraints(data)
+        self._pairs, self._forces, self._tied = pairs, forces, self._of_constraints(data)
 
     def _of_constraints(self, data: mujoco.MjData) -> Array:
         """Generalised force of closures and stops, constraints of MuJoCo's own, in our velocities at the beginning (nv)."""
@@ -100,8 +88,8 @@ class SceneContent:
         mujoco.mj_mulJacTVec(self.model, data, force, np.where(own, data.efc_force, 0.0))
         return self._coordinates.from_mujoco(self._qpos, force)[1]
 
-    def result(self, data: mujoco.MjData, ending: Ending, after: State) -> Step:
-        scene, (q, v), contacts = self.bodies, (ending.before.q, ending.before.v), self._touching.contacts
+    def result(self, ending: Ending, after: State) -> Step:
+        scene, (q, v), contacts = self.bodies, (ending.before.q, ending.before.v), self.contacts
         terms = scene.terms(q, v)
         force = scene.force(terms[2], ending.before, (ending.t, ending.dt)) + self._tied
         problem = forward_problem(scene.robot, terms, v, contacts, force, ending.dt, rows=scene.rows(q, terms[2]))
@@ -113,4 +101,4 @@ class SceneContent:
             dynamics=float("nan"),
             contact=float("nan"),
         )
-        return step_of(problem, solution, self._touching, TAKEN, ending.seconds)
+        return step_of(problem, solution, Touching(contacts=contacts, pairs=self._pairs), TAKEN, ending.seconds)

@@ -6,7 +6,7 @@ Modelling error: first order in the physics step; friction coefficients are betw
 from collections.abc import Sequence
 from math import ceil
 from time import perf_counter
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -38,48 +38,40 @@ class Ending(Record, frozen=True):
     seconds: float
 
 
-B_co = TypeVar("B_co", bound=Bodies, covariant=True)
-R_co = TypeVar("R_co", bound=StepResult, covariant=True)
+B = TypeVar("B", bound=Bodies)
+R = TypeVar("R", bound=StepResult)
 
 
-class Content(Protocol[B_co, R_co]):
-    """What is in MuJoCo's world, a robot or a scene."""
+class Content(Generic[B, R]):
+    """What is in MuJoCo's world, a robot or a scene; contacts: those of the state."""
 
+    bodies: B
     model: mujoco.MjModel
-
-    @property
-    def bodies(self) -> B_co: ...
-
-    @property
-    def contacts(self) -> ContactSet: ...
+    contacts: ContactSet
 
     def move(self, state: State) -> None:
         """The bodies are there now, and finite."""
-        ...
 
     def begin(self, data: mujoco.MjData) -> None:
         """A step begins."""
-        ...
 
     def prepare(self, data: mujoco.MjData) -> None:
         """A physics step begins."""
-        ...
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         """Add the forces of a physics step to `qfrc_applied`; the bodies have been placed. span: its time and length [s]"""
-        ...
 
     def feel(self, data: mujoco.MjData, h: float) -> None:
         """Note the contact forces of a physics step of h [s]."""
-        ...
 
-    def result(self, data: mujoco.MjData, ending: Ending, after: State) -> R_co: ...
+    def result(self, ending: Ending, after: State) -> R:
+        raise NotImplementedError
 
 
-class MujocoWorld(Generic[B_co, R_co]):
+class MujocoWorld(Generic[B, R]):
     """A `World`. model, data: MuJoCo's own, to be looked at; `coordinates` leads from ours to theirs"""
 
-    def __init__(self, content: Content[B_co, R_co], coordinates: Coordinates, settings: MujocoSettings) -> None:
+    def __init__(self, content: Content[B, R], coordinates: Coordinates, settings: MujocoSettings) -> None:
         self._content, self.coordinates, self._longest = content, coordinates, settings.timestep
         self.bodies, self.model = content.bodies, content.model
         self.robot, self.terrain = self.bodies.robot, self.bodies.terrain
@@ -106,7 +98,7 @@ class MujocoWorld(Generic[B_co, R_co]):
     def _finite(self) -> bool:
         return bool(np.isfinite(self.q).all() and np.isfinite(self.v).all())
 
-    def step(self, tau: Array | None = None, dt: float | None = None, pushes: Sequence[Push] = ()) -> R_co:
+    def step(self, tau: Array | None = None, dt: float | None = None, pushes: Sequence[Push] = ()) -> R:
         dt, data, content = self.bodies.dt if dt is None else dt, self.data, self._content
         before, warnings, t = self.state, data.warning.number.sum(), self.t
         count = max(ceil(dt / self._longest - SLACK), 1)
@@ -132,7 +124,7 @@ class MujocoWorld(Generic[B_co, R_co]):
         ending = Ending(
             before=before, t=t, dt=dt, status=status, iterations=iterations, missed=missed, seconds=seconds
         )  # fmt: skip
-        return content.result(data, ending, self.state)
+        return content.result(ending, self.state)
 
     def _missed(self) -> float:
         """‖M v̇ + c − τ − Jᵀf‖∞ of the physics step: how far MuJoCo's solver came [N, N·m]."""

@@ -1,31 +1,31 @@
 """A scene as a world moves it: its bodies with what touches, what ties them, and the forces on them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from idyn.contact.terrain import Flat, Terrain
-from idyn.types import Array, ContactSet, State
+from idyn.contact.terrain import Flat
+from idyn.types import Array, State
 from sim_harness.engines.bilateral import check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
 from sim_harness.scenes.bodies.contacts import Geometry
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.rows import Constraints
 from sim_harness.scenes.bodies.settings import ForceSettings, SceneSettings
+from sim_harness.world.bodies import Bodies
 from sim_harness.world.joints import JointFriction, with_springs
 from sim_harness.world.world import Push, Step, Touching, World, checked_state
 
 
-class Scene(SceneModel):
+class Scene(SceneModel, Bodies):
     """The `Bodies` of a scene."""
 
     def __init__(self, settings: SceneSettings) -> None:
         """settings: those of `load_scene`"""
         super().__init__(settings)
-        self.terrain: Terrain = Flat()
-        self.dt = settings.dt
+        self.terrain, self.dt = Flat(), settings.dt
         self._geometry, self._constraints = Geometry(self), Constraints(self)
 
     def checked(self, q: Array, v: Array | None) -> State:
@@ -45,9 +45,6 @@ class Scene(SceneModel):
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
         return self._constraints.rows(q, axes)
-
-    def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
-        return None
 
     def force(
         self, axes: Array, state: State, span: tuple[float, float], tau: Array | None = None, pushes: Sequence[Push] = ()

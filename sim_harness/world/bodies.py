@@ -1,7 +1,7 @@
 """What a world of our engines moves: a robot on its ground or a scene, as engines need to know it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,59 +12,67 @@ from idyn.types import Array, ContactSet, Record, State
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.world.jacobian import contact_jacobian
 from sim_harness.world.joints import JointFriction
-from sim_harness.world.world import Push, Touching
+from sim_harness.world.world import Push, Touching, checked_state
 
 
-class Bodies(Protocol):
-    """robot: all of them, also the scratch; terrain: the ground; start: the first state; dt: of a step without one [s]"""
+class Bodies:
+    """What differs between a robot and a scene; what is not said here is as for a robot on its own.
+
+    robot: all bodies, also the scratch; terrain: the ground; start: the first state; dt: of a step without one [s]
+    """
 
     robot: Robot
     terrain: Terrain
     start: State
-    dt: float
+    dt: float = 1e-3
 
     def checked(self, q: Array, v: Array | None) -> State:
         """A copy of (q, v), at rest without v. Raises InputError for what they cannot be at."""
-        ...
+        return checked_state(self.robot, q, v)
 
     def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
         """M (nv, nv), h (nv) and the joint axes (nv, 6) as in `DynamicsTerms`, for the caller to keep."""
-        ...
+        terms = self.robot.terms(q, v)
+        return terms.M.copy(), terms.h.copy(), terms.axes.copy()
 
-    def touching(self, q: Array) -> Touching: ...
+    def touching(self, q: Array) -> Touching:
+        raise NotImplementedError
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
         """Of contacts at q: see `moved_contacts` (n, 3)."""
-        ...
+        raise NotImplementedError
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
         """Closures, stops and elastic elements, None where there are none."""
-        ...
+        if not self.robot.closures.keys:
+            return None
+        gaps, G = self.robot.closure_gaps(q)
+        return Rows(G=G, g=gaps, stops=np.zeros(len(gaps), dtype=bool))
 
     def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
         """As `ForwardProblem` has it."""
-        ...
+        return None
 
     def force(self, axes: Array, state: State, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> Array:
         """Generalised force of the motors' torques, of pushes and of what else acts (nv); span: time and length of the step."""
-        ...
+        raise NotImplementedError
 
     def in_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
         """The step from q with the joints' springs in it, and their friction, which is to be put in. integrates: whether the
         engine takes springs and dampers into a scheme of its own"""
-        ...
+        return problem, None
 
     def moved(self, q: Array, shift: Array) -> Array:
         """Where a displacement along the axes at q leads (nq)."""
-        ...
+        return self.robot.integrate(q, shift)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
         """J (m, nv) at another configuration for velocities along the axes at q; changed in place."""
-        ...
+        return J
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
         """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
-        ...
+        return State(q=self.robot.integrate(q, drift * dt), v=v_plus)
 
 
 class Elsewhere(Record, frozen=True):

@@ -37,8 +37,7 @@ class EngineWorld(Generic[B]):
 
     def _move(self, state: State) -> None:
         self.state, self.q, self.v = state, state.q, state.v
-        if state.q @ state.q < np.inf:  # nowhere has no contacts: the last ones stay
-            self._touching = self.bodies.touching(state.q)
+        self._touching = self.bodies.touching(state.q)
 
     @property
     def contacts(self) -> ContactSet:

@@ -12,7 +12,8 @@ from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
-from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.engine import ForwardProblem
+from sim_harness.world.bodies import Bodies
 from sim_harness.world.jacobian import generalised_force
 from sim_harness.world.joints import JointFriction
 from sim_harness.world.world import MARGIN, Push, Touching, checked_state
@@ -21,27 +22,18 @@ NEARBY = 1e-4
 """How far off gaps are looked at to see how they bend [m or rad]: Ṅ v is then right to 1e-7 of v²."""
 
 
-class RobotBodies:
-    """The `Bodies` of a robot.
+class RobotBodies(Bodies):
+    """
 
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
     friction: in the joints, none by default
     """
-
-    dt = 1e-3
 
     def __init__(
         self, robot: Robot, terrain: Terrain, q: Array, mu: Array | None = None, friction: JointFriction | None = None
     ) -> None:
         self.robot, self.terrain, self.mu, self.friction = robot, terrain, mu, friction
         self.start = checked_state(robot, q, None)
-
-    def checked(self, q: Array, v: Array | None) -> State:
-        return checked_state(self.robot, q, v)
-
-    def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
-        terms = self.robot.terms(q, v)
-        return terms.M.copy(), terms.h.copy(), terms.axes.copy()
 
     def touching(self, q: Array) -> Touching:
         return Touching(contacts=self.near(q, MARGIN))
@@ -56,13 +48,6 @@ class RobotBodies:
         radii = dict(zip(self.robot.spheres.keys, self.robot.spheres.radii, strict=True))
         radius = np.array([radii[key.split("/")[0]] for key in c.keys]).reshape(-1, 1)
         return c.points + radius * c.normals, c.points
-
-    def rows(self, q: Array, axes: Array) -> Rows | None:
-        """Of closed chains."""
-        if not self.robot.closures.keys:
-            return None
-        gaps, G = self.robot.closure_gaps(q)
-        return Rows(G=G, g=gaps, stops=np.zeros(len(gaps), dtype=bool))
 
     def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
         """Ṅ v, how the gaps bend along the motion, by central differences [m/s²] (n)."""
@@ -93,13 +78,3 @@ class RobotBodies:
 
     def in_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
         return problem, self.friction
-
-    def moved(self, q: Array, shift: Array) -> Array:
-        return self.robot.integrate(q, shift)
-
-    def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
-        """Velocities are along the bodies' own axes."""
-        return J
-
-    def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        return State(q=self.robot.integrate(q, drift * dt), v=v_plus)

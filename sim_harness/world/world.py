@@ -103,11 +103,13 @@ class Step(StepResult, frozen=True):
 
 
 def step_of(problem: ForwardProblem, solution: ForwardSolution, touching: Touching, taken: Taken, seconds: float) -> Step:
-    c = touching.contacts
+    c, p, force = touching.contacts, solution.p, np.empty_like(solution.p)
+    force[:, 0], force[:, 1:] = p[:, 2], p[:, :2]
+    force /= problem.dt
     return Step(
         contacts=c,
-        impulse=world_impulses(solution.p, c.tangents, c.normals),
-        force=solution.p[:, [2, 0, 1]] / problem.dt,
+        impulse=world_impulses(p, c.tangents, c.normals),
+        force=force,
         status=solution.status,
         iterations=solution.iterations,
         dynamics=solution.dynamics,

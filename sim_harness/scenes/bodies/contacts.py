@@ -27,7 +27,9 @@ class Geometry:
         self._pairs = np.array(candidate_pairs(model), dtype=np.int64).reshape(-1, 2)
 
     def touching(self, q: Array) -> Touching:
-        """All contacts at a configuration."""
+        """All contacts at a configuration; none where it is not finite."""
+        if not np.isfinite(q).all():
+            return self._record([])
         model, margin = self._model, self._settings.margin
         rotations, centres = model.place(q)
         places = [Place(body.shape, *pose) for body, *pose in zip(self._settings.body, rotations, centres, strict=True)]

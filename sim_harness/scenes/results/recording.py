@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -80,15 +81,18 @@ class Recorder:
 
     def __init__(self, world: SceneWorld) -> None:
         self._world = world
-        self._states: list[tuple[Array, ...]] = []
-        self._steps: list[tuple[object, ...]] = []
+        self._states: list[dict[str, Any]] = []
+        self._steps: list[dict[str, Any]] = []
         self._arrows: list[Array] = []
         self._state()
 
     def _state(self) -> None:
         model, (q, v) = self._world.bodies, (self._world.state.q, self._world.state.v)
         centres, (velocities, spins) = model.place(q)[1], model.motions(q, v)
-        self._states.append((np.array(self._world.t), q, v, centres, velocities, spins, np.array(model.energy(q, v))))
+        energy = model.energy(q, v)
+        self._states.append(
+            {"t": self._world.t, "q": q, "v": v, "centres": centres, "velocities": velocities, "spins": spins, "energy": energy}
+        )
 
     def add(self, step: Step) -> None:
         """A step, and the state that it led to."""
@@ -104,43 +108,30 @@ class Recorder:
             np.add.at(total, which, sign * force[rows])
             np.minimum.at(gap, which, contacts.gaps[rows])
             np.maximum.at(slip, which, speed[rows])
-        stretch = model.stretch(self._states[-1][1])
+        stretch = model.stretch(self._states[-1]["q"])
         found = residuals_of(problem, solution, model.effects, stretch, step.taken)
-        row = total, gap, slip, len(contacts), solution.iterations, solution.status.ok, step.seconds
         told = solution.accuracy
-        accuracy = (np.nan, np.nan) if told is None else (told.momentum, told.slackness)
-        self._steps.append((*row, [getattr(found, name) for name in NAMES], accuracy))
+        self._steps.append(
+            {
+                "force": total,
+                "gap": gap,
+                "slip": slip,
+                "contacts": len(contacts),
+                "iterations": solution.iterations,
+                "ok": solution.status.ok,
+                "seconds": step.seconds,
+                "residuals": [getattr(found, name) for name in NAMES],
+                "accuracy": (np.nan, np.nan) if told is None else (told.momentum, told.slackness),
+            }
+        )
         self._arrows.append(np.hstack([contacts.points, force]))
         self._state()
 
     def recording(self, pace: float) -> Recording:
         """Of all steps so far."""
-        states = [np.array(column) for column in zip(*self._states, strict=True)]
-        steps = [np.array(column) for column in zip(*self._steps, strict=True)]
-        t, q, v, centres, velocities, spins, energy = states
-        force, gap, slip, contacts, iterations, ok, seconds, residuals, accuracy = steps
-        return Recording(
-            masses=self._world.bodies.masses,
-            loose=self._world.bodies.loose,
-            t=t,
-            q=q,
-            v=v,
-            centres=centres,
-            velocities=velocities,
-            spins=spins,
-            energy=energy,
-            force=force,
-            gap=gap,
-            slip=slip,
-            contacts=contacts,
-            arrows=np.concatenate(self._arrows),
-            iterations=iterations,
-            ok=ok,
-            seconds=seconds,
-            pace=pace,
-            residuals=residuals,
-            accuracy=accuracy,
-        )
+        columns = {name: np.array([row[name] for row in rows]) for rows in (self._states, self._steps) for name in rows[0]}
+        model, arrows = self._world.bodies, np.concatenate(self._arrows)
+        return Recording(masses=model.masses, loose=model.loose, arrows=arrows, pace=pace, **columns)
 
 
 def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[int], None] = lambda _: None) -> Recording:
