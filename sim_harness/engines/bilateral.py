@@ -111,7 +111,7 @@ def orthonormalise(X: Array, share: float) -> Held:
                 add(x, -s, Q[j])
         rest2 = dot(0.0, x, x)
         least2 = max(share * share * length2, NOTHING * NOTHING * longest2)  # a plane linkage's third row is all rounding
-        if rank < len(Q) and not rest2 <= least2:  # what is no number is kept, and seen
+        if rank < len(Q) and not rest2 <= least2:  # NaN is kept, and seen
             C[i, rank] = np.sqrt(rest2)
             for d in range(nv):
                 Q[rank, d] = x[d] / C[i, rank]
@@ -179,7 +179,7 @@ def worst_contradiction(held: Held, g: Array) -> tuple[int, float]:
     row, worst = -1, max(ROUNDING, SHARE * largest)
     for i in range(len(g)):
         s = dot(g[i], held.C[i], against)
-        if not abs(s) <= worst:  # nor what is no number
+        if not abs(s) <= worst:  # NaN is one, too
             row, worst = i, abs(s)
     return row, worst if row >= 0 else 0.0
 
@@ -216,8 +216,8 @@ def no_rows(nv: int) -> Held:
 
 
 def check_rows(M: Array, rows: Rows) -> None:
-    """For whoever builds a scene. Raises InputError for rows of wrong shapes, that are not finite, or contradict one another;
-    those that yield contradict nothing.
+    """Raises InputError for rows of wrong shapes, that are not finite, or contradict one another; rows that yield contradict
+    nothing.
 
     M: inertia (nv, nv), positive definite
     """

@@ -160,7 +160,7 @@ def _sound(J: Array, v: Array, h: Array, force: Array, gaps: Array, mu: Array) -
 
 
 def no_solution(problem: ForwardProblem) -> ForwardSolution:
-    """For an inertia that is not positive definite, or data that are no numbers: the velocity stays."""
+    """For an inertia that is not positive definite, or data that are not finite: the velocity stays."""
     return ForwardSolution(
         v_plus=problem.v,
         p=np.zeros((len(problem.mu), 3)),

@@ -22,12 +22,11 @@ Modelling error: friction has no limit. Legs can jam, and a foot that would slip
 contact no freedom sideways they are followed, not S v⁺ = 0.
 """
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
@@ -51,7 +50,7 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
     solver: of the LCP: ppm, qp or lemke; they agree in all motions
     """
 
-    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    recovery: NonNegative = 0.05
     solver: Solver = "ppm"
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -137,7 +136,7 @@ def _settle(
 
 @compiled
 def changed(hold: Hold, stick: Stick, p: Array, scale: float) -> bool:
-    """Choose anew who is held and whose rows come first, in place, after impulses p (3N); whether that asks for another round.
+    """Choose anew which contacts are held and whose rows come first, in place, after impulses p (3N); whether to solve again.
 
     It ends: no contact changes more than thrice, and the order is changed once for them.
     """
@@ -145,6 +144,7 @@ def changed(hold: Hold, stick: Stick, p: Array, scale: float) -> bool:
     n, x = len(z), pushed(stick.Y, z)
     for i in range(n):
         touches[i] = dot(stick.r[i], stick.Y[i], x) <= TOUCHES * scale
+    # held: what presses or could; what comes back once let go is wedged
     press = can_press(stick.Y, z, touches)
     news = False
     for i in range(n):
@@ -156,6 +156,7 @@ def changed(hold: Hold, stick: Stick, p: Array, scale: float) -> bool:
             if not wanted:
                 hold.let_go[i] = True
             hold.now[i] = wanted
+    # rows of what presses come first, once, where friction is found at contacts that do not
     elsewhere, ordered, pressing = False, False, False
     for i in range(n):
         elsewhere = elsewhere or (z[i] <= 0.0 and (p[3 * i] != 0.0 or p[3 * i + 1] != 0.0))

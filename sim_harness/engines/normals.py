@@ -14,14 +14,11 @@ from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.solvers.qp import solve_qp
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
-from sim_harness.engines.vectors import gram
+from sim_harness.engines.vectors import SHIFTS, gram
 
 Solver = Literal["ppm", "qp", "lemke"]
 """ppm: the modified Principal Pivoting Method [D15 Alg. 1], nv × nv systems only, the monotone rule where it cycles; qp: an
 active-set method for quadratic programs (DAQP); lemke: Lemke's method."""
-
-SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
-"""Shares of the mean diagonal that are added to the matrix for Lemke's method, one after the other, until it gets through."""
 
 GOOD = 1e-8
 """Largest |min(z, w)| of Lemke's answer, as a share of max |r|, for which no other shift is tried."""
@@ -86,7 +83,7 @@ def _lemke(Y: Array, r: Array) -> tuple[Array, int, int]:
 
 
 def by_qp(Y: Array, r: Array, lengths2: Array) -> tuple[Array, Status, int]:
-    """In units of mass and speed of order one, as its tolerances are absolute; an impulse below `ROUNDING` is none."""
+    """In units of mass and speed of order one, as its tolerances are absolute; an impulse below `ROUNDING` counts as zero."""
     if not np.isfinite(r).all():
         return np.zeros(len(r)), Status.NON_FINITE, 0
     if not len(r) or r.min() >= 0.0:

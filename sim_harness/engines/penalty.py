@@ -11,12 +11,11 @@ where r is the share of the friction limit in use. μ above MU_CAP, so also μ =
 friction a leg can jam, the law then has no solution or several, and the step ends with NOT_CERTIFIED.
 """
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.status import Status
@@ -51,9 +50,9 @@ class Penalty(Kind, frozen=True, tag="penalty"):
     slip_speed: speed at which friction reaches 71 % of its limit [m/s], > 0; less sticks better, takes more passes
     """
 
-    kp: Annotated[float, msgspec.Meta(gt=0)] = 11772.0
-    kv: Annotated[float, msgspec.Meta(ge=0)] = 100.0
-    slip_speed: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
+    kp: Positive = 11772.0
+    kv: NonNegative = 100.0
+    slip_speed: Positive = 1e-3
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)
@@ -105,6 +104,7 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
         if error <= AGREED * _largest(p) or passes >= MOST_PASSES:
             return best, passes, least
         passes += 1
+        # Newton's step on p − law(D p + b) = 0, halved until it gains; where none does, a fixed-point pass
         LU, order, _ = lu_factor(np.eye(len(p)) - _blocks(slope, D))
         step = lu_solve(LU, order, law - p)
         share = 1.0

@@ -14,7 +14,7 @@ from sim_harness.engines.bilateral import DEPENDENT, Held, along, orthonormalise
 from sim_harness.engines.vectors import add, dot, pushed
 
 ROUNDING = 1e-12
-"""An impulse below this share of the largest is none. Those of a QP's inactive bounds are not quite zero."""
+"""An impulse below this share of the largest counts as zero. Those of a QP's inactive bounds are not quite zero."""
 
 INDEPENDENT = 1e-3
 """A tangential row is left out when less than this share of its length is new, in the metric M⁻¹. Points of a face that are not

@@ -5,6 +5,9 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 
+SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
+"""Shares of the mean diagonal of Y Yᵀ that are added to it, one after the other, until a problem is solved."""
+
 
 @compiled
 def dot(start: float, x: Array, y: Array) -> float:

@@ -17,12 +17,12 @@ apart. At the acceleration level explicit friction is unstable from dt Î¼_v J Mâ
 has closed, so bodies sink in by up to dt N v at impacts and come out again at `recovery`.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative
 from idyn.errors import InputError
 from idyn.jit.compiled import compiled
 from idyn.status import Status
@@ -48,9 +48,9 @@ class Viscous(Kind, frozen=True, tag="viscous"):
     solver: of the LCP: ppm, qp or lemke; they agree in all motions
     """
 
-    coefficient: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    coefficient: NonNegative = 0.1
     level: Literal["velocity", "acceleration"] = "velocity"
-    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    recovery: NonNegative = 0.05
     solver: Solver = "ppm"
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:

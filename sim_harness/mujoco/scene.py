@@ -3,7 +3,7 @@
 What it did is handed on in the terms of our engines, contacts and forces as MuJoCo had them, so that the checker judges it as
 it does the others: by our inertia, our Jacobian and our Coriolis forces.
 
-A step of the scene is one of MuJoCo. Contacts that do not press are not told.
+A step of the scene is one of MuJoCo. Contacts without force are not reported.
 """
 
 from collections.abc import Sequence

@@ -87,7 +87,7 @@ class Batch:
         self.t = 0.0
 
     def _advance(self, dt: float, steps: int) -> BatchStep:
-        """Moves all on. Raises InputError for steps that are none, IdynError when the batch is closed."""
+        """Step all copies. Raises InputError for a malformed dt or number of steps, IdynError when the batch is closed."""
         if self._closed:
             raise IdynError("the batch is closed")
         if not 0.0 < dt < np.inf:
@@ -143,7 +143,7 @@ class WorldBatch(Batch):
         friction: JointFriction | None = None,
         processes: int | None = None,
     ) -> None:
-        """Raises InputError for states that are none."""
+        """Raises InputError for malformed states."""
         if np.ndim(q) != 2:
             raise InputError("q", f"expected an array (B, {robot.nq}), got {np.shape(q)}")
         check_rows("q", q, (len(q), robot.nq))

@@ -95,7 +95,7 @@ class Other:
 
 
 def _serve(build: Build, board: Board, rows: range, pipe: Connection, core: int | None) -> None:
-    """Does what it is told until nobody tells it anything more."""
+    """Serve orders until the pipe is closed."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     try:

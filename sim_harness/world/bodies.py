@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from idyn.contact.terrain import Terrain
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Record, State
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.jacobian import contact_jacobian, relative_jacobian
 from sim_harness.world.joints import JointFriction
 from sim_harness.world.world import Push, Touching, checked_state
 
@@ -118,10 +117,9 @@ def moved_contacts(
     for joints, centres in zip((c.bodies, c.others), pivots, strict=True):
         local = np.einsum("nji,nj->ni", rotations[joints], centres - origins[joints])
         ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints] + c.points - centres)
-    J = contact_jacobian(axes, robot.tree.support, msgspec.structs.replace(c, others=ground, points=ends[0]))
+    J = relative_jacobian(axes, robot.tree.support, c.bodies, ground, ends[0], c.tangents, c.normals)
     if c.others.any():
-        second = msgspec.structs.replace(c, bodies=c.others, others=ground, points=ends[1])
-        J -= contact_jacobian(axes, robot.tree.support, second)
+        J -= relative_jacobian(axes, robot.tree.support, c.others, ground, ends[1], c.tangents, c.normals)
     return J, c.gaps + ((ends[0] - ends[1]) * c.normals).sum(axis=1)
 
 

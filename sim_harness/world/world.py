@@ -1,4 +1,4 @@
-"""A simulated world as those who use it see it, and what a step is; which ones there are: `sim_harness.world.worlds`."""
+"""The interface of a simulated world, and the result of a step; the worlds are listed in `sim_harness.world.worlds`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -124,7 +124,7 @@ def step_of(problem: ForwardProblem, solution: ForwardSolution, touching: Touchi
 class World(Protocol):
     """Owns the state (q, v), the time t [s] and the contacts of that state; read them, never write them.
 
-    robot: the world's own instance, shared with nobody (it is also the scratch)
+    robot: the world's own instance, not shared (it is also the scratch)
     terrain: its ground
     q, v: as in `State` (nq), (nv)
     """
@@ -151,7 +151,8 @@ class World(Protocol):
 
 
 def checked_state(robot: Robot, q: Array, v: Array | None) -> State:
-    """A copy of (q, v), at rest without v. Raises InputError for wrong shapes, numbers and turns that are none."""
+    """A copy of (q, v), at rest without v. Raises InputError for wrong shapes, values that are not
+    finite and quaternions that are not of unit length."""
     v = np.zeros(robot.nv) if v is None else v
     for name, value, size in (("q", q, robot.nq), ("v", v, robot.nv)):
         if value.shape != (size,) or not np.isfinite(value).all():

@@ -47,6 +47,7 @@ def convexified(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> t
     for i in range(n):
         for e in range(2):
             R[i, e] = max(table.R[i, e], STIFFEST * table.weights[i, e])
+    # proximal points: each round from the impulses of the last
     for k in range(ROUNDS):
         w_now = answer(ways, table, w, p)
         before, error = error, violation(p, w_now, table, True)
@@ -125,6 +126,7 @@ def exact_share(table: Table, start: Round, u: Array, along: Array, first: float
     at_high, flat = 0.0, FLAT * abs(at_low)
     if not at_low < 0.0:
         return 0.0
+    # double the share until the slope is > 0, then regula falsi with the stale end halved (Illinois)
     for _ in range(100):
         here = _slope_along(table, start, u + share * along, along, share * second, first)
         if abs(here) <= flat:

@@ -24,7 +24,7 @@ class Ways(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """tolerance: largest violation [m/s] of what counts as solved; motion: ‖Lᵀ v‖, whose rounding nobody gets below [√J];
+    """tolerance: largest violation [m/s] of what counts as solved; motion: ‖Lᵀ v‖, whose rounding is the floor of errors [√J];
     max_steps: of Newton's method at a time."""
 
     tolerance: float
@@ -66,6 +66,7 @@ def add_product(ways: Ways, i: int, G: Array, plain: bool, lower: Array, upper: 
 def eliminate(lower: Array, upper: Array, first: Array, x: Array) -> None:
     """x ← A⁻¹ x with A = lower triangle of `lower` and, transposed, of `upper`, which become its factors; in place."""
     n = len(x)
+    # A = L U row by row with L's diagonal 1, and x ← L⁻¹ x
     for i in range(n):
         for j in range(first[i], i):
             s, t = lower[i, j], upper[i, j]
@@ -78,6 +79,7 @@ def eliminate(lower: Array, upper: Array, first: Array, x: Array) -> None:
         for k in range(first[i], i):
             s -= lower[i, k] * upper[i, k]
         upper[i, i] = s
+    # x ← U⁻¹ x
     for i in range(n - 1, -1, -1):
         x[i] /= upper[i, i]
         for k in range(first[i], i):

@@ -81,6 +81,7 @@ def contact_ways(bodies: Bodies, free: Free, table: Table) -> tuple[Ways, Array,
     """Y, the order of its columns (nv), and w without impulses (N, 3). Adds to the table's weights what the bodies give way."""
     J, n, nv = bodies.J, len(table.mu), len(bodies.v)
     Y, w = J.copy(), np.zeros((n, 3))
+    # Y = J L⁻ᵀ, w = J v_free − v̂, weights ‖Y_i‖² + R
     for i in range(n):
         for e in range(3):
             y = Y[3 * i + e]

@@ -37,7 +37,7 @@ AT_ONCE = 1e-10
 """What is as near as this when it is begun is left as it is."""
 
 PAPERS, SWEEPS = 20, 20
-"""So many of the paper's steps are tried before contacts are gone through one by one, so often at first."""
+"""The paper's steps that are tried before sweeps over the contacts, and how many sweeps at first."""
 
 
 class Rules(NamedTuple):
@@ -82,6 +82,7 @@ def iterate(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Roo
     history = np.empty(count)
     if least <= min(rules.tolerance, AT_ONCE) * c.scale:
         return Root(best, least, 0, history[:0])
+    # the paper's steps, and exact ones from where they have led as soon as these gain
     for k in range(count):
         step(c, rules, p, z)
         total += 1
@@ -119,7 +120,7 @@ def judged(c: Constraints, p: Array, candidate: Array) -> float:
 def rescue(c: Constraints, best: Array, least: float, limit: int, enough: float) -> tuple[float, int]:
     """Sweeps over the contacts, from nothing, ever more of them, and exact steps from where they have led; best: changed."""
     sweeps, total, p, candidate = SWEEPS, 0, np.zeros(len(best)), np.empty(len(best))
-    while least > enough and total < limit:
+    while least > enough and total < limit:  # twice as many sweeps each time
         sweep(c, p, sweeps)
         error = judged(c, p, candidate)
         if not np.isfinite(error):
@@ -177,12 +178,13 @@ def linearise(c: Constraints, rules: Rules, p: Array, z: Array, phi: Array, diag
     plan, u = c.plan, np.empty(len(p))
     for i in range(len(p)):
         u[i] = dot(0.0, c.Y[i], z)
-    for i in range(plan.ties):
+    for i in range(plan.ties):  # a
         phi[i] = u[i] + plan.offset[i] + plan.softness[i] * p[i]
         diagonal[i] = plan.softness[i]
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
         a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
+        # φ(a, r p), weighted with α or divided by it
         value, alpha, beta = complementarity(rules.function, a, p[row], c.r[row])
         if rules.weighted:
             phi[row], diagonal[row], weight[row] = value, beta + alpha * plan.softness[row], alpha
@@ -191,6 +193,7 @@ def linearise(c: Constraints, rules: Rules, p: Array, z: Array, phi: Array, diag
             phi[row], diagonal[row] = value / alpha, beta / alpha + plan.softness[row]
         if i < plan.stops:
             continue
+        # v_T + W p_T of what presses, or p_T = 0
         s, mu = row - 2, plan.mu[i - plan.stops]
         if mu > 0.0 and p[row] > 0.0:
             speed, impulse = np.hypot(u[s], u[s + 1]), np.hypot(p[s], p[s + 1])

@@ -17,6 +17,7 @@ from sim_harness.engines.vectors import add, dot
 def sweep(c: Constraints, p: Array, sweeps: int) -> None:
     """From impulses p (m), in place."""
     plan, z = c.plan, motion(c, p)
+    # Δp = −a / w, kept ≥ 0 but for ties, then friction within its disc
     for _ in range(sweeps):
         for i in range(plan.ties):
             _change(c, p, z, i, p[i] - _speed(c, p, z, i) / c.w[i])

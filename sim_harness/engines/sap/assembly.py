@@ -86,6 +86,7 @@ def solve_islands(motion: Motion, J: Array, laws: Array, rules: Rules) -> tuple[
     touches = touched(J, tree)
     order, island = islands_of(touches)
     status, most = SOLVED, 0
+    # island by island; those without constraints keep v*
     for name in range(island.max() + 1 if len(island) else 0):
         dofs, members = _dofs(order, island, tree, name), _members(touches, island, laws, name)
         if not len(members):

@@ -94,7 +94,7 @@ def hessian(c: Convex, u: Array) -> Array:
     for i in range(m):
         for j in range(c.first[i], i + 1):
             H[i, j] = c.A[i, j]
-    for i in range(len(u)):
+    for i in range(len(u)):  # H += J_iᵀ G_i J_i of constraints that act
         law = c.laws[i]
         y_s, y_t = -u[i, 0] / law[R_T], -u[i, 1] / law[R_T]
         _, _, normal, region = project(y_s, y_t, (law[V_HAT] - u[i, 2]) / law[R_N], law)
@@ -133,6 +133,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
         if not np.isfinite(cost):
             return v, gamma, NON_FINITE, step
+        # ends at a small gradient, or where rounding stops ℓ from falling
         error, scale = momentum_error(c, v, gamma, gradient)
         if error <= ABSOLUTE + rules.tolerance * scale:
             return v, gamma, SOLVED, step
@@ -140,6 +141,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
             return v, gamma, SOLVED if error <= FLOOR * scale else status, step
         if step == rules.max_iterations:
             break
+        # Newton's direction −H⁻¹ ∇ℓ and the least ℓ along it
         before = cost
         H = hessian(c, u)
         cholesky_within(H, c.first)
@@ -206,7 +208,7 @@ def exact_share(c: Convex, line: Line) -> float:
             low = share
         else:
             high = share
-        following = share - first / second
+        following = share - first / second  # Newton's step, or the middle of the bracket
         if not low < following < high:
             following = 2.0 * share if high == np.inf else 0.5 * (low + high)
         if abs(following - share) <= 2e-16 * share:

@@ -1,4 +1,4 @@
-"""The robot as the world has it: masses, centres of mass, inertias and rotors other than the controller believes."""
+"""The simulated robot: masses, centres of mass, inertias and rotors that differ from the controller's model."""
 
 from collections.abc import Mapping
 from xml.etree import ElementTree

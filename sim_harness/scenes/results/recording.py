@@ -17,11 +17,11 @@ from sim_harness.world.world import Step
 from sim_harness.world.worlds import AnyEngine, build_scene
 
 ABROAD = 1e3
-"""A world in which something is further away, or faster, than this has gone to pieces [m, m/s]."""
+"""A simulation diverged when something is further away, or faster, than this [m, m/s]."""
 
 
 class Burst(IdynError):
-    """A simulated world that went to pieces: nothing in it is worth measuring."""
+    """A simulation that diverged: nothing in it is worth measuring."""
 
 
 class Recording(Record, frozen=True):
@@ -137,7 +137,7 @@ class Recorder:
 def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[int], None] = lambda _: None) -> Recording:
     """The scene from its beginning to its end. progress: called with the steps done since the last call
 
-    Raises Burst for a world that goes to pieces.
+    Raises Burst when the simulation diverges.
     """
     world = build_scene(settings, engine)
     world.step()  # compiles what is not yet
