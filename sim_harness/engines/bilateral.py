@@ -23,7 +23,7 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.vectors import add, dot
+from sim_harness.engines.vectors import add, dot, largest
 
 DEPENDENT = 1e-6
 """A row is left out when less than this share of its length is new, lengths being those in the metric M⁻¹."""
@@ -173,10 +173,7 @@ def worst_contradiction(held: Held, g: Array) -> tuple[int, float]:
     """The dependent row whose g is furthest off from what the kept rows make of it, and by how much [m or rad]; −1 when all
     agree as well as linearised rows can."""
     against = -along(held, g)
-    largest = 0.0
-    for i in range(len(g)):
-        largest = max(largest, abs(g[i]))
-    row, worst = -1, max(ROUNDING, SHARE * largest)
+    row, worst = -1, max(ROUNDING, SHARE * largest(g))
     for i in range(len(g)):
         s = dot(g[i], held.C[i], against)
         if not abs(s) <= worst:  # NaN is one, too
@@ -202,12 +199,10 @@ def answer_of_rows(held: Held, G: Array, x: Array, rest: Array) -> tuple[Array, 
     for j in range(len(load)):
         load[j] = dot(0.0, held.Q[j], x)
     impulses = row_forces(held, load)
-    left, worst = rest.copy(), 0.0
+    left = rest.copy()
     for i in range(len(impulses)):
         add(left, -impulses[i], G[i])
-    for s in left:
-        worst = max(worst, abs(s)) if np.isfinite(s) else np.inf
-    return impulses, worst
+    return impulses, largest(left)
 
 
 @compiled

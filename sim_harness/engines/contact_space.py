@@ -19,7 +19,7 @@ from sim_harness.engines.bilateral import (
     without_stops,
 )
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
-from sim_harness.engines.vectors import add, dot, gram, transposed_times
+from sim_harness.engines.vectors import add, dot, gram, largest, transposed_times
 
 
 class Space(Record, frozen=True):
@@ -68,19 +68,32 @@ def contact_space(given: ForwardProblem) -> Space:
 
 
 @compiled
+def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]:
+    """L with M = L Lᵀ, Lᵀ v⁺ = L⁻¹ dt (f − h) + Lᵀ v without contacts and rows (nv), and whether M is positive definite.
+
+    drive: dt (f − h) (nv)
+    """
+    L, y = M.copy(), drive.copy()
+    cholesky(L)
+    for d in range(len(v)):
+        if not 0.0 < L[d, d] < np.inf:
+            return L, y, False
+    forward(L, y)
+    transposed_times(L, v, y)
+    return L, y, True
+
+
+@compiled
 def _contact_space(
     M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
 ) -> tuple[Array, Array, Array, Array, Array, Held, bool, bool]:
     """L, v_free, Y, lengths2, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
     m, nv = J.shape
-    v_free, L, Y, lengths2, b = drive.copy(), M.copy(), J.copy(), np.zeros(m), np.zeros(m)
-    cholesky(L)
-    for d in range(nv):
-        if not 0.0 < L[d, d] < np.inf:
-            return L, v_free, Y, lengths2, b, no_rows(nv), True, False
-    # y = Lᵀ v_free = L⁻¹ dt (f − h) + Lᵀ v, then what the rows leave of it
-    forward(L, v_free)
-    transposed_times(L, v, v_free)
+    Y, lengths2, b = J.copy(), np.zeros(m), np.zeros(m)
+    L, v_free, regular = unconstrained(M, v, drive)
+    if not regular:
+        return L, v_free, Y, lengths2, b, no_rows(nv), True, False
+    # Lᵀ v_free, and what the rows leave of it
     held = held_rows(L, G)
     agree = meet_rows(held, g, dt, v_free)
     backward(L, v_free)
@@ -96,8 +109,8 @@ def _contact_space(
 @compiled
 def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
-) -> tuple[Array, Array]:
-    """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), and what the rows have to answer for: M(v⁺ − v) − Jᵀp − drive (nv)."""
+) -> tuple[Array, Array, float]:
+    """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), what the rows have to answer for, M(v⁺ − v) − Jᵀp − drive (nv), and its largest entry."""
     v_plus, rest = np.zeros(len(v)), -drive
     for i in range(len(p)):
         add(v_plus, p[i], Y[i])
@@ -107,7 +120,7 @@ def _velocity_after(
     change = v_plus - v
     for r in range(len(v)):
         rest[r] = dot(rest[r], M[r], change)
-    return v_plus, rest
+    return v_plus, rest, largest(rest)
 
 
 @compiled
@@ -121,8 +134,10 @@ def _answer_of_rows(held: Held, L: Array, G: Array, rest: Array) -> tuple[Array,
 def solution(space: Space, p: Array, status: Status, iterations: int, contact: float) -> ForwardSolution:
     """The engine's answer from its impulses p (3N) and its largest violation of its contact law."""
     a = space.problem
-    v_plus, rest = _velocity_after(a.M, a.v, a.dt * (a.force - a.h), a.J, space.L, space.v_free, space.Y, p)
-    impulses, dynamics = _answer_of_rows(space.held, space.L, np.zeros((0, len(rest))) if a.rows is None else a.rows.G, rest)
+    v_plus, rest, dynamics = _velocity_after(a.M, a.v, a.dt * (a.force - a.h), a.J, space.L, space.v_free, space.Y, p)
+    impulses = np.zeros(0)
+    if a.rows is not None:
+        impulses, dynamics = _answer_of_rows(space.held, space.L, a.rows.G, rest)
     finite = np.isfinite(v_plus).all() and np.isfinite(dynamics)
     if status.ok and not space.agree:
         status = Status.NOT_CERTIFIED

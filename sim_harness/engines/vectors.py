@@ -26,6 +26,15 @@ def add(x: Array, share: float, y: Array) -> None:
 
 
 @compiled
+def largest(x: Array) -> float:
+    """max |x|, 0 of nothing, inf where x is not finite"""
+    worst = 0.0
+    for s in x:
+        worst = max(worst, abs(s)) if np.isfinite(s) else np.inf
+    return worst
+
+
+@compiled
 def pushed(Y: Array, p: Array) -> Array:
     """Yᵀ p (nv) of rows Y (m, nv) and impulses p (m)"""
     z = np.zeros(Y.shape[1])

@@ -1,4 +1,4 @@
-"""A robot on its ground as one of our engines moves it.
+"""A robot on its ground, as engines need to know it.
 
 Joint limits and contact of anything but the robot's contact places, with the terrain and with boxes of other bodies, are not
 simulated.
@@ -23,7 +23,7 @@ NEARBY = 1e-4
 
 
 class RobotBodies(Bodies):
-    """
+    """A robot on its ground.
 
     mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
     friction: in the joints, none by default

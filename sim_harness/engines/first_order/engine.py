@@ -36,6 +36,7 @@ from sim_harness.engines.first_order.convex import convexified
 from sim_harness.engines.first_order.law import Table
 from sim_harness.engines.first_order.methods import Rules, Ways
 from sim_harness.engines.first_order.space import Bodies, Free, contact_ways, free_motion, times_transposed, velocity_after
+from sim_harness.engines.items import items_of
 
 TOLERANCE = 1e-10
 """Largest violation of the contact law of a step that counts as solved, as a share of the fastest contact or of 1 m/s."""
@@ -110,25 +111,16 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     def parts(self, problem: ForwardProblem, chosen: Chosen) -> tuple[Bodies, Table]:
         """The bodies with all that is linked to them, contacts first; the table's weights are not yet those of the bodies."""
         a, rows, dt = problem, problem.rows, problem.dt
-        n, m = np.count_nonzero(chosen.contacts), np.count_nonzero(chosen.soft)
-        J, mu, tie = np.zeros((3 * (n + m), len(a.v))), np.zeros(n + m), np.zeros(n + m, dtype=bool)
-        e, tau, gaps = np.zeros(n + m), np.zeros(n + m), np.zeros(n + m)
-        J[: 3 * n], mu[:n], gaps[:n] = a.J[np.repeat(chosen.contacts, 3)], a.mu[chosen.contacts], a.gaps[chosen.contacts]
-        k = self.stiffness if a.stiffness is None else a.stiffness[chosen.contacts]
-        e[:n] = 1.0 / np.maximum(k, NOTHING)
-        tau[:n] = self.dissipation if a.dissipation is None else a.dissipation[chosen.contacts]
+        J, mu, k, tau, gaps = items_of(a, chosen.contacts, chosen.soft, self.stiffness, self.dissipation)
+        n, tie, e = np.count_nonzero(chosen.contacts), np.zeros(len(mu), dtype=bool), 1.0 / np.maximum(k, NOTHING)
         G, g = np.zeros((0, len(a.v))), np.zeros(0)
         if rows is not None:
-            soft, rigid = chosen.soft, chosen.rigid
-            J[3 * n + 2 :: 3], tie[n:], gaps[n:] = rows.G[soft], ~rows.stops[soft], rows.g[soft]
-            if rows.compliance is not None:
-                e[n:] = rows.compliance[soft]
-            tau[n:] = rows.damping_times[soft]
-            G, g = rows.G[rigid], rows.g[rigid]
+            tie[n:], G, g = ~rows.stops[chosen.soft], rows.G[chosen.rigid], rows.g[chosen.rigid]
+            e[n:] = 0.0 if rows.compliance is None else rows.compliance[chosen.soft]
         tau[e == 0.0] = 0.0  # what is rigid has no damping
-        R = np.empty((n + m, 2))
+        R = np.empty((len(mu), 2))
         R[:, 0], R[:, 1] = 1.0 / (dt * self.tangential), e / (dt * (dt + tau))
-        table = Table(mu, tie, R, np.zeros((n + m, 2)), -gaps / (dt + tau))
+        table = Table(mu, tie, R, np.zeros((len(mu), 2)), -gaps / (dt + tau))
         return Bodies(a.M, a.v, dt * (a.force - a.h), J, G, g, dt), table
 
 

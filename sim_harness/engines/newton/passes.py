@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward
 from idyn.types import Array, Record
+from sim_harness.engines.contact_space import unconstrained
 from sim_harness.engines.newton.exact import motion
 from sim_harness.engines.newton.iteration import Rules, iterate
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import Stack
-from sim_harness.engines.vectors import transposed_times
 
 PASSES = 60
 """How often rows are linearised anew at the most. Usual: 2 or 3 times; strips that are stretched far take more."""
@@ -117,14 +117,8 @@ def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
 @compiled
 def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
     """Without impulses, and whether M is positive definite; drive: dt (f − h) (nv)."""
-    L, z = M.copy(), drive.copy()
-    cholesky(L)
-    for d in range(len(v)):
-        if not 0.0 < L[d, d] < np.inf:
-            return Free(L, z), False
-    forward(L, z)
-    transposed_times(L, v, z)
-    return Free(L, z), True
+    L, z, regular = unconstrained(M, v, drive)
+    return Free(L, z), regular
 
 
 @compiled
