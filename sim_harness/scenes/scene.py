@@ -72,7 +72,7 @@ class Scene(SceneModel, Bodies):
 
 
 class SceneWorld(World, Protocol):
-    """A `World` of a scene."""
+    """A `World` of a scene, which has no motors: torques and pushes have no effect."""
 
     bodies: Scene
 
