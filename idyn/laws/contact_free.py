@@ -26,7 +26,7 @@ class ContactFree:
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
     kernel = staticmethod(contact_free_kernel)
     rungs = (Rung("contact-free", Start.NOTHING, 0),)
 

@@ -53,7 +53,7 @@ REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 class Coulomb:
     """Settings: edges k of the polygon (even, ≥ 4), whether it encloses the cone, cap of pivots of one attempt."""
 
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
     name = "coulomb"
     conditions = Conditions.COULOMB
     material = RIGID

@@ -32,7 +32,7 @@ class Enumeration(Coulomb):
     """Of `EDGES` edges. Its warm start are the last impulses themselves, S, T, N of each contact [N·s] (n, 3)."""
 
     name = "enumeration"
-    basis_type = np.dtype(np.float64)
+    basis_type: np.dtype = np.dtype(np.float64)
 
     def __init__(self) -> None:
         super().__init__(EDGES)

@@ -74,7 +74,7 @@ class ExactCone:
     unlimited_friction = False
     directions = polygon(8)  # in which the selection keeps contacts that stick
     basis_width = 0
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
 
     def __init__(self) -> None:
         self.kernel: Kernel = exact_cone_kernel

@@ -60,7 +60,7 @@ class NoSlip:
     unlimited_friction = True
     directions = polygon(4)
     basis_width = 1
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
     rungs = (
         Rung("warm", Start.BASIS, 0, cold="cold"),
         Rung("all rows", Start.NOTHING, 1),

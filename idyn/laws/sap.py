@@ -44,7 +44,7 @@ class Sap:
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
 
     rungs = (Rung("newton", Start.VELOCITY, 0),)
 

@@ -25,7 +25,7 @@ class Sensed:
     unlimited_friction = False
     directions = polygon(4)
     basis_width = 0
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
     kernel = staticmethod(no_kernel)
 
     def __init__(self, p: Array | None = None) -> None:

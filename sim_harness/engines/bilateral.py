@@ -23,6 +23,7 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import cholesky, forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows
+from sim_harness.engines.vectors import add, dot, largest
 
 DEPENDENT = 1e-6
 """A row is left out when less than this share of its length is new, lengths being those in the metric M⁻¹."""
@@ -83,50 +84,40 @@ def row_impulses(problem: ForwardProblem, p: Array, bilateral: Array) -> Array |
 @compiled
 def held_rows(L: Array, G: Array) -> Held:
     """[D15 Alg. 2] for the rows G (m, nv): one after the other, those that depend on earlier ones left out."""
-    m, nv = G.shape
     X = G.copy()
-    for i in range(m):
+    for i in range(len(X)):
         forward(L, X[i])
-    Q, kept = np.zeros((min(m, nv), nv)), np.zeros(min(m, nv), dtype=np.int64)
-    C, rank = orthonormalise(X, Q, kept, 0, DEPENDENT)
-    return Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
+    return orthonormalise(X, DEPENDENT)
 
 
 @compiled
-def orthonormalise(X: Array, Q: Array, kept: Array, rank: int, share: float) -> tuple[Array, int]:
-    """Go on with the rows X (m, nv) from `rank` directions in Q: coefficients C with X ≈ C Q (m, len(Q)), and the new rank.
-    share: of its length that has to be new, or a row is left out.
+def orthonormalise(X: Array, share: float) -> Held:
+    """Directions of the rows X (m, nv), X ≈ C Q. share: of its length that has to be new, or a row is left out.
 
-    Q and kept (rows of X, counted from 0) are filled in place. Gram–Schmidt, done twice: orthogonal to rounding errors.
+    Gram–Schmidt, done twice: orthogonal to rounding errors.
     """
     m, nv = X.shape
-    C, longest2 = np.zeros((m, len(Q))), 0.0
+    Q, kept = np.zeros((min(m, nv), nv)), np.zeros(min(m, nv), dtype=np.int64)
+    C, longest2, rank = np.zeros((m, len(Q))), 0.0, 0
     for i in range(m):
         longest2 = max(longest2, np.dot(X[i], X[i]))
     for i in range(m):
         x = X[i].copy()
-        length2 = 0.0
-        for d in range(nv):
-            length2 += x[d] * x[d]
-        for _ in range(2):
+        length2 = dot(0.0, x, x)
+        for _ in range(2):  # x ← x − (Q_j · x) Q_j
             for j in range(rank):
-                s = 0.0
-                for d in range(nv):
-                    s += Q[j, d] * x[d]
+                s = dot(0.0, Q[j], x)
                 C[i, j] += s
-                for d in range(nv):
-                    x[d] -= s * Q[j, d]
-        rest2 = 0.0
-        for d in range(nv):
-            rest2 += x[d] * x[d]
+                add(x, -s, Q[j])
+        rest2 = dot(0.0, x, x)
         least2 = max(share * share * length2, NOTHING * NOTHING * longest2)  # a plane linkage's third row is all rounding
-        if rank < len(Q) and not rest2 <= least2:  # what is no number is kept, and seen
+        if rank < len(Q) and not rest2 <= least2:  # NaN is kept, and seen
             C[i, rank] = np.sqrt(rest2)
             for d in range(nv):
                 Q[rank, d] = x[d] / C[i, rank]
             kept[rank] = i
             rank += 1
-    return C, rank
+    return Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
 
 
 @compiled
@@ -158,19 +149,10 @@ def row_forces(held: Held, load: Array) -> Array:
 @compiled
 def project(Q: Array, x: Array) -> None:
     """x ← x without its components along Q, in place; exactly zero where no more than rounding is left."""
-    length2 = 0.0
-    for d in range(len(x)):
-        length2 += x[d] * x[d]
+    length2 = dot(0.0, x, x)
     for j in range(len(Q)):
-        s = 0.0
-        for d in range(len(x)):
-            s += Q[j, d] * x[d]
-        for d in range(len(x)):
-            x[d] -= s * Q[j, d]
-    rest2 = 0.0
-    for d in range(len(x)):
-        rest2 += x[d] * x[d]
-    if rest2 <= NOTHING * NOTHING * length2:
+        add(x, -dot(0.0, Q[j], x), Q[j])
+    if dot(0.0, x, x) <= NOTHING * NOTHING * length2:
         for d in range(len(x)):
             x[d] = 0.0
 
@@ -190,23 +172,47 @@ def closing_speeds(g: Array, dt: float) -> Array:
 def worst_contradiction(held: Held, g: Array) -> tuple[int, float]:
     """The dependent row whose g is furthest off from what the kept rows make of it, and by how much [m or rad]; −1 when all
     agree as well as linearised rows can."""
-    t = along(held, g)
-    largest = 0.0
+    against = -along(held, g)
+    row, worst = -1, max(ROUNDING, SHARE * largest(g))
     for i in range(len(g)):
-        largest = max(largest, abs(g[i]))
-    row, worst = -1, max(ROUNDING, SHARE * largest)
-    for i in range(len(g)):
-        s = g[i]
-        for j in range(len(t)):
-            s -= held.C[i, j] * t[j]
-        if not abs(s) <= worst:  # nor what is no number
+        s = dot(g[i], held.C[i], against)
+        if not abs(s) <= worst:  # NaN is one, too
             row, worst = i, abs(s)
     return row, worst if row >= 0 else 0.0
 
 
+@compiled
+def meet_rows(held: Held, g: Array, dt: float, y: Array) -> bool:
+    """y ← the nearest motion in y = Lᵀ v that meets the rows, in place; whether they agree."""
+    row, _ = worst_contradiction(held, g)
+    t = along(held, closing_speeds(g, dt))
+    project(held.Q, y)
+    for j in range(len(t)):
+        add(y, t[j], held.Q[j])
+    return row < 0
+
+
+@compiled
+def answer_of_rows(held: Held, G: Array, x: Array, rest: Array) -> tuple[Array, float]:
+    """Impulses λ of the rows with Gᵀ λ = rest (m), and ‖rest − Gᵀ λ‖∞, inf where it is not finite; x: L⁻¹ rest (nv)"""
+    load = np.zeros(len(held.Q))
+    for j in range(len(load)):
+        load[j] = dot(0.0, held.Q[j], x)
+    impulses = row_forces(held, load)
+    left = rest.copy()
+    for i in range(len(impulses)):
+        add(left, -impulses[i], G[i])
+    return impulses, largest(left)
+
+
+@compiled
+def no_rows(nv: int) -> Held:
+    return Held(np.zeros((0, nv)), np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
+
+
 def check_rows(M: Array, rows: Rows) -> None:
-    """For whoever builds a scene. Raises InputError for rows of wrong shapes, that are not finite, or contradict one another;
-    those that yield contradict nothing.
+    """Raises InputError for rows of wrong shapes, that are not finite, or contradict one another; rows that yield contradict
+    nothing.
 
     M: inertia (nv, nv), positive definite
     """

@@ -10,16 +10,16 @@ from idyn.terms.inputs import finite
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import (
     Held,
-    along,
-    closing_speeds,
+    answer_of_rows,
     held_rows,
+    meet_rows,
+    no_rows,
     project,
-    row_forces,
     row_impulses,
     without_stops,
-    worst_contradiction,
 )
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.vectors import add, dot, gram, largest, transposed_times
 
 
 class Space(Record, frozen=True):
@@ -68,110 +68,76 @@ def contact_space(given: ForwardProblem) -> Space:
 
 
 @compiled
+def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]:
+    """L with M = L Lᵀ, Lᵀ v⁺ = L⁻¹ dt (f − h) + Lᵀ v without contacts and rows (nv), and whether M is positive definite.
+
+    drive: dt (f − h) (nv)
+    """
+    L, y = M.copy(), drive.copy()
+    cholesky(L)
+    for d in range(len(v)):
+        if not 0.0 < L[d, d] < np.inf:
+            return L, y, False
+    forward(L, y)
+    transposed_times(L, v, y)
+    return L, y, True
+
+
+@compiled
 def _contact_space(
     M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
 ) -> tuple[Array, Array, Array, Array, Array, Held, bool, bool]:
     """L, v_free, Y, lengths2, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
     m, nv = J.shape
     Y, lengths2, b = J.copy(), np.zeros(m), np.zeros(m)
-    L, v_free, held, agree, regular = free_motion(M, v, drive, G, g, dt)
+    L, v_free, regular = unconstrained(M, v, drive)
     if not regular:
-        return L, v_free, Y, lengths2, b, held, agree, False
+        return L, v_free, Y, lengths2, b, no_rows(nv), True, False
+    # Lᵀ v_free, and what the rows leave of it
+    held = held_rows(L, G)
+    agree = meet_rows(held, g, dt, v_free)
+    backward(L, v_free)
+    # b = J v_free, Y = J L⁻ᵀ without its components along the rows
     for i in range(m):
-        for d in range(nv):
-            b[i] += J[i, d] * v_free[d]
+        b[i] = dot(0.0, J[i], v_free)
         forward(L, Y[i])
-        for d in range(nv):
-            lengths2[i] += Y[i, d] * Y[i, d]
+        lengths2[i] = dot(0.0, Y[i], Y[i])
         project(held.Q, Y[i])
     return L, v_free, Y, lengths2, b, held, agree, True
 
 
 @compiled
-def gram(Y: Array) -> Array:
-    """Y Yᵀ"""
-    m, nv = Y.shape
-    D = np.zeros((m, m))
-    for i in range(m):
-        for j in range(i + 1):
-            s = 0.0
-            for d in range(nv):
-                s += Y[i, d] * Y[j, d]
-            D[i, j] = D[j, i] = s
-    return D
-
-
-@compiled
-def free_motion(
-    M: Array, v: Array, drive: Array, G: Array, g: Array, dt: float
-) -> tuple[Array, Array, Held, bool, bool]:  # fmt: skip
-    """L, v_free, held, agree and regular of `Space`: the step without contacts."""
-    nv = len(v)
-    v_free = drive.copy()
-    L = M.copy()
-    cholesky(L)
-    for d in range(nv):
-        if not 0.0 < L[d, d] < np.inf:
-            return L, v_free, Held(G[:0].copy(), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)), True, False
-    forward(L, v_free)
-    for d in range(nv):  # y = Lᵀ v_free
-        for r in range(d, nv):
-            v_free[d] += L[r, d] * v[r]
-    held = held_rows(L, G)
-    row, _ = worst_contradiction(held, g)
-    t = along(held, closing_speeds(g, dt))
-    project(held.Q, v_free)
-    for j in range(len(t)):
-        for d in range(nv):
-            v_free[d] += t[j] * held.Q[j, d]
-    backward(L, v_free)
-    return L, v_free, held, row < 0, True
-
-
-@compiled
 def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
-) -> tuple[Array, Array]:
-    """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), and what the rows have to answer for: M(v⁺ − v) − Jᵀp − drive (nv)."""
-    m, nv = J.shape
-    v_plus, rest = np.zeros(nv), -drive
-    for i in range(m):
-        for d in range(nv):
-            v_plus[d] += Y[i, d] * p[i]
-            rest[d] -= J[i, d] * p[i]
+) -> tuple[Array, Array, float]:
+    """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), what the rows have to answer for, M(v⁺ − v) − Jᵀp − drive (nv), and its largest entry."""
+    v_plus, rest = np.zeros(len(v)), -drive
+    for i in range(len(p)):
+        add(v_plus, p[i], Y[i])
+        add(rest, -p[i], J[i])
     backward(L, v_plus)
     v_plus += v_free
-    for r in range(nv):
-        for d in range(nv):
-            rest[r] += M[r, d] * (v_plus[d] - v[d])
-    return v_plus, rest
+    change = v_plus - v
+    for r in range(len(v)):
+        rest[r] = dot(rest[r], M[r], change)
+    return v_plus, rest, largest(rest)
 
 
 @compiled
 def _answer_of_rows(held: Held, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
-    """Impulses λ of the rows with Gᵀ λ = rest (m), and by how much they miss it, ‖·‖∞."""
-    m, nv = G.shape
+    """As `answer_of_rows`."""
     x = rest.copy()
     forward(L, x)
-    load = np.zeros(len(held.Q))
-    for j in range(len(load)):
-        for d in range(nv):
-            load[j] += held.Q[j, d] * x[d]
-    impulses = row_forces(held, load)
-    residual = 0.0
-    for d in range(nv):
-        s = rest[d]
-        for i in range(m):
-            s -= G[i, d] * impulses[i]
-        residual = max(residual, abs(s))
-    return impulses, residual
+    return answer_of_rows(held, G, x, rest)
 
 
 def solution(space: Space, p: Array, status: Status, iterations: int, contact: float) -> ForwardSolution:
     """The engine's answer from its impulses p (3N) and its largest violation of its contact law."""
     a = space.problem
-    v_plus, rest = _velocity_after(a.M, a.v, a.dt * (a.force - a.h), a.J, space.L, space.v_free, space.Y, p)
-    impulses, dynamics = _answer_of_rows(space.held, space.L, np.zeros((0, len(rest))) if a.rows is None else a.rows.G, rest)
+    v_plus, rest, dynamics = _velocity_after(a.M, a.v, a.dt * (a.force - a.h), a.J, space.L, space.v_free, space.Y, p)
+    impulses = np.zeros(0)
+    if a.rows is not None:
+        impulses, dynamics = _answer_of_rows(space.held, space.L, a.rows.G, rest)
     finite = np.isfinite(v_plus).all() and np.isfinite(dynamics)
     if status.ok and not space.agree:
         status = Status.NOT_CERTIFIED
@@ -209,7 +175,7 @@ def _sound(J: Array, v: Array, h: Array, force: Array, gaps: Array, mu: Array) -
 
 
 def no_solution(problem: ForwardProblem) -> ForwardSolution:
-    """For an inertia that is not positive definite, or data that are no numbers: the velocity stays."""
+    """For an inertia that is not positive definite, or data that are not finite: the velocity stays."""
     return ForwardSolution(
         v_plus=problem.v,
         p=np.zeros((len(problem.mu), 3)),

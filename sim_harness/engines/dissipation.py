@@ -18,19 +18,17 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.vectors import SHIFTS
 
 TOLERANCE = 1e-8
 """Largest violation of the optimality conditions that counts as solved, relative to the fastest contact [m/s]."""
-
-SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
-"""Shares of the mean diagonal of D that are added to it, one after the other, until a step is solved."""
 
 
 class Dissipation(Kind, frozen=True, tag="dissipation"):
@@ -41,7 +39,7 @@ class Dissipation(Kind, frozen=True, tag="dissipation"):
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
-    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    recovery: NonNegative = 0.05
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)
@@ -88,9 +86,9 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
     A, lower = np.zeros((size, 3 * n)), np.zeros(size)
     row = 2 * n
     for i in range(n):
-        A[i] = D[3 * i + 2]
+        A[i] = D[3 * i + 2]  # D_N p ≥ −b_N − c
         lower[i] = -b[3 * i + 2] - c[i]
-        A[n + i, 3 * i + 2] = 1.0
+        A[n + i, 3 * i + 2] = 1.0  # p_N ≥ 0
         for j in range(edges if mu[i] < np.inf else 0):
             angle = np.pi * (2 * j + 1) / edges
             A[row, 3 * i] = -np.cos(angle)

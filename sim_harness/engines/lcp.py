@@ -19,20 +19,17 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
 from idyn.solvers.lemke import lemke, natural_residual
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.vectors import SHIFTS
 
 TOLERANCE = 1e-8
 """Largest |min(z, w)| of a step that counts as solved, relative to max(1, ‖r‖∞) [N·s or m/s]. Usual: 1e-15."""
-
-SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
-"""Shares of the mean diagonal of D that are added to it, one after the other, until a step is solved."""
-
 
 ROUNDS = 8
 """Solutions of one step at the most, while contacts of unlimited friction come and go."""
@@ -48,7 +45,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
-    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    recovery: NonNegative = 0.05
     max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -119,6 +116,7 @@ def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
         size += (edges if mu[i] > 0.0 else 0) + (1 if 0.0 < mu[i] < np.inf else 0)
     contact, direction = np.zeros(size, dtype=np.int64), np.zeros((size, 3))
     A, r = np.zeros((size, size)), np.zeros(size)
+    # directions, and the rows −Eᵀ and E of λ beside μ
     row = n
     for i in range(n):
         contact[i], direction[i, 2] = i, 1.0
@@ -134,6 +132,7 @@ def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
             for j in range(row - edges, row):
                 A[j, row], A[row, j] = 1.0, -1.0
             row += 1
+    # r: b along the directions, with c for normals; A: D along them
     for x in range(size):
         for e in range(3):
             r[x] += direction[x, e] * b[3 * contact[x] + e]

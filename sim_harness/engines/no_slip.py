@@ -22,12 +22,11 @@ Modelling error: friction has no limit. Legs can jam, and a foot that would slip
 contact no freedom sideways they are followed, not S v⁺ = 0.
 """
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative
 from idyn.jit.compiled import compiled
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
@@ -35,6 +34,7 @@ from sim_harness.engines.contact_space import Space, contact_space, no_solution,
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.normals import Solver, by_pivots, by_qp
 from sim_harness.engines.sticking import Stick, can_press, impulses, stick_rows, violation
+from sim_harness.engines.vectors import dot, pushed
 
 TOLERANCE = 1e-8
 """Largest violation of a step that counts as solved, relative to the fastest contact [m/s]. Usual: 1e-15."""
@@ -48,19 +48,17 @@ class NoSlip(Kind, frozen=True, tag="no-slip"):
 
     recovery: largest speed at which a penetration is undone [m/s], ≥ 0; see the engine `lcp`
     solver: of the LCP: ppm, qp or lemke; they agree in all motions
-    max_pivots: allowance of one LCP
     """
 
-    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    recovery: NonNegative = 0.05
     solver: Solver = "ppm"
-    max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)
         if not space.regular:
             return no_solution(problem)
         c = np.maximum(space.problem.gaps / problem.dt, -self.recovery)
-        p, status, pivots, error = settled(space, c, self.solver, self.max_pivots)
+        p, status, pivots, error = settled(space, c, self.solver)
         return solution(space, p, status, pivots, error)
 
 
@@ -78,14 +76,14 @@ class Hold(NamedTuple):
     wedged: Array
 
 
-def settled(space: Space, c: Array, solver: Solver, max_pivots: int) -> tuple[Array, Status, int, float]:
+def settled(space: Space, c: Array, solver: Solver) -> tuple[Array, Status, int, float]:
     """Impulses (3N), status, pivots of all attempts, and the largest violation [m/s]; c: gap speeds (N)."""
     Y, b, mu, lengths2 = space.Y, space.b, space.problem.mu, np.ascontiguousarray(space.lengths2[2::3])
     scale = max(1.0, float(np.abs(b[2::3] + c).max(initial=0.0)))
     if solver == "qp":
         p, status, pivots, error = _settle_by_qp(Y, b, c, mu, lengths2, scale)
     else:
-        p, code, pivots, error = _settle(Y, b, c, mu, lengths2, scale, solver == "lemke", max_pivots)
+        p, code, pivots, error = _settle(Y, b, c, mu, lengths2, scale, solver == "lemke")
         status = STATUSES[code]
     if status.ok and not error <= TOLERANCE * scale:
         status = Status.NOT_CERTIFIED
@@ -123,13 +121,13 @@ def in_order(hold: Hold) -> Array:
 
 @compiled
 def _settle(
-    Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float, by_lemke: bool, max_pivots: int
+    Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float, by_lemke: bool
 ) -> tuple[Array, int, int, float]:
     """Solved anew until those are held that touch and can press: impulses (3N), status, all pivots, largest violation."""
     hold, pivots = first_choice(b, c, mu, scale), 0
     while True:
         stick = stick_rows(Y, b, c, in_order(hold))
-        z, status, used = by_pivots(stick.Y, stick.r, lengths2, by_lemke, max_pivots)
+        z, status, used = by_pivots(stick.Y, stick.r, lengths2, by_lemke)
         pivots += used
         p = impulses(Y, stick, z)
         if status != SOLVED or not changed(hold, stick, p, scale):
@@ -138,22 +136,15 @@ def _settle(
 
 @compiled
 def changed(hold: Hold, stick: Stick, p: Array, scale: float) -> bool:
-    """Choose anew who is held and whose rows come first, in place, after impulses p (3N); whether that asks for another round.
+    """Choose anew which contacts are held and whose rows come first, in place, after impulses p (3N); whether to solve again.
 
     It ends: no contact changes more than thrice, and the order is changed once for them.
     """
-    n, nv = stick.Y.shape
-    x, z = np.zeros(nv), p[2::3].copy()
+    z, touches = p[2::3].copy(), np.zeros(len(stick.r), dtype=np.bool_)
+    n, x = len(z), pushed(stick.Y, z)
     for i in range(n):
-        if z[i] != 0.0:
-            for d in range(nv):
-                x[d] += z[i] * stick.Y[i, d]
-    touches = np.zeros(n, dtype=np.bool_)
-    for i in range(n):
-        w = stick.r[i]
-        for d in range(nv):
-            w += stick.Y[i, d] * x[d]
-        touches[i] = w <= TOUCHES * scale
+        touches[i] = dot(stick.r[i], stick.Y[i], x) <= TOUCHES * scale
+    # held: what presses or could; what comes back once let go is wedged
     press = can_press(stick.Y, z, touches)
     news = False
     for i in range(n):
@@ -165,6 +156,7 @@ def changed(hold: Hold, stick: Stick, p: Array, scale: float) -> bool:
             if not wanted:
                 hold.let_go[i] = True
             hold.now[i] = wanted
+    # rows of what presses come first, once, where friction is found at contacts that do not
     elsewhere, ordered, pressing = False, False, False
     for i in range(n):
         elsewhere = elsewhere or (z[i] <= 0.0 and (p[3 * i] != 0.0 or p[3 * i + 1] != 0.0))

@@ -11,12 +11,11 @@ where r is the share of the friction limit in use. μ above MU_CAP, so also μ =
 friction a leg can jam, the law then has no solution or several, and the step ends with NOT_CERTIFIED.
 """
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.status import Status
@@ -29,6 +28,9 @@ MU_CAP = 100.0
 
 AGREED = 1e-10
 """The iteration stops when the impulses agree with the law to this share of the largest."""
+
+MOST_PASSES = 100
+"""Of the iteration."""
 
 SHORTEST = 1 / 32
 """Newton steps are halved down to this share before the fixed-point pass takes over."""
@@ -46,13 +48,11 @@ class Penalty(Kind, frozen=True, tag="penalty"):
     kp: stiffness [N/m], > 0; the default lets the paper's robot sink in by 1 mm on its four feet
     kv: damping [N·s/m], ≥ 0; the authors' value. Critical for the paper's robot: 240
     slip_speed: speed at which friction reaches 71 % of its limit [m/s], > 0; less sticks better, takes more passes
-    max_passes: allowance of the iteration
     """
 
-    kp: Annotated[float, msgspec.Meta(gt=0)] = 11772.0
-    kv: Annotated[float, msgspec.Meta(ge=0)] = 100.0
-    slip_speed: Annotated[float, msgspec.Meta(gt=0)] = 1e-3
-    max_passes: Annotated[int, msgspec.Meta(ge=1)] = 100
+    kp: Positive = 11772.0
+    kv: NonNegative = 100.0
+    slip_speed: Positive = 1e-3
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         space = contact_space(problem)
@@ -61,7 +61,7 @@ class Penalty(Kind, frozen=True, tag="penalty"):
         a = space.problem
         kp, kv = self.materials(problem, len(a.mu))
         ground = Compliance(a.mu, a.gaps, a.dt * kp, a.dt * (kv + a.dt * kp), self.slip_speed)
-        p, passes, error = compliant_impulses(space.D, space.b, a.J @ a.v, ground, self.max_passes)
+        p, passes, error = compliant_impulses(space.D, space.b, a.J @ a.v, ground)
         solved = error <= TOLERANCE * np.abs(p).max(initial=0.0)
         return solution(space, p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
 
@@ -88,7 +88,7 @@ class Compliance(NamedTuple):
 
 
 @compiled
-def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance, max_passes: int) -> tuple[Array, int, float]:
+def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tuple[Array, int, float]:
     """Impulses p (3n) that obey the law at u = D p + b, passes, and the disagreement max |p − law(u)| left [N·s].
 
     u: contact velocities from which to start (3n).
@@ -101,9 +101,10 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance, max_pas
         error = _largest(p - law)
         if error < least:
             best, least = p, error
-        if error <= AGREED * _largest(p) or passes >= max_passes:
+        if error <= AGREED * _largest(p) or passes >= MOST_PASSES:
             return best, passes, least
         passes += 1
+        # Newton's step on p − law(D p + b) = 0, halved until it gains; where none does, a fixed-point pass
         LU, order, _ = lu_factor(np.eye(len(p)) - _blocks(slope, D))
         step = lu_solve(LU, order, law - p)
         share = 1.0

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
+from idyn.solvers.linalg import copy
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, Held, along, orthonormalise, project, row_forces
+from sim_harness.engines.vectors import add, dot, pushed
 
 ROUNDING = 1e-12
-"""An impulse below this share of the largest is none. Those of a QP's inactive bounds are not quite zero."""
+"""An impulse below this share of the largest counts as zero. Those of a QP's inactive bounds are not quite zero."""
 
 INDEPENDENT = 1e-3
 """A tangential row is left out when less than this share of its length is new, in the metric M⁻¹. Points of a face that are not
@@ -39,29 +41,23 @@ class Stick(NamedTuple):
 
 @compiled
 def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
-    n, nv = len(c), Y.shape[1]
-    rows = np.zeros(2 * len(contacts), dtype=np.int64)
-    X = np.zeros((len(rows), nv))
-    speeds = np.zeros(len(rows))
-    for k in range(len(rows)):
+    n, nv, m = len(c), Y.shape[1], 2 * len(contacts)
+    rows, X, speeds = np.zeros(m, dtype=np.int64), np.zeros((m, nv)), np.zeros(m)
+    for k in range(m):
         rows[k] = 3 * contacts[k // 2] + k % 2
         speeds[k] = -b[rows[k]]
-        for d in range(nv):
-            X[k, d] = Y[rows[k], d]
-    Q, kept = np.zeros((min(len(rows), nv), nv)), np.zeros(min(len(rows), nv), dtype=np.int64)
-    C, rank = orthonormalise(X, Q, kept, 0, INDEPENDENT)
-    held = Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
+        copy(Y[rows[k]], X[k])
+    # the motion x along Q that makes S v⁺ = T v⁺ = 0
+    held = orthonormalise(X, INDEPENDENT)
     t = along(held, speeds)
     x = np.zeros(nv)
-    for j in range(rank):
-        for d in range(nv):
-            x[d] += t[j] * Q[j, d]
+    for j in range(len(t)):
+        add(x, t[j], held.Q[j])
+    # r = N v⁺ + c at x; Y without its components along Q
     normals, r = np.zeros((n, nv)), np.zeros(n)
     for i in range(n):
-        r[i] = b[3 * i + 2] + c[i]
-        for d in range(nv):
-            normals[i, d] = Y[3 * i + 2, d]
-            r[i] += normals[i, d] * x[d]
+        copy(Y[3 * i + 2], normals[i])
+        r[i] = dot(b[3 * i + 2] + c[i], normals[i], x)
         project(held.Q, normals[i])
     return Stick(rows, held, t, normals, r)
 
@@ -69,15 +65,12 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
 @compiled
 def impulses(Y: Array, stick: Stick, z: Array) -> Array:
     """All impulses (3N) from those of the normals (N): the tangential ones make the kept rows' speeds vanish."""
-    p, pressed, load = np.zeros(len(Y)), np.zeros(Y.shape[1]), stick.t.copy()
+    p = np.zeros(len(Y))
     for i in range(len(z)):
         p[3 * i + 2] = z[i]
-        if z[i] != 0.0:
-            for d in range(Y.shape[1]):
-                pressed[d] += z[i] * Y[3 * i + 2, d]
+    pulled, load = -pushed(Y, p), stick.t.copy()
     for j in range(len(load)):
-        for d in range(Y.shape[1]):
-            load[j] -= stick.held.Q[j, d] * pressed[d]
+        load[j] = dot(load[j], stick.held.Q[j], pulled)
     friction = row_forces(stick.held, load)
     for k in range(len(friction)):
         p[stick.rows[k]] = friction[k]
@@ -98,19 +91,14 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
     on = np.flatnonzero(touches | presses)
     if largest == 0.0 or not more:
         return presses
+    # the smallest impulses with the same effect Yᵀ z: its part in the row space of Yᵀ
     X, share = np.zeros((nv, len(on))), np.zeros(len(on))
     for k in range(len(on)):
         for d in range(nv):
             X[d, k] = Y[on[k], d]
-    size = min(len(on), nv)
-    Q = np.zeros((size, len(on)))
-    _, rank = orthonormalise(X, Q, np.zeros(size, dtype=np.int64), 0, DEPENDENT)
-    for j in range(rank):
-        s = 0.0
-        for k in range(len(on)):
-            s += Q[j, k] * z[on[k]]
-        for k in range(len(on)):
-            share[k] += s * Q[j, k]
+    pressing = z[on]
+    for way in orthonormalise(X, DEPENDENT).Q:
+        add(share, dot(0.0, way, pressing), way)
     largest = 0.0
     for k in range(len(on)):
         largest = max(largest, abs(share[k]))
@@ -122,20 +110,10 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
 @compiled
 def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
     """The largest of |min(p_N, N v⁺ + c)| and of the speeds along the rows that are held."""
-    x = np.zeros(Y.shape[1])
-    for i in range(len(p)):
-        if p[i] != 0.0:
-            for d in range(len(x)):
-                x[d] += p[i] * Y[i, d]
-    worst = 0.0
+    x, worst = pushed(Y, p), 0.0
     for i in range(len(c)):
-        w = b[3 * i + 2] + c[i]
-        for d in range(len(x)):
-            w += Y[3 * i + 2, d] * x[d]
+        w = dot(b[3 * i + 2] + c[i], Y[3 * i + 2], x)
         worst = max(worst, abs(min(p[3 * i + 2], w)))
     for k in held:
-        s = b[k]
-        for d in range(len(x)):
-            s += Y[k, d] * x[d]
-        worst = max(worst, abs(s))
+        worst = max(worst, abs(dot(b[k], Y[k], x)))
     return worst

@@ -17,12 +17,12 @@ apart. At the acceleration level explicit friction is unstable from dt μ_v J M�
 has closed, so bodies sink in by up to dt N v at impacts and come out again at `recovery`.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 
-from controllers.config.loading import Kind
+from controllers.config.loading import Kind, NonNegative
 from idyn.errors import InputError
 from idyn.jit.compiled import compiled
 from idyn.status import Status
@@ -30,6 +30,7 @@ from idyn.types import Array
 from sim_harness.engines.contact_space import Space, contact_space, no_solution, solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.normals import Solver, normal_impulses
+from sim_harness.engines.vectors import add, dot, pushed
 
 TOLERANCE = 1e-8
 """Largest violation of a step that counts as solved, relative to the fastest contact [m/s]. Usual: 1e-15."""
@@ -45,14 +46,12 @@ class Viscous(Kind, frozen=True, tag="viscous"):
     level: velocity or acceleration
     recovery: largest speed at which a penetration is undone [m/s], ≥ 0; see the engine `lcp`
     solver: of the LCP: ppm, qp or lemke; they agree in all motions
-    max_pivots: allowance of one LCP
     """
 
-    coefficient: Annotated[float, msgspec.Meta(ge=0)] = 0.1
+    coefficient: NonNegative = 0.1
     level: Literal["velocity", "acceleration"] = "velocity"
-    recovery: Annotated[float, msgspec.Meta(ge=0)] = 0.05
+    recovery: NonNegative = 0.05
     solver: Solver = "ppm"
-    max_pivots: Annotated[int, msgspec.Meta(ge=1)] = 1000
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         """Raises InputError for the acceleration level of a world that does not know Ṅ v."""
@@ -100,7 +99,7 @@ class Viscous(Kind, frozen=True, tag="viscous"):
         """The step with normal impulses z such that 0 ≤ z ⟂ Y Yᵀ z + r ≥ 0; contacts with r = ∞ are left out."""
         on = np.flatnonzero(r < np.inf)
         Y, few = np.ascontiguousarray(space.Y[2::3][on]), r[on]
-        z, status, pivots = normal_impulses(Y, few, space.lengths2[2::3][on], self.solver, self.max_pivots)
+        z, status, pivots = normal_impulses(Y, few, space.lengths2[2::3][on], self.solver)
         p, error = spread(Y, few, z, on, len(r))
         if status.ok and not error <= TOLERANCE * max(1.0, np.abs(few).max(initial=0.0)):
             status = Status.NOT_CERTIFIED
@@ -112,20 +111,16 @@ def damped(
     M: Array, force: Array, v: Array, J: Array, touching: Array, coefficient: float, dt: float
 ) -> tuple[Array, Array]:  # fmt: skip
     """M + dt B (nv, nv) and force − B v (nv) with B = μ_v (Sᵀ S + Tᵀ T) over contacts that touch."""
-    nv = len(v)
     inertia, drive = M.copy(), force.copy()
     for i in range(len(J)):
         if i % 3 == 2 or not touching[i // 3]:
             continue
-        speed = 0.0
-        for d in range(nv):
-            speed += J[i, d] * v[d]
-        for d in range(nv):
+        speed = dot(0.0, J[i], v)
+        for d in range(len(v)):
             pull = coefficient * J[i, d]
             drive[d] -= pull * speed
             if pull != 0.0:
-                for e in range(nv):
-                    inertia[d, e] += dt * pull * J[i, e]
+                add(inertia[d], dt * pull, J[i])
     return inertia, drive
 
 
@@ -145,14 +140,8 @@ def with_drag(p: Array, J: Array, v: Array, touching: Array, pull: float) -> Arr
 @compiled
 def spread(Y: Array, r: Array, z: Array, on: Array, n: int) -> tuple[Array, float]:
     """z of the contacts `on` among all impulses (3n), and the largest |min(z, w)|."""
-    p, x, worst = np.zeros(3 * n), np.zeros(Y.shape[1]), 0.0
+    p, x, worst = np.zeros(3 * n), pushed(Y, z), 0.0
     for k in range(len(on)):
         p[3 * on[k] + 2] = z[k]
-        for d in range(len(x)):
-            x[d] += z[k] * Y[k, d]
-    for k in range(len(on)):
-        w = r[k]
-        for d in range(len(x)):
-            w += Y[k, d] * x[d]
-        worst = max(worst, abs(min(z[k], w)))
+        worst = max(worst, abs(min(z[k], dot(r[k], Y[k], x))))
     return p, worst

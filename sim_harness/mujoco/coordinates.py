@@ -10,7 +10,7 @@ import numpy as np
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.model import body_name, quaternion_of
+from sim_harness.mujoco.robot_model import body_name, quaternion_of
 
 XYZW = [1, 2, 3, 0]
 """Where the parts of a quaternion xyzw are in one wxyz."""

@@ -15,7 +15,7 @@ FIRST_GAP = 1e-4
 
 
 class FootSensors:
-    """Feels one step and tells of it in the next state."""
+    """Reports the contacts of one step in the next state."""
 
     def __init__(self, report: Report, threshold: float) -> None:
         """threshold: a switch closes above this mean normal force [N]"""

@@ -26,5 +26,5 @@ class Hardware(Record, frozen=True):
 
     @staticmethod
     def ideal(robot: Robot, dt: float) -> "Hardware":
-        """Exact sensors that report contacts with their forces, and motors that do what they are told."""
+        """Exact sensors that report contacts with their forces, and motors that follow every command."""
         return Hardware.build(robot, dt, ImperfectionSettings(), "message", None)

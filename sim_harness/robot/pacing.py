@@ -4,7 +4,7 @@ import time
 
 
 class Pacer:
-    """Wakes at start + k · period. A missed deadline is skipped: making up for it in a burst would help nobody.
+    """Wakes at start + k · period. A missed deadline is skipped, not made up for in a burst.
 
     skipped: deadlines that went by
     """

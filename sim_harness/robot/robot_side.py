@@ -29,7 +29,7 @@ from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, Fails
 log = logging.getLogger(__name__)
 
 PROGRESS_TICKS = 50
-"""Progress is told once in so many ticks."""
+"""Ticks between calls of `progress`."""
 
 
 class Exchanger(Protocol):
@@ -108,7 +108,7 @@ class RobotSide:
     def run(self, duration: float, pushes: Sequence[Push] = (), posture: Posture | None = None) -> Trace:
         """In lock-step: every tick waits for its reply, as fast as both sides can.
 
-        posture: with it the run ends at a fall, or when the robot's own side has stopped it for good: nobody resets it here
+        posture: with it the run ends at a fall, or when the robot's own side has stopped it for good: it is not reset here
         """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
@@ -124,7 +124,7 @@ class RobotSide:
 
         waits: the world stands still until a late reply has come, so that its time is stretched; otherwise it moves on
             without. Where no reply comes at all, it moves on by the time that was waited for it.
-        A pause of this process itself is nobody's fault, and stretches the world's time in any case.
+        A pause of this process itself counts for neither side, and stretches the world's time in any case.
         """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
@@ -151,7 +151,7 @@ class RobotSide:
 
     def reset(self) -> bool:
         """Go on after a stop, if the server finds the robot at rest; its controller then begins anew. False when it refuses.
-        Raises ConnectionFailed when nobody answers."""
+        Raises ConnectionFailed without an answer."""
         answer = self._client.ask(Reset(session=self._client.session, q=self.world.q.tobytes(), vel=self.world.v.tobytes()))
         if not isinstance(answer, ResetAck):
             return False

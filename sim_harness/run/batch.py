@@ -9,6 +9,7 @@ with the caller. As every program that starts processes, the caller's must be on
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Self
 
@@ -19,10 +20,12 @@ from idyn.contact.terrain import Terrain
 from idyn.errors import IdynError, InputError
 from idyn.model.robot import Robot
 from idyn.types import Array, Record
-from sim_harness.run.batch_shares import Board, Kind, Other, RobotWorlds, SceneWorlds, Share
+from sim_harness.run.batch_shares import Board, Build, Other, Share
+from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import SceneSettings
-from sim_harness.world.joint_friction import JointFriction
-from sim_harness.world.worlds import AnyEngine
+from sim_harness.world.joints import JointFriction
+from sim_harness.world.world import World
+from sim_harness.world.worlds import AnyEngine, build_scene, build_world
 
 
 class BatchStep(Record, frozen=True):
@@ -38,19 +41,20 @@ class BatchStep(Record, frozen=True):
 class Batch:
     """Copies, in shares. Close it, or use it in `with`: it has processes."""
 
-    def __init__(self, kind: Kind, count: int, processes: int | None) -> None:
-        """processes: how many; 1: the caller's own; None: one for each core that it may use. Raises InputError."""
+    def __init__(self, build: Build, sizes: tuple[int, int, int], count: int, processes: int | None) -> None:
+        """sizes: nq, nv, and the number of torques; processes: how many; 1: the caller's own; None: one for each core that it
+        may use. Raises InputError."""
         for field, value in (("count", count), ("processes", 1 if processes is None else processes)):
             if value < 1:
                 raise InputError(field, f"expected at least 1, got {value}")
-        self._sizes = kind.sizes()
+        self._sizes = sizes
         self._board, self._count, self.t, self._closed = Board(count, self._sizes), count, 0.0, False
         shares = min(processes or cores(), count)
         bounds = [count * k // shares for k in range(shares + 1)]
         rows = [range(a, b) for a, b in pairwise(bounds)]
-        self._own = Share(kind, self._board, rows[0]) if shares == 1 else None
+        self._own = Share(build, self._board, rows[0]) if shares == 1 else None
         places = _a_core_each() if shares == cores() else [None] * shares
-        self._others = [Other(kind, self._board, *each) for each in zip(rows, places, strict=True)] if shares > 1 else []
+        self._others = [Other(build, self._board, *each) for each in zip(rows, places, strict=True)] if shares > 1 else []
         try:
             self._hear_all()
         except BaseException:
@@ -83,7 +87,7 @@ class Batch:
         self.t = 0.0
 
     def _advance(self, dt: float, steps: int) -> BatchStep:
-        """Moves all on. Raises InputError for steps that are none, IdynError when the batch is closed."""
+        """Step all copies. Raises InputError for a malformed dt or number of steps, IdynError when the batch is closed."""
         if self._closed:
             raise IdynError("the batch is closed")
         if not 0.0 < dt < np.inf:
@@ -139,14 +143,12 @@ class WorldBatch(Batch):
         friction: JointFriction | None = None,
         processes: int | None = None,
     ) -> None:
-        """Raises InputError for states that are none."""
+        """Raises InputError for malformed states."""
         if np.ndim(q) != 2:
             raise InputError("q", f"expected an array (B, {robot.nq}), got {np.shape(q)}")
         check_rows("q", q, (len(q), robot.nq))
-        kind = RobotWorlds(
-            engine=engine, robot=robot, terrain=terrain, q=q[0] if len(q) else robot.neutral(), mu=mu, friction=friction
-        )
-        super().__init__(kind, len(q), processes)
+        build = partial(_twin, engine, robot, terrain, q[0] if len(q) else robot.neutral(), mu=mu, friction=friction)
+        super().__init__(build, (robot.nq, robot.nv, robot.na), len(q), processes)
         self.reset(q)
 
     def step(self, tau: Array, dt: float, steps: int = 1) -> BatchStep:
@@ -155,12 +157,18 @@ class WorldBatch(Batch):
         return self._advance(dt, steps)
 
 
+def _twin(engine: AnyEngine, robot: Robot, *arguments: Any, **more: Any) -> World:
+    """`build_world` with a robot of its own."""
+    return build_world(engine, robot.twin(), *arguments, **more)
+
+
 class SceneBatch(Batch):
     """B copies of a scene, at its start."""
 
     def __init__(self, settings: SceneSettings, engine: AnyEngine, count: int, processes: int | None = None) -> None:
         """settings: those of `load_scene`. Raises ConfigError for what the engine does not have."""
-        super().__init__(SceneWorlds(settings=settings, engine=engine), count, processes)
+        robot = SceneModel(settings).robot
+        super().__init__(partial(build_scene, settings, engine), (robot.nq, robot.nv, 0), count, processes)
         self._dt = settings.dt
 
     def step(self, steps: int = 1) -> BatchStep:

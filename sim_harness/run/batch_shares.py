@@ -2,75 +2,18 @@
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from idyn.contact.terrain import Terrain
 from idyn.errors import IdynError
-from idyn.model.robot import Robot
 from idyn.status import Status
-from idyn.types import Array, Record
-from sim_harness.scenes.bodies.settings import SceneSettings
-from sim_harness.scenes.worlds import Scene, build_scene
-from sim_harness.world.joint_friction import JointFriction
 from sim_harness.world.world import World
-from sim_harness.world.worlds import AnyEngine, build_world
 
-
-class Kind(Protocol):
-    """What the copies are; goes to other processes."""
-
-    def build(self) -> Any:
-        """One of them."""
-        ...
-
-    def sizes(self) -> tuple[int, int, int]:
-        """nq, nv, and the number of torques."""
-        ...
-
-    def move(self, world: Any, tau: Array, dt: float) -> Status:
-        """One step."""
-        ...
-
-
-class RobotWorlds(Record, frozen=True):
-    """Worlds of a robot, see `build_world`; q: where they are built."""
-
-    engine: AnyEngine
-    robot: Robot
-    terrain: Terrain
-    q: Array
-    mu: Array | None
-    friction: JointFriction | None
-
-    def build(self) -> World:
-        return build_world(self.engine, self.robot.twin(), self.terrain, self.q, mu=self.mu, friction=self.friction)
-
-    def sizes(self) -> tuple[int, int, int]:
-        return self.robot.nq, self.robot.nv, self.robot.na
-
-    def move(self, world: World, tau: Array, dt: float) -> Status:
-        return world.step(tau, dt).status
-
-
-class SceneWorlds(Record, frozen=True):
-    """Copies of a scene."""
-
-    settings: SceneSettings
-    engine: AnyEngine
-
-    def build(self) -> Scene:
-        return build_scene(self.settings, self.engine)
-
-    def sizes(self) -> tuple[int, int, int]:
-        robot = self.build().model.robot
-        return robot.nq, robot.nv, 0
-
-    def move(self, world: Scene, tau: Array, dt: float) -> Status:
-        return world.step().solution.status
+Build = Callable[[], World]
+"""Makes one of the copies; goes to other processes."""
 
 
 class Board:
@@ -98,9 +41,9 @@ class Board:
 class Share:
     """Some of the copies, in one process."""
 
-    def __init__(self, kind: Kind, board: Board, rows: range) -> None:
-        self._kind, self._board, self._rows = kind, board, rows
-        self._worlds = [kind.build() for _ in rows]
+    def __init__(self, build: Build, board: Board, rows: range) -> None:
+        self._board, self._rows = board, rows
+        self._worlds = [build() for _ in rows]
 
     def reset(self) -> None:
         """Every copy to its state on the board, and its clock to 0."""
@@ -113,7 +56,7 @@ class Share:
         for i, world in zip(self._rows, self._worlds, strict=True):
             tau, worst = board.tau[i].copy(), Status.SOLVED
             for _ in range(steps):
-                status = self._kind.move(world, tau, dt)
+                status = world.step(tau, dt).status
                 worst = status if worst.ok else worst
             board.q[i], board.v[i], board.status[i] = world.state.q, world.state.v, worst
 
@@ -122,10 +65,10 @@ class Other:
     """A process that has a share, on a core of its own where shares take the whole machine: they are woken at the same time
     and by the same process, which looks to schedulers as if they worked in turns."""
 
-    def __init__(self, kind: Kind, board: Board, rows: range, core: int | None) -> None:
+    def __init__(self, build: Build, board: Board, rows: range, core: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(kind, board, rows, theirs, core), daemon=True)
+        self._process = context.Process(target=_serve, args=(build, board, rows, theirs, core), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -151,12 +94,12 @@ class Other:
         self._process.join()
 
 
-def _serve(kind: Kind, board: Board, rows: range, pipe: Connection, core: int | None) -> None:
-    """Does what it is told until nobody tells it anything more."""
+def _serve(build: Build, board: Board, rows: range, pipe: Connection, core: int | None) -> None:
+    """Serve orders until the pipe is closed."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     try:
-        share = Share(kind, board, rows)
+        share = Share(build, board, rows)
         pipe.send("")
         while True:
             order, arguments = pipe.recv()

@@ -1,24 +1,12 @@
 """Whether an engine's step is one, decided from the question and the answer alone; shares no code with the engines."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from idyn.types import Array, Record
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.scenes.bodies.model import JointEffects
-from sim_harness.world.joint_friction import CREEP
-
-
-class Taken(NamedTuple):
-    """Where in a step an engine's world takes forces, 0 at its beginning, 1 at its end: M and h at this configuration, springs,
-    dampers, and along which Jacobians rows and contacts press."""
-
-    bodies: float
-    springs: float
-    dampers: float
-    rows: float
-    contacts: float = 0.0
+from sim_harness.world.joints import CREEP
+from sim_harness.world.world import Taken
 
 
 class Residuals(Record, frozen=True):

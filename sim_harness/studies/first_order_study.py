@@ -17,6 +17,7 @@ from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.studies import first_order_models as models
 from sim_harness.studies import foundation
+from sim_harness.studies.first_order_published import Published
 
 DT, FINE_DT = 0.01, 0.001
 """[s]"""
@@ -61,8 +62,8 @@ RAMP_HB = 1e6
 FRICTIONS = {
     "cone": FirstOrder(),
     "convex": FirstOrder(friction="convex"),
-    "published, ζ = 1/dt": FirstOrder(friction="published"),
-    "published, ζ = 100 (1 + dt B)²": FirstOrder(friction="published", normal_weight=100 * (1 + RAMP_HB) ** 2),
+    "published, ζ = 1/dt": Published(),
+    "published, ζ = 100 (1 + dt B)²": Published(normal_weight=100 * (1 + RAMP_HB) ** 2),
 }
 """The block's, with the weight of a block of the paper's friction and with one that suits it."""
 

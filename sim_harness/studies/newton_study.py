@@ -13,7 +13,7 @@ import numpy as np
 from idyn.types import Array, Record
 from sim_harness.compare.study import Figures, Picture, Study, Sweep
 from sim_harness.engines.engine import ForwardProblem, Rows
-from sim_harness.engines.newton.engine import FUNCTIONS, PRECONDITIONERS, SOLVERS, Newton
+from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.iteration import iterate
 from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.passes import free_motion
@@ -22,7 +22,8 @@ from sim_harness.engines.newton.stack import stack_of
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.tables import Table, crossed
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.world import SceneWorld
+from sim_harness.studies.newton_scheme import FUNCTIONS, PRECONDITIONERS, SOLVERS, Scheme
+from sim_harness.world.worlds import build_scene
 
 ITERATIONS, LINEAR = 100, 40
 """Of Newton's method, and of the linear solver in each, as in the paper's comparison."""
@@ -99,7 +100,7 @@ def beam() -> ForwardProblem:
 
 def first_step(scene: str) -> ForwardProblem:
     """The problem of the first step of a scene."""
-    return SceneWorld(load_scene(scene), Newton()).step().problem
+    return build_scene(load_scene(scene), Newton()).step().problem
 
 
 PROBLEMS: dict[str, Callable[[], ForwardProblem]] = {
@@ -111,8 +112,8 @@ PROBLEMS: dict[str, Callable[[], ForwardProblem]] = {
 
 def paper(**settings: str | float) -> Newton:
     """The paper's scheme."""
-    given = {"finish": False, "form": "weighted", "damping": 0.75, "solver": "pcr", "linear_iterations": LINEAR}
-    return Newton(**(given | {"tolerance": 1e-15, "max_iterations": ITERATIONS} | settings))  # type: ignore[arg-type]
+    given = {"solver": "pcr", "linear_iterations": LINEAR}
+    return Scheme(**(given | {"tolerance": 1e-15, "max_iterations": ITERATIONS} | settings))  # type: ignore[arg-type]
 
 
 def constrained(engine: Newton, problem: ForwardProblem) -> Constraints:
@@ -125,7 +126,7 @@ def constrained(engine: Newton, problem: ForwardProblem) -> Constraints:
 def course(engine: Newton, problem: ForwardProblem) -> Course:
     """From p = 0 and v = 0."""
     c = constrained(engine, problem)
-    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.max_iterations)
+    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.way.limit)
     error = root.history / c.scale
     return Course(error=error[np.isfinite(error)], iterations=root.iterations)
 

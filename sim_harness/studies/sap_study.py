@@ -14,7 +14,8 @@ from sim_harness.engines.sap.engine import Sap
 from sim_harness.report.plots import Plot, picture, stacked
 from sim_harness.report.tables import Table, listed
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.world import SceneWorld
+from sim_harness.scenes.scene import SceneWorld
+from sim_harness.world.worlds import build_scene
 
 SCENES = {"rolls": "spring-cylinder", "glides": "spring-cylinder-smooth"}
 SCHEMES = ("symplectic", "midpoint", "implicit")
@@ -66,7 +67,7 @@ def swing(motion: str, scheme: str, dt: float, seconds: float) -> Swing:
     """The cylinder that rolls or glides, under a scheme."""
     settings = msgspec.structs.replace(load_scene(SCENES[motion]), dt=dt)
     engine = msgspec.convert({"kind": "sap", "scheme": scheme, "candidates": "near"}, Sap)
-    world, mass = SceneWorld(settings, engine), effective_mass(motion)
+    world, mass = build_scene(settings, engine), effective_mass(motion)
     found = np.zeros((round(seconds / dt), 2))
     for row in found:
         _checked(world)
@@ -79,9 +80,9 @@ def swing(motion: str, scheme: str, dt: float, seconds: float) -> Swing:
 def pile(candidates: str) -> Pile:
     """The clutter to its end."""
     settings = load_scene("clutter")
-    world = SceneWorld(settings, msgspec.convert({"kind": "sap", "candidates": candidates, "tolerance": 1e-5}, Sap))
+    world = build_scene(settings, msgspec.convert({"kind": "sap", "candidates": candidates, "tolerance": 1e-5}, Sap))
     world.step()  # compiles
-    world.reset(world.model.start.q, world.model.start.v)
+    world.reset(world.bodies.start.q, world.bodies.start.v)
     found = np.array([_checked(world) for _ in range(round(settings.duration / settings.dt))])
     iterations, momentum, contacts, seconds = found.T
     t = settings.dt * np.arange(1, len(found) + 1)

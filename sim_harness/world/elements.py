@@ -53,15 +53,6 @@ def elastic_body(points: Array, nodes: Array, young: float, poisson: float, ener
 
 
 @compiled
-def density(s: Array, mu: float, lam: float, hyper: bool) -> float:
-    """Ψ at principal stretches s (3) [Pa]: μ Σ (s − 1)² + ½ λ (Σ s − 3)², or C₁ (Σ s² − 3) + D₁ (J − α)²."""
-    if not hyper:
-        return mu * ((s - 1.0) ** 2).sum() + 0.5 * lam * (s.sum() - 3.0) ** 2
-    first, second, alpha = _constants(mu, lam)
-    return first * ((s * s).sum() - 3.0) + second * (s[0] * s[1] * s[2] - alpha) ** 2
-
-
-@compiled
 def _constants(mu: float, lam: float) -> tuple[float, float, float]:
     """C₁, D₁ [Pa], and α, with which the body is at rest at s = 1: α = 1 + C₁ / D₁."""
     first, second = 0.5 * mu, 0.5 * (lam + mu)
@@ -70,7 +61,7 @@ def _constants(mu: float, lam: float) -> tuple[float, float, float]:
 
 @compiled
 def stretch_slopes(s: Array, mu: float, lam: float, hyper: bool) -> tuple[Array, Array]:
-    """∂Ψ/∂s (3) and ∂²Ψ/∂s² (3, 3) [Pa]"""
+    """∂Ψ/∂s (3) and ∂²Ψ/∂s² (3, 3) [Pa] of Ψ = μ Σ (s − 1)² + ½ λ (Σ s − 3)², or C₁ (Σ s² − 3) + D₁ (J − α)²."""
     c, H = np.zeros(3), np.zeros((3, 3))
     first, second, alpha = _constants(mu, lam)
     J = s[0] * s[1] * s[2]
@@ -121,16 +112,6 @@ def deformation(body: Elastic, e: int, x: Array) -> Array:
             for j in range(3):
                 F[i, j] += x[body.nodes[e, k], i] * body.b[e, k, j]
     return F
-
-
-@compiled
-def stored(body: Elastic, x: Array) -> float:
-    """Energy of all tetrahedra [J] with corners at x [m] (n, 3)"""
-    total = 0.0
-    for e in range(len(body.nodes)):
-        _, s, _ = principal(deformation(body, e, x))
-        total += body.volumes[e] * density(s, body.mu, body.lam, body.hyper)
-    return total
 
 
 @compiled

@@ -15,15 +15,15 @@ def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array
 
     axes: unit spatial velocities of the degrees of freedom (`DynamicsTerms.axes`); support: `Robot.support`.
     """
-    return _contact_jacobian(
-        axes, support, contacts.bodies, contacts.others, contacts.points, contacts.tangents, contacts.normals
-    )
+    c = contacts
+    return relative_jacobian(axes, support, c.bodies, c.others, c.points, c.tangents, c.normals)
 
 
 @compiled
-def _contact_jacobian(
+def relative_jacobian(
     axes: Array, support: Array, bodies: Array, others: Array, points: Array, tangents: Array, normals: Array
 ) -> Array:
+    """`contact_jacobian` of bodies (n), others (n), points [m], tangents and normals (n, 3)."""
     n, nv = len(bodies), axes.shape[0]
     J = np.zeros((3 * n, nv))
     for i in range(n):
@@ -35,6 +35,7 @@ def _contact_jacobian(
             if support[bodies[i], d] == support[others[i], d]:
                 continue  # moves both or none
             sign = 1.0 if support[bodies[i], d] else -1.0
+            # the velocity of the point, linear + angular × point
             vx = sign * (axes[d, 0] + axes[d, 4] * z - axes[d, 5] * y)
             vy = sign * (axes[d, 1] + axes[d, 5] * x - axes[d, 3] * z)
             vz = sign * (axes[d, 2] + axes[d, 3] * y - axes[d, 4] * x)

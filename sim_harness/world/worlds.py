@@ -1,4 +1,4 @@
-"""The worlds by their engines: ours, which share one world, and MuJoCo, which is one of its own.
+"""The worlds of robots and of scenes by their engines: ours share one, MuJoCo is one of its own.
 
 A new engine is one file in `sim_harness.engines` and one member of `OwnEngine`.
 """
@@ -22,8 +22,11 @@ from sim_harness.engines.penalty import Penalty
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.engines.viscous import Viscous
 from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.scenes.bodies.settings import SceneSettings
+from sim_harness.scenes.scene import Scene, SceneWorld
 from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.joints import JointFriction
+from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.world import World
 
 OwnEngine = PolygonLcp | Penalty | Dissipation | NoSlip | Viscous | Sap | FirstOrder | Newton
@@ -41,7 +44,7 @@ def check_engine(engine: AnyEngine) -> None:
 
 
 def build_world(
-    engine: AnyEngine,
+    engine: Engine | MujocoSettings,
     robot: Robot,
     terrain: Terrain,
     q: Array,
@@ -49,12 +52,23 @@ def build_world(
     mu: Array | None = None,
     friction: JointFriction | None = None,
 ) -> World:
-    """The world of an engine, with the robot at rest at q. `mu`, `friction`: as the worlds have them. Raises InputError."""
+    """The world of an engine, with the robot at rest at q. `mu`, `friction`: see `RobotBodies`. Raises InputError."""
     places = len(robot.contact_names)
     if mu is not None and not (isinstance(mu, np.ndarray) and mu.shape == (places,) and np.all(mu >= 0.0)):
         raise InputError("mu", f"expected {places} friction coefficients ≥ 0, got {mu}")
+    bodies = RobotBodies(robot, terrain, q, mu, friction)
     if not isinstance(engine, MujocoSettings):
-        return EngineWorld(robot, terrain, engine, q, mu=mu, friction=friction)
-    from sim_harness.mujoco.world import MujocoWorld  # noqa: PLC0415 - an optional package
+        return EngineWorld(bodies, engine)
+    from sim_harness.mujoco.robot import robot_world  # noqa: PLC0415 - an optional package
 
-    return MujocoWorld(robot, terrain, engine, q, mu=mu, friction=friction)
+    return robot_world(bodies, engine)
+
+
+def build_scene(settings: SceneSettings, engine: Engine | MujocoSettings) -> SceneWorld:
+    """The world of an engine, at the scene's start. Raises ConfigError for what the engine does not have."""
+    scene = Scene(settings)
+    if not isinstance(engine, MujocoSettings):
+        return EngineWorld(scene, engine)
+    from sim_harness.mujoco.scene import scene_world  # noqa: PLC0415 - an optional package
+
+    return scene_world(scene, engine)

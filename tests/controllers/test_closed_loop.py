@@ -8,8 +8,7 @@ from controllers.command import Inputs, Mode
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from sim_harness.engines.penalty import Penalty
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 
 DT = 0.001
 FREE_OF_LIMITS = {"safety__torque_rate": np.inf, "safety__first_command_guard": 0.0}
@@ -18,7 +17,7 @@ EXACT = RIGID | FREE_OF_LIMITS
 
 def world_of(name, engine="lcp", **settings):
     robot, stance = load_robot(name)
-    return EngineWorld(robot, Flat(), ENGINES[engine](**settings), stance)
+    return build_world(ENGINES[engine](**settings), robot, Flat(), stance)
 
 
 class Loop:

@@ -17,9 +17,7 @@ from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Selection, State
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 from transport.loopback import Loopback
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
@@ -155,5 +153,5 @@ def test_a_passive_wrist_that_rests_on_a_table_is_carried_by_it(engine):
 
 def world_of(c, engine):
     if engine == "mujoco":
-        return MujocoWorld(c.robot, c.terrain, MujocoSettings(), c.stance)
-    return EngineWorld(c.robot, c.terrain, ENGINES[engine](), c.stance)
+        return build_world(MujocoSettings(), c.robot, c.terrain, c.stance)
+    return build_world(ENGINES[engine](), c.robot, c.terrain, c.stance)

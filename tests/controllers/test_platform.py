@@ -12,8 +12,7 @@ from idyn.contact.terrain import Flat
 from idyn.errors import ConfigError
 from idyn.model.description import Description
 from idyn.model.robot import Robot
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 from transport.loopback import Loopback
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
@@ -47,7 +46,7 @@ def test_it_goes_the_shortest_way_and_arrives(seed):
     start = np.r_[0.1, -0.2, 2.8, 0.1, 0.0, 0.2, 2.8 * axis]
     goal = np.r_[-0.1, 0.1, -2.8, 0.0, 0.1, -0.1, -2.8 * axis]
     there = robot.with_joint_angles(robot.neutral(), goal)
-    world = EngineWorld(robot, Flat(-5.0), ENGINES["lcp"](), robot.with_joint_angles(robot.neutral(), start))
+    world = build_world(ENGINES["lcp"](), robot, Flat(-5.0), robot.with_joint_angles(robot.neutral(), start))
     reference = Reference(q=goal, v=np.zeros(9), a=np.zeros(9))
     way = np.linalg.norm(robot.difference(world.q, there))
     begun, furthest = way, 0.0

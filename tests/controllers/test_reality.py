@@ -18,9 +18,8 @@ from idyn.types import State
 from sim_harness.robot.imperfections.bodies import world_robot
 from sim_harness.robot.imperfections.sensors import Sensors
 from sim_harness.robot.imperfections.settings import BodySettings, ImperfectionSettings, Sensing, Spread
-from sim_harness.world.engine_world import EngineWorld
 from sim_harness.world.world import Push
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 
 DT, TAU, G = 0.001, 0.1, 9.81
 NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
@@ -169,7 +168,7 @@ class Loop:
         self.c = controller(name, safety__torque_rate=np.inf, **settings)
         believed, stance = load_robot(name)
         robot = world_robot(believed, ImperfectionSettings(trunk=trunk or BodySettings()))
-        self.world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance)
+        self.world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
         self.sensors = Sensors(Sensing(noise=noise or Spread()), robot, 0)
         self.share, self.sensing = share, sensing
         self.weight = believed.total_mass * G

@@ -11,8 +11,7 @@ from idyn.contact.terrain import Flat
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import State
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 
 DT, INERTIA, KP, KD = 1e-3, 0.02, 400.0, 40.0
 WHEEL = f"""
@@ -49,7 +48,7 @@ def test_the_torque_is_of_the_counted_angle(controller, wanted, speed):
 
 @pytest.mark.parametrize("turns", [3, -5])
 def test_a_wheel_goes_round_as_often_as_it_is_told(controller, turns):
-    world = EngineWorld(controller.robot, Flat(), ENGINES["lcp"](), controller.robot.neutral())
+    world = build_world(ENGINES["lcp"](), controller.robot, Flat(), controller.robot.neutral())
     goal, fastest = 2 * np.pi * turns, 0.0
     for k in range(2000):
         state = world.state

@@ -12,9 +12,8 @@ from sim_harness.compare import executors
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.studies.demo import Demo, report_of
-from sim_harness.world.engine_world import EngineWorld
 from sim_harness.world.jacobian import contact_jacobian
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 
 COMPARISON = """
 title = "two laws"
@@ -49,12 +48,12 @@ def block_world(engine, mu=0.5, **settings):
     robot = Robot(Description(urdf=BLOCK, contact=points))
     q = robot.neutral()
     q[2] = 0.05
-    return EngineWorld(robot, Flat(), ENGINES[engine](**settings), q)
+    return build_world(ENGINES[engine](**settings), robot, Flat(), q)
 
 
 def robot_world(engine="lcp", name="quadruped", **settings):
     robot, q = load_robot(name)
-    return EngineWorld(robot, Flat(), ENGINES[engine](**settings), q)
+    return build_world(ENGINES[engine](**settings), robot, Flat(), q)
 
 
 def holding_torque(world):

@@ -59,3 +59,31 @@ def rod(angle=np.pi / 3, m=1.0, length=1.0):
     x, z = -0.5 * length * np.cos(angle), -0.5 * length * np.sin(angle)
     J = np.array([[1.0, 0.0, -z], [0.0, 0.0, 0.0], [0.0, 1.0, x]])
     return np.diag([m, m, m * length * length / 12]), J
+
+
+def compliance_and_share(K, B, dt):
+    """R [1/kg] and E [1] of springs K [N/m] and dampers B [N·s/m], one for each row; either may be 0, K may be inf.
+
+    R is what is called CFM as an impulse, E the ERP. K = 0: E = 0, a row that is all viscous; K = ∞: R = 0, E = 1.
+    """
+    K, B = np.asarray(K, float), np.asarray(B, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        R = 1.0 / (dt * dt * K + dt * B)
+        share = np.where(np.isinf(K), 1.0, dt * K / (dt * K + B))
+    return R, share
+
+
+def stiffness_and_damping(R, share, dt):
+    """K [N/m] and B [N·s/m] of rows with R [1/kg] > 0 and E."""
+    R, share = np.asarray(R, float), np.asarray(share, float)
+    return share / (dt * dt * R), (1.0 - share) / (dt * R)
+
+
+def hertz(modulus, radius, depth):
+    """F [N] and dF/dd [N/m] of a sphere on a plane at a depth d: F = E* √(r d³)  [Drumwright (121)], as printed: Hertz has 4/3.
+
+    A row's K is dF/dd, and its g the place where a spring of K has the force F, −F/K: not the d^{3/2} of (123), whose
+    gradient has no unit of a Jacobian and vanishes where the sphere first touches.
+    """
+    root = np.sqrt(radius * max(depth, 0.0))
+    return modulus * root * max(depth, 0.0), 1.5 * modulus * root

@@ -4,16 +4,22 @@ import numpy as np
 from first_order_bodies import G, along_normals, rod, step_of
 
 from sim_harness.engines.first_order.engine import FirstOrder
+from sim_harness.studies.first_order_published import Published
 
 RAMP, RAMP_H, RAMP_G, RAMP_K = np.deg2rad(15), 0.01, 9.8, 1e10
 CREEP = RAMP_G * np.sin(RAMP)
 """Force along the ramp [N]: 2.536"""
 
 
+def engine_of(friction="cone", **settings):
+    """The engine, or its variant with the paper's own programs."""
+    return Published(**settings) if friction == "published" else FirstOrder(friction=friction, **settings)
+
+
 def foot(friction, seconds, h=1e-3, k=1e7, b=1.0):
     """1 kg, I = 1/3 kg m², on two springs 0.01 and 0.09 m to its sides, at rest: first forces [N], last tilt [rad]."""
     normals = np.array([[1.0, -0.01], [1.0, 0.09]])
-    q, v, engine = np.linalg.solve(normals, -np.array([0.9, 0.1]) * G / k), np.zeros(2), FirstOrder(friction=friction)
+    q, v, engine = np.linalg.solve(normals, -np.array([0.9, 0.1]) * G / k), np.zeros(2), engine_of(friction=friction)
     first = None
     for _ in range(round(seconds / h)):
         J, M = along_normals(normals), np.diag([1, 1 / 3])
@@ -27,7 +33,7 @@ def foot(friction, seconds, h=1e-3, k=1e7, b=1.0):
 
 def ramp(mu, seconds=1.0, **settings):
     """1 kg on a ramp of 15°, from rest: forces of the first step [N], where it is then (along, above) [m], how fast [m/s]."""
-    engine = FirstOrder(**{"stiffness": RAMP_K, "dissipation": 1 / RAMP_K, "tangential": 1e6 / RAMP_H, **settings})
+    engine = engine_of(**{"stiffness": RAMP_K, "dissipation": 1 / RAMP_K, "tangential": 1e6 / RAMP_H, **settings})
     q, v, first = np.array([0.0, -RAMP_G * np.cos(RAMP) / RAMP_K]), np.zeros(2), None
     weight = RAMP_G * np.array([np.sin(RAMP), -np.cos(RAMP)])
     for _ in range(round(seconds / RAMP_H)):
@@ -41,7 +47,7 @@ def ramp(mu, seconds=1.0, **settings):
 
 def across(**settings):
     """Friction [N] of a contact that is pressed with 10 N, μ = 0.5, W_t = diag(1, 4), and slides at (1, 1) m/s; h = 0.01 s."""
-    engine = FirstOrder(stiffness=1e10, tangential=1e4, **settings)
+    engine = engine_of(stiffness=1e10, tangential=1e4, **settings)
     solution = engine.solve(step_of(np.diag([1, 0.25, 1]), [0, 0, -10], [1, 1, 0], 0.01, np.eye(3), [-1e-9], 0.5))
     assert solution.status.ok
     return solution.p[0] / 0.01
@@ -50,7 +56,7 @@ def across(**settings):
 def leaning_rod(mu, **settings):
     """Forces (s, n) [N] of the rod's lower end, from rest."""
     M, J = rod()
-    engine = FirstOrder(stiffness=1e10, tangential=1e8, **settings)
+    engine = engine_of(stiffness=1e10, tangential=1e8, **settings)
     solution = engine.solve(step_of(M, [0, -G, 0], np.zeros(3), 0.01, J, [0.0], mu))
     assert solution.status.ok
     return solution.p[0, ::2] / 0.01

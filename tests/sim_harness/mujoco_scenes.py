@@ -7,7 +7,7 @@ from idyn.contact.terrain import Flat
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.world.worlds import build_world
 
 BLOCK = """
 <robot name="block"><link name="block"><inertial><mass value="2"/>
@@ -23,12 +23,12 @@ def block_world(mu=0.5, terrain=None, **settings):
     )
     q = robot.neutral()
     q[2] = 0.05
-    return MujocoWorld(robot, Flat() if terrain is None else terrain, MujocoSettings(**settings), q)
+    return build_world(MujocoSettings(**settings), robot, Flat() if terrain is None else terrain, q)
 
 
 def robot_world(name="quadruped", terrain=None, **settings):
     robot, q = load_robot(name)
-    return MujocoWorld(robot, Flat() if terrain is None else terrain, MujocoSettings(**settings), q)
+    return build_world(MujocoSettings(**settings), robot, Flat() if terrain is None else terrain, q)
 
 
 def velocity_map(world, q):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from sim_harness.engines.engine import ForwardProblem
-from sim_harness.engines.newton.engine import PRECONDITIONERS, Newton
 from sim_harness.engines.newton.iteration import iterate
 from sim_harness.engines.newton.passes import free_motion, velocity_after
 from sim_harness.engines.newton.rows import constraints
 from sim_harness.engines.newton.stack import stack_of
+from sim_harness.studies.newton_scheme import Scheme
 
 G = 9.81
 H = 1 / 120
@@ -25,9 +25,7 @@ def problem(M, J, mu, dt=H, **given):
 
 def paper(**settings):
     """The engine as in the paper: no exact steps, ε = 0."""
-    return Newton(
-        **({"finish": False, "form": "weighted", "damping": 0.75, "regularisation": 0.0, "tolerance": 1e-9} | settings)
-    )
+    return Scheme(**({"regularisation": 0.0, "tolerance": 1e-9} | settings))
 
 
 def followed(engine, step, start=None, limit=None):
@@ -37,10 +35,10 @@ def followed(engine, step, start=None, limit=None):
     """
     free, _ = free_motion(step.M, step.v, step.dt * (step.force - step.h))
     plan, J = stack_of(step, engine.recovery, False).plan()
-    c = constraints(plan, J, free.L, free.z, PRECONDITIONERS.index(engine.preconditioner))
+    c = constraints(plan, J, free.L, free.z, engine.way.preconditioner)
     p = np.zeros(len(J)) if start is None else np.array(start, dtype=float)
     z = np.zeros(len(free.z)) if start is None else free.z + c.Y.T @ p
-    root = iterate(c, engine.rules, p, z, limit or engine.max_iterations)
+    root = iterate(c, engine.rules, p, z, limit or engine.way.limit)
     return root, p, c, velocity_after(c, free.L, root.p)
 
 

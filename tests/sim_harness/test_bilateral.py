@@ -10,8 +10,7 @@ from idyn.status import Status
 from sim_harness.engines.bilateral import FASTEST, check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, SceneSettings, Shape
-from sim_harness.scenes.world import SceneWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_scene
 
 BILATERAL = sorted(set(ENGINES) - {"sap"})
 """`sap` has rows of its own, near rigid ones."""
@@ -186,10 +185,10 @@ def test_a_scene_is_not_put_where_its_closures_contradict():
     pins = tuple(ClosureSettings(kind="pin", bodies=("block", ""), at=at) for at in ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0)))
     weld = ClosureSettings(kind="weld", bodies=("block", ""), at=(0.0, 0.0, 0.0))
     scene = SceneSettings(about="held", body=(block,), engines=("lcp",), dt=DT, duration=0.1, closure=(weld, *pins))
-    world = SceneWorld(scene, ENGINES["lcp"]())
+    world = build_scene(scene, ENGINES["lcp"]())
     for _ in range(20):
         assert world.step().solution.status.ok
     assert np.abs(world.state.v).max() < 1e-9
-    q = world.model.robot.integrate(world.state.q, np.array([0, 0, 0, 0, 0, 1.5]))
+    q = world.bodies.robot.integrate(world.state.q, np.array([0, 0, 0, 0, 0, 1.5]))
     with pytest.raises(InputError, match=r"rows\[\d+\]: contradicts the rows before it"):
         world.reset(q, np.zeros(6))

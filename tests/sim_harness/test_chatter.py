@@ -8,8 +8,7 @@ from controllers.command import Inputs
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.types import Consistency, Selection, State
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 
 DT = 1e-3
 TICKS = 2000
@@ -21,7 +20,7 @@ def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tup
     changes |= {"robot": name, "reference": kind, "safety": {"torque_rate": 1e9}}
     controller = load_controller("paper-stand", changes)
     robot, stance = load_robot(name)
-    world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance)
+    world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
     tau, q = np.empty((TICKS, robot.na)), np.empty((TICKS, robot.nq))
     for k in range(TICKS):
         state = State(q=world.q, v=world.v)

@@ -8,15 +8,16 @@ from sap_bodies import DT, Body, G
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
+from idyn.contact.terrain import Flat
 from idyn.errors import InputError
 from sim_harness.engines.engine import Rows, Yielding
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.scenes.bodies.contacts import Geometry
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.world import SceneWorld
+from sim_harness.world.bodies import Elsewhere
 from sim_harness.world.compliant_rows import Folded, taking_compliance
-from sim_harness.world.engine_step import Elsewhere
-from sim_harness.world.worlds import ENGINES, AnyEngine
+from sim_harness.world.robot_bodies import RobotBodies
+from sim_harness.world.worlds import ENGINES, AnyEngine, build_scene
 
 M, K, TAU = 2.0, 5e3, 4e-3
 
@@ -120,10 +121,10 @@ SCENES = ["four-bar", "dual-arm", "weighing-scale", "grasp-lift", "cube-on-corne
 @pytest.mark.parametrize("name", SCENES)
 def test_rows_and_contacts_of_a_scene_elsewhere(name):
     settings = load_scene(name)
-    world = SceneWorld(settings, engine_named(settings, "sap"))
+    world = build_scene(settings, engine_named(settings, "sap"))
     for _ in range(5):
         step = world.step()
-    problem, system, nv = step.problem, step.problem.system, world.model.robot.nv
+    problem, system, nv = step.problem, step.problem.system, world.bodies.robot.nv
     rest = np.zeros(nv)
     J, gaps = system.contacts(rest)
     np.testing.assert_allclose(J, problem.J, atol=1e-12)
@@ -135,14 +136,14 @@ def test_rows_and_contacts_of_a_scene_elsewhere(name):
         np.testing.assert_allclose(system.rows(rest).G, problem.rows.G, atol=1e-12)
         np.testing.assert_allclose(system.rows(rest).G, slopes(lambda s: system.rows(s).g, nv, rest), atol=1e-6)
     v = np.random.default_rng(0).normal(size=nv)  # where a step leads, bodies turned: J is still along the axes at q
-    moved = world.model.after(system.q, v, v, 0.1)
-    there = world.model.terms(moved.q, moved.v)[2]
-    assert np.abs(world.model.moved(system.q, 0.1 * v) - moved.q).max() == 0.0
+    moved = world.bodies.after(system.q, v, v, 0.1)
+    there = world.bodies.terms(moved.q, moved.v)[2]
+    assert np.abs(world.bodies.moved(system.q, 0.1 * v) - moved.q).max() == 0.0
     turned = system.contacts(0.1 * v)[0] @ v
     if (step.touching.pairs[:, 1] < 0).all():
-        points = moved_points(world.model, step.touching, system.q, moved.q)
+        points = moved_points(world.bodies, step.touching, system.q, moved.q)
         plain = [
-            point_velocity(there, world.model, i, p, moved.v) for i, p in zip(step.touching.pairs[:, 0], points, strict=True)
+            point_velocity(there, world.bodies, i, p, moved.v) for i, p in zip(step.touching.pairs[:, 0], points, strict=True)
         ]
         normals = step.touching.contacts.normals
         np.testing.assert_allclose(turned[2::3], (np.array(plain).reshape(-1, 3) * normals).sum(axis=1), atol=1e-9)
@@ -152,9 +153,9 @@ def test_rows_and_contacts_of_a_scene_elsewhere(name):
 def test_round_bodies_roll_on_instead_of_turning_their_points_away(name):
     """What contacts are elsewhere is what geometry finds there, but for balls that also go round one another."""
     settings = load_scene(name)
-    world = SceneWorld(settings, engine_named(settings, "lcp"))
+    world = build_scene(settings, engine_named(settings, "lcp"))
     problem = world.step().problem
-    model, shift = world.model, np.zeros(len(problem.v))
+    model, shift = world.bodies, np.zeros(len(problem.v))
     shift[model.free.ravel()], shift[model.free.ravel() + 3] = 1e-4, 0.3 * (np.arange(model.free.size) % 3 == 1)
     at = model.moved(problem.system.q, shift)
     found = Geometry(model).touching(at).contacts
@@ -180,14 +181,15 @@ def point_velocity(axes, model, body, point, v):
 def test_rows_and_contacts_of_a_robot_elsewhere():
     world = robot_world()
     robot, contacts = world.robot, world.contacts
-    system = Elsewhere(robot=robot, q=world.q, contacts_at_q=contacts, pivots=(contacts.points, contacts.points))
+    system = Elsewhere(bodies=world.bodies, q=world.q, touching=world.bodies.touching(world.q))
     rest = np.zeros(robot.nv)
     J, gaps = system.contacts(rest)
     np.testing.assert_allclose(gaps, contacts.gaps, atol=1e-15)
     np.testing.assert_allclose(J[2::3], slopes(lambda s: system.contacts(s)[1], robot.nv, rest), atol=1e-6)
     assert system.rows(rest) is None
     legs, q = load_robot("fivebar")
-    closed = Elsewhere(robot=legs, q=q, contacts_at_q=contacts, pivots=(contacts.points, contacts.points))
+    bodies = RobotBodies(legs, Flat(), q)
+    closed = Elsewhere(bodies=bodies, q=q, touching=bodies.touching(q))
     still = np.zeros(legs.nv)
     np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
 

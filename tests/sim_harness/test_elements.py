@@ -8,11 +8,10 @@ from scipy.spatial.transform import Rotation
 from sim_harness.world.elements import (
     ROWS,
     deformation,
-    density,
     elastic_body,
     element_rows,
+    principal,
     shear_slopes,
-    stored,
     stretch_slopes,
 )
 
@@ -20,6 +19,20 @@ YOUNG, POISSON = 1e5, 0.45  # [Macklin §10.3]
 TET = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.01], [0.0, 0.12, 0.0], [0.02, 0.0, 0.09]])
 ENERGIES = ["corotational", "neo-hookean"]
 LAME = YOUNG / (2 * (1 + POISSON)), YOUNG * POISSON / ((1 + POISSON) * (1 - 2 * POISSON))
+
+
+def density(s, mu, lam, hyper):
+    """Ψ at principal stretches s (3) [Pa]: μ Σ (s − 1)² + ½ λ (Σ s − 3)², or C₁ (Σ s² − 3) + D₁ (J − α)²."""
+    if not hyper:
+        return mu * ((s - 1.0) ** 2).sum() + 0.5 * lam * (s.sum() - 3.0) ** 2
+    first, second = 0.5 * mu, 0.5 * (lam + mu)
+    return first * ((s * s).sum() - 3.0) + second * (s[0] * s[1] * s[2] - 1.0 - first / second) ** 2
+
+
+def stored(body, x):
+    """Energy of all tetrahedra [J] with corners at x [m] (n, 3)."""
+    stretches = [principal(deformation(body, e, x))[1] for e in range(len(body.nodes))]
+    return sum(volume * density(s, body.mu, body.lam, body.hyper) for volume, s in zip(body.volumes, stretches, strict=True))
 
 
 def tetrahedron(energy):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from first_order_bodies import G, along_normals, rod, step_of, stops
+from first_order_bodies import G, along_normals, hertz, rod, step_of, stops
 from first_order_scenes import CREEP, RAMP, RAMP_G, RAMP_H, leaning_rod, ramp
 
 from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.first_order.law import hertz
 from sim_harness.studies import foundation
 
 ENGINE = FirstOrder()

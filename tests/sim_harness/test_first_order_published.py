@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from idyn.errors import InputError
 from sim_harness.engines.engine import Rows
 from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.first_order.published import program, solve_program, tied
 from sim_harness.engines.first_order.space import free_motion
+from sim_harness.studies.first_order_published import Published, program, solve_program, tied
 
-PUBLISHED = FirstOrder(friction="published", tangential=1e4)
+PUBLISHED = Published(tangential=1e4)
 
 
 def test_first_order_row_9_a_foot_tips_over_under_the_published_program():
@@ -34,7 +34,7 @@ def test_first_order_row_9_one_contact_alone_has_its_spring():
     for _ in range(100):
         gap, v, f = 1e-3 * rng.normal(), 0.1 * rng.normal(), 10 * rng.normal()
         problem = step_of([[2.0]], [f], [v], 1e-3, along_normals([[1.0]]), [gap], stiffness=1e6, dissipation=1e-5)
-        answers = [FirstOrder(friction=each).solve(problem) for each in ("published", "cone")]
+        answers = [engine.solve(problem) for engine in (Published(), FirstOrder())]
         speed = answers[1].v_plus[0]
         expected = max(0.0, -1e6 * (gap + 1e-3 * speed) - 10.0 * speed)
         for solution in answers:

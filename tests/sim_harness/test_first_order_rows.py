@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from first_order_bodies import G, random_spd, step_of, ties
+from first_order_bodies import G, compliance_and_share, random_spd, step_of, stiffness_and_damping, ties
 
 from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.first_order.law import compliance_and_share, stiffness_and_damping
 
 ENGINE = FirstOrder()
 

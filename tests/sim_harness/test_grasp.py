@@ -14,8 +14,7 @@ from idyn.types import State
 from sim_harness.run import experiment
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 from transport.loopback import Loopback
 
 DT = 1e-3
@@ -26,7 +25,7 @@ FINGERS = ["F_00", "F_01", "F_10", "F_11"]
 
 def world(mu=100.0, engine="lcp"):
     robot, q = load_robot("arm")
-    return EngineWorld(robot, Flat(-0.2), ENGINES[engine](), q, mu=np.full(len(robot.contact_names), mu))
+    return build_world(ENGINES[engine](), robot, Flat(-0.2), q, mu=np.full(len(robot.contact_names), mu))
 
 
 def carry(law, mu, seconds, **changes):

@@ -7,10 +7,8 @@ from wheels import INERTIA, wheel_world
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.joint_friction import CREEP, JointFriction
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.joints import CREEP, JointFriction
+from sim_harness.world.worlds import ENGINES, build_world
 
 DT = 1e-3
 
@@ -77,9 +75,9 @@ def test_friction_alone_keeps_a_robot_standing(engine):
         robot, q = load_robot("quadruped")
         friction = JointFriction.of(robot, dict.fromkeys(robot.joint_names, 0.0), dict.fromkeys(robot.joint_names, coulomb))
         if engine == "mujoco":
-            world = MujocoWorld(robot, Flat(), MujocoSettings(), q, friction=friction)
+            world = build_world(MujocoSettings(), robot, Flat(), q, friction=friction)
         else:
-            world = EngineWorld(robot, Flat(), ENGINES[engine](), q, friction=friction)
+            world = build_world(ENGINES[engine](), robot, Flat(), q, friction=friction)
         for _ in range(150):
             assert world.step(np.zeros(12), DT).status.ok
         sunk[coulomb] = q[2] - world.q[2]

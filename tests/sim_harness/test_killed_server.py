@@ -12,8 +12,7 @@ from sim_harness.robot.hardware import Hardware
 from sim_harness.robot.imperfections.settings import ImperfectionSettings
 from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.server_process import ServerProcess
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 from transport.replay import replay
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
@@ -47,7 +46,7 @@ def test_the_robot_stops_in_its_posture_and_the_log_survives(tmp_path):
     log = tmp_path / "log.mcap"
     settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
     robot, stance = load_robot("quadruped")
-    world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance)
+    world = build_world(ENGINES["lcp"](), robot, Flat(), stance)
     with (
         ServerProcess(settings, log_path=log) as server,
         Killing(server, log, hello_for(robot, DT, kind="sim")) as client,

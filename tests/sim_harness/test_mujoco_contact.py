@@ -11,7 +11,7 @@ from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from idyn.model.shapes import Box
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
+from sim_harness.world.worlds import build_world
 
 DT = 1e-3
 G = 9.81
@@ -72,11 +72,11 @@ def friction(world):
 
 def test_friction_of_the_experiment_and_of_the_patch_reaches_mujoco():
     robot, q = load_robot("quadruped")
-    world = MujocoWorld(robot, Flat(), MujocoSettings(), q, mu=np.array([0.0, 0.3, np.inf, 1.0]))
+    world = build_world(MujocoSettings(), robot, Flat(), q, mu=np.array([0.0, 0.3, np.inf, 1.0]))
     world.step(np.zeros(12), DT)
     np.testing.assert_allclose(friction(world), np.tile([[1e-5], [0.3], [100.0], [1.0]], 2))
     patches = FrictionMap(0.1, 1.5, 0.05, seed=3)
-    world = MujocoWorld(robot, Flat(friction=patches), MujocoSettings(), q)
+    world = build_world(MujocoSettings(), robot, Flat(friction=patches), q)
     world.step(np.zeros(12), DT)
     world.step(np.zeros(12), DT)
     np.testing.assert_allclose(friction(world), patches.at(world.contacts.points)[:, None].repeat(2, axis=1), atol=1e-6)
@@ -115,7 +115,7 @@ def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     robot = Robot(
         Description(urdf=PLATE_AND_BALL, base="fixed", contact=points, box=(Box(frame="plate", size=(0.4, 0.4, 0.04)),))
     )
-    world = MujocoWorld(robot, Flat(), MujocoSettings(), robot.neutral())
+    world = build_world(MujocoSettings(), robot, Flat(), robot.neutral())
     for _ in range(1000):
         result = world.step(np.zeros(0), DT)
     forces = dict(zip(result.contacts.keys, result.impulse / DT, strict=True))

@@ -15,8 +15,8 @@ from idyn.errors import ConfigError
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.worlds import build_world
 
 SHIPPED = ("quadruped", "solo12", "a1", "go2", "arm")
 FOREIGN = {
@@ -38,7 +38,7 @@ def robot_of(name):
 
 
 def world_of(robot, terrain=TERRAINS["flat"]):
-    return MujocoWorld(robot, terrain, MujocoSettings(), robot.neutral())
+    return build_world(MujocoSettings(), robot, terrain, robot.neutral())
 
 
 def states(robot, seed=0):
@@ -125,7 +125,7 @@ def test_gaps_and_normals_are_the_terrains(ground):
 def test_boxes_are_where_pinocchio_has_them():
     """Gap and normal of a finger tip against the box that it holds."""
     robot, q = load_robot("arm")
-    world = MujocoWorld(robot, Flat(-0.2), MujocoSettings(), q)
+    world = build_world(MujocoSettings(), robot, Flat(-0.2), q)
     tips = [(gap, key) for gap, key in zip(world.contacts.gaps, world.contacts.keys, strict=True) if key.startswith("TIP")]
     assert len(tips) == 4
     mujoco.mj_forward(world.model, world.data)

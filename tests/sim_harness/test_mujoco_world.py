@@ -14,10 +14,10 @@ from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.status import Status
 from sim_harness.mujoco.settings import MujocoSettings
-from sim_harness.mujoco.world import MujocoWorld
 from sim_harness.world.jacobian import contact_jacobian
-from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.joints import JointFriction
 from sim_harness.world.world import Push
+from sim_harness.world.worlds import build_world
 
 DT = 1e-3
 G = 9.81
@@ -142,7 +142,7 @@ def test_a_wheel_runs_out_against_the_friction_of_its_axle(viscous, coulomb):
     """Inertia 0.02 kg·m² and an armature of 0.03: v decays with b/I, taken at the end of the step, or falls by c/I."""
     robot = Robot(Description(urdf=WHEELS, base="fixed", armature={"axle": 0.03}))
     friction = JointFriction(viscous=np.array([viscous, 0]), coulomb=np.array([coulomb, 0]))
-    world = MujocoWorld(robot, Flat(), MujocoSettings(), robot.neutral(), friction=friction)
+    world = build_world(MujocoSettings(), robot, Flat(), robot.neutral(), friction=friction)
     world.reset(robot.neutral(), np.array([20.0, 20.0]))
     for _ in range(1000):
         result = world.step(np.zeros(2), DT)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from newton_problems import STACKED, G, H, box, followed, paper, particle, problem, stack
 
-from sim_harness.engines.newton.engine import FUNCTIONS, Newton
+from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.functions import FISCHER_BURMEISTER, MINIMUM_MAP, complementarity, friction_compliance
+from sim_harness.studies.newton_scheme import FUNCTIONS
 
 BOTH = pytest.mark.parametrize("function", FUNCTIONS)
 

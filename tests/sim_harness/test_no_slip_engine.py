@@ -14,8 +14,8 @@ from sim_harness.engines.engine import ForwardProblem
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.no_slip import NoSlip
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.world import SceneWorld
 from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.worlds import build_scene
 
 RECOVERY = 0.1
 
@@ -97,7 +97,7 @@ def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world,
     ends = []
     for engine in ("no-slip", "lcp"):
         world = make_world(engine, name=kind)
-        world._mu = np.full(len(world.contacts), np.inf)
+        world.bodies.mu = np.full(len(world.contacts), np.inf)
         stand = make_stand(world)
         for _ in range(300):
             result = world.step(stand.torque(), DT)
@@ -209,7 +209,7 @@ def test_it_agrees_with_stewart_and_trinkle_at_the_papers_friction():
 @pytest.mark.parametrize("solver", ["ppm", "qp", "lemke"])
 def test_a_grasp_on_36_contacts_holds(solver):
     """D15's Fig. 1 at its step of 10 ms, a hundred of them: nothing falls, whoever solves."""
-    world = SceneWorld(msgspec.structs.replace(load_scene("grasp-boxes"), dt=0.01), NoSlip(solver=solver))
+    world = build_scene(msgspec.structs.replace(load_scene("grasp-boxes"), dt=0.01), NoSlip(solver=solver))
     for _ in range(100):
         step = world.step()
         assert len(step.problem.mu) == 36

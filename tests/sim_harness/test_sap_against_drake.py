@@ -15,7 +15,7 @@ import pytest
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from sim_harness.engines.sap.engine import Sap
-from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import build_world
 
 pytest.importorskip("pydrake", reason="the package drake is not installed")
 from drake_worlds import cubes, standing
@@ -94,7 +94,7 @@ def test_sap_time_of_a_step_beside_drakes():
     """Medians of 2000 steps of the quadruped's stance, whole steps of both worlds in one process."""
     robot, q = load_robot("quadruped")
     drake = standing(robot, q, 1e4, 5e-3, 0.8)
-    ours = EngineWorld(robot, Flat(), Sap(stiffness=1e4, dissipation=5e-3), q)
+    ours = build_world(Sap(stiffness=1e4, dissipation=5e-3), robot, Flat(), q)
     rest = drake.plant.GetPositions(drake.context)[7:].copy()
     drake.begin()
     times = {"drake": [], "ours": []}

@@ -7,7 +7,8 @@ from sap_problems import TIGHT, cost, gradient, nearest_in_cone, random_convex
 from scipy import sparse
 
 from sim_harness.engines.sap.cone import APART, MU, R_N, R_T, SLIDING, STICKING, V_HAT, project, slope
-from sim_harness.engines.sap.newton import contact_velocities, hessian, minimise
+from sim_harness.engines.sap.newton import hessian, minimise
+from sim_harness.engines.sparse import speeds
 
 LAW = np.array([0.5, 0.01, 0.04, 0.0])
 
@@ -110,7 +111,7 @@ def test_sap_row_3_the_gradient_is_that_of_the_cost():
 
 def regions(c, v):
     """Of all contacts at v."""
-    u = contact_velocities(c, v)
+    u = speeds(c, v)
     scaled = zip(
         -u[:, 0] / c.laws[:, R_T], -u[:, 1] / c.laws[:, R_T], (c.laws[:, V_HAT] - u[:, 2]) / c.laws[:, R_N], strict=True
     )
@@ -122,7 +123,7 @@ def test_sap_row_4_the_hessian_is_the_gradients_slope_and_no_softer_than_A():
     compared = 0
     for _ in range(60):
         c, A, _, v = random_convex(rng)
-        H = hessian(c, contact_velocities(c, v))
+        H = hessian(c, speeds(c, v))
         H = np.tril(H) + np.tril(H, -1).T
         assert np.linalg.eigvalsh(H)[0] >= np.linalg.eigvalsh(A)[0] - 1e-9
         h = 1e-4

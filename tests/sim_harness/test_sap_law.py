@@ -10,7 +10,7 @@ from idyn.laws.settings import SapSettings
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from sim_harness.engines.sap.engine import Sap
-from sim_harness.world.engine_world import EngineWorld
+from sim_harness.world.worlds import build_world
 
 DT = 1e-3
 GROUNDS = {
@@ -29,7 +29,7 @@ def test_a_robot_that_moves_at_random_feels_the_predicted_forces(name, ground):
     to 1e-9."""
     robot, stance = load_robot(name)
     rng = np.random.default_rng(0)
-    world = EngineWorld(robot, Flat(), Sap(tolerance=1e-12, **GROUNDS[ground]), stance)
+    world = build_world(Sap(tolerance=1e-12, **GROUNDS[ground]), robot, Flat(), stance)
     world.reset(stance, 0.1 * rng.normal(size=robot.nv))
     law, options, pressed = SapSettings(**GROUNDS[ground]).build(), Options(ground=Ground(noise=0.0)), 0
     for _ in range(50):

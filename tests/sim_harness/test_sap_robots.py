@@ -10,8 +10,8 @@ from sim_harness.engines.sap.engine import Sap
 from sim_harness.engines.sap.motion import SCHEMES
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.joints import JointFriction
+from sim_harness.world.worlds import build_world
 
 DT = 1e-3
 
@@ -32,7 +32,7 @@ def swung(make_world, scheme, dt, viscous=0.0):
     world = make_world("sap", scheme=scheme)
     names = world.robot.joint_names
     friction = JointFriction.of(world.robot, dict.fromkeys(names, viscous), dict.fromkeys(names, 0.0)) if viscous else None
-    world = EngineWorld(world.robot, Flat(), world.engine, world.q + np.r_[0, 0, 1.0, np.zeros(16)], friction=friction)
+    world = build_world(world.engine, world.robot, Flat(), world.q + np.r_[0, 0, 1.0, np.zeros(16)], friction=friction)
     torque = 0.1 * np.sin(np.arange(12.0))
     for _ in range(round(0.05 / dt)):
         assert world.step(torque, dt).status.ok

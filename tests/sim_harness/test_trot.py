@@ -13,8 +13,7 @@ from idyn.contact.terrain import Flat
 from sim_harness.measure.fall import base_tilt
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan, with_controller
-from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.worlds import ENGINES, build_world
 
 DT = 1e-3
 LOW, HIGH = 0.1, 100.0
@@ -108,7 +107,7 @@ def test_a_server_that_misses_ticks_lets_nobody_fall(law):
     plan = with_controller(load_plan("trot"), {"law": law, "contact": {"mu": 0.8}})
     controller = build_controller(plan.controller)
     robot, stance = load_robot("quadruped")
-    world = EngineWorld(robot, Flat(), ENGINES["lcp"](), stance, mu=np.full(4, 0.8))
+    world = build_world(ENGINES["lcp"](), robot, Flat(), stance, mu=np.full(4, 0.8))
     rng, ticks, last = np.random.default_rng(0), 2000, -1
     missing = np.concatenate([start + np.arange(5) for start in rng.integers(500, ticks, 15)])
     for tick in sorted(set(range(ticks)) - set(missing.tolist())):

@@ -8,6 +8,7 @@ from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.first_order.engine import FirstOrder
 from sim_harness.engines.newton.engine import Newton
+from sim_harness.studies.newton_scheme import Scheme
 from sim_harness.world.worlds import ENGINES
 
 WEIGHT = 9.81
@@ -50,7 +51,7 @@ def test_nor_are_rows_of_none(engine, field):
 
 @pytest.mark.parametrize(
     "engine",
-    [Newton(), Newton(finish=False), Newton(finish=False, form="weighted", damping=0.75), FirstOrder(stiffness=np.inf)],
+    [Newton(), Scheme(form="divided", damping=1.0), Scheme(), FirstOrder(stiffness=np.inf)],
 )
 @pytest.mark.parametrize("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
 @pytest.mark.parametrize("away", [0.01, 3.0, 50.0])

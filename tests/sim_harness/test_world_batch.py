@@ -12,8 +12,7 @@ from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.run.batch import SceneBatch, WorldBatch
 from sim_harness.run.batch_shares import Share
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.worlds import build_scene
-from sim_harness.world.worlds import NAMES, AnyEngine, build_world
+from sim_harness.world.worlds import NAMES, AnyEngine, build_scene, build_world
 
 DT, COUNT = 1e-3, 5
 
@@ -72,7 +71,7 @@ def test_worlds_of_mujoco_too():
 def test_scenes(name):
     settings, engine = load_scene(name), PolygonLcp()
     scene = build_scene(settings, engine)
-    start = scene.model.start
+    start = scene.bodies.start
     q, v = np.array([start.q] * 3), start.v + 0.01 * np.arange(3)[:, None]
     with SceneBatch(settings, engine, 3, processes=2) as batch:
         fresh = batch.step(4)

@@ -4,8 +4,8 @@ from idyn.contact.terrain import Flat
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from sim_harness.world.engine_world import EngineWorld
-from sim_harness.world.joint_friction import JointFriction
-from sim_harness.world.worlds import ENGINES
+from sim_harness.world.joints import JointFriction
+from sim_harness.world.worlds import ENGINES, build_world
 
 INERTIA = 0.02
 WHEEL = f"""
@@ -24,4 +24,4 @@ def wheel(armature: float = 0.0) -> Robot:
 def wheel_world(viscous: float = 0.0, coulomb: float = 0.0, armature: float = 0.0) -> EngineWorld:
     robot = wheel(armature)
     friction = JointFriction.of(robot, {"axle": viscous}, {"axle": coulomb})
-    return EngineWorld(robot, Flat(), ENGINES["lcp"](), robot.neutral(), friction=friction)
+    return build_world(ENGINES["lcp"](), robot, Flat(), robot.neutral(), friction=friction)

@@ -76,7 +76,7 @@ class Convex:
     """Settings: energy, 'kinetic' or 'contact' (above); one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞);
     edges k of the polygon; QP back end."""
 
-    basis_type = np.dtype(np.bool_)
+    basis_type: np.dtype = np.dtype(np.bool_)
     material = RIGID
 
     def __init__(

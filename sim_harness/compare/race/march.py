@@ -12,9 +12,9 @@ from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.engines.engine import Engine
-from sim_harness.world.engine_world import EngineWorld
 from sim_harness.world.jacobian import contact_jacobian
-from sim_harness.world.world import StepResult
+from sim_harness.world.world import StepResult, World
+from sim_harness.world.worlds import build_world
 
 STIFFNESS, DAMPING = 40.0, 0.2
 """Of the joints [N·m/rad], [N·m·s/rad]."""
@@ -33,7 +33,7 @@ class March:
         """points: at each foot, on a ring where there are several"""
         given, q = load_robot(robot)
         model = given if points == 1 else Robot(_with_points(given, points), robot)
-        self.world = EngineWorld(model, Flat(), engine, q)
+        self.world = build_world(engine, model, Flat(), q)
         self._dt, self._angles = dt, model.joint_angles(q)
         self._weight = _holding_torque(self.world)
         places = [contact.frame for contact in given.description.contact]
@@ -64,7 +64,7 @@ def _with_points(robot: Robot, points: int) -> Description:
     return msgspec.structs.replace(robot.description, contact=contact)
 
 
-def _holding_torque(world: EngineWorld) -> Array:
+def _holding_torque(world: World) -> Array:
     """Against gravity at rest, the weight on equal normal forces (na)."""
     robot = world.robot
     terms = robot.terms(world.q, np.zeros(robot.nv))

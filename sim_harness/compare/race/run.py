@@ -17,8 +17,7 @@ from sim_harness.compare.matrix.settings import Count
 from sim_harness.compare.race.march import March
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.world import SceneWorld
-from sim_harness.world.worlds import OwnEngine
+from sim_harness.world.worlds import OwnEngine, build_scene
 
 
 class RunnerSettings(Settings, frozen=True):
@@ -152,8 +151,8 @@ def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
 def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], object], Callable[[], Array]]:
     """Functions that step the world and return the positions of its bodies [m] (·, 3)."""
     if settings.scene:
-        scene = SceneWorld(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
-        return scene.step, lambda: np.array(scene.model.place(scene.state.q)[1])
+        scene = build_scene(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
+        return scene.step, lambda: np.array(scene.bodies.place(scene.state.q)[1])
     march = March(settings.robot, settings.points, engine, settings.dt)
     return march.step, lambda: np.array(march.world.q[None, :3])
 

@@ -19,7 +19,8 @@ from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.first_order.convex import convexified
 from sim_harness.engines.first_order.law import NORMAL, STEEPEST, TANGENT, Table, press, violation
-from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate, pushed, speeds
+from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate
+from sim_harness.engines.sparse import pushed, speeds
 
 NON_FINITE = Status.NON_FINITE.value
 
@@ -77,6 +78,7 @@ def by_newton(ways: Ways, table: Table, w: Array, p: Array, rules: Rules) -> tup
     w_now = answer(ways, table, w, p)
     error = violation(p, w_now, table, False)
     least = np.inf
+    # Newton's steps where they come nearer, otherwise sweeps, twice as many each time
     for step in range(rules.max_steps + 1):
         if error < least:
             best, least = p.copy(), error
@@ -108,13 +110,13 @@ def sweep(ways: Ways, table: Table, w: Array, p: Array, times: int) -> None:
             normal, tangent = table.weights[i, NORMAL], table.weights[i, TANGENT]
             if normal == 0.0:
                 continue
-            before = p[i, 2]
+            before = p[i, 2]  # p_n ← max(0, p_n − w_n / D)
             z[2] = before - (w[i, 2] + _speed(ways, y, i, 2) + table.R[i, NORMAL] * before) / normal
             p[i, 2] = z[2] if table.tie[i] else max(z[2], 0.0)
             _add(ways, y, i, 2, p[i, 2] - before)
             if tangent == 0.0:
                 continue
-            s, t = p[i, 0], p[i, 1]
+            s, t = p[i, 0], p[i, 1]  # p_t ← P(p_t − w_t / D)
             z[0] = s - (w[i, 0] + _speed(ways, y, i, 0) + table.R[i, TANGENT] * s) / tangent
             z[1] = t - (w[i, 1] + _speed(ways, y, i, 1) + table.R[i, TANGENT] * t) / tangent
             z[2] = p[i, 2]
@@ -170,15 +172,16 @@ def linearised(p: Array, w: Array, table: Table, i: int, G: Array, r: Array) -> 
     if not table.tie[i] and not z_n > 0.0:
         r[0], r[1], r[2] = -p[0], -p[1], -p[2]
         return
-    r[2], G[2, 2] = -w[2] / R_n, 1.0 / R_n
+    r[2], G[2, 2] = -w[2] / R_n, 1.0 / R_n  # presses: w_n = 0
     if mu == 0.0 or table.tie[i]:
         return
     z_s, z_t = p[0] - w[0] / D_t, p[1] - w[1] / D_t
     radius = np.sqrt(z_s * z_s + z_t * z_t)
-    if mu == np.inf or radius <= mu * z_n:
+    if mu == np.inf or radius <= mu * z_n:  # sticks: w_t = 0
         r[0], r[1] = -w[0] / R_t, -w[1] / R_t
         G[0, 0] = G[1, 1] = 1.0 / R_t
         return
+    # slides: ‖p_t‖ = μ p_n along z_t, which turns with it
     a, b, turn = z_s / radius, z_t / radius, min(mu * z_n / radius, STEEP)
     slack = mu * (p[2] + r[2]) - (a * p[0] + b * p[1])
     share = 1.0 - turn * (1.0 - R_t / D_t)

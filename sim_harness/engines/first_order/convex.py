@@ -14,8 +14,9 @@ from idyn.jit.compiled import compiled
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table, press, slope, violation
-from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate, pushed, speeds
+from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate
 from sim_harness.engines.sap.cone import APART
+from sim_harness.engines.sparse import pushed, speeds
 
 NON_FINITE = Status.NON_FINITE.value
 
@@ -46,6 +47,7 @@ def convexified(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> t
     for i in range(n):
         for e in range(2):
             R[i, e] = max(table.R[i, e], STIFFEST * table.weights[i, e])
+    # proximal points: each round from the impulses of the last
     for k in range(ROUNDS):
         w_now = answer(ways, table, w, p)
         before, error = error, violation(p, w_now, table, True)
@@ -124,6 +126,7 @@ def exact_share(table: Table, start: Round, u: Array, along: Array, first: float
     at_high, flat = 0.0, FLAT * abs(at_low)
     if not at_low < 0.0:
         return 0.0
+    # double the share until the slope is > 0, then regula falsi with the stale end halved (Illinois)
     for _ in range(100):
         here = _slope_along(table, start, u + share * along, along, share * second, first)
         if abs(here) <= flat:

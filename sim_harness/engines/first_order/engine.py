@@ -8,7 +8,7 @@ for a row that is tied; contacts and stops press only, and friction opposes what
 
 Different from the paper [its digest, §0]:
 - Its quadratic programs have the smallest forces that satisfy inequalities. Where contacts share their bodies these are not its
-  own springs; here they are: complementarity, one by one. `published` solves the paper's programs as they are printed.
+  own springs; here they are: complementarity, one by one. `sim_harness.studies` has the paper's programs.
 - M̂ Ġ v in (23) is left out: contacts without load would press. Closures keep what curvature leaves open, dt² at a time.
 - Rigid rows (K = ∞) are met as other engines meet them, not by a number that is large.
 
@@ -22,9 +22,8 @@ landing begins before the ground. Contacts that are taken only once they touch (
 they are deep.
 """
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
@@ -35,12 +34,22 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.first_order.cone import solve
 from sim_harness.engines.first_order.convex import convexified
 from sim_harness.engines.first_order.law import Table
-from sim_harness.engines.first_order.methods import Rules
-from sim_harness.engines.first_order.published import published
-from sim_harness.engines.first_order.space import Bodies, contact_ways, free_motion, times_transposed, velocity_after
+from sim_harness.engines.first_order.methods import Rules, Ways
+from sim_harness.engines.first_order.space import Bodies, Free, contact_ways, free_motion, times_transposed, velocity_after
+from sim_harness.engines.items import items_of
+
+TOLERANCE = 1e-10
+"""Largest violation of the contact law of a step that counts as solved, as a share of the fastest contact or of 1 m/s."""
+
+MOST_STEPS = 30
+"""Of Newton's method at a time."""
 
 NOTHING = 1e-200
 """Stand-in for no stiffness at all [N/m]."""
+
+
+Contacts = tuple[Ways, Array, Array]
+"""What `contact_ways` finds."""
 
 
 class Chosen(NamedTuple):
@@ -56,24 +65,16 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
 
     stiffness: K [N/m], > 0, may be inf; dissipation: τ_d [s], ≥ 0, B = K τ_d
     tangential: B_t [N·s/m], > 0, of friction that holds: a load F creeps at F/B_t
-    friction: "cone" is Coulomb's law; "convex" its convexification, of one solution, under which what slides glides;
-        "published" the paper's quadratic programs, see `first_order_published`
-    normal_weight: ζ of "published", > 0; none for the paper's 1/dt
+    friction: "cone" is Coulomb's law; "convex" its convexification, of one solution, under which what slides glides
     candidates: "near" takes all contacts that are reported, which presses what arrives to rest within its step; "touching"
         those with φ ≤ 0
-    tolerance: largest violation of the contact law of a step that counts as solved, as a share of the fastest contact or of
-        1 m/s
-    max_iterations: allowance of Newton's method
     """
 
     stiffness: Positive = 1e9
     dissipation: NonNegative = 0.0
     tangential: Positive = 1e9
-    friction: Literal["cone", "convex", "published"] = "cone"
-    normal_weight: Positive | None = None
+    friction: Literal["cone", "convex"] = "cone"
     candidates: Literal["near", "touching"] = "near"
-    tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-10
-    max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 30
 
     rows_at: ClassVar[float] = 0.0
     contacts_at: ClassVar[float] = 0.0
@@ -84,18 +85,19 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         free = free_motion(bodies)
         if not (free.regular and is_sound(problem)):
             return no_solution(problem)
-        ways, order, w = contact_ways(bodies, free, table)
-        if self.friction == "published":
-            found = published(bodies, free, table, self.normal_weight)
-            return answer(problem, chosen, found, free.agree, velocity_after(bodies, free, ways, order, found[0]))
-        begin = times_transposed(free.L, free.first, problem.v - free.v_free)
+        contacts = contact_ways(bodies, free, table)
+        found = self.impulses(bodies, free, table, contacts)
+        return answer(problem, chosen, found, free.agree, velocity_after(bodies, free, *contacts[:2], found[0]))
+
+    def impulses(self, bodies: Bodies, free: Free, table: Table, contacts: Contacts) -> tuple[Array, Status, int, float]:
+        """Of the table (N, 3), status, steps and violation [m/s]."""
+        ways, order, w = contacts
+        begin = times_transposed(free.L, free.first, bodies.v - free.v_free)
         motion = float(np.linalg.norm(times_transposed(free.L, free.first, free.v_free)))
         scale = max(1.0, float(np.abs(w).max(initial=0.0)))
-        rules = Rules(self.tolerance * scale, motion, self.max_iterations)
         how = convexified if self.friction == "convex" else solve
-        p, code, steps, error = how(ways, table, w, begin[order], rules)
-        after = velocity_after(bodies, free, ways, order, p)
-        return answer(problem, chosen, (p, STATUSES[code], steps, error), free.agree, after)
+        p, code, steps, error = how(ways, table, w, begin[order], Rules(TOLERANCE * scale, motion, MOST_STEPS))
+        return p, STATUSES[code], steps, error
 
     def choose(self, problem: ForwardProblem) -> Chosen:
         a, rows = problem, problem.rows
@@ -109,25 +111,16 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     def parts(self, problem: ForwardProblem, chosen: Chosen) -> tuple[Bodies, Table]:
         """The bodies with all that is linked to them, contacts first; the table's weights are not yet those of the bodies."""
         a, rows, dt = problem, problem.rows, problem.dt
-        n, m = np.count_nonzero(chosen.contacts), np.count_nonzero(chosen.soft)
-        J, mu, tie = np.zeros((3 * (n + m), len(a.v))), np.zeros(n + m), np.zeros(n + m, dtype=bool)
-        e, tau, gaps = np.zeros(n + m), np.zeros(n + m), np.zeros(n + m)
-        J[: 3 * n], mu[:n], gaps[:n] = a.J[np.repeat(chosen.contacts, 3)], a.mu[chosen.contacts], a.gaps[chosen.contacts]
-        k = self.stiffness if a.stiffness is None else a.stiffness[chosen.contacts]
-        e[:n] = 1.0 / np.maximum(k, NOTHING)
-        tau[:n] = self.dissipation if a.dissipation is None else a.dissipation[chosen.contacts]
+        J, mu, k, tau, gaps = items_of(a, chosen.contacts, chosen.soft, self.stiffness, self.dissipation)
+        n, tie, e = np.count_nonzero(chosen.contacts), np.zeros(len(mu), dtype=bool), 1.0 / np.maximum(k, NOTHING)
         G, g = np.zeros((0, len(a.v))), np.zeros(0)
         if rows is not None:
-            soft, rigid = chosen.soft, chosen.rigid
-            J[3 * n + 2 :: 3], tie[n:], gaps[n:] = rows.G[soft], ~rows.stops[soft], rows.g[soft]
-            if rows.compliance is not None:
-                e[n:] = rows.compliance[soft]
-            tau[n:] = rows.damping_times[soft]
-            G, g = rows.G[rigid], rows.g[rigid]
+            tie[n:], G, g = ~rows.stops[chosen.soft], rows.G[chosen.rigid], rows.g[chosen.rigid]
+            e[n:] = 0.0 if rows.compliance is None else rows.compliance[chosen.soft]
         tau[e == 0.0] = 0.0  # what is rigid has no damping
-        R = np.empty((n + m, 2))
+        R = np.empty((len(mu), 2))
         R[:, 0], R[:, 1] = 1.0 / (dt * self.tangential), e / (dt * (dt + tau))
-        table = Table(mu, tie, R, np.zeros((n + m, 2)), -gaps / (dt + tau))
+        table = Table(mu, tie, R, np.zeros((len(mu), 2)), -gaps / (dt + tau))
         return Bodies(a.M, a.v, dt * (a.force - a.h), J, G, g, dt), table
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
+from sim_harness.engines.sparse import pushed, speeds
 
 STIFFEST = 1e-10
 """In linear systems R is R, or this share of the weights where that is more: a Newton step loses as many digits, and where R is
@@ -14,8 +15,7 @@ STIFFEST = 1e-10
 
 
 class Ways(NamedTuple):
-    """Y = J L⁻ᵀ item by item: the columns that item i moves are columns[begin[i]:begin[i+1]], their three rows in `rows`
-    (·, 3); first: where each row of I + Yᵀ G Y begins (nv)."""
+    """Y = J L⁻ᵀ, a `Sparse`; first: where each row of I + Yᵀ G Y begins (nv)."""
 
     begin: Array
     columns: Array
@@ -24,7 +24,7 @@ class Ways(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """tolerance: largest violation [m/s] of what counts as solved; motion: ‖Lᵀ v‖, whose rounding nobody gets below [√J];
+    """tolerance: largest violation [m/s] of what counts as solved; motion: ‖Lᵀ v‖, whose rounding is the floor of errors [√J];
     max_steps: of Newton's method at a time."""
 
     tolerance: float
@@ -40,29 +40,6 @@ def answer(ways: Ways, table: Table, w: Array, p: Array) -> Array:
         for e in range(3):
             u[i, e] += w[i, e] + table.R[i, NORMAL if e == 2 else TANGENT] * p[i, e]
     return u
-
-
-@compiled
-def speeds(ways: Ways, y: Array) -> Array:
-    """Y y (N, 3)"""
-    u = np.zeros((len(ways.begin) - 1, 3))
-    for i in range(len(u)):
-        for x in range(ways.begin[i], ways.begin[i + 1]):
-            for e in range(3):
-                u[i, e] += ways.rows[x, e] * y[ways.columns[x]]
-    return u
-
-
-@compiled
-def pushed(ways: Ways, p: Array) -> Array:
-    """Yᵀ p (nv)"""
-    y = np.zeros(len(ways.first))
-    for i in range(len(p)):
-        if p[i, 0] != 0.0 or p[i, 1] != 0.0 or p[i, 2] != 0.0:
-            for x in range(ways.begin[i], ways.begin[i + 1]):
-                for e in range(3):
-                    y[ways.columns[x]] += ways.rows[x, e] * p[i, e]
-    return y
 
 
 @compiled
@@ -89,6 +66,7 @@ def add_product(ways: Ways, i: int, G: Array, plain: bool, lower: Array, upper: 
 def eliminate(lower: Array, upper: Array, first: Array, x: Array) -> None:
     """x ← A⁻¹ x with A = lower triangle of `lower` and, transposed, of `upper`, which become its factors; in place."""
     n = len(x)
+    # A = L U row by row with L's diagonal 1, and x ← L⁻¹ x
     for i in range(n):
         for j in range(first[i], i):
             s, t = lower[i, j], upper[i, j]
@@ -101,6 +79,7 @@ def eliminate(lower: Array, upper: Array, first: Array, x: Array) -> None:
         for k in range(first[i], i):
             s -= lower[i, k] * upper[i, k]
         upper[i, i] = s
+    # x ← U⁻¹ x
     for i in range(n - 1, -1, -1):
         x[i] /= upper[i, i]
         for k in range(first[i], i):

@@ -10,9 +10,9 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.types import Array
-from sim_harness.engines.bilateral import Held, along, closing_speeds, held_rows, project, row_forces, worst_contradiction
+from sim_harness.engines.bilateral import Held, answer_of_rows, held_rows, meet_rows, no_rows, project
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
-from sim_harness.engines.first_order.methods import Ways, pushed
+from sim_harness.engines.first_order.methods import Ways
 from sim_harness.engines.sap.islands import (
     backward_within,
     cholesky_within,
@@ -22,6 +22,8 @@ from sim_harness.engines.sap.islands import (
     touched,
     trees_of,
 )
+from sim_harness.engines.sparse import compressed, pushed
+from sim_harness.engines.vectors import add, dot
 
 
 class Bodies(NamedTuple):
@@ -49,23 +51,19 @@ class Free(NamedTuple):
 
 @compiled
 def free_motion(bodies: Bodies) -> Free:
-    M, G, nv = bodies.M, bodies.G, len(bodies.v)
-    first, L, y = profile(M), M.copy(), bodies.drive.copy()
+    nv = len(bodies.v)
+    first, L, y = profile(bodies.M), bodies.M.copy(), bodies.drive.copy()
     cholesky_within(L, first)
     for d in range(nv):
         if not 0.0 < L[d, d] < np.inf:
-            return Free(L, first, y, Held(G[:0].copy(), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)), True, False)
+            return Free(L, first, y, no_rows(nv), True, False)
+    # y = Lᵀ v_free = L⁻¹ dt (f − h) + Lᵀ v, then what the rigid rows leave of it
     forward_within(L, first, y)
     y += times_transposed(L, first, bodies.v)
-    held = held_rows(L, G)
-    row, _ = worst_contradiction(held, bodies.g)
-    t = along(held, closing_speeds(bodies.g, bodies.dt))
-    project(held.Q, y)
-    for j in range(len(t)):
-        for d in range(nv):
-            y[d] += t[j] * held.Q[j, d]
+    held = held_rows(L, bodies.G)
+    agree = meet_rows(held, bodies.g, bodies.dt, y)
     backward_within(L, first, y)
-    return Free(L, first, y, held, row < 0, True)
+    return Free(L, first, y, held, agree, True)
 
 
 @compiled
@@ -81,13 +79,13 @@ def times_transposed(L: Array, first: Array, v: Array) -> Array:
 @compiled
 def contact_ways(bodies: Bodies, free: Free, table: Table) -> tuple[Ways, Array, Array]:
     """Y, the order of its columns (nv), and w without impulses (N, 3). Adds to the table's weights what the bodies give way."""
-    J, nv, n = bodies.J, len(bodies.v), len(table.mu)
+    J, n, nv = bodies.J, len(table.mu), len(bodies.v)
     Y, w = J.copy(), np.zeros((n, 3))
+    # Y = J L⁻ᵀ, w = J v_free − v̂, weights ‖Y_i‖² + R
     for i in range(n):
         for e in range(3):
             y = Y[3 * i + e]
-            for d in range(nv):
-                w[i, e] += J[3 * i + e, d] * free.v_free[d]
+            w[i, e] = dot(0.0, J[3 * i + e], free.v_free)
             if e < 2 and table.mu[i] == 0.0:
                 continue
             forward_within(free.L, free.first, y)
@@ -98,8 +96,9 @@ def contact_ways(bodies: Bodies, free: Free, table: Table) -> tuple[Ways, Array,
         for e in range(2):
             if table.weights[i, e] > 0.0:
                 table.weights[i, e] += table.R[i, e]
-    order = _order(J, bodies.M, free.held)
-    return _compressed(Y, order, n), order, w
+    order, first = _order(J, bodies.M, free.held), np.arange(nv)
+    begin, columns, rows = compressed(Y, np.arange(n), order, first)
+    return Ways(begin, columns, rows, first), order, w
 
 
 @compiled
@@ -120,22 +119,6 @@ def _order(J: Array, M: Array, held: Held) -> Array:
 
 
 @compiled
-def _compressed(Y: Array, order: Array, n: int) -> Ways:
-    nv = len(order)
-    begin, columns, rows = np.zeros(n + 1, dtype=np.int64), np.zeros(n * nv, dtype=np.int64), np.zeros((n * nv, 3))
-    first, x = np.arange(nv), 0
-    for i in range(n):
-        for d in range(nv):
-            s, t, u = Y[3 * i, order[d]], Y[3 * i + 1, order[d]], Y[3 * i + 2, order[d]]
-            if s != 0.0 or t != 0.0 or u != 0.0:
-                columns[x], rows[x, 0], rows[x, 1], rows[x, 2] = d, s, t, u
-                first[d] = min(first[d], columns[begin[i]])
-                x += 1
-        begin[i + 1] = x
-    return Ways(begin, columns[:x], rows[:x], first)
-
-
-@compiled
 def velocity_after(bodies: Bodies, free: Free, ways: Ways, order: Array, p: Array) -> tuple[Array, Array, float]:
     """v⁺ (nv), impulses of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
     nv, y = len(bodies.v), pushed(ways, p)
@@ -144,26 +127,15 @@ def velocity_after(bodies: Bodies, free: Free, ways: Ways, order: Array, p: Arra
         v_plus[order[d]] = y[d]
     backward_within(free.L, free.first, v_plus)
     v_plus += free.v_free
-    rest = -bodies.drive
+    # what the rigid rows have to answer for: M (v⁺ − v) − Jᵀ p − drive
+    rest, change = -bodies.drive, v_plus - bodies.v
     for i in range(len(p)):
         for e in range(3):
             if p[i, e] != 0.0:
-                for d in range(nv):
-                    rest[d] -= bodies.J[3 * i + e, d] * p[i, e]
+                add(rest, -p[i, e], bodies.J[3 * i + e])
     for r in range(nv):
-        for d in range(nv):
-            rest[r] += bodies.M[r, d] * (v_plus[d] - bodies.v[d])
+        rest[r] = dot(rest[r], bodies.M[r], change)
     x = rest.copy()
     forward_within(free.L, free.first, x)
-    load = np.zeros(len(free.held.Q))
-    for j in range(len(load)):
-        load[j] = np.dot(free.held.Q[j], x)
-    impulses = row_forces(free.held, load)
-    worst = 0.0
-    for d in range(nv):
-        for i in range(len(impulses)):
-            rest[d] -= bodies.G[i, d] * impulses[i]
-        worst = max(worst, abs(rest[d]))
-        if not np.isfinite(rest[d]):
-            worst = np.inf
+    impulses, worst = answer_of_rows(free.held, bodies.G, x, rest)
     return v_plus, impulses, worst

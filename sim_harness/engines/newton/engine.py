@@ -5,7 +5,7 @@ Normals and friction are found together; no polygon, no lift-off of what slides.
 −(g⁺ + τ_d ġ⁺)/e, contacts with stiffness k likewise (e = 1/k), at the end of the step; without, they are rigid.
 
 Different from the paper, beside what `newton_iteration` and `newton_functions` list:
-- Newton's exact steps on the natural map follow the first of the paper's (`finish`), which leave a fixed share each;
+- Newton's exact steps on the natural map follow the first of the paper's, which leave a fixed share each;
 - contacts are linearised where the step begins, as in our other engines, rows alone looked at where it ends (`positions`);
 - what is penetrated at the beginning is undone at `recovery` at the most, and open ties at `FASTEST`: at the level of positions
   alone a step would turn a millimetre into a metre per second;
@@ -26,29 +26,25 @@ from controllers.config.loading import Kind, NonNegative
 from idyn.status import Status
 from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
+from sim_harness.engines.newton.functions import FISCHER_BURMEISTER
 from sim_harness.engines.newton.iteration import Rules
+from sim_harness.engines.newton.linear import DENSE
 from sim_harness.engines.newton.passes import Way, free_motion, settle
+from sim_harness.engines.newton.rows import EFFECTIVE_MASS
 from sim_harness.engines.newton.stack import stack_of
 
-FUNCTIONS = ("fischer-burmeister", "minimum-map")
-PRECONDITIONERS = ("unit", "time-step", "effective-mass")
-SOLVERS = ("dense", "pcr", "pcg", "jacobi", "gauss-seidel")
-"""In the order of the constants in `newton_functions`, `newton_rows` and `newton_linear`."""
+MOST_ITERATIONS = 10000
+"""Of Newton's steps and, where those fail, of sweeps over the contacts."""
+
+REGULARISATION = 1e-6
+"""ε, share of each row's diagonal that is added to it."""
 
 
 class Newton(Kind, frozen=True, tag="newton"):
     """Settings of the engine.
 
-    function: φ of complementarity and of friction; the smooth one spreads redundant forces evenly
-    preconditioner: r, which makes impulses comparable with speeds: 1, dt² (friction dt), or times the effective mass (66)
-    solver: of the paper's linear system, iterative ones take `linear_iterations`; exact steps are always dense
-    form: "weighted" is the paper's, "divided" has rows divided by ∂φ/∂a
-    finish: exact steps on the natural map as soon as they gain
-    damping: t, share of each of the paper's steps that is taken; 0.75 is the paper's
-    regularisation: ε, share of each row's diagonal that is added to it
     tolerance: largest distance from Coulomb's law of a step that counts as solved, of the fastest row's speed or 0.1 m/s (in
         short steps 100 m/s² dt); usual with exact steps: rounding
-    max_iterations: allowance of Newton's steps and, where those fail, of sweeps over the contacts
     positions: what holds at the end of the step itself, where worlds can say what is there, and not as linearised at its
         beginning: "rows"; "end": contacts as well, whose points then go with their bodies: not for what rolls, nor for piles
         that tumble by 0.1 rad a step, which then gain energy; "start": neither
@@ -56,16 +52,7 @@ class Newton(Kind, frozen=True, tag="newton"):
     recovery: largest speed at which a penetration of rigid contacts is undone [m/s], see the engine `lcp`
     """
 
-    function: Literal["fischer-burmeister", "minimum-map"] = "fischer-burmeister"
-    preconditioner: Literal["unit", "time-step", "effective-mass"] = "effective-mass"
-    solver: Literal["dense", "pcr", "pcg", "jacobi", "gauss-seidel"] = "dense"
-    form: Literal["divided", "weighted"] = "divided"
-    finish: bool = True
-    damping: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    regularisation: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1e-6
-    linear_iterations: Annotated[int, msgspec.Meta(ge=1, le=100000)] = 40
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6
-    max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000000)] = 10000
     recovery: NonNegative = 0.05
     positions: Literal["rows", "end", "start"] = "rows"
     geometric_stiffness: bool = False
@@ -100,8 +87,8 @@ class Newton(Kind, frozen=True, tag="newton"):
     @property
     def way(self) -> Way:
         return Way(
-            preconditioner=PRECONDITIONERS.index(self.preconditioner),
-            limit=self.max_iterations,
+            preconditioner=EFFECTIVE_MASS,
+            limit=MOST_ITERATIONS,
             elsewhere=self.positions != "start",
             stiffens=self.geometric_stiffness,
         )
@@ -109,12 +96,12 @@ class Newton(Kind, frozen=True, tag="newton"):
     @property
     def rules(self) -> Rules:
         return Rules(
-            function=FUNCTIONS.index(self.function),
-            weighted=self.form == "weighted",
-            solver=SOLVERS.index(self.solver),
-            linear_iterations=self.linear_iterations,
-            damping=self.damping,
-            regularisation=self.regularisation,
-            exact=self.finish,
+            function=FISCHER_BURMEISTER,
+            weighted=False,
+            solver=DENSE,
+            linear_iterations=0,
+            damping=1.0,
+            regularisation=REGULARISATION,
+            exact=True,
             tolerance=self.tolerance,
         )

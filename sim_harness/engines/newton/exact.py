@@ -13,6 +13,7 @@ from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import lu_factor, lu_solve
 from idyn.types import Array
 from sim_harness.engines.newton.rows import Constraints, normal_row
+from sim_harness.engines.vectors import add_pushed, dot
 
 SHIFT = 1e-9
 """Share of a row's own diagonal that is added to it: of redundant rows the impulses then change as little as can be."""
@@ -34,19 +35,19 @@ NEAR = 1e-9
 
 
 @compiled
+def motion(c: Constraints, p: Array) -> Array:
+    """z = z_free + Yᵀ p (nv)"""
+    z = c.z_free.copy()
+    add_pushed(c.Y, p, z)
+    return z
+
+
+@compiled
 def speeds_of(c: Constraints, p: Array, u: Array) -> None:
     """u ← J v with the velocity that p leads to (m)"""
-    m, nv = c.Y.shape
-    z = c.z_free.copy()
-    for i in range(m):
-        if p[i] != 0.0:
-            for d in range(nv):
-                z[d] += c.Y[i, d] * p[i]
-    for i in range(m):
-        s = 0.0
-        for d in range(nv):
-            s += c.Y[i, d] * z[d]
-        u[i] = s
+    z = motion(c, p)
+    for i in range(len(u)):
+        u[i] = dot(0.0, c.Y[i], z)
 
 
 @compiled
@@ -78,7 +79,7 @@ def shorten_friction(c: Constraints, p: Array) -> None:
 def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
     """F ← the natural map at impulses p with speeds u (m); its largest entry [m/s]."""
     plan, w = c.plan, c.w
-    for i in range(plan.ties):
+    for i in range(plan.ties):  # a
         F[i] = u[i] + plan.offset[i] + plan.softness[i] * p[i]
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
@@ -86,9 +87,8 @@ def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
         F[row] = min(a, w[row] * p[row])
         if i < plan.stops:
             continue
-        s, t, radius = row - 2, row - 1, disc(plan.mu[i - plan.stops], w[row] * p[row] - a, w[row - 2] / w[row])
-        y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
-        length = np.hypot(y_s, y_t)
+        # w p_T − P(y): v_T where it sticks
+        s, t, (y_s, y_t, length, radius) = row - 2, row - 1, asked_of_tangents(c, p, u, row, a)
         if length <= radius:
             F[s], F[t] = u[s], u[t]
         else:
@@ -98,6 +98,15 @@ def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
         if not abs(F[i]) <= worst:
             worst = abs(F[i])
     return worst
+
+
+@compiled
+def asked_of_tangents(c: Constraints, p: Array, u: Array, row: int, a: float) -> tuple[float, float, float, float]:
+    """y = w p_T − v_T of the contact whose normal is `row`, ‖y‖, and the radius of its disc [m/s]."""
+    w, s, t = c.w, row - 2, row - 1
+    y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
+    mu = c.plan.mu[(row - c.plan.ties - c.plan.stops) // 3]
+    return y_s, y_t, np.hypot(y_s, y_t), disc(mu, w[row] * p[row] - a, w[s] / w[row])
 
 
 @compiled
@@ -114,13 +123,12 @@ def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Ar
     """
     plan, w, m = c.plan, c.w, len(p)
     K = np.zeros((m, m))
-    for i in range(plan.ties):
+    for i in range(plan.ties):  # ∂a/∂p
         _own_row(c, K, i)
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
         a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
-        presses = a <= w[row] * p[row]
-        if presses:
+        if a <= w[row] * p[row]:  # min(a, w p) is a where it presses
             _own_row(c, K, row)
         else:
             K[row, row] = w[row]
@@ -148,16 +156,15 @@ def _tangents(c: Constraints, K: Array, p: Array, u: Array, row: int) -> None:
     plan, w, s, t = c.plan, c.w, row - 2, row - 1
     mu = plan.mu[(row - plan.ties - plan.stops) // 3]
     a, ratio = u[row] + plan.offset[row] + plan.softness[row] * p[row], w[s] / w[row]
-    radius = disc(mu, w[row] * p[row] - a, ratio)
-    y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
-    length = np.hypot(y_s, y_t)
-    if length <= radius:
+    y_s, y_t, length, radius = asked_of_tangents(c, p, u, row, a)
+    if length <= radius:  # sticks: v_T
         for j in range(len(K)):
             K[s, j], K[t, j] = c.D[s, j], c.D[t, j]
         return
     K[s, s], K[t, t] = w[s], w[t]
     if radius == 0.0:
         return
+    # slides: w p_T − radius y / ‖y‖, of which y and, by the pressure, the radius change
     n_s, n_t, share = y_s / length, y_t / length, radius / length
     for j in range(len(K)):
         dy_s, dy_t, pressure = -c.D[s, j], -c.D[t, j], -c.D[row, j]
@@ -181,10 +188,11 @@ def finish(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, i
     at, new, u, u_new, F, F_new = p.copy(), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     speeds_of(c, at, u)
     natural_residual(c, at, u, F)
-    tried, idle, shift = 0, 0, SHIFT
+    tried, idle, shift = 0, 0, SHIFT  # idle: steps in a row without a gain
     while tried < limit and error > ROUNDING * c.scale and idle < IDLE:
         full = exact_step(c, at, u, F, shift)
         before, share, worst, falls = np.dot(F, F), 1.0, 0.0, False
+        # ‖F‖² must fall by Armijo's share; what pulls or is beyond its cone is put back first
         for _ in range(HALVINGS):
             for i in range(m):
                 new[i] = at[i] + share * (full[i] - at[i])

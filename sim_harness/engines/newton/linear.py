@@ -49,6 +49,7 @@ def conjugate_residuals(A: Array, b: Array, iterations: int) -> Array:
     for i in range(m):
         z[i] = b[i] / A[i, i]
     product(A, z, y)
+    # z = diag⁻¹ (b − A x), y = A z; p directions, q = A p, conjugate in the metric of diag⁻¹
     p, q, rho = z.copy(), y.copy(), np.dot(z, y)
     least = NOTHING * rho
     for _ in range(iterations):
@@ -77,7 +78,7 @@ def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
     x, r, z, q = np.zeros(m), b.copy(), np.empty(m), np.empty(m)
     for i in range(m):
         z[i] = r[i] / A[i, i]
-    p, rho = z.copy(), np.dot(r, z)
+    p, rho = z.copy(), np.dot(r, z)  # r = b − A x, z = diag⁻¹ r; p directions, q = A p
     least = NOTHING * rho
     for _ in range(iterations):
         product(A, p, q)

@@ -10,8 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.solvers.linalg import backward, cholesky, forward
+from idyn.solvers.linalg import backward
 from idyn.types import Array, Record
+from sim_harness.engines.contact_space import unconstrained
+from sim_harness.engines.newton.exact import motion
 from sim_harness.engines.newton.iteration import Rules, iterate
 from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import Stack
@@ -115,27 +117,14 @@ def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
 @compiled
 def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
     """Without impulses, and whether M is positive definite; drive: dt (f − h) (nv)."""
-    L, z = M.copy(), drive.copy()
-    cholesky(L)
-    for d in range(len(v)):
-        if not 0.0 < L[d, d] < np.inf:
-            return Free(L, z), False
-    forward(L, z)
-    for d in range(len(v)):
-        for r in range(d, len(v)):
-            z[d] += L[r, d] * v[r]
-    return Free(L, z), True
+    L, z, regular = unconstrained(M, v, drive)
+    return Free(L, z), regular
 
 
 @compiled
 def velocity_after(c: Constraints, L: Array, p: Array) -> Array:
     """v⁺ that impulses p lead to (nv)"""
-    z = c.z_free.copy()
-    for i in range(len(p)):
-        for d in range(len(z)):
-            z[d] += c.Y[i, d] * p[i]
-    backward(L, z)
-    return z
+    return velocity_of(L, motion(c, p))
 
 
 @compiled

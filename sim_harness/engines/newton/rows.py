@@ -12,6 +12,7 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import forward
 from idyn.types import Array
+from sim_harness.engines.vectors import dot, gram
 
 UNIT, TIME_STEP, EFFECTIVE_MASS = range(3)
 
@@ -72,24 +73,17 @@ def normal_row(plan: Plan, i: int) -> int:
 @compiled
 def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: int) -> Constraints:
     """J: all rows (m, nv); L: factor of M (nv, nv)"""
-    m, nv = J.shape
-    Y, D = J.copy(), np.zeros((m, m))
+    m, Y = len(J), J.copy()
     for i in range(m):
         forward(L, Y[i])
-        for j in range(i + 1):
-            s = 0.0
-            for d in range(nv):
-                s += Y[i, d] * Y[j, d]
-            D[i, j] = D[j, i] = s
+    D = gram(Y)
     drop_rounding(plan, Y, D)
     w, scale = np.ones(m), min(SLOWEST, GENTLEST * plan.dt)
     for i in range(m):
         if D[i, i] + plan.softness[i] > 0.0:
             w[i] = D[i, i] + plan.softness[i]
-        speed = 0.0  # how far apart things are is no speed: a stop 3 rad away is not 3000 rad/s
-        for d in range(nv):
-            speed += Y[i, d] * z_free[d]
-        scale = max(scale, abs(speed))
+        # how far apart things are is no speed: a stop 3 rad away is not 3000 rad/s
+        scale = max(scale, abs(dot(0.0, Y[i], z_free)))
     r = w.copy()
     for i in range(len(plan.mu)):
         t = plan.ties + plan.stops + 3 * i

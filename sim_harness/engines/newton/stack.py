@@ -7,6 +7,7 @@ from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.newton.rows import Plan
+from sim_harness.engines.vectors import dot
 
 NO_ORDER = np.zeros(0, dtype=np.int64)
 
@@ -101,12 +102,9 @@ def linearised(
 
     The first `moved` of them, and J, are those where `shift` leads (nv), the others those that things begin with.
     """
-    offset, softness = np.zeros(len(g)), np.zeros(len(g))
+    offset, softness, back = np.zeros(len(g)), np.zeros(len(g)), -shift
     for i in range(len(g)):
-        at = g[i]
-        if i < moved:
-            for d in range(len(shift)):
-                at -= J[i, d] * shift[d]
+        at = dot(g[i], J[i], back) if i < moved else g[i]
         offset[i] = at / (dt + tau[i])
         softness[i] = e[i] / (dt * (dt + tau[i]))
     return offset, softness

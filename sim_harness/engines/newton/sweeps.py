@@ -8,18 +8,16 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.types import Array
-from sim_harness.engines.newton.exact import disc
+from sim_harness.engines.newton.exact import disc, motion
 from sim_harness.engines.newton.rows import Constraints, normal_row
+from sim_harness.engines.vectors import add, dot
 
 
 @compiled
 def sweep(c: Constraints, p: Array, sweeps: int) -> None:
     """From impulses p (m), in place."""
-    plan, (m, nv) = c.plan, c.Y.shape
-    z = c.z_free.copy()
-    for i in range(m):
-        for d in range(nv):
-            z[d] += c.Y[i, d] * p[i]
+    plan, z = c.plan, motion(c, p)
+    # Δp = −a / w, kept ≥ 0 but for ties, then friction within its disc
     for _ in range(sweeps):
         for i in range(plan.ties):
             _change(c, p, z, i, p[i] - _speed(c, p, z, i) / c.w[i])
@@ -41,10 +39,7 @@ def sweep(c: Constraints, p: Array, sweeps: int) -> None:
 @compiled
 def _speed(c: Constraints, p: Array, z: Array, row: int) -> float:
     """a of the row"""
-    s = c.plan.offset[row] + c.plan.softness[row] * p[row]
-    for d in range(len(z)):
-        s += c.Y[row, d] * z[d]
-    return s
+    return dot(c.plan.offset[row] + c.plan.softness[row] * p[row], c.Y[row], z)
 
 
 @compiled
@@ -52,5 +47,4 @@ def _change(c: Constraints, p: Array, z: Array, row: int, new: float) -> None:
     change = new - p[row]
     p[row] = new
     if change != 0.0:
-        for d in range(len(z)):
-            z[d] += c.Y[row, d] * change
+        add(z, change, c.Y[row])

@@ -8,11 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled
+from idyn.solvers.linalg import copy
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 from sim_harness.engines.sap.cone import MU, R_N, R_T, V_HAT, project, regularisation
 from sim_harness.engines.sap.islands import forward_within, islands_of, profile, touched, trees_of
 from sim_harness.engines.sap.newton import NON_FINITE, Convex, Rules, minimise
+from sim_harness.engines.sparse import compressed
+from sim_harness.engines.vectors import add, dot
 
 
 class Materials(NamedTuple):
@@ -56,9 +59,8 @@ def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
     k = len(m.mu)
     laws, Y = np.zeros((k, 4)), np.zeros((3, J.shape[1]))
     for i in range(k):
-        for e in range(3):
-            for d in range(J.shape[1]):
-                Y[e, d] = J[3 * i + e, d]
+        for e in range(3):  # w from W_ii = J_i M⁻¹ J_iᵀ
+            copy(J[3 * i + e], Y[e])
             forward_within(L, first, Y[e])
         total = 0.0
         for a in range(3):
@@ -84,6 +86,7 @@ def solve_islands(motion: Motion, J: Array, laws: Array, rules: Rules) -> tuple[
     touches = touched(J, tree)
     order, island = islands_of(touches)
     status, most = SOLVED, 0
+    # island by island; those without constraints keep v*
     for name in range(island.max() + 1 if len(island) else 0):
         dofs, members = _dofs(order, island, tree, name), _members(touches, island, laws, name)
         if not len(members):
@@ -139,16 +142,8 @@ def convex_problem(motion: Motion, J: Array, laws: Array, dofs: Array, members: 
         for j in range(m):
             A[i, j], M[i, j] = motion.A[dofs[i], dofs[j]], motion.M[dofs[i], dofs[j]]
     first, table = np.minimum(profile(A), profile(M)), np.zeros((k, 4))
-    begin, columns, rows = np.zeros(k + 1, dtype=np.int64), np.zeros(k * m, dtype=np.int64), np.zeros((k * m, 3))
+    begin, columns, rows = compressed(J, members, dofs, first)
     for i in range(k):
-        r, x = 3 * members[i], begin[i]
-        for d in range(m):
-            s, t, n = J[r, dofs[d]], J[r + 1, dofs[d]], J[r + 2, dofs[d]]
-            if s != 0.0 or t != 0.0 or n != 0.0:
-                columns[x], rows[x, 0], rows[x, 1], rows[x, 2] = d, s, t, n
-                first[d] = min(first[d], columns[begin[i]])
-                x += 1
-        begin[i + 1] = x
         for e in range(4):
             table[i, e] = laws[members[i], e]
     return Convex(A, M, first, v_star, begin, columns, rows, table)
@@ -163,24 +158,22 @@ def accuracy(motion: Motion, J: Array, laws: Array, v: Array, gamma: Array) -> t
     for i in range(k):
         t, z, y_n = laws[i, R_T], laws[i, R_N], laws[i, V_HAT]
         for e in range(3):
-            u[e] = 0.0
-            for d in range(n):
-                u[e] += J[3 * i + e, d] * v[d]
-                push[d] += J[3 * i + e, d] * gamma[i, e]
+            u[e] = dot(0.0, J[3 * i + e], v)
+            add(push, gamma[i, e], J[3 * i + e])
         if z == 0.0:
             continue
+        # ‖γ − P_F(y)‖∞, ½ ‖γ‖²_R and |g · γ| with g = J v − v̂ + R γ
         s, r, normal, _ = project(-u[0] / t, -u[1] / t, (y_n - u[2]) / z, laws[i])
         law_error = max(law_error, abs(s - gamma[i, 0]), abs(r - gamma[i, 1]), abs(normal - gamma[i, 2]))
         squares = gamma[i, 0] ** 2 + gamma[i, 1] ** 2
         cost += 0.5 * (t * squares + z * gamma[i, 2] ** 2)
         across = u[0] * gamma[i, 0] + u[1] * gamma[i, 1] + t * squares
         slack += abs(across + (u[2] - y_n + z * gamma[i, 2]) * gamma[i, 2])
+    # ½ ‖v − v*‖²_A, and the momenta D ∇ℓ, D M v, D Jᵀγ with D = diag(M)^-½
     g2 = p2 = j2 = worst = 0.0
+    away = v - motion.v_star
     for r in range(n):
-        momentum = weighed = 0.0
-        for d in range(n):
-            momentum += motion.M[r, d] * v[d]
-            weighed += motion.A[r, d] * (v[d] - motion.v_star[d])
+        momentum, weighed = dot(0.0, motion.M[r], v), dot(0.0, motion.A[r], away)
         cost += 0.5 * weighed * (v[r] - motion.v_star[r])
         worst = max(worst, abs(weighed - push[r]))
         g2 += (weighed - push[r]) ** 2 / motion.M[r, r]

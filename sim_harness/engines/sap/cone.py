@@ -50,7 +50,7 @@ def slope(y_s: float, y_t: float, law: Array, normal: float, region: int, G: Arr
     if region == STICKING:
         G[0, 0] = G[1, 1] = 1.0 / law[R_T]
         G[2, 2] = 1.0 / law[R_N]
-    elif region == SLIDING:
+    elif region == SLIDING:  # along a = (μ t̂, 1), and across t̂
         mu, y_r = law[MU], np.sqrt(y_s * y_s + y_t * y_t)
         a, b = y_s / y_r, y_t / y_r
         along = 1.0 / (law[R_N] + mu * mu * law[R_T])

@@ -23,6 +23,7 @@ from idyn.status import STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import Accuracy, ForwardProblem, ForwardSolution
+from sim_harness.engines.items import items_of
 from sim_harness.engines.sap.assembly import Materials, contact_step
 from sim_harness.engines.sap.motion import SCHEMES, free_motion
 from sim_harness.engines.sap.newton import Rules
@@ -43,7 +44,6 @@ class Sap(Kind, frozen=True, tag="sap"):
         reported: forces without jumps, gliding and rest without chatter, landings that are damped more; feet that swing low
         over ground of much friction are caught by it
     tolerance: ε_r, largest momentum error of a step that counts as solved, of the momentum
-    search: "exact" line search or "backtracking" (Armijo): twice the steps and, with σ below 1e-3, now and then too many
     max_iterations: allowance of Newton's method
     """
 
@@ -54,7 +54,6 @@ class Sap(Kind, frozen=True, tag="sap"):
     scheme: Literal["symplectic", "explicit", "implicit", "midpoint"] = "symplectic"
     candidates: Literal["touching", "near"] = "touching"
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8
-    search: Literal["exact", "backtracking"] = "exact"
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 100
 
     rows_at: ClassVar[float] = 0.0
@@ -66,7 +65,7 @@ class Sap(Kind, frozen=True, tag="sap"):
             return no_solution(problem)
         motion, found = free
         J, materials, chosen = self.constraints(problem)
-        rules = Rules(self.tolerance, self.search == "exact", self.max_iterations)
+        rules = Rules(self.tolerance, self.max_iterations)
         v, gamma, code, steps, (dynamics, contact, momentum, slackness) = contact_step(motion, J, materials, rules)
         p, n, drift = np.zeros((len(chosen), 3)), materials.contacts, SCHEMES[self.scheme].drift(v, problem.v)
         p[chosen] = gamma[:n]
@@ -87,21 +86,10 @@ class Sap(Kind, frozen=True, tag="sap"):
         """J of contacts and rows, three rows each (3k, nv); what they are made of; which contacts were taken (n)."""
         a = problem
         chosen = np.ones(len(a.mu), dtype=bool) if self.candidates == "near" else a.gaps <= 0.0
-        kept = np.flatnonzero(chosen)
-        n, extra = len(kept), 0 if a.rows is None else len(a.rows.g)
-        J = np.zeros((3 * (n + extra), len(a.v)))
-        J[: 3 * n] = a.J[np.repeat(chosen, 3)]
-        (mu, tau, gaps), k = np.zeros((3, n + extra)), np.full(n + extra, np.inf)
-        mu[:n], gaps[:n] = np.minimum(a.mu[kept], MU_CAP), a.gaps[kept]
-        k[:n] = self.stiffness if a.stiffness is None else a.stiffness[kept]
-        tau[:n] = self.dissipation if a.dissipation is None else a.dissipation[kept]
+        every = np.ones(0 if a.rows is None else len(a.rows.g), dtype=bool)
+        J, mu, k, tau, gaps = items_of(a, chosen, every, self.stiffness, self.dissipation)
+        mu, n = np.minimum(mu, MU_CAP), len(mu) - len(every)
         if a.rows is not None:
-            J[3 * n + 2 :: 3], gaps[n:] = a.rows.G, a.rows.g
             mu[n:] = np.where(a.rows.stops, 0.0, np.inf)
-            on = a.rows.yields
-            tau[n:] = np.where(
-                on, a.rows.damping_times, self.beta * a.dt / np.pi
-            )  # critical damping of a spring of period β dt
-            if a.rows.compliance is not None:
-                k[n:][on] = 1.0 / a.rows.compliance[on]
+            tau[n:][~a.rows.yields] = self.beta * a.dt / np.pi  # critical damping of a spring of period β dt
         return J, Materials(mu, k, tau, gaps, n, a.dt, self.beta, self.sigma), chosen

@@ -3,8 +3,9 @@
     ℓ(v) = ½ ‖v − v*‖²_A + ½ ‖P_F(y(v))‖²_R         ∇ℓ = A (v − v*) − Jᵀγ         H = A + Jᵀ G J
 Strongly convex, once differentiable: one minimum, found from everywhere. Only constraints that act are in H.
 
-Different from the paper: the exact line search looks beyond the full step as far as ℓ falls; the factor keeps within the
-profile of H instead of a junction tree; what is stalled at rounding, |Δℓ| < 10⁻¹⁵ ℓ, is accepted up to e_m = `FLOOR`.
+Different from the paper: there is the exact line search alone, which looks beyond the full step as far as ℓ falls; the factor
+keeps within the profile of H instead of a junction tree; what is stalled at rounding, |Δℓ| < 10⁻¹⁵ ℓ, is accepted up to
+e_m = `FLOOR`.
 """
 
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
 from sim_harness.engines.sap.cone import R_N, R_T, V_HAT, project, slope
 from sim_harness.engines.sap.islands import backward_within, cholesky_within, forward_within
+from sim_harness.engines.sparse import pushed, speeds
 
 ABSOLUTE = 1e-14
 """ε_a, what scaled momenta count as nothing [√J]."""
@@ -29,23 +31,16 @@ STALLED = 1e-15
 FLAT = 1e-14
 """The exact line search ends where the slope is this share of what it was."""
 
-GROWTH, SHRINK, ARMIJO = 1.25, 0.8, 1e-4
-"""Backtracking: the first trial's length, what the next is of the last, and the share of the slope it must fall by."""
-
-ROUNDED = 1e-13
-"""Share of ℓ below which what is left to fall is lost in rounding: backtracking takes the full step then."""
-
 NON_FINITE = Status.NON_FINITE.value
 
 
 class Convex(NamedTuple):
-    """One island's problem; m degrees of freedom, k constraints, J row-compressed.
+    """One island's problem; m degrees of freedom, k constraints.
 
     A, M: (m, m), symmetric; M scales and measures momenta, A weighs them
     first: where each row of H begins (m)
     v_star: velocity of the free motion (m)
-    begin: where the columns of each constraint begin in the next two (k + 1)
-    columns, rows: degrees of freedom that it moves, and what they do to s, t, n (nonzeros), (nonzeros, 3)
+    begin, columns, rows: J, a `Sparse`
     laws: μ, R_t, R_n, v̂_n of each, see `sap_cone` (k, 4)
     """
 
@@ -60,10 +55,9 @@ class Convex(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """When and how Newton's method goes on: ε_r, exact or backtracking line search, most iterations."""
+    """When Newton's method ends: ε_r, most iterations."""
 
     tolerance: float
-    exact: bool
     max_iterations: int
 
 
@@ -81,17 +75,6 @@ def symmetric_times(A: Array, first: Array, x: Array) -> Array:
 
 
 @compiled
-def contact_velocities(c: Convex, v: Array) -> Array:
-    """J v (k, 3)"""
-    u = np.zeros((len(c.laws), 3))
-    for i in range(len(u)):
-        for x in range(c.begin[i], c.begin[i + 1]):
-            for e in range(3):
-                u[i, e] += c.rows[x, e] * v[c.columns[x]]
-    return u
-
-
-@compiled
 def impulses(c: Convex, u: Array) -> Array:
     """γ at contact velocities u (k, 3)"""
     gamma = np.zeros_like(u)
@@ -104,17 +87,6 @@ def impulses(c: Convex, u: Array) -> Array:
 
 
 @compiled
-def pushed(c: Convex, gamma: Array) -> Array:
-    """Jᵀγ (m)"""
-    j = np.zeros(len(c.v_star))
-    for i in range(len(gamma)):
-        for x in range(c.begin[i], c.begin[i + 1]):
-            for e in range(3):
-                j[c.columns[x]] += c.rows[x, e] * gamma[i, e]
-    return j
-
-
-@compiled
 def hessian(c: Convex, u: Array) -> Array:
     """H at contact velocities u, its lower triangle (m, m)"""
     m = len(c.v_star)
@@ -122,7 +94,7 @@ def hessian(c: Convex, u: Array) -> Array:
     for i in range(m):
         for j in range(c.first[i], i + 1):
             H[i, j] = c.A[i, j]
-    for i in range(len(u)):
+    for i in range(len(u)):  # H += J_iᵀ G_i J_i of constraints that act
         law = c.laws[i]
         y_s, y_t = -u[i, 0] / law[R_T], -u[i, 1] / law[R_T]
         _, _, normal, region = project(y_s, y_t, (law[V_HAT] - u[i, 2]) / law[R_N], law)
@@ -152,7 +124,7 @@ def cost_of_impulses(c: Convex, gamma: Array) -> float:
 def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]:
     """From v (m): the velocity of least ℓ (m), its γ (k, 3), status, Newton steps."""
     before, status = np.inf, NOT_CERTIFIED
-    u = contact_velocities(c, v)
+    u = speeds(c, v)
     for step in range(rules.max_iterations + 1):
         gamma = impulses(c, u)
         away = v - c.v_star
@@ -161,6 +133,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
         if not np.isfinite(cost):
             return v, gamma, NON_FINITE, step
+        # ends at a small gradient, or where rounding stops ℓ from falling
         error, scale = momentum_error(c, v, gamma, gradient)
         if error <= ABSOLUTE + rules.tolerance * scale:
             return v, gamma, SOLVED, step
@@ -168,16 +141,16 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
             return v, gamma, SOLVED if error <= FLOOR * scale else status, step
         if step == rules.max_iterations:
             break
+        # Newton's direction −H⁻¹ ∇ℓ and the least ℓ along it
         before = cost
         H = hessian(c, u)
         cholesky_within(H, c.first)
         way = -gradient
         forward_within(H, c.first, way)
         backward_within(H, c.first, way)
-        line = Line(u, contact_velocities(c, way), np.dot(way, pull), np.dot(way, symmetric_times(c.A, c.first, way)))
-        share = exact_share(c, line) if rules.exact else backtracked_share(c, line, cost, 0.5 * np.dot(away, pull))
-        v = v + share * way
-        u = contact_velocities(c, v)
+        line = Line(u, speeds(c, way), np.dot(way, pull), np.dot(way, symmetric_times(c.A, c.first, way)))
+        v = v + exact_share(c, line) * way
+        u = speeds(c, v)
     return v, gamma, status, rules.max_iterations
 
 
@@ -235,26 +208,10 @@ def exact_share(c: Convex, line: Line) -> float:
             low = share
         else:
             high = share
-        following = share - first / second
+        following = share - first / second  # Newton's step, or the middle of the bracket
         if not low < following < high:
             following = 2.0 * share if high == np.inf else 0.5 * (low + high)
         if abs(following - share) <= 2e-16 * share:
             break
         share = following
-    return share
-
-
-@compiled
-def backtracked_share(c: Convex, line: Line, cost: float, away: float) -> float:
-    """The first α of 1.25, 1, 0.8, … at which ℓ has fallen enough (Armijo); `away`: ½‖v − v*‖²_A where the line begins"""
-    falls = slope_along(c, line, 0.0)[0]
-    if abs(falls) <= ROUNDED * cost:
-        return 1.0
-    share = GROWTH
-    for _ in range(200):
-        quadratic = away + share * (line.slope + 0.5 * share * line.curvature)
-        there = quadratic + cost_of_impulses(c, impulses(c, line.u + share * line.du))
-        if there < cost + ARMIJO * share * falls:
-            break
-        share *= SHRINK
     return share

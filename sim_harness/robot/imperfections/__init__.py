@@ -1,1 +1,1 @@
-"""What a simulated robot lacks of an ideal one: sensors, drives, link and bodies, and a ground that is not as believed."""
+"""Differences between a simulated robot and an ideal one: sensors, drives, link, bodies, and the ground."""

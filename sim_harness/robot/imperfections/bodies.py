@@ -1,4 +1,4 @@
-"""The robot as the world has it: masses, centres of mass, inertias and rotors other than the controller believes."""
+"""The simulated robot: masses, centres of mass, inertias and rotors that differ from the controller's model."""
 
 from collections.abc import Mapping
 from xml.etree import ElementTree
@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from idyn.errors import ConfigError, nearest
 from idyn.model.robot import Robot
 from sim_harness.robot.imperfections.settings import BodySettings, ByJoint, ImperfectionSettings
-from sim_harness.world.joint_friction import JointFriction
+from sim_harness.world.joints import JointFriction
 
 INERTIA = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
 

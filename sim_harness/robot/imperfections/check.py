@@ -1,4 +1,4 @@
-"""Whether a robot can have the imperfections it is given, told before anything runs."""
+"""Check a robot's imperfections before anything runs."""
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot

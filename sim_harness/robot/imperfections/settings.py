@@ -91,7 +91,7 @@ class LinkSettings(Settings, frozen=True):
 class DriveSettings(Settings, frozen=True):
     """The motors with their gears, in the world.
 
-    armature: rotor inertia times gear ratio squared [kg·m²] instead of the robot file's, which the controller believes in
+    armature: rotor inertia times gear ratio squared [kg·m²] instead of the robot file's, which the controller's model has
     viscous [N·m·s/rad], coulomb [N·m]: joint friction
     quantum: step of the torques that the motors can tell apart [N·m]; 0: none
     bandwidth: corner frequency of the first-order lag between a commanded torque and the motor's [Hz]; inf: none
@@ -122,7 +122,7 @@ class BodySettings(Settings, frozen=True):
 
 
 class GroundSettings(Settings, frozen=True):
-    """Ground that is not as the controller believes.
+    """Ground that differs from the controller's.
 
     mu: friction coefficient of all contacts in the world; absent: the experiment's
     terrain: the world's; absent: the controller's

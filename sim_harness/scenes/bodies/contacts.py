@@ -5,32 +5,17 @@ from itertools import combinations
 import numpy as np
 
 from idyn.contact.contacts import first_tangents
-from idyn.types import Array, ContactSet, Record
+from idyn.types import Array, ContactSet
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.polyhedra import Spot
 from sim_harness.scenes.bodies.settings import Material, SceneSettings
 from sim_harness.scenes.bodies.touch import Place, Toucher, ground_points, half_extents, pivot_of
+from sim_harness.world.world import Touching
 
 UP = np.array([0.0, 0.0, 1.0])
 
 GROUND = -1
 """In the place of a body's index."""
-
-
-class Touching(Record, frozen=True):
-    """Contacts and what touches there (n).
-
-    contacts: first and second joint and all that an engine needs
-    pairs: indices of the two bodies, the second `GROUND` for the ground (n, 2)
-    stiffness [N/m], dissipation [s]: inf and 0 where neither surface has any (n)
-    pivots: see `moved_contacts` of sim_harness.world.engine_step, of first and second bodies [m] (n, 3)
-    """
-
-    contacts: ContactSet
-    pairs: Array
-    stiffness: Array
-    dissipation: Array
-    pivots: tuple[Array, Array]
 
 
 class Geometry:
@@ -42,7 +27,9 @@ class Geometry:
         self._pairs = np.array(candidate_pairs(model), dtype=np.int64).reshape(-1, 2)
 
     def touching(self, q: Array) -> Touching:
-        """All contacts at a configuration."""
+        """All contacts at a configuration; none where it is not finite."""
+        if not np.isfinite(q).all():
+            return self._record([])
         model, margin = self._model, self._settings.margin
         rotations, centres = model.place(q)
         places = [Place(body.shape, *pose) for body, *pose in zip(self._settings.body, rotations, centres, strict=True)]
@@ -55,7 +42,20 @@ class Geometry:
                     found += [(i, GROUND, k, Spot(p, UP, p[2])) for k, p in enumerate(points) if p[2] <= margin]
         for i, j in self._near(centres, extents, margin).tolist():
             found += [(i, j, k, spot) for k, spot in enumerate(self._touch.between(places[i], places[j]))]
-        return self._record(found, places)
+        return self._record(found)
+
+    def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
+        """Of contacts at q, on their first and second bodies: see `moved_contacts` (n, 3)."""
+        c = touching.contacts
+        assert touching.pairs is not None
+        poses = [Place(body.shape, *pose) for body, *pose in zip(self._settings.body, *self._model.place(q), strict=True)]
+        spots = [Spot(*each) for each in zip(c.points, c.normals, c.gaps, strict=True)]
+        ends = (
+            [spot.point if i == GROUND else pivot_of(poses[i], spot) for i, spot in zip(side, spots, strict=True)]
+            for side in touching.pairs.T.tolist()
+        )
+        first, second = (np.array(points).reshape(-1, 3) for points in ends)
+        return first, second
 
     def _near(self, centres: Array, extents: Array, margin: float) -> Array:
         """The pairs whose boxes along the axes are near one another (·, 2)."""
@@ -64,7 +64,7 @@ class Geometry:
         i, j = self._pairs.T
         return self._pairs[(np.abs(centres[i] - centres[j]) <= extents[i] + extents[j] + margin).all(axis=1)]
 
-    def _record(self, found: list[tuple[int, int, int, Spot]], places: list[Place]) -> Touching:
+    def _record(self, found: list[tuple[int, int, int, Spot]]) -> Touching:
         model, names = self._model, (*self._model.names, "ground")
         pairs = np.array([(i, j) for i, j, _, _ in found], dtype=np.int64).reshape(-1, 2)
         joints = np.append(model.joints, 0)
@@ -84,14 +84,8 @@ class Geometry:
             gaps=np.array([spot.gap for *_, spot in found]),
             keys=tuple(f"{names[i]} {names[j]} {k}" for i, j, k, _ in found),
         )
-        first = [pivot_of(places[i], spot) for i, _, _, spot in found]
-        second = [spot.point if j == GROUND else pivot_of(places[j], spot) for _, j, _, spot in found]
         return Touching(
-            contacts=contacts,
-            pairs=pairs,
-            stiffness=stiffness,
-            dissipation=np.array([each.dissipation for each in touch]),
-            pivots=(np.array(first).reshape(-1, 3), np.array(second).reshape(-1, 3)),
+            contacts=contacts, pairs=pairs, stiffness=stiffness, dissipation=np.array([each.dissipation for each in touch])
         )
 
 

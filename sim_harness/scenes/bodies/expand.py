@@ -13,7 +13,7 @@ from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, Joint
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:
-    """The same scene, body by body. Raises ConfigError for one without any, and for arches and blocks that are none."""
+    """The same scene, body by body. Raises ConfigError for one without bodies, and for malformed arches and blocks."""
     for i, arch in enumerate(settings.arch):
         check_finite(f"scene.arch[{i}]", arch, "span", "rise", "thickness", "width", "density")
         check_finite(f"scene.arch[{i}].material", arch.material, "dissipation")

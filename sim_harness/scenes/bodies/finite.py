@@ -7,7 +7,7 @@ from idyn.errors import ConfigError
 
 
 def check_finite(where: str, settings: Settings, *fields: str) -> None:
-    """Raises ConfigError naming the first of these fields, numbers or tuples of them, that is not finite; None is no number."""
+    """Raises ConfigError naming the first of these fields, numbers or tuples of them, that is not finite; None is skipped."""
     for field in fields:
         value = getattr(settings, field)
         if value is not None and not np.isfinite(value).all():

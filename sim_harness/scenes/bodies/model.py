@@ -95,33 +95,33 @@ class SceneModel:
         """Where a displacement along the axes at q leads, free bodies straight on (nq)."""
         moved = self.robot.integrate(q, shift)
         if len(self.free):
-            straight, spans = self.free_positions, self.free_positions[:, :1] + np.arange(3, 7)
-            moved[straight] = q[straight] + Rotation.from_quat(q[spans]).apply(shift[self.free])
+            straight = self.free_positions
+            moved[straight] = q[straight] + self._turns(q).apply(shift[self.free])
         return moved
+
+    def _turns(self, q: Array) -> Rotation:
+        """Of the free bodies (k)."""
+        return Rotation.from_quat(q[self.free_positions[:, :1] + np.arange(3, 7)])
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
         """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
         moved, v = self.moved(q, dt * drift), v_plus.copy()
         if len(self.free):
-            spans = self.free_positions[:, :1] + np.arange(3, 7)
-            before = Rotation.from_quat(q[spans])
-            v[self.free] = Rotation.from_quat(moved[spans]).inv().apply(before.apply(v_plus[self.free]))
+            v[self.free] = self._turns(moved).inv().apply(self._turns(q).apply(v_plus[self.free]))
         return State(q=moved, v=v)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
         """J (m, nv) of a configuration q ⊕ shift for velocities of free bodies along the axes at q; changed in place."""
-        spans = self.free_positions[:, :1] + np.arange(3, 7)
-        for free, span in zip(self.free, spans, strict=True):
-            J[:, free] = J[:, free] @ (Rotation.from_quat(moved[span]).inv() * Rotation.from_quat(q[span])).as_matrix()
+        if len(self.free):
+            for free, turn in zip(self.free, (self._turns(moved).inv() * self._turns(q)).as_matrix(), strict=True):
+                J[:, free] = J[:, free] @ turn
         return J
 
     def before(self, q: Array, after: State) -> Array:
         """The velocity v⁺ along the axes at q that led from there to a state: what `after` turns, turned back (nv)."""
         v = after.v.copy()
         if len(self.free):
-            spans = self.free_positions[:, :1] + np.arange(3, 7)
-            turned = Rotation.from_quat(q[spans]).inv() * Rotation.from_quat(after.q[spans])
-            v[self.free] = turned.apply(after.v[self.free])
+            v[self.free] = (self._turns(q).inv() * self._turns(after.q)).apply(after.v[self.free])
         return v
 
     def force_at(self, axes: Array, body: int, point: Array, force: Array) -> Array:
@@ -197,31 +197,15 @@ def _effects(robot: Robot, bodies: Sequence[BodySettings], dofs: dict[str, tuple
             stop = (-np.inf, np.inf) if joint.stop is None else joint.stop
             values = joint.stiffness, joint.rest, joint.damping, joint.coulomb, *stop
             columns[:, dofs[joint_name(body, k)][0]] = *values, 1.0 / joint.stop_stiffness, joint.stop_dissipation
-    stiffness, rest, viscous, coulomb, low, high, compliance, dissipation = columns
-    return JointEffects(
-        stiffness=stiffness,
-        rest=rest,
-        viscous=viscous,
-        coulomb=coulomb,
-        low=low,
-        high=high,
-        stop_compliance=compliance,
-        stop_dissipation=dissipation,
-    )
+    return JointEffects(**dict(zip(JointEffects.__struct_fields__, columns, strict=True)))
 
 
 def _reference(robot: Robot, bodies: Sequence[BodySettings]) -> Array:
     """The configuration with all slides and hinges at 0 (nq)."""
-    step = np.zeros(robot.nv)
-    q = robot.neutral()
+    step, turn = np.zeros(robot.nv), np.zeros(robot.nv)
     for body in bodies:
         if body.joint == "free":
             first = _first(robot, body)
             step[first : first + 3] = body.position
-    q = robot.integrate(q, step)
-    turn = np.zeros(robot.nv)
-    for body in bodies:
-        if body.joint == "free":
-            first = _first(robot, body) + 3
-            turn[first : first + 3] = Rotation.from_euler("xyz", body.turn).as_rotvec()
-    return robot.integrate(q, turn)
+            turn[first + 3 : first + 6] = Rotation.from_euler("xyz", body.turn).as_rotvec()
+    return robot.integrate(robot.integrate(robot.neutral(), step), turn)

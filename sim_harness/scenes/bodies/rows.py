@@ -3,15 +3,17 @@
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from idyn.types import Array, ContactSet
+from idyn.types import Array
 from sim_harness.engines.engine import Rows
 from sim_harness.scenes.bodies.elastic import ElasticBlock
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import ClosureSettings, SceneSettings
-from sim_harness.world.jacobian import contact_jacobian
+from sim_harness.world.jacobian import relative_jacobian
 
 Part = tuple[Array, Array, Array, Array]
 """G (m, nv), g, compliance and dissipation (m) of some rows."""
+
+WORLD_X, WORLD_Z = np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 1.0]])
 
 WORLD = -1
 """In the place of a body's index."""
@@ -47,23 +49,9 @@ class Closure:
 
     def _moves(self, axes: Array, body: int, point: Array) -> Array:
         """How a point of a body moves, then how the body turns (6, nv)."""
-        nv = axes.shape[0]
-        joint = 0 if body == WORLD else int(self._model.joints[body])
-        one = ContactSet(
-            bodies=np.array([joint]),
-            others=np.array([0]),
-            points=point[None],
-            normals=np.array([[0.0, 0.0, 1.0]]),
-            tangents=np.array([[1.0, 0.0, 0.0]]),
-            mu=np.zeros(1),
-            gaps=np.zeros(1),
-            keys=("closure",),
-        )
-        support = self._model.robot.tree.support
-        moves = np.zeros((6, nv))
-        moves[:3] = contact_jacobian(axes, support, one)
-        moves[3:] = (axes[:, 3:] * support[joint][:, None]).T
-        return moves
+        joint, support = 0 if body == WORLD else int(self._model.joints[body]), self._model.robot.tree.support
+        moves = relative_jacobian(axes, support, np.array([joint]), np.array([0]), point[None], WORLD_X, WORLD_Z)
+        return np.vstack([moves, (axes[:, 3:] * support[joint][:, None]).T])
 
 
 class Constraints:

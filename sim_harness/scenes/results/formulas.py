@@ -194,30 +194,10 @@ def gripped(s: SceneSettings, body: int) -> float:
     return -max(0.0, s.gravity - held / mass_of(s.body[body]))
 
 
-FORMULAS: dict[str, Formula] = {
-    "nothing": lambda s, body: 0.0,
-    "stop-distance": stop_distance,
-    "viscous-way": viscous_way,
-    "sliding": sliding,
-    "rolling": rolling,
-    "weight": weight,
-    "whole-weight": whole_weight,
-    "fall-time": fall_time,
-    "sinking": sinking,
-    "held": held,
-    "loose-weight": loose_weight,
-    "squeeze": squeeze,
-    "reading": reading,
-    "lift": lift,
-    "spring-period": spring_period,
-    "slip-under-pads": slip_under_pads,
-    "parallelogram-period": parallelogram_period,
-    "stacked-weight": stacked_weight,
-    "sliding-way": sliding_way,
-    "pressed": pressed,
-    "settling": settling,
-    "gripped": gripped,
-    "hinges": hinges,
-    "at-stop": at_stop,
-    "block-statics": block_statics,
-}
+ALL: tuple[Formula, ...] = (
+    stop_distance, viscous_way, sliding, rolling, weight, whole_weight, fall_time, sinking, held, loose_weight, squeeze,
+    reading, lift, spring_period, slip_under_pads, parallelogram_period, stacked_weight, sliding_way, pressed, settling,
+    gripped, hinges, at_stop, block_statics,
+)  # fmt: skip
+
+FORMULAS: dict[str, Formula] = {"nothing": lambda s, body: 0.0} | {each.__name__.replace("_", "-"): each for each in ALL}

@@ -51,7 +51,7 @@ def kept_in(path: Path) -> list[Kept]:
 
 
 def _write(path: Path, data: msgspec.Struct) -> None:
-    """Numbers that are none are written NaN and Infinity, which JSON of the standard library reads again."""
+    """Non-finite numbers are written NaN and Infinity, which JSON of the standard library reads again."""
     path.write_text(json.dumps(msgspec.to_builtins(data), indent=1), encoding="utf-8")
 
 

@@ -24,10 +24,12 @@ class Measured(Record, frozen=True):
 
     @property
     def error(self) -> float | None:
-        """The difference as a share of the known value, or where that is 0 in the unit of the figure."""
-        if self.known is None:
-            return None
-        return abs(self.value - self.known) / (abs(self.known) or 1.0)
+        return error_of(self.value, self.known)
+
+
+def error_of(value: float, known: float | None) -> float | None:
+    """The difference as a share of the known value, or where that is 0 in the unit of the figure."""
+    return None if known is None else abs(value - known) / (abs(known) or 1.0)
 
 
 class Outcome(Record, frozen=True):
@@ -66,15 +68,11 @@ def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording)
         body = names.index(m.body) if m.body else 0
         quantity = QUANTITIES[m.quantity]
         known = None if m.known is None else FORMULAS[m.known](settings, body)
-        figure = Measured(
-            what=m.quantity if m.quantity.endswith(("of all", "of loose")) else f"{m.quantity} of {names[body]}",
-            unit=quantity.unit,
-            value=quantity.value(run, body),
-            known=known,
-            holds=None,
-        )
-        holds = None if m.within is None or figure.error is None else bool(figure.error <= m.within)
-        measured.append(Measured(what=figure.what, unit=figure.unit, value=figure.value, known=known, holds=holds))
+        what = m.quantity if m.quantity.endswith(("of all", "of loose")) else f"{m.quantity} of {names[body]}"
+        value = quantity.value(run, body)
+        error = error_of(value, known)
+        holds = None if m.within is None or error is None else bool(error <= m.within)
+        measured.append(Measured(what=what, unit=quantity.unit, value=value, known=known, holds=holds))
     return Outcome(
         scene=scene,
         engine=engine,

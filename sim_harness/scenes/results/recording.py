@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,17 +12,16 @@ from idyn.types import Array, Record
 from sim_harness.scenes.bodies.contacts import GROUND
 from sim_harness.scenes.bodies.settings import SceneSettings
 from sim_harness.scenes.residuals import NAMES, residuals_of
-from sim_harness.scenes.world import Step
-from sim_harness.scenes.worlds import Scene, build_scene
-from sim_harness.world.jacobian import world_impulses
-from sim_harness.world.worlds import AnyEngine
+from sim_harness.scenes.scene import SceneWorld
+from sim_harness.world.world import Step
+from sim_harness.world.worlds import AnyEngine, build_scene
 
 ABROAD = 1e3
-"""A world in which something is further away, or faster, than this has gone to pieces [m, m/s]."""
+"""A simulation diverged when something is further away, or faster, than this [m, m/s]."""
 
 
 class Burst(IdynError):
-    """A simulated world that went to pieces: nothing in it is worth measuring."""
+    """A simulation that diverged: nothing in it is worth measuring."""
 
 
 class Recording(Record, frozen=True):
@@ -79,78 +79,69 @@ class Recording(Record, frozen=True):
 class Recorder:
     """Collects the rows of a run."""
 
-    def __init__(self, world: Scene) -> None:
+    def __init__(self, world: SceneWorld) -> None:
         self._world = world
-        self._states: list[tuple[Array, ...]] = []
-        self._steps: list[tuple[object, ...]] = []
+        self._states: list[dict[str, Any]] = []
+        self._steps: list[dict[str, Any]] = []
         self._arrows: list[Array] = []
         self._state()
 
     def _state(self) -> None:
-        model, (q, v) = self._world.model, (self._world.state.q, self._world.state.v)
+        model, (q, v) = self._world.bodies, (self._world.state.q, self._world.state.v)
         centres, (velocities, spins) = model.place(q)[1], model.motions(q, v)
-        self._states.append((np.array(self._world.t), q, v, centres, velocities, spins, np.array(model.energy(q, v))))
+        energy = model.energy(q, v)
+        self._states.append(
+            {"t": self._world.t, "q": q, "v": v, "centres": centres, "velocities": velocities, "spins": spins, "energy": energy}
+        )
 
     def add(self, step: Step) -> None:
         """A step, and the state that it led to."""
-        problem, solution, contacts, model = step.problem, step.solution, step.touching.contacts, self._world.model
-        force = world_impulses(solution.p, contacts.tangents, contacts.normals) / problem.dt
+        problem, solution, contacts, model = step.problem, step.solution, step.contacts, self._world.bodies
+        force, pairs = step.impulse / problem.dt, step.touching.pairs
+        assert pairs is not None
         bodies = len(model.names)
         total, gap, slip = np.zeros((bodies, 3)), np.full(bodies, np.inf), np.zeros(bodies)
         speed = np.hypot(*(problem.J @ solution.v_plus).reshape(-1, 3)[:, :2].T) * (solution.p[:, 2] > 0)
         for side, sign in ((0, 1.0), (1, -1.0)):
-            rows = step.touching.pairs[:, side] != GROUND
-            which = step.touching.pairs[rows, side]
+            rows = pairs[:, side] != GROUND
+            which = pairs[rows, side]
             np.add.at(total, which, sign * force[rows])
             np.minimum.at(gap, which, contacts.gaps[rows])
             np.maximum.at(slip, which, speed[rows])
-        stretch = model.stretch(self._states[-1][1])
+        stretch = model.stretch(self._states[-1]["q"])
         found = residuals_of(problem, solution, model.effects, stretch, step.taken)
-        row = total, gap, slip, len(contacts), solution.iterations, solution.status.ok, step.seconds
         told = solution.accuracy
-        accuracy = (np.nan, np.nan) if told is None else (told.momentum, told.slackness)
-        self._steps.append((*row, [getattr(found, name) for name in NAMES], accuracy))
+        self._steps.append(
+            {
+                "force": total,
+                "gap": gap,
+                "slip": slip,
+                "contacts": len(contacts),
+                "iterations": solution.iterations,
+                "ok": solution.status.ok,
+                "seconds": step.seconds,
+                "residuals": [getattr(found, name) for name in NAMES],
+                "accuracy": (np.nan, np.nan) if told is None else (told.momentum, told.slackness),
+            }
+        )
         self._arrows.append(np.hstack([contacts.points, force]))
         self._state()
 
     def recording(self, pace: float) -> Recording:
         """Of all steps so far."""
-        states = [np.array(column) for column in zip(*self._states, strict=True)]
-        steps = [np.array(column) for column in zip(*self._steps, strict=True)]
-        t, q, v, centres, velocities, spins, energy = states
-        force, gap, slip, contacts, iterations, ok, seconds, residuals, accuracy = steps
-        return Recording(
-            masses=self._world.model.masses,
-            loose=self._world.model.loose,
-            t=t,
-            q=q,
-            v=v,
-            centres=centres,
-            velocities=velocities,
-            spins=spins,
-            energy=energy,
-            force=force,
-            gap=gap,
-            slip=slip,
-            contacts=contacts,
-            arrows=np.concatenate(self._arrows),
-            iterations=iterations,
-            ok=ok,
-            seconds=seconds,
-            pace=pace,
-            residuals=residuals,
-            accuracy=accuracy,
-        )
+        columns = {name: np.array([row[name] for row in rows]) for rows in (self._states, self._steps) for name in rows[0]}
+        model, arrows = self._world.bodies, np.concatenate(self._arrows)
+        return Recording(masses=model.masses, loose=model.loose, arrows=arrows, pace=pace, **columns)
 
 
 def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[int], None] = lambda _: None) -> Recording:
     """The scene from its beginning to its end. progress: called with the steps done since the last call
 
-    Raises Burst for a world that goes to pieces.
+    Raises Burst when the simulation diverges.
     """
     world = build_scene(settings, engine)
     world.step()  # compiles what is not yet
-    world.reset(world.model.start.q, world.model.start.v)
+    world.reset(world.bodies.start.q, world.bodies.start.v)
     recorder, moved = Recorder(world), 0.0
     for _ in range(round(settings.duration / settings.dt)):
         begin = time.perf_counter()

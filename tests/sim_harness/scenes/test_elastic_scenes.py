@@ -11,8 +11,8 @@ from sim_harness.scenes.bodies.elastic import elastic_of, grid_of, particles_of
 from sim_harness.scenes.bodies.settings import ForceSettings
 from sim_harness.scenes.load import engine_named, load_scene
 from sim_harness.scenes.results.recording import run_scene
-from sim_harness.scenes.world import SceneWorld, where_now
-from sim_harness.world.worlds import AnyEngine
+from sim_harness.scenes.scene import where_now
+from sim_harness.world.worlds import AnyEngine, build_scene
 
 STRIP = load_scene("elastic-strip")
 (BLOCK,) = STRIP.elastic
@@ -51,10 +51,10 @@ def test_newton_row_22_a_strip_hangs_where_its_energy_and_height_are_least(energ
     """Ten times softer than the shipped one, so that its tip sinks by a ninth of its length: no small displacement any more."""
     block = msgspec.structs.replace(BLOCK, energy=energy, young=1e5, dissipation=0.1)
     scene = msgspec.structs.replace(STRIP, elastic=(block,), duration=4.0)
-    world = SceneWorld(scene, engine_named(scene, "lcp"))
+    world = build_scene(scene, engine_named(scene, "lcp"))
     for _ in range(round(scene.duration / scene.dt)):
         assert world.step().solution.status.ok
-    centres = world.model.place(world.state.q)[1]
+    centres = world.bodies.place(world.state.q)[1]
     points, _ = grid_of(block)
     free = np.flatnonzero(points[:, 0] > 0.0)
 
@@ -75,7 +75,7 @@ def test_newton_row_22_a_strip_hangs_where_its_energy_and_height_are_least(energ
 
 def test_mujoco_refuses_what_it_does_not_have():
     pytest.importorskip("mujoco")
-    from sim_harness.scenes.worlds import build_scene  # noqa: PLC0415
+    from sim_harness.world.worlds import build_scene  # noqa: PLC0415
 
     for name, field in (
         ("elastic-strip", "elastic"),

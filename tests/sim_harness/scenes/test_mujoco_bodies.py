@@ -17,7 +17,7 @@ from sim_harness.scenes.bodies.settings import (
 )
 from sim_harness.scenes.load import check_scene, load_scene
 from sim_harness.scenes.results.recording import run_scene
-from sim_harness.scenes.worlds import build_scene
+from sim_harness.world.worlds import build_scene
 
 CUBE, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))
 STIFF = MujocoSettings(ground="stiff")

@@ -14,7 +14,7 @@ from sim_harness.scenes.bodies.settings import MADE_OF, is_scene
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
 from sim_harness.scenes.results.measures import outcome_of
 from sim_harness.scenes.results.recording import run_scene
-from sim_harness.scenes.world import SceneWorld
+from sim_harness.world.worlds import build_scene
 
 SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]
 CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
@@ -151,7 +151,7 @@ def test_a_closure_that_contradicts_a_joint_is_refused(scene, joint, what):
 
 def test_a_state_that_is_none_is_refused(scene):
     settings = load_scene(scene())
-    world = SceneWorld(settings, engine_named(settings, "lcp"))
+    world = build_scene(settings, engine_named(settings, "lcp"))
     q, v = world.state.q, world.state.v
     for field, bad in (("q", (np.full_like(q, np.nan), v)), ("v", (q, np.full_like(v, np.inf)))):
         with pytest.raises(InputError, match=field):

@@ -11,7 +11,8 @@ from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, Fo
 from sim_harness.scenes.load import check_scene, engine_named, load_scene
 from sim_harness.scenes.residuals import Taken, residuals_of
 from sim_harness.scenes.results.recording import Burst, run_scene
-from sim_harness.scenes.world import SceneWorld, force_now
+from sim_harness.scenes.scene import force_now
+from sim_harness.world.worlds import build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))
 
@@ -120,9 +121,9 @@ def test_a_world_that_goes_to_pieces_says_so():
 
 def test_the_checker_finds_what_is_wrong_with_an_answer():
     settings = load_scene("sliding-block")
-    world = SceneWorld(settings, engine_named(settings, "lcp"))
+    world = build_scene(settings, engine_named(settings, "lcp"))
     step = world.step()
-    good, problem, effects = step.solution, step.problem, world.model.effects
+    good, problem, effects = step.solution, step.problem, world.bodies.effects
     replace, stretch = msgspec.structs.replace, np.zeros(6)
 
     def found(solution: ForwardSolution, asked: ForwardProblem = problem):

@@ -1,6 +1,6 @@
-"""Friction in the joints of the simulated robot, taken at the end of the step so that it can neither drive nor chatter.
+"""Springs and friction in joints, taken at the end of the step: no stiffness makes it unstable, friction never drives.
 
-    τ = −(viscous + coulomb / max(|v⁺|, CREEP)) v⁺
+    τ = −(viscous + coulomb / max(|v⁺|, CREEP)) v⁺ − k (x + dt v⁺)
 A joint with Coulomb friction either sticks, a stiff damper that lets it creep, or slides against the whole of its friction;
 which, is found by solving the step again until it agrees. Usual: one solve, two in the tick in which a joint stops or starts.
 
@@ -36,6 +36,19 @@ class JointFriction(Record, frozen=True):
         for row, values in zip(columns, (viscous, coulomb), strict=True):
             row[robot.tree.a] = [values[name] for name in robot.joint_names]
         return JointFriction(viscous=columns[0], coulomb=columns[1])
+
+
+def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> ForwardProblem:
+    """The step with springs −k (x + dt v⁺) in it: exact in any engine, as M v⁺ + dt² k v⁺ is (M + dt² k) v⁺.
+
+    stiffness k [N/m, N·m/rad] and stretch x at the beginning of the step [m, rad] of all degrees of freedom (nv)
+    """
+    dt = problem.dt
+    return msgspec.structs.replace(
+        problem,
+        M=problem.M + np.diag(dt * dt * stiffness),
+        force=problem.force - stiffness * (stretch + dt * problem.v),
+    )
 
 
 def solve_with_friction(engine: Engine, problem: ForwardProblem, friction: JointFriction) -> ForwardSolution:

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controllers.config.loading import Positive
 from idyn.errors import InputError
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
 from idyn.types import Array
+from sim_harness.engines.first_order.engine import Contacts, FirstOrder
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
 from sim_harness.engines.first_order.space import Bodies, Free
 
@@ -208,14 +210,21 @@ def _plane(s: Scaled, i: int, angle: float) -> Array:
     return row / np.linalg.norm(row)
 
 
-def published(bodies: Bodies, free: Free, table: Table, zeta: float | None) -> tuple[Array, Status, int, float]:
-    """Impulses of the table (N, 3), status, QPs, and by how much the program's own conditions are missed, in numbers of order
-    one. zeta: ζ, None for the paper's 1/dt."""
-    a = program(bodies, free, table, 1.0 / bodies.dt if zeta is None else zeta)
-    x, status, rounds, left = solve_program(a)
-    n, p = len(a.mu), np.zeros((len(table.mu), 3))
-    stop, contact = ~table.tie & (table.mu == 0.0), ~table.tie & (table.mu > 0.0)
-    p[contact, 2], p[contact, 0], p[contact, 1] = x[:n], x[n : 2 * n], x[2 * n : 3 * n]
-    p[stop, 2] = x[3 * n :]
-    p[table.tie, 2] = a.ties[0] + a.ties[1] @ x
-    return bodies.dt * p, status, rounds, left
+class Published(FirstOrder, frozen=True, tag="first-order-published"):
+    """The engine `first-order` with the paper's programs for its friction; no kind of its own in any file.
+
+    normal_weight: ζ, > 0; none for the paper's 1/dt
+    """
+
+    normal_weight: Positive | None = None
+
+    def impulses(self, bodies: Bodies, free: Free, table: Table, contacts: Contacts) -> tuple[Array, Status, int, float]:
+        """Of the table (N, 3), status, QPs, and how far the program's own conditions are missed, in numbers of order one."""
+        a = program(bodies, free, table, 1.0 / bodies.dt if self.normal_weight is None else self.normal_weight)
+        x, status, rounds, left = solve_program(a)
+        n, p = len(a.mu), np.zeros((len(table.mu), 3))
+        stop, contact = ~table.tie & (table.mu == 0.0), ~table.tie & (table.mu > 0.0)
+        p[contact, 2], p[contact, 0], p[contact, 1] = x[:n], x[n : 2 * n], x[2 * n : 3 * n]
+        p[stop, 2] = x[3 * n :]
+        p[table.tie, 2] = a.ties[0] + a.ties[1] @ x
+        return bodies.dt * p, status, rounds, left

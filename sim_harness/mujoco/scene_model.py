@@ -4,17 +4,15 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.types import Array
+from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.door import mujoco
-from sim_harness.mujoco.model import bodies_of, body_name, compiled_model, quaternion_of
+from sim_harness.mujoco.robot_model import bodies_of, body_name, compiled_model, quaternion_of
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.scenes.bodies.contacts import GROUND, candidate_pairs, touching_materials
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.rows import yields
 from sim_harness.scenes.bodies.settings import ClosureSettings, Shape
 from sim_harness.scenes.bodies.urdf import joint_name
-
-MU_CAP = 100.0
-"""Stands for unlimited friction."""
 
 
 def geom_name(body: int) -> str:

@@ -1,0 +1,98 @@
+"""A robot in MuJoCo's world.
+
+The ground is that of `idyn.contact.terrain`: below each contact place lies a plane that touches the terrain at the point
+nearest to the place, laid anew before each physics step. So gaps and normals are the terrain's own, on hills as on the flat,
+and friction may change from foothold to foothold.
+
+Modelling error: in a corner (stairs) a place has one contact, with the nearer side. Joint limits, and contact of anything but
+the robot's contact places, with the terrain and with boxes of other bodies, are not simulated.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from idyn.types import Array, State
+from sim_harness.engines.penalty import MU_CAP
+from sim_harness.mujoco.coordinates import Coordinates
+from sim_harness.mujoco.door import mujoco
+from sim_harness.mujoco.robot_model import body_name, build_model, pair_name, place_name, plane_name
+from sim_harness.mujoco.settings import MujocoSettings
+from sim_harness.mujoco.world import Content, Ending, MujocoWorld
+from sim_harness.world.jacobian import along_contacts
+from sim_harness.world.joints import JointFriction
+from sim_harness.world.robot_bodies import RobotBodies
+from sim_harness.world.world import MARGIN, Push, StepResult
+
+
+def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[RobotBodies, StepResult]:
+    """Raises ConfigError for what MuJoCo cannot carry."""
+    model = build_model(bodies.robot, settings)
+    coordinates = Coordinates(bodies.robot, model)
+    if bodies.friction is not None:
+        _resist(model, coordinates.dofs, bodies.friction, settings)
+    return MujocoWorld(RobotContent(bodies, model, coordinates.dofs), coordinates, settings)
+
+
+def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, settings: MujocoSettings) -> None:
+    """Friction in the joints. MuJoCo's own is soft: by default a light leg creeps under its load at more than 1 rad/s."""
+    model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
+    model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
+
+
+class RobotContent(Content[RobotBodies, StepResult]):
+    def __init__(self, bodies: RobotBodies, model: mujoco.MjModel, dofs: Array) -> None:
+        """dofs: MuJoCo's index of each of our velocities (nv)"""
+        self.bodies, self.model, self._motors = bodies, model, dofs[bodies.robot.tree.a]
+        places, keys = range(len(bodies.robot.spheres.keys)), range(len(bodies.robot.contact_names))
+        self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
+        self._spheres = {model.geom(place_name(i)).id for i in places}
+        self._pairs = np.array([model.pair(pair_name(row)).id for row in keys], dtype=np.int64)
+        geoms = zip(model.pair_geom1[self._pairs].tolist(), model.pair_geom2[self._pairs].tolist(), strict=True)
+        self._rows = {frozenset(pair): row for row, pair in enumerate(geoms)}
+
+    def move(self, state: State) -> None:
+        self._everywhere = self.bodies.near(state.q, np.inf)
+        self.contacts = self._everywhere.within(MARGIN)
+
+    def begin(self, data: mujoco.MjData) -> None:
+        self._before, self._impulses = self._everywhere, np.zeros((len(self._pairs), 3))
+
+    def prepare(self, data: mujoco.MjData) -> None:
+        """A plane below each contact place, tangent to the terrain, and the friction of all contacts."""
+        c, n = self._everywhere, len(self._planes)
+        data.mocap_pos[self._planes] = c.points[:n] - c.gaps[:n, None] * c.normals[:n]
+        for plane, normal in zip(self._planes, c.normals[:n], strict=True):
+            mujoco.mju_quatZ2Vec(data.mocap_quat[plane], normal)
+        self.model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]
+
+    def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
+        if tau is not None:
+            data.qfrc_applied[self._motors] = tau
+        for push in pushes:
+            body = self.model.body(body_name(self.bodies.robot.joint_of_frame(push.frame))).id
+            point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ np.array(push.point)
+            force = push.share(*span) * np.array(push.force)
+            mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, body, data.qfrc_applied)
+
+    def feel(self, data: mujoco.MjData, h: float) -> None:
+        """On the bodies of the contact places, world frame, contact places first and then pairs [N·s] (·, 3)."""
+        forces, wrench = np.zeros((len(self._pairs), 3)), np.zeros(6)
+        found = data.contact
+        for i, ((first, second), frame) in enumerate(zip(found.geom.tolist(), found.frame, strict=True)):
+            mujoco.mj_contactForce(self.model, data, i, wrench)
+            on_second = wrench[:3] @ frame.reshape(3, 3)
+            forces[self._rows[frozenset((first, second))]] += on_second if second in self._spheres else -on_second
+        self._impulses += h * forces
+
+    def result(self, ending: Ending, after: State) -> StepResult:
+        felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
+        contacts = self._before.take(felt)
+        return StepResult(
+            contacts=contacts,
+            impulse=self._impulses[felt],
+            force=along_contacts(self._impulses[felt] / ending.dt, contacts.tangents, contacts.normals),
+            status=ending.status,
+            iterations=ending.iterations,
+            dynamics=ending.missed,
+        )
