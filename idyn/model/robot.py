@@ -130,8 +130,9 @@ class Robot:
 
     # -- what depends on the state --------------------------------------------------------------------------------
 
-    def terms(self, q: Array, v: Array) -> Kinematics:
-        """M, h, joint axes and placements at (q, v), which are kept, not copied."""
+    def compute(self, q: Array, v: Array) -> None:
+        """The kinematics stage: Pinocchio's terms at (q, v), into the robot's scratch."""
+        self._current = None
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
         if len(self.own_ends):
@@ -139,6 +140,10 @@ class Robot:
             rotations, origins = _parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
+
+    def terms(self, q: Array, v: Array) -> Kinematics:
+        """M, h, joint axes and placements at (q, v), which are kept, not copied."""
+        self.compute(q, v)
         terms = self.own_terms
         self._current = kinematics = Kinematics(
             q=q, v=v, M=terms.M, h=terms.h, axes=terms.axes, placements=self._placements, ends=self.own_ends
@@ -146,9 +151,13 @@ class Robot:
         return kinematics
 
     def kinematics(self, state: State | Kinematics) -> Kinematics:
-        """The kinematics stage: `terms` at a state. Nothing is computed for the last kinematics themselves."""
+        """`terms` at a state. Nothing is computed for the last kinematics themselves."""
         current = self._current
         return current if current is not None and state is current else self.terms(state.q, state.v)
+
+    def is_at(self, state: State | Kinematics) -> bool:
+        """Whether the scratch has the terms of a state: only of the last kinematics themselves."""
+        return state is self._current
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),
@@ -158,7 +167,7 @@ class Robot:
         a, b, c = len(one), len(two), len(three)
         i = j = k = 0
         for row, (q, v) in enumerate(states):
-            self.terms(q, v)
+            self.compute(q, v)
             all_M[i : i + a], all_axes[j : j + b], all_h[k : k + c] = one, two, three
             i, j, k = i + a, j + b, k + c
             if len(self.own_ends):

@@ -118,12 +118,12 @@ class Workspace:
 
     def method(self, request: Request) -> Method:
         """The method of the request's law and options, with the ground set to what it is within the request's period."""
-        options, remembers = request.options, request.guess is not None
+        law, options, remembers = request.law, request.options, request.guess is not None
         asked = options.ground, request.dt, remembers
         if asked != self._ground:
             self.problem.dynamics.given.set_ground(*asked)
             self._ground = asked
-        known = self._methods.get(request.law)
+        known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known
         return self._new_method(request)

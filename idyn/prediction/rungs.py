@@ -15,7 +15,7 @@ from idyn.prediction.solve import AS_WANTED, CHANGE, INFEASIBLE, MALFORMED, REFU
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
-from idyn.types import Array, Demand, Guess, Prediction, Residuals
+from idyn.types import Array, Demand, Guess, Prediction, Residuals, State
 
 Answer = tuple[Prediction | None, Status]
 """A certified answer; with none, why the last rung failed."""
@@ -45,10 +45,12 @@ def first_answer(request: Request) -> Answer | None:
             if len(force) != n or len(guess.force) != len(guess.keys):
                 return None
         warm = basis is not None and basis.shape == method.empty.shape
-        at, out = robot.kinematics(request.state), (empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na))
+        state, out = request.state, (empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na))
+        if type(state) is State or not robot.is_at(state):
+            robot.compute(state.q, state.v)
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
-            (at.q, at.v, NOTHING if applied is None else applied, request.q_ddot),
+            (state.q, state.v, NOTHING if applied is None else applied, request.q_ddot),
             (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps),
             (basis if warm else method.empty, force, torque, NO_FORCES if preferred is None else preferred),
             out,
