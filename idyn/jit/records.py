@@ -5,7 +5,7 @@ who uses them, which took numba 6 ns each time. The Python object keeps both ali
 record of any number of them 0.3 µs, at an entrance 1 ns: see `idyn.jit.crossing`.
 """
 
-from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
 import numba
 import numpy as np
@@ -30,9 +30,14 @@ from idyn.jit.crossing import ARRAY, DATA, HEAD
 
 WORD = ir.IntType(64)
 
-Vector, Matrix, Cube = Annotated[np.ndarray, VECTOR], Annotated[np.ndarray, MATRIX], Annotated[np.ndarray, CUBE]
-Indices, Spans = Annotated[np.ndarray, INDICES], Annotated[np.ndarray, SPANS]
-Flags, Mask, Bases = Annotated[np.ndarray, FLAGS], Annotated[np.ndarray, MASK], Annotated[np.ndarray, BASES]
+Vector = Annotated[np.ndarray, VECTOR]
+Matrix = Annotated[np.ndarray, MATRIX]
+Cube = Annotated[np.ndarray, CUBE]
+Indices = Annotated[np.ndarray, INDICES]
+Spans = Annotated[np.ndarray, SPANS]
+Flags = Annotated[np.ndarray, FLAGS]
+Mask = Annotated[np.ndarray, MASK]
+Bases = Annotated[np.ndarray, BASES]
 """Annotations of a record's array fields; single numbers are `int`, `float` and `bool`."""
 
 NUMBERS = {int: WHOLE, float: REAL, bool: FLAG}
@@ -116,7 +121,7 @@ class ArrayRecord:
         }
         cls.TYPE = RecordType(f"{cls.__module__}.{cls.__qualname__}", cls.field_types)
 
-    def __new__(cls, *_: Any, **__: Any) -> "ArrayRecord":
+    def __new__(cls, *_: Any, **__: Any) -> Self:
         """With its other side; itself where nothing is compiled."""
         record = object.__new__(cls)
         record.fields = record if numba.config.DISABLE_JIT else Room(cls.TYPE)
