@@ -10,7 +10,7 @@ Errors of these predictions last as long as the delay, since every tick begins a
 from collections import deque
 
 from idyn.model.robot import Robot
-from idyn.types import Array, State
+from idyn.types import Array, Kinematics, State
 
 LONGEST = 20
 """Ticks that are looked ahead at the most: beyond, predictions are worth less than the measurement."""
@@ -28,7 +28,7 @@ class DelayCompensation:
         """Nothing is under way."""
         self._predicted.clear()
 
-    def ahead(self, state: State, delay: float) -> State:
+    def ahead(self, state: State | Kinematics, delay: float) -> State | Kinematics:
         """The state that will be when `delay` [s] have gone by; as far as there are predictions."""
         if delay == 0.0:
             return state

@@ -14,7 +14,7 @@ from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, compiled
 from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.model.robot import Robot
 from idyn.model.tree import Limits
-from idyn.types import Array, State
+from idyn.types import Array, Kinematics, State
 
 TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 
@@ -69,7 +69,7 @@ class Safety:
         """The last torque as `limit` gave it, before what gates come after [N·m] (na)."""
         return self._last
 
-    def fault(self, state: State) -> str:
+    def fault(self, state: State | Kinematics) -> str:
         """Why this state is beyond what may be controlled, '' when it is not."""
         s = self._settings
         joint, speed, tilted, spin = self._motion((state.q, state.v, self._robot.tree.a), self._free)
@@ -81,7 +81,7 @@ class Safety:
             return f"base turns at {spin:.1f} rad/s, limit {s.max_base_speed:g}"
         return ""
 
-    def damping(self, state: State) -> Array:
+    def damping(self, state: State | Kinematics) -> Array:
         """−k q̇ within the torque limits [N·m] (na)."""
         tau = np.nan_to_num(-self._settings.damping * state.v[self._robot.tree.a])
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
@@ -128,8 +128,8 @@ def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, floa
 
 
 @compiled
-def _limit(given, step, torques, why):
-    """Fills τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na).
+def _limit(given: tuple[Array, Array, Array], step: float, torques: tuple[Array], why: tuple[Array]) -> None:
+    """Fill τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na).
 
     given: τ, tau_max, before
     """
