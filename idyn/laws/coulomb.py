@@ -173,7 +173,7 @@ def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array)
 def solve_coulomb(
     Y: Array, b: Array, mu: Array, directions: Array, guess: Array, warm: bool, regularisation: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:
-    """Returns p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
+    """At a basis, or by Lemke: p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
     n, k = len(mu), len(directions)
     size = (k + 2) * n
     basis, parts = local(size, np.bool_), local(n, np.bool_)

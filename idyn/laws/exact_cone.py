@@ -204,6 +204,7 @@ def _project(mu: float, p: Array, G: Array) -> None:
     """p ← Π(p) (3), in place: p_N ≥ 0, then p_T on the disc of radius μ p_N; fill the slope of that map (3, 3)."""
     for r in range(3):
         G[r, 0] = G[r, 1] = G[r, 2] = 0.0
+    # p_N ≥ 0
     if p[2] > 0.0:
         G[2, 2] = 1.0
     else:

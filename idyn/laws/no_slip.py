@@ -164,14 +164,11 @@ def hold(
     Y: Array, b: Array, bilateral: Array, preferred: Array, guess: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:
     """Steps 1 to 4 with the `bilateral` rows (3n, bool) made to vanish, normals among them if so marked; those of `preferred`
-    contacts (n, bool) first.
-
-    Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
+    contacts (n, bool) first. Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
     """
     n, m = len(b) // 3, Y.shape[1]
-    # 1. Y_X = R U
     X, U, R = local(m, np.int64), local((m, m)), local((m, m))
-    k = select_rows(Y, bilateral, preferred, rank, X, U, R)
+    k = select_rows(Y, bilateral, preferred, rank, X, U, R)  # 1. Y_X = R U
     # the part of x = Yᵀ p that makes the rows of X vanish: U x = g = −R⁻¹ b_X, x = Uᵀ g
     triangle, g, x = R[:k, :k], local(k), local(m)
     for i in range(k):
@@ -182,7 +179,6 @@ def hold(
     for i in range(k):
         for c in range(m):
             x[c] += g[i] * U[i, c]
-
     # 2. Ŷ = Y_N (1 − Uᵀ U), orthogonalised twice, r = b_N + Y_N x
     N, r, lengths2 = local((n, m)), local(n), local(n)
     for i in range(n):
@@ -190,7 +186,7 @@ def hold(
         for c in range(m):
             N[i, c] = 0.0
         if bilateral[3 * i + 2]:
-            continue  # it vanishes, or depends on rows that do: nothing is left of it
+            continue  # it vanishes, or depends on rows that do
         r[i] = b[3 * i + 2]
         for c in range(m):
             y = Y[3 * i + 2, c]
@@ -204,12 +200,10 @@ def hold(
                     s += U[j, c] * N[i, c]
                 for c in range(m):
                     N[i, c] -= s * U[j, c]
-    # 3. 0 ≤ p_N ⟂ Ŷ Ŷᵀ p_N + r ≥ 0
-    if rule == PRINCIPAL:
+    if rule == PRINCIPAL:  # 3. 0 ≤ p_N ⟂ Ŷ Ŷᵀ p_N + r ≥ 0
         z, status, pivots, active = ppm(N, r, lengths2, guess, HOLDS, max_pivots)
     else:
         z, status, pivots, active = dual_active_set(N, r, lengths2, HOLDS, max_pivots)
-
     # 4. x += Ŷᵀ p_N, Rᵀ p_X = g − U Y_Nᵀ p_N
     p, w = np.zeros(3 * n), np.empty(n)
     for i in range(n):
@@ -221,9 +215,8 @@ def hold(
     backward(triangle, g)
     for i in range(k):
         p[X[i]] += g[i]
-    # w_N = Y_N x + b_N
     for i in range(n):
-        w[i] = b[3 * i + 2]
+        w[i] = b[3 * i + 2]  # w_N = Y_N x + b_N
         for c in range(m):
             w[i] += Y[3 * i + 2, c] * x[c]
     return p, w, status, pivots, active

@@ -53,6 +53,7 @@ def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: f
         s /= F[i, i]
         F[count, i] = s
         rest -= s * s
+    # dependent, or active
     if not rest > DEPENDENT * length2:
         return False
     F[count, count] = np.sqrt(rest)
@@ -138,8 +139,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     n, m = Y.shape
     F, active, anchor, count = local((m, m)), local(m, np.int64), local(m, np.int64), 0
     z, w = local(m), local(n)
-    # start: the independent rows of the guess
-    for j in range(n):
+    for j in range(n):  # start: the independent rows of the guess
         if guess[j] and append_row(F, Y, active, count, j, lengths2[j]):
             count += 1
     largest = 0.0
@@ -184,8 +184,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             return z_all, SOLVED, pivots, basis
         if count == anchor_count and _same_set(active, anchor, count):
             return np.zeros(n), CYCLE, pivots, guess
-        # Brent: compare with an anchor that moves on at powers of two
-        if pivots >= horizon:
+        if pivots >= horizon:  # Brent: compare with an anchor that moves on at powers of two
             copy(active, anchor)
             anchor_count = count
             horizon = 2 * pivots
@@ -208,6 +207,7 @@ def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -
 
 @compiled
 def _same_set(a: Array, b: Array, count: int) -> bool:
+    """Whether the first `count` indices are the same in any order."""
     for i in range(count):
         found = False
         for j in range(count):
