@@ -80,8 +80,8 @@ def _planned() -> Callable[..., bool]:
 
 
 @compiled
-def _as_planned(feet, places, contacts, out):
-    """Fills which contacts are to stand, those that are of no place among them (n). Whether all are, and touch.
+def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array], out: tuple[Array]) -> bool:
+    """Fill which contacts are to stand, those without a place among them (n, bool). Whether all are, and touch.
 
     feet: which are to stand; places: of the contacts among the feet, −1 for none (n); contacts: their gaps (n)
     """

@@ -71,8 +71,10 @@ class JointFeedback:
 
 
 @compiled
-def _add(motion, gains, sums):
-    """Fills what is wanted plus the correction (na), and the integral goes on. Whether all are of one size.
+def _add(
+    motion: tuple[Array, Array, Array, Array], gains: tuple[float, float, float, float], sums: tuple[Array, Array]
+) -> bool:
+    """Fill what is wanted plus the correction (na), and carry the integral on. Whether all are of one size.
 
     motion: what is wanted, the errors, the wanted rates, the measured ones; gains: kp, kd, ki dt and the integral's limit
     sums: the integral and the total
@@ -81,6 +83,7 @@ def _add(motion, gains, sums):
     if not len(wanted) == len(error) == len(v) == len(speeds) == len(integral) == n:
         return False
     for k in range(n):
+        # Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
         correction = kp * error[k] + kd * (v[k] - speeds[k])
         if ki_dt > 0.0:
             integral[k] += ki_dt * error[k]

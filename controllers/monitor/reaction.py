@@ -20,14 +20,15 @@ EPSILON = 1e-9
 
 @compiled
 def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) -> None:
-    """Adds what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
+    """Add what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
 
-    d, p: a `Dynamics` and the impulses of its contacts (3n), of which those hold that push
+    p: impulses of the contacts (3n); those that push hold
     """
     g, held = d.given, np.flatnonzero(p[2::3] > 0.0)
     nv = len(g.v)
     rows = 3 * len(held)
-    L, W = local((nv, nv)), local((nv, rows + 1))  # w is the last column
+    # [Jᵀ, Pᵀ τ] and Lᵀ L = M, then [W, w] = L⁻ᵀ [Jᵀ, Pᵀ τ]
+    L, W = local((nv, nv)), local((nv, rows + 1))
     copy_rows(g.M, L)
     W[:] = 0.0
     for row in range(rows):
@@ -38,6 +39,7 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
         W[g.model.a[k], rows] = tau[k]
     _factor(L)
     _towards_root(L, W)
+    # Wᵀ W f = −Wᵀ w, and Σ f in the world
     f = local(rows)
     _hold(W, f)
     for i in range(len(held)):
@@ -45,6 +47,7 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
         borne[0] += fs * s[0] + ft * (n[1] * s[2] - n[2] * s[1]) + fn * n[0]
         borne[1] += fs * s[1] + ft * (n[2] * s[0] - n[0] * s[2]) + fn * n[1]
         borne[2] += fs * s[2] + ft * (n[0] * s[1] - n[1] * s[0]) + fn * n[2]
+    # a = L⁻¹ (w + W f)
     x = local(nv)
     for j in range(nv):
         x[j] = W[j, rows]
@@ -58,16 +61,18 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
 
 @compiled
 def _hold(W: Array, f: Array) -> None:
-    """Fills the forces of the contacts (3n)."""
+    """Fill the forces of the contacts f (3n) [N]: (Wᵀ W + ε) f = −Wᵀ w."""
     rows = len(f)
     D, trace = local((rows, rows)), 0.0
     D[:], f[:] = 0.0, 0.0
+    # Wᵀ W, lower triangle, and −Wᵀ w
     for w in W:
         for row in range(rows):
             if w[row] != 0.0:
                 for other in range(row + 1):
                     D[row, other] += w[row] * w[other]
                 f[row] -= w[row] * w[rows]
+    # + ε, relative to the mean diagonal
     for row in range(rows):
         trace += D[row, row]
     for row in range(rows):

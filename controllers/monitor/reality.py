@@ -181,21 +181,24 @@ class Reality:
 
 @compiled
 def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
-    """Fills the fields of an `_Expected`.
+    """Fill the fields of an `_Expected`.
 
     answer: v⁺, p and the forces (n, 3) of a prediction over dt [s]; what the motors are told beyond it (na)
     """
     (v_plus, p, forces, beyond), (acceleration, force, M_u), more, g = answer, expected, False, d.given
+    # a = (v⁺ − v)/dt, Σ f
     for j in range(len(acceleration)):
         acceleration[j] = (v_plus[j] - g.v[j]) / dt
     force[:] = 0.0
     for each in forces:
         for c in range(3):
             force[c] += each[c]
+    # torques beyond the predicted ones, as if the contacts held
     for torque in beyond:
         more = more or torque != 0.0
     if more:
         react(d, p, beyond, acceleration, force)
+    # M_u
     for i in range(len(g.model.u)):
         copy(g.M[g.model.u[i]], M_u[i])
 
@@ -207,8 +210,10 @@ def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
     known: M_u, u, v, v before, a; means: x
     """
     (M_u, u, v, before, a), (mean,) = known, means
+    # x ← x + share (Δv/dt − a − x)
     for k in range(len(mean)):
         mean[k] += share * ((v[k] - before[k]) / dt - a[k] - mean[k])
+    # r = M_u x, L Lᵀ = M_uu
     n = len(u)
     L, r = local((n, n)), local(n)
     for i in range(n):
@@ -217,6 +222,7 @@ def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
             L[i, j] = M_u[i, u[j]]
         for k in range(len(mean)):
             r[i] += M_u[i, k] * mean[k]
+    # ‖L⁻¹ r‖²
     cholesky(L)
     forward(L, r)
     return np.sum(r * r)

@@ -128,8 +128,8 @@ def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, floa
 
 
 @compiled
-def _limit(given, step, torques, why):
-    """Fills τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na).
+def _limit(given: tuple[Array, Array, Array], step: float, torques: tuple[Array], why: tuple[Array]) -> None:
+    """Fill τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na).
 
     given: τ, tau_max, before
     """

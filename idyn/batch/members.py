@@ -77,12 +77,14 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if m.first[i] == NONE:
             filled = False
             continue
+        # validate, dynamics; those of the member before where it is the same
         if filled and m.again[i]:
             recall(given, m.last[i])
         else:
             sound, filled = _filled(problem.dynamics, m, terms, which[k], i), True
         if not (sound and finite(m.q_ddot[i])):
             continue
+        # realise; with torques or forces beyond their limits and unlimited friction `predict` has to answer
         aim(s, (m.last[i], m.last_tau[i], m.preferred[i]))
         out = m.p[i], m.force[i], m.v_plus[i], m.tau[i]
         found = realise(s, m.q_ddot[i], m.basis[i], out, m.first[i])
@@ -96,7 +98,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
 
 @compiled
 def _filled(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i: int) -> bool:
-    """Whether the state and the contacts of member i are sound, with its terms in row t."""
+    """The stages validate and dynamics for member i, whose terms are in row t. Whether its state and contacts are sound."""
     g = d.given
     g.own_M, g.own_axes, g.own_h = terms[0][t], terms[1][t], terms[2][t, 0]
     for k in range(len(g.ends)):

@@ -1,29 +1,33 @@
-"""What the certificate reckons with of closed chains and of contacts that give way, by code that nothing else uses."""
+"""Closed chains and compliant contacts, for the certificate, by code that nothing else uses."""
 
 import numpy as np
 
 from idyn.certificate.motion import body_twists, divide_by_inertia, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
+from idyn.terms.stages import Given
+from idyn.types import Array
 
 
 @compiled
-def middle(g, k):
-    """Between the two points of closure k."""
+def middle(g: Given, k: int) -> tuple[float, float, float]:
+    """Midpoint of the two points of closure k in the world [m]."""
     one, other = g.ends[k, 0], g.ends[k, 1]
     return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
 
 
 @compiled
-def closure_error(g, v_plus):
+def closure_error(g: Given, v_plus: Array) -> float:
     """How far the closures' points are from coming together as they should: a gap beyond the noise floor within the period, but
     not faster than a penetration is undone [m/s]."""
     worst, twists = 0.0, local((len(g.model.parents), 6))
     if len(g.ends) > 0:
         body_twists(g, v_plus, twists)
     for k in range(len(g.ends)):
+        # velocities of the two bodies there
         one = point_velocity(twists[g.model.loops[k, 0]], middle(g, k))
         other = point_velocity(twists[g.model.loops[k, 1]], middle(g, k))
+        # their difference should be −speed along the gap
         apart = g.ends[k, 0] - g.ends[k, 1]
         length = np.sqrt(np.sum(apart * apart))
         speed = 0.0 if length <= g.noise else min(length / g.dt, g.recovery_speed)
@@ -34,11 +38,12 @@ def closure_error(g, v_plus):
 
 
 @compiled
-def hold_closed(g, x):
-    """Takes from the unactuated motion x (nu) what impulses of the closures would take: G_u x = 0, in place. Elimination with
+def hold_closed(g: Given, x: Array) -> None:
+    """x ← x − M_uu⁻¹ G_uᵀ λ, in place, so that the unactuated motion x (nu) keeps the closures, G_u x = 0. Elimination with
     pivots on the diagonal; those that are rounding errors of the first belong to rows that say nothing new."""
     rows, nu = 3 * len(g.ends), len(x)
     G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))
+    # G_u: relative velocity of the two bodies of each closure
     for row in range(rows):
         k = row // 3
         for i in range(nu):
@@ -46,6 +51,7 @@ def hold_closed(g, x):
             sign = int(g.model.support[g.model.loops[k, 0], j]) - int(g.model.support[g.model.loops[k, 1], j])
             if sign != 0:
                 G[row, i] = sign * point_velocity(g.axes[j], middle(g, k))[row % 3]
+    # A = G_u M_uu⁻¹ G_uᵀ, last column G_u x
     answers = G.copy()
     for row in range(rows):
         divide_by_inertia(g, answers[row])
@@ -54,6 +60,7 @@ def hold_closed(g, x):
             A[row, rows] += G[row, i] * x[i]
             for other in range(rows):
                 A[row, other] += G[row, i] * answers[other, i]
+    # A λ = G_u x
     largest, done = 0.0, np.zeros(rows, dtype=np.bool_)
     for row in range(rows):
         largest = max(largest, A[row, row])
@@ -70,6 +77,7 @@ def hold_closed(g, x):
             if row != pivot and f != 0.0:
                 for c in range(rows + 1):
                     A[row, c] -= f * A[pivot, c]
+    # x ← x − M_uu⁻¹ G_uᵀ λ
     for row in range(rows):
         if done[row]:
             impulse = A[row, rows] / A[row, row]
@@ -78,17 +86,19 @@ def hold_closed(g, x):
 
 
 @compiled
-def own_inverse_mass(g, k):
+def own_inverse_mass(g: Given, k: int) -> float:
     """‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k, all joints free [1/kg]: how easily its two bodies give way to an impulse there."""
     nv = len(g.v)
-    A, X = g.M.copy(), np.zeros((nv, 6))  # M, and the generalised impulses of unit world impulses beside their responses
+    # X = [J_kᵀ, J_kᵀ], the generalised impulses of unit impulses along the world's axes
+    A, X = g.M.copy(), np.zeros((nv, 6))
     for j in range(nv):
         sign = sign_of(g, k, j)
         if sign != 0:
             at = point_velocity(g.axes[j], g.points[k])
             for c in range(3):
                 X[j, c] = X[j, 3 + c] = sign * at[c]
-    for j in range(nv):  # elimination without pivoting: M is positive definite
+    # X = [J_kᵀ, M⁻¹ J_kᵀ], by elimination without pivoting: M is positive definite
+    for j in range(nv):
         for i in range(j + 1, nv):
             f = A[i, j] / A[j, j]
             for c in range(j, nv):
@@ -100,6 +110,7 @@ def own_inverse_mass(g, k):
             for j in range(i + 1, nv):
                 X[i, c] -= A[i, j] * X[j, c]
             X[i, c] /= A[i, i]
+    # ‖J_k M⁻¹ J_kᵀ‖_F²
     square = 0.0
     for a in range(3):
         for b in range(3):

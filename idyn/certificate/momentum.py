@@ -1,4 +1,4 @@
-"""What the certificate reckons with, in the full space: momentum, demand, velocities at the contacts.
+"""The terms of the certificate, in the full space: momentum, demand, velocities at the contacts.
 
 From the problem data alone (M, h, joint axes, contact geometry), by code that no law and no solver uses: body twists are summed
 along the tree (`idyn.certificate.motion`), impulses are world vectors; closed chains are in `idyn.certificate.closures`.
@@ -11,17 +11,19 @@ from idyn.certificate.closures import hold_closed, middle
 from idyn.certificate.motion import body_twists, cross, divide_by_inertia, point_velocity, sign_of
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
+from idyn.terms.stages import Given
+from idyn.types import Array
 
 
 @compiled
-def allowance_of(g, i):
+def allowance_of(g: Given, i: int) -> float:
     """φ/dt after the noise floor and the recovery limit [m/s]."""
     return 0.0 if abs(g.gaps[i]) <= g.noise else max(g.gaps[i] / g.dt, -g.recovery_speed)
 
 
 @compiled
-def asked_of(g, v_plus, impulse, v_hat):
-    """Fills v̂, of which the law is asked (nv)."""
+def asked_of(g: Given, v_plus: Array, impulse: Array, v_hat: Array) -> None:
+    """Fill v̂ (nv), the velocity that the law is asked of."""
     for j in range(len(v_hat)):
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
     if g.rho > 0.0:
@@ -33,9 +35,8 @@ def asked_of(g, v_plus, impulse, v_hat):
 
 
 @compiled
-def demand_error(g, asked, met, change, v_plus):
-    """How far joint velocities v⁺ are from the demand that is met, and that from the one asked for beyond the change that is
-    reported [rad/s]; inf when it is no number."""
+def demand_error(g: Given, asked: Array, met: Array, change: float, v_plus: Array) -> float:
+    """The larger of ‖P v⁺ − v_a − dt q̈_met‖∞ and |‖dt (q̈_met − q̈_asked)‖∞ − change| [rad/s]; inf when it is not a number."""
     a, v, dt, worst, moved = g.model.a, g.v, g.dt, 0.0, 0.0
     for k in range(len(a)):
         error = abs(v_plus[a[k]] - v[a[k]] - dt * met[k])
@@ -45,8 +46,8 @@ def demand_error(g, asked, met, change, v_plus):
 
 
 @compiled
-def in_world(g, p, impulse):
-    """Fills world vectors (n, 3) with impulses in rows S, T, N (3n)."""
+def in_world(g: Given, p: Array, impulse: Array) -> None:
+    """Fill world vectors (n, 3) with impulses in rows S, T, N (3n)."""
     for i in range(len(impulse)):
         t = cross(g.normals[i], g.tangents[i])
         for c in range(3):
@@ -54,7 +55,7 @@ def in_world(g, p, impulse):
 
 
 @compiled
-def _response(g, impulse):
+def _response(g: Given, impulse: Array) -> Array:
     """M_uu⁻¹ J_uᵀ of impulses that are world vectors (n, 3): what they do to the unactuated velocities (nu)."""
     x = np.zeros(len(g.model.u))
     for k in range(len(impulse)):
@@ -69,19 +70,21 @@ def _response(g, impulse):
 
 
 @compiled
-def imbalance(g, v_plus, tau, impulse, closing):
-    """‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3); inf when it is no number."""
+def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Array) -> float:
+    """‖M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3), (3m); inf when it is not a number."""
     v, axes, support, dt = g.v, g.axes, g.model.support, g.dt
     nv = len(v)
     balance = local(nv)
+    # dt h + M (v⁺ − v) − dt Pᵀ τ; M is symmetric: by columns no sum waits for itself
     for j in range(nv):
         balance[j] = dt * g.h[j]
-    for k in range(nv):  # M is symmetric: by columns no sum waits for itself
+    for k in range(nv):
         M, gain = g.M[k], v_plus[k] - v[k]
         for j in range(nv):
             balance[j] += M[j] * gain
     for k in range(len(g.model.a)):
         balance[g.model.a[k]] -= dt * tau[k]
+    # − Jᵀ p: the power of each impulse on the unit velocities of the joints between the two bodies
     for i in range(len(impulse)):
         f, first, second = impulse[i], support[g.bodies[i]], support[g.others[i]]
         moment = cross(g.points[i], f)
@@ -91,6 +94,7 @@ def imbalance(g, v_plus, tau, impulse, closing):
                 power = e[0] * f[0] + e[1] * f[1] + e[2] * f[2]
                 power += e[3] * moment[0] + e[4] * moment[1] + e[5] * moment[2]
                 balance[j] -= power if first[j] else -power
+    # − Gᵀ λ
     for k in range(len(g.ends)):
         f, first, second = closing[3 * k : 3 * k + 3], support[g.model.loops[k, 0]], support[g.model.loops[k, 1]]
         for j in range(nv):
@@ -105,8 +109,8 @@ def imbalance(g, v_plus, tau, impulse, closing):
 
 
 @compiled
-def contact_velocities(g, v, out):
-    """Fills the relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
+def contact_velocities(g: Given, v: Array, out: Array) -> None:
+    """Fill the relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
     twists = local((len(g.model.parents), 6))
     body_twists(g, v, twists)
     for i in range(len(out)):
@@ -120,21 +124,24 @@ def contact_velocities(g, v, out):
 
 
 @compiled
-def energy_descent(g, v_plus, y, descent):
-    """Fills the gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n)
+def energy_descent(g: Given, v_plus: Array, y: Array, descent: Array) -> None:
+    """Fill the gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n)
     (n, 3): the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(g.model.u), len(v_plus)
+    # (M v⁺)_u
     x = np.zeros(nu)
     for j in range(nv):
         M, speed = g.M[j], v_plus[j]
         for i in range(nu):
             x[i] += M[g.model.u[i]] * speed
+    # − N_uᵀ y
     for k in range(len(y)):
         for i in range(nu):
             sign = sign_of(g, k, g.model.u[i])
             if sign != 0 and y[k] != 0.0:
                 at, n = point_velocity(g.axes[g.model.u[i]], g.points[k]), g.normals[k]
                 x[i] -= sign * y[k] * (at[0] * n[0] + at[1] * n[1] + at[2] * n[2])
+    # x = M_uu⁻¹ (…), closures kept; J x
     divide_by_inertia(g, x)
     hold_closed(g, x)
     motion = np.zeros(nv)

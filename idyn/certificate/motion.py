@@ -3,15 +3,18 @@
 import numpy as np
 
 from idyn.jit.compiled import compiled
+from idyn.terms.stages import Given
+from idyn.types import Array
 
 
 @compiled
-def cross(x, y):
+def cross(x: Array, y: Array) -> tuple[float, float, float]:
+    """x × y"""
     return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
 
 
 @compiled
-def point_velocity(twist, x):
+def point_velocity(twist: Array, x: Array | tuple[float, float, float]) -> tuple[float, float, float]:
     """Velocity of the point x of a body with spatial velocity `twist` at the world origin: v_O + ω × x."""
     return (
         twist[0] + twist[4] * x[2] - twist[5] * x[1],
@@ -21,8 +24,8 @@ def point_velocity(twist, x):
 
 
 @compiled
-def body_twists(g, v, twists):
-    """Fills the spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
+def body_twists(g: Given, v: Array, twists: Array) -> None:
+    """Fill the spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
     axes, parents, dof_joint, dof = g.axes, g.model.parents, g.model.dof_joint, 0
     for c in range(6):
         twists[0, c] = 0.0
@@ -36,25 +39,27 @@ def body_twists(g, v, twists):
 
 
 @compiled
-def sign_of(g, k, j):
+def sign_of(g: Given, k: int, j: int) -> int:
     """+1 where degree of freedom j moves the first body of contact k only, −1 the second, 0 both or none."""
     return int(g.model.support[g.bodies[k], j]) - int(g.model.support[g.others[k], j])
 
 
 @compiled
-def divide_by_inertia(g, x):
+def divide_by_inertia(g: Given, x: Array) -> None:
     """x ← M_uu⁻¹ x, in place, by Gaussian elimination without pivoting: M_uu is positive definite."""
     nu = len(g.model.u)
     A = np.empty((nu, nu))
     for i in range(nu):
         for j in range(nu):
             A[i, j] = g.M[g.model.u[i], g.model.u[j]]
+    # elimination
     for j in range(nu):
         for i in range(j + 1, nu):
             f = A[i, j] / A[j, j]
             for k in range(j, nu):
                 A[i, k] -= f * A[j, k]
             x[i] -= f * x[j]
+    # substitution
     for i in range(nu - 1, -1, -1):
         for k in range(i + 1, nu):
             x[i] -= A[i, k] * x[k]

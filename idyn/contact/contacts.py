@@ -207,8 +207,8 @@ def _fill_centres() -> Callable[..., None]:
 
 
 @compiled
-def _sphere_contacts(surface, contacts):
-    """Fills the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n).
+def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) -> None:
+    """Fill the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n).
 
     surface: centres (n, 3) and radii (n) of the spheres, their distances (n), the normals (n, 3)
     """
@@ -221,8 +221,11 @@ def _sphere_contacts(surface, contacts):
 
 
 @compiled
-def fill_centres(places, joints, out):
-    """places: `Kinematics.placements`, and offsets from the joints (n, 3); joints (n); out: filled, in the world (n, 3)"""
+def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[Array]) -> None:
+    """Fill the positions of points in the world [m] (n, 3), alone in `out`.
+
+    places: `Kinematics.placements`, offsets in the joints' frames [m] (n, 3); joints: of the points, alone (n)
+    """
     (placements, offsets), (which,), (centres,) = places, joints, out
     for i in range(len(which)):
         placed = placements[which[i]]
@@ -234,6 +237,7 @@ def fill_centres(places, joints, out):
 
 @compiled
 def _first_tangents(normals: Array, tangents: Array) -> None:
+    """Fill `first_tangents`: (e − (e · n) n)/‖…‖, e along x or y."""
     for i in range(len(normals)):
         axis = 0 if abs(normals[i, 0]) < 0.9 else 1
         along = normals[i, axis]

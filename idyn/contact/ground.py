@@ -1,4 +1,4 @@
-"""What the ground is believed to do to a contact: how far its gap is trusted, and how it yields  (MATHEMATICS §2).
+"""The ground's contact model: how far gaps are trusted, and how the ground yields  (MATHEMATICS §2).
 
 A rigid law asks the contact velocity u⁺ = J v⁺ to obey it at the end of the period, whatever it was before. On ground that
 yields the force that would take is not there, and the torque that was to carry it throws the foot. So every law is asked not
@@ -85,7 +85,7 @@ def allowance(g: Any, i: int) -> float:
 
 @compiled
 def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float, p: Array) -> None:
-    """Fills the first rows of p (3n): world vectors (n, 3) times dt, along s, t = n × s and n of each contact."""
+    """Fill the first rows of p (3n) with world vectors (n, 3) times dt, along s, t = n × s and n of each contact."""
     for i in range(len(force)):
         s, n, f = tangents[i], normals[i], force[i]
         p[3 * i] = dt * (s[0] * f[0] + s[1] * f[1] + s[2] * f[2])

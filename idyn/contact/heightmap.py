@@ -59,12 +59,14 @@ def hills(*, side: float, resolution: float, count: int, height: float, variance
 
 @compiled
 def _query(points: Array, coefficients: Array, resolution: float, distances: Array, normals: Array) -> None:
-    """Minimises ½ (x − cx)² + ½ (y − cy)² + ½ (z(x, y) − cz)² by Newton; by Gauss–Newton where that is not convex."""
+    """Fill distances (n) and normals (n, 3): minimise ½ (x − cx)² + ½ (y − cy)² + ½ (z(x, y) − cz)² by Newton; by Gauss–Newton
+    where that is not convex."""
     for i in range(len(points)):
         cx, cy, cz = points[i, 0], points[i, 1], points[i, 2]
         x, y = cx, cy
         z, zx, zy, zxx, zxy, zyy = _surface(x, y, coefficients, resolution)
         for _ in range(PASSES):
+            # gradient and Hessian [a, b; b, d]; step = −Hessian⁻¹ gradient
             up = z - cz
             gx, gy = x - cx + up * zx, y - cy + up * zy
             a, b, d = 1.0 + zx * zx, zx * zy, 1.0 + zy * zy
@@ -76,6 +78,7 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
             z, zx, zy, zxx, zxy, zyy = _surface(x, y, coefficients, resolution)
             if step_x * step_x + step_y * step_y < ARRIVED * ARRIVED:
                 break
+        # n = (−z_x, −z_y, 1)/‖…‖, distance = n · (c − nearest point)
         length = np.sqrt(1.0 + zx * zx + zy * zy)
         normals[i, 0], normals[i, 1], normals[i, 2] = -zx / length, -zy / length, 1.0 / length
         distances[i] = ((cx - x) * -zx + (cy - y) * -zy + (cz - z)) / length
@@ -83,6 +86,7 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
 
 @compiled
 def _heights(points: Array, coefficients: Array, resolution: float) -> Array:
+    """z at the x and y of points (n, 3) [m] (n)."""
     z = np.empty(len(points))
     for i in range(len(points)):
         z[i] = _surface(points[i, 0], points[i, 1], coefficients, resolution)[0]
@@ -95,6 +99,7 @@ def _surface(x: float, y: float, coefficients: Array, resolution: float) -> tupl
     k = coefficients.shape[0]
     wx, ix, inside_x = _weights(x / resolution + 0.5 * (k - 1), k)
     wy, iy, inside_y = _weights(y / resolution + 0.5 * (k - 1), k)
+    # Σ c_ab B_a^(d)(x) B_b^(e)(y), derivatives d and e
     sums = np.zeros((3, 3))
     for a in range(4):
         for b in range(4):
@@ -102,6 +107,7 @@ def _surface(x: float, y: float, coefficients: Array, resolution: float) -> tupl
             for d in range(3):
                 for e in range(3 - d):
                     sums[d, e] += wx[d, a] * wy[e, b] * c
+    # chain rule; level along the border's normal
     sx, sy = inside_x / resolution, inside_y / resolution
     return sums[0, 0], sums[1, 0] * sx, sums[0, 1] * sy, sums[2, 0] * sx * sx, sums[1, 1] * sx * sy, sums[0, 2] * sy * sy
 
@@ -123,4 +129,5 @@ def _weights(s: float, k: int) -> tuple[Array, int, float]:
 
 @compiled
 def _mirror(i: int, k: int) -> int:
+    """Index of a coefficient, mirrored at the ends 0 and k − 1."""
     return -i if i < 0 else 2 * (k - 1) - i if i >= k else i

@@ -107,7 +107,8 @@ def _fill_plane() -> Callable[..., None]:
 
 
 @compiled
-def _plane(places, height, out):
+def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> None:
+    """Fill distances (n) and normals (n, 3) of points (n, 3) from z = height."""
     (points,), (distances, normals) = places, out
     for i in range(len(points)):
         distances[i] = points[i, 2] - height
@@ -118,7 +119,8 @@ def _plane(places, height, out):
 def _stairs(
     points: Array, start: float, depth: float, rise: float, steps: int, height: float, distances: Array, normals: Array
 ) -> None:
-    """The profile is the chain tread 0, riser 0, tread 1, … tread `steps`; the outer treads are endless."""
+    """Fill distances (n) and normals (n, 3) of points (n, 3) from the chain tread 0, riser 0, tread 1, … tread `steps`; the
+    outer treads are endless."""
     for i in range(len(points)):
         normals[i, 1] = 0.0
         x, z = points[i, 0], points[i, 2]
@@ -128,6 +130,7 @@ def _stairs(
             tread_x = min(max(x, edge - depth if k > 0 else -np.inf), edge if k < steps else np.inf)
             if x >= edge and k < steps:
                 level = top + rise
+            # the nearest point of tread k and riser k
             for riser in range(2 if k < steps else 1):
                 dx = x - (edge if riser else tread_x)
                 dz = z - (min(max(z, top), top + rise) if riser else top)
@@ -137,6 +140,7 @@ def _stairs(
                     away = d > AT_SURFACE
                     normals[i, 0] = dx / d if away else -float(riser)
                     normals[i, 2] = dz / d if away else 1.0 - riser
+        # below the tread there: inside
         distances[i] = nearest
         if z < level and nearest > AT_SURFACE:
             distances[i] = -nearest

@@ -111,8 +111,7 @@ def several(kind: Any, count: int) -> Any:
 
 
 def only(function: Callable[..., Any], *types: Any) -> None:
-    """Compile for arguments of these types, and for no others: whoever hands in anything else gets a TypeError, not a minute
-    of compiling."""
+    """Compile for arguments of these types only: any others are a TypeError, not a minute of compiling."""
     if numba.config.DISABLE_JIT:
         return
     if not function.signatures:  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 from numba.extending import overload
@@ -10,24 +10,26 @@ from numba.extending import overload
 from idyn.jit.cache import content_digest, module_root
 from idyn.jit.records import ArrayRecord
 
+R = TypeVar("R", bound=ArrayRecord)
+
 
 class Dispatch:
     """Kernels by record type, called as one function `stub(problem, record, basis, rung)` in compiled code and in Python."""
 
     def __init__(self) -> None:
         self._kernels: dict[str, Callable[..., Any]] = {}
-        self._records: dict[tuple[type[ArrayRecord], Callable[..., Any]], Any] = {}
+        self._records: dict[tuple[Any, Callable[..., Any]], Any] = {}
 
-    def record_for(self, base: type[ArrayRecord], kernel: Callable[..., Any]) -> Any:
+    def record_for(self, base: type[R], kernel: Callable[..., Any]) -> type[R]:
         """The subclass of a record class that stands for a kernel. The digest of the kernel's sources is in its name, so that
         what is compiled for it is compiled anew when they change."""
-        known = self._records.get((base, kernel))
+        known: type[R] | None = self._records.get((base, kernel))
         if known is None:
             code, module = kernel.__code__, kernel.__module__
             path = Path(code.co_filename)
             name = f"{base.__name__}[{module}.{kernel.__name__}@{content_digest(path, module_root(path, module))}]"
             known = self._records[base, kernel] = type(name, (base,), {"__module__": base.__module__})
-            self._kernels[known.TYPE.name] = kernel  # type: ignore[attr-defined]
+            self._kernels[known.TYPE.name] = kernel
         return known
 
     def kernel(self, kind: Any) -> Callable[..., Any]:

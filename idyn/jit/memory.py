@@ -61,8 +61,8 @@ def _local(_: Any, shape: Any, kind: Any) -> Any:
 
 
 @overload(local, inline="always")
-def _on_stack(shape, kind=np.float64):
-    def on_stack(shape, kind=np.float64):
+def _on_stack(shape: Any, kind: Any = np.float64) -> Any:
+    def on_stack(shape: Any, kind: Any = np.float64) -> Any:
         return _local(shape, kind)
 
     return on_stack

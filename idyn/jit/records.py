@@ -5,7 +5,7 @@ who uses them, which took numba 6 ns each time. The Python object keeps both ali
 record of any number of them 0.3 µs, at an entrance 1 ns: see `idyn.jit.crossing`.
 """
 
-from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
 import numba
 import numpy as np
@@ -121,7 +121,7 @@ class ArrayRecord:
         }
         cls.TYPE = RecordType(f"{cls.__module__}.{cls.__qualname__}", cls.field_types)
 
-    def __new__(cls, *_: Any, **__: Any) -> "ArrayRecord":
+    def __new__(cls, *_: Any, **__: Any) -> Self:
         """With its other side; itself where nothing is compiled."""
         record = object.__new__(cls)
         record.fields = record if numba.config.DISABLE_JIT else Room(cls.TYPE)

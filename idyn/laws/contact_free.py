@@ -12,7 +12,7 @@ from idyn.types import Array
 
 @compiled
 def contact_free_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """No impulses, and nothing to select among."""
+    """p = 0; one answer only."""
     mu = problem.dynamics.given.mu
     return Attempt(np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], SOLVED, 0)
 

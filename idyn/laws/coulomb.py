@@ -20,6 +20,7 @@ import numpy as np
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
+from idyn.laws.coulomb_basis import at_basis, inner
 from idyn.laws.law import (
     FACE_ZERO,
     Attempt,
@@ -37,7 +38,7 @@ from idyn.laws.law import (
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
 from idyn.laws.separating import hardly_presses, without_separating
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import copy_rows, lu_refined
+from idyn.solvers.linalg import copy_rows
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -119,16 +120,18 @@ class Coulomb:
 
 
 @compiled
-def assemble(Y, b, mu, directions, regularisation):
+def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: float) -> tuple[Array, Array, float, float]:
     """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed."""
     n, k = len(mu), len(directions)
     G, q = local(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
     d, speed = scaled(Y, b, mu, directions, G, q)
     M = np.zeros((len(q), len(q)))
+    # D_NN, D_NF, D_FN, D_FF in units of d
     for i in range(len(G)):
         for j in range(i + 1):
-            M[i, j] = M[j, i] = _inner(G, i, j, d)
+            M[i, j] = M[j, i] = inner(G, i, j, d)
         M[i, i] += regularisation
+    # μ, −Eᵀ and E, where friction is limited
     for i in range(n):
         if mu[i] < np.inf:
             row = (k + 1) * n + i
@@ -139,11 +142,12 @@ def assemble(Y, b, mu, directions, regularisation):
 
 
 @compiled
-def scaled(Y, b, mu, directions, G, q):
-    """Fills the rows G of D's factor, normals, then friction directions, and q; returns d, the mean diagonal of D_NN, and the
+def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array) -> tuple[float, float]:
+    """Fill the rows G of D's factor, normals, then friction directions, and q. Returns d, the mean diagonal of D_NN, and the
     unit of speed: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     d = speed = 0.0
+    # G_N = Y_N, q_N = b_N + φ/dt;  G_F = the polygon's corners in Y_S, Y_T, q_F likewise
     for i in range(n):
         q[i] = b[3 * i + 2]
         for c in range(m):
@@ -154,6 +158,7 @@ def scaled(Y, b, mu, directions, G, q):
             q[row] = x * b[3 * i] + y * b[3 * i + 1]
             for c in range(m):
                 G[row, c] = x * Y[3 * i, c] + y * Y[3 * i + 1, c]
+    # q in units of the largest speed; λ of unlimited friction is held at 0 by w_λ = 1
     for row in range(len(G)):
         speed = max(speed, abs(q[row]))
     speed = speed if speed > 0.0 else 1.0
@@ -165,82 +170,16 @@ def scaled(Y, b, mu, directions, G, q):
 
 
 @compiled
-def _inner(G, i, j, d):
-    """G_i · G_j / d"""
-    s = 0.0
-    for c in range(G.shape[1]):
-        s += G[i, c] * G[j, c]
-    return s / d
-
-
-@compiled
-def at_basis(G, q, mu, d, regularisation, basis):
-    """z and w of a complementary basis, as `idyn.solvers.lemke.basis_solution` finds them, without M; and whether the basis is
-    regular. Signs are not checked."""
-    n, size = len(mu), len(q)
-    k = len(G) // max(n, 1) - 1
-    z, w, index, m = np.zeros(size), q.copy(), local(size, np.int64), 0
-    for i in range(size):
-        if basis[i]:
-            index[m] = i
-            m += 1
-    A, b, x = local((m, m)), local(m), local(G.shape[1])  # x = Gᵀ z
-    for r in range(m):
-        i = index[r]
-        b[r] = -q[i]
-        for c in range(m):
-            j = index[c]
-            A[r, c] = _inner(G, i, j, d) if max(i, j) < len(G) else _friction(mu, k, i, j)
-        A[r, r] += regularisation if i < len(G) else 0.0
-    answer, regular = lu_refined(A, b)
-    if not regular:
-        return z, w, False
-    for c in range(len(x)):
-        x[c] = 0.0
-    for r in range(m):
-        i = index[r]
-        z[i] = answer[r]
-        if i < len(G):
-            for c in range(len(x)):
-                x[c] += G[i, c] * z[i]
-    for i in range(len(G)):
-        s = 0.0
-        for c in range(len(x)):
-            s += G[i, c] * x[c]
-        w[i] += s / d + regularisation * z[i]
-    for i in range(n):
-        row, friction = len(G) + i, 0.0
-        if mu[i] < np.inf:
-            for j in range(n + k * i, n + k * (i + 1)):
-                w[j] += z[row]
-                friction += z[j]
-            w[row] += mu[i] * z[i] - friction
-    for r in range(m):
-        w[index[r]] = 0.0
-    return z, w, True
-
-
-@compiled
-def _friction(mu, k, i, j):
-    """Entry (i, j) of M in a row or a column of λ."""
-    n = len(mu)
-    if i >= (k + 1) * n:
-        contact = i - (k + 1) * n
-        if mu[contact] == np.inf:
-            return 0.0
-        return mu[contact] if j == contact else -1.0 if n + k * contact <= j < n + k * (contact + 1) else 0.0
-    contact = j - (k + 1) * n
-    return 1.0 if mu[contact] < np.inf and n + k * contact <= i < n + k * (contact + 1) else 0.0
-
-
-@compiled
-def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots):
-    """Returns p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
+def solve_coulomb(
+    Y: Array, b: Array, mu: Array, directions: Array, guess: Array, warm: bool, regularisation: float, max_pivots: int
+) -> tuple[Array, Array, int, int, Array]:
+    """At a basis, or by Lemke: p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
     n, k = len(mu), len(directions)
     size = (k + 2) * n
     basis, parts = local(size, np.bool_), local(n, np.bool_)
     status, pivots = SOLVED, 0
     if warm:
+        # z, w at the last basis
         for i in range(n):
             basis[i] = guess[i, 0]
             for j in range(k):
@@ -250,6 +189,7 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
         d, speed = scaled(Y, b, mu, directions, G, q)
         z, w, regular = at_basis(G, q, mu, d, regularisation, basis)
         unit, status = speed / d, SOLVED if regular else SINGULAR
+        # z ≥ 0, w ≥ 0; w_F of contacts of unlimited friction that part does not count
         for i in range(n):
             parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO
             if parts[i] and guess[i].any():
@@ -259,6 +199,7 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):
                 status = NOT_CERTIFIED
     else:
+        # Lemke, and once more with another covering vector
         M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
         parts[:] = False
         z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), 0.0))
@@ -268,6 +209,7 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
             w = M @ z + q
             pivots += more
 
+    # p from z; the face: w_N = 0, λ > 0, w_F = 0
     p, flags, after = np.zeros(3 * n), np.empty((n, k + 2), dtype=np.bool_), np.empty((n, k + 2), dtype=np.bool_)
     for i in range(n):
         p[3 * i + 2] = unit * max(z[i], 0.0)
@@ -286,7 +228,7 @@ def solve_coulomb(Y, b, mu, directions, guess, warm, regularisation, max_pivots)
 
 @compiled
 def coulomb_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Warm, cold, then regularised; where friction is unlimited somewhere it takes Python."""
+    """The rungs warm, cold and regularised; unsolved where friction is unlimited somewhere, which is for the Python rung."""
     mu = problem.dynamics.given.mu
     if unlimited_somewhere(mu, False)[0]:
         return unsolved(problem, law, basis)

@@ -52,7 +52,7 @@ class Enumeration(Coulomb):
 
 
 @compiled
-def nearest_solution(Y, b, mu, directions, last):
+def nearest_solution(Y: Array, b: Array, mu: Array, directions: Array, last: Array) -> tuple[Array, int, int]:
     """The basic solution p (3n) whose ‖p − last‖ is least, its status, and how many bases were solved."""
     n, k = len(mu), len(directions)
     best = np.zeros(3 * n)
@@ -63,14 +63,17 @@ def nearest_solution(Y, b, mu, directions, last):
     distance, tried = np.inf, 0
     basis, p = np.empty(size, dtype=np.bool_), np.empty(3 * n)
     for code in range(1 << size):
+        # basis of that number
         for i in range(size):
             basis[i] = (code >> i) & 1
         if not _worth_trying(basis, mu, n, k):
             continue
+        # M_BB z_B = −q_B; z ≥ 0, w ≥ 0
         z, _, regular = basis_solution(M, q, basis)
         tried += 1
         if not regular or natural_residual(M, q, z) > NEGATIVE:
             continue
+        # p, ‖p − last‖²
         apart = 0.0
         for i in range(n):
             p[3 * i], p[3 * i + 1], p[3 * i + 2] = 0.0, 0.0, unit * max(z[i], 0.0)
@@ -87,7 +90,7 @@ def nearest_solution(Y, b, mu, directions, last):
 
 
 @compiled
-def _worth_trying(basis, mu, n, k):
+def _worth_trying(basis: Array, mu: Array, n: int, k: int) -> bool:
     """Whether a basis may be regular and new: without a normal there is no friction to speak of, only the direction in which
     an open contact moves; a sliding speed needs a limited friction and its direction."""
     for i in range(n):

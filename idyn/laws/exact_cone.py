@@ -149,7 +149,7 @@ def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung:
 
 
 @compiled
-def solve_exact_cone(Y, b, mu, start):
+def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array, Array, Array, int, int]:
     """Impulses (3n), the face's flags (n, 3) and friction (n, 2), status and Newton steps; begun at impulses `start` (3n)."""
     d, speed = units(Y, b, b)
     rho, rows, problem = SOFT * d, len(b), (Y, b, mu)
@@ -158,6 +158,7 @@ def solve_exact_cone(Y, b, mu, start):
     rest, step, lost, small = _distance(problem, rho, p, F, G), 0, 0, speed / rho
     best, least = p.copy(), rest
     while rest > ENOUGH * small and step < STEPS and lost < (LOST if least > ROUNDED * small else 1):
+        # Newton's step, halved until ‖F‖ falls
         _change(Y, rho, F, G, H, change)
         share, before = 1.0, rest
         for _ in range(HALVINGS):
@@ -167,22 +168,24 @@ def solve_exact_cone(Y, b, mu, start):
             if rest < before:
                 break
             share *= 0.5
-        copy(trial, p)  # over an edge of Π, if no part of the step leads down
+        # over an edge of Π, if no part of the step leads down; the best p is kept
+        copy(trial, p)
         step, lost = step + 1, lost + 1
         if rest < least:
             copy(p, best)
             least, lost = rest, 0
+    # exactly 0 where Π(p − û/ρ) is
     _distance(problem, rho, best, F, G)
     for row in range(rows):
-        if F[row] == best[row]:  # the law has none
+        if F[row] == best[row]:
             best[row] = 0.0
     flags, friction = face_of(Y, b, mu, best)
     return best, flags, friction, SOLVED if least <= ROUNDED * small else NOT_CERTIFIED, step
 
 
 @compiled
-def _distance(problem, rho, p, F, G):
-    """‖F‖; fills F = p − Π(p − û/ρ) (3n), and the slopes of Π, a block of three rows for each contact (3n, 3)."""
+def _distance(problem: tuple[Array, Array, Array], rho: float, p: Array, F: Array, G: Array) -> float:
+    """‖F‖; fill F = p − Π(p − û/ρ) (3n), and the slopes of Π, a block of three rows for each contact (3n, 3)."""
     Y, b, mu = problem
     square = 0.0
     contact_velocity(Y, b, p, F)
@@ -197,10 +200,11 @@ def _distance(problem, rho, p, F, G):
 
 
 @compiled
-def _project(mu, p, G):
-    """Takes p (3) to where the law has it, first p_N, then p_T on its disc; fills the slope of that map (3, 3)."""
+def _project(mu: float, p: Array, G: Array) -> None:
+    """p ← Π(p) (3), in place: p_N ≥ 0, then p_T on the disc of radius μ p_N; fill the slope of that map (3, 3)."""
     for r in range(3):
         G[r, 0] = G[r, 1] = G[r, 2] = 0.0
+    # p_N ≥ 0
     if p[2] > 0.0:
         G[2, 2] = 1.0
     else:
@@ -212,6 +216,7 @@ def _project(mu, p, G):
     if most == 0.0:
         p[0] = p[1] = 0.0
         return
+    # p_T ← μ p_N p_T/‖p_T‖
     a, c, share = p[0] / friction, p[1] / friction, most / friction
     p[0], p[1] = most * a, most * c
     G[0, 0], G[1, 1] = share * c * c, share * a * a
@@ -220,7 +225,7 @@ def _project(mu, p, G):
 
 
 @compiled
-def _change(Y, rho, F, G, H, change):
+def _change(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Array) -> None:
     """Newton's step (3n): Δ with (1 − (1 − ε) G) Δ = −F − G Y z/ρ, z = Yᵀ Δ, so (1 + Yᵀ H Y) z = −Yᵀ A F.
 
     A = (1 − (1 − ε) G)⁻¹ contact by contact, H = A G/ρ (3n, 3).
@@ -231,6 +236,7 @@ def _change(Y, rho, F, G, H, change):
         slide[i] = 0.0
         for k in range(nu):
             S[i, k] = 1.0 if i == k else 0.0
+    # −A F and H contact by contact, S = 1 + Yᵀ H Y, slide = −Yᵀ A F
     for s in range(0, len(F), 3):
         _resolve(G[s : s + 3], F[s : s + 3], rho, H[s : s + 3], change[s : s + 3])
         for r in range(3):
@@ -242,6 +248,7 @@ def _change(Y, rho, F, G, H, change):
                             S[i, k] += Y[s + r, i] * h * Y[s + e, k]
             for i in range(nu):
                 slide[i] += Y[s + r, i] * change[s + r]
+    # S z = slide, Δ = −A F − H Y z
     z, _ = lu_refined(S, slide)
     for s in range(0, len(F), 3):
         for e in range(3):
@@ -253,8 +260,8 @@ def _change(Y, rho, F, G, H, change):
 
 
 @compiled
-def _resolve(G, F, rho, H, change):
-    """Fills A G/ρ (3, 3) and −A F (3) of one contact; G has nothing in its last row but the last."""
+def _resolve(G: Array, F: Array, rho: float, H: Array, change: Array) -> None:
+    """Fill A G/ρ (3, 3) and −A F (3) of one contact; the last row of G is 0 but for its last entry."""
     keep = 1.0 - EPSILON
     a, c, e = 1.0 - keep * G[0, 0], 1.0 - keep * G[1, 1], -keep * G[0, 1]
     det, n = a * c - e * e, 1.0 / (1.0 - keep * G[2, 2])
@@ -269,7 +276,7 @@ def _resolve(G, F, rho, H, change):
 
 
 @compiled
-def face_of(Y, b, mu, p):
+def face_of(Y: Array, b: Array, mu: Array, p: Array) -> tuple[Array, Array]:
     """Flags (n, 3) and friction (n, 2) of the `Face` that impulses p (3n) lie on."""
     n, u = len(mu), local(len(b))
     contact_velocity(Y, b, p, u)
@@ -278,6 +285,7 @@ def face_of(Y, b, mu, p):
         s, t = 3 * i, 3 * i + 1
         speed, held, touches = np.hypot(u[s], u[t]), np.hypot(p[s], p[t]), u[t + 1] <= FACE_ZERO
         slides = speed > FACE_ZERO
+        # friction along p_T, or against v̂_T where there is none
         flags[i, 0], flags[i, 1], flags[i, 2] = touches, slides, touches and not slides
         if held > 0.0:
             friction[i, 0], friction[i, 1] = p[s] / held, p[t] / held

@@ -209,6 +209,7 @@ def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
 def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
     """Fill û = Y Yᵀ p + b (3n)."""
     nu = Y.shape[1]
+    # x = Yᵀ p
     x = local(nu)
     for c in range(nu):
         x[c] = 0.0
@@ -216,6 +217,7 @@ def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
         if p[row] != 0.0:
             for c in range(nu):
                 x[c] += Y[row, c] * p[row]
+    # û = Y x + b
     for row in range(len(b)):
         u[row] = b[row]
         for c in range(nu):

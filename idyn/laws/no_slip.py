@@ -27,6 +27,7 @@ from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
 from idyn.laws.law import FACE_ZERO, Attempt, Face, LawData, LawSolution, Rung, Start, polygon
+from idyn.laws.rank_selection import select_rows
 from idyn.solvers.linalg import backward, copy_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED, STATUSES, Conditions
@@ -83,82 +84,10 @@ class NoSlip:
 
 
 @compiled
-def _against(U: Array, k: int, u: Array, along: Array) -> float:
-    """Takes out of u, in place, what is along the first k rows of U, adds it to `along`; what is left, squared."""
-    length2 = 0.0
-    for j in range(k):
-        s = 0.0
-        for c in range(len(u)):
-            s += U[j, c] * u[c]
-        along[j] += s
-        for c in range(len(u)):
-            u[c] -= s * U[j, c]
-    for c in range(len(u)):
-        length2 += u[c] * u[c]
-    return length2
-
-
-@compiled
-def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Array, U: Array, R: Array) -> int:
-    """Maximal independent set of the `bilateral` rows (3n, bool): those of `preferred` contacts (n, bool), then the others,
-    the most independent first.
-
-    A row is independent when more than the share `rank` of its length is new. Returns their number k, and fills the row indices
-    X, an orthonormal basis U of their span and the lower triangle R with Y_X = R U, as far as k rows of them go (m, each).
-    """
-    rows, m = Y.shape
-    rest, start, new = local((rows, m)), local(rows), local(rows)  # squared lengths at first, and of what is still new
-    along = local((rows, m))  # components of the rows along the basis
-    k, first = 0, True
-    for i in range(rows):
-        square = 0.0
-        for c in range(m):
-            rest[i, c], along[i, c] = Y[i, c], 0.0
-            square += Y[i, c] * Y[i, c]
-        start[i] = new[i] = square if bilateral[i] else 0.0  # who is out of the running has 0 new
-    while k < m:
-        row, most = -1, 0.0
-        for i in range(rows):
-            if preferred[i // 3] == first and new[i] > max(most, rank * rank * start[i]):
-                row, most = i, new[i]
-        if row < 0 and first:
-            first = False
-            continue
-        if row < 0:
-            break
-        new[row] = 0.0
-        u = rest[row]
-        length2 = 0.0
-        for c in range(m):
-            length2 += u[c] * u[c]
-        if length2 < 0.01 * start[row]:  # once more: what is left of this row is full of rounding errors
-            length2 = _against(U, k, u, along[row])
-            if not length2 > rank * rank * start[row]:
-                continue
-        length = np.sqrt(length2)
-        for c in range(m):
-            U[k, c] = u[c] / length
-        for j in range(k):
-            R[k, j] = along[row, j]
-        R[k, k] = length
-        X[k] = row
-        k += 1
-        for i in range(rows):
-            if new[i] > 0.0:
-                s = 0.0
-                for c in range(m):
-                    s += U[k - 1, c] * rest[i, c]
-                along[i, k - 1] = s
-                new[i] = 0.0
-                for c in range(m):
-                    rest[i, c] -= s * U[k - 1, c]
-                    new[i] += rest[i, c] * rest[i, c]
-    return k
-
-
-@compiled
-def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
-    """The six steps. Returns p (3n), the face's flags, status, pivots, basis (n, 1)."""
+def solve_no_slip(
+    Y: Array, b: Array, mu: Array, guess: Array, rule: int, rank: float, max_pivots: int
+) -> tuple[Array, Array, int, int, Array]:
+    """Steps 1 to 6. Returns p (3n), the face's flags, status, pivots, basis (n, 1)."""
     n = len(mu)
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
     start, nobody = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
@@ -166,6 +95,7 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
     last = settles + (1 << n if n <= MOST_SEARCHED else settles) - 1
     attempt = 0
     while True:
+        # step 5: who is held, as it settles; then nobody, or every choice
         if attempt == settles and n > MOST_SEARCHED:
             held = np.zeros(n, dtype=np.bool_)
         elif attempt >= settles and n <= MOST_SEARCHED:
@@ -173,6 +103,7 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
                 held[i] = mu[i] > 0.0 and (attempt - settles) >> i & 1 == 0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
+        # steps 1 to 4; done when those that stay closed are those that were held
         p, w, status, more, active = hold(Y, b, bilateral, nobody, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
@@ -187,11 +118,13 @@ def solve_no_slip(Y, b, mu, guess, rule, rank, max_pivots):
             break
         held = stays
         attempt += 1
+    # step 6: the rows of those that press first, kept when the motion is the same
     if status == SOLVED and _idle(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
         pivots += more
         if again == SOLVED and (np.abs(opens - w) <= HOLDS).all():
             p, active = other, presses
+    # the face: w_N = 0; any friction where it is held
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):
         flags[i, 0] = w[i] <= FACE_ZERO
@@ -207,6 +140,7 @@ def rule_of(rung: int, independent: float) -> tuple[int, float]:
 
 @compiled
 def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
+    """Rung 0 from the last basis, 1 with all rows and 2 by the dual active set from an empty one."""
     given, start = problem.dynamics.given, basis.copy()
     if rung > 0:
         start[:] = False
@@ -217,7 +151,7 @@ def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: in
 
 
 @compiled
-def _idle(p, active):
+def _idle(p: Array, active: Array) -> bool:
     """Whether a contact that does not press holds sideways."""
     idle = False
     for i in range(len(active)):
@@ -226,16 +160,17 @@ def _idle(p, active):
 
 
 @compiled
-def hold(Y, b, bilateral, preferred, guess, rule, rank, max_pivots):
+def hold(
+    Y: Array, b: Array, bilateral: Array, preferred: Array, guess: Array, rule: int, rank: float, max_pivots: int
+) -> tuple[Array, Array, int, int, Array]:
     """Steps 1 to 4 with the `bilateral` rows (3n, bool) made to vanish, normals among them if so marked; those of `preferred`
-    contacts (n, bool) first.
-
-    Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
+    contacts (n, bool) first. Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
     """
     n, m = len(b) // 3, Y.shape[1]
     X, U, R = local(m, np.int64), local((m, m)), local((m, m))
-    k = select_rows(Y, bilateral, preferred, rank, X, U, R)
-    triangle, g, x = R[:k, :k], local(k), local(m)  # g: the part of x = Yᵀp that makes the rows of X vanish, U x = g
+    k = select_rows(Y, bilateral, preferred, rank, X, U, R)  # 1. Y_X = R U
+    # the part of x = Yᵀ p that makes the rows of X vanish: U x = g = −R⁻¹ b_X, x = Uᵀ g
+    triangle, g, x = R[:k, :k], local(k), local(m)
     for i in range(k):
         g[i] = -b[X[i]]
     forward(triangle, g)
@@ -244,14 +179,14 @@ def hold(Y, b, bilateral, preferred, guess, rule, rank, max_pivots):
     for i in range(k):
         for c in range(m):
             x[c] += g[i] * U[i, c]
-
+    # 2. Ŷ = Y_N (1 − Uᵀ U), orthogonalised twice, r = b_N + Y_N x
     N, r, lengths2 = local((n, m)), local(n), local(n)
     for i in range(n):
         r[i] = lengths2[i] = 0.0
         for c in range(m):
             N[i, c] = 0.0
         if bilateral[3 * i + 2]:
-            continue  # it vanishes, or depends on rows that do: nothing is left of it
+            continue  # it vanishes, or depends on rows that do
         r[i] = b[3 * i + 2]
         for c in range(m):
             y = Y[3 * i + 2, c]
@@ -265,11 +200,11 @@ def hold(Y, b, bilateral, preferred, guess, rule, rank, max_pivots):
                     s += U[j, c] * N[i, c]
                 for c in range(m):
                     N[i, c] -= s * U[j, c]
-    if rule == PRINCIPAL:
+    if rule == PRINCIPAL:  # 3. 0 ≤ p_N ⟂ Ŷ Ŷᵀ p_N + r ≥ 0
         z, status, pivots, active = ppm(N, r, lengths2, guess, HOLDS, max_pivots)
     else:
         z, status, pivots, active = dual_active_set(N, r, lengths2, HOLDS, max_pivots)
-
+    # 4. x += Ŷᵀ p_N, Rᵀ p_X = g − U Y_Nᵀ p_N
     p, w = np.zeros(3 * n), np.empty(n)
     for i in range(n):
         p[3 * i + 2] = z[i]
@@ -281,7 +216,7 @@ def hold(Y, b, bilateral, preferred, guess, rule, rank, max_pivots):
     for i in range(k):
         p[X[i]] += g[i]
     for i in range(n):
-        w[i] = b[3 * i + 2]
+        w[i] = b[3 * i + 2]  # w_N = Y_N x + b_N
         for c in range(m):
             w[i] += Y[3 * i + 2, c] * x[c]
     return p, w, status, pivots, active

@@ -20,7 +20,7 @@ from idyn.jit.compiled import compiled
 from idyn.laws.law import Attempt, Face, LawData, Rung, Start, polygon
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.status import NOT_CERTIFIED, SOLVED, Conditions
-from idyn.terms.stages import ReducedProblem
+from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array
 
 MOST_STEPS = 100
@@ -57,7 +57,7 @@ class Sap:
 
 @compiled
 def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """One answer, and nothing to select among."""
+    """p = γ(u) of the least cost; one answer only."""
     material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only)
     p, status, steps = solve_compliant(problem, material)
     mu = problem.dynamics.given.mu
@@ -65,17 +65,20 @@ def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -
 
 
 @compiled
-def solve_compliant(problem, material):
+def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array, int, int]:
     """Impulses (3n), status, and Newton steps."""
     d, g = problem.dynamics, problem.dynamics.given
     u, nu, rows = g.model.u, len(g.model.u), len(problem.b)
-    stretch = 1.0 / np.sqrt(1.0 + g.rho)  # what the ground's memory has done to Y, undone
+    # Y = J_u L⁻ᵀ without √(1 + T_p/dt), b = J v_free
+    stretch = 1.0 / np.sqrt(1.0 + g.rho)
     Y, b, laws, x = stretch * problem.Y, d.J @ problem.v_free, contact_laws(d, material), np.zeros(nu)
-    for i in range(nu):  # x = Lᵀ (v_u − v_u⁰)
+    # start: x = Lᵀ (v_u − v_u⁰)
+    for i in range(nu):
         for k in range(i, nu):
             x[i] += problem.L[k, i] * (g.v[u[k]] - problem.v_free[u[k]])
     p, G, before = np.zeros(rows), np.zeros((rows, 3)), np.inf
     for step in range(MOST_STEPS):
+        # gradient x − Yᵀ γ(u)
         _impulses(laws, Y @ x + b, p, G)
         push = Y.T @ p
         gradient, steepest, largest = x - push, 0.0, 0.0
@@ -85,6 +88,7 @@ def solve_compliant(problem, material):
         if steepest <= ENOUGH * largest or before <= min(steepest, ROUNDED * largest):
             return p, SOLVED, step
         before = steepest
+        # H = 1 + Yᵀ G Y, G = −∂γ/∂u
         for row in range(rows):
             first = row - row % 3
             for e in range(3):
@@ -92,6 +96,7 @@ def solve_compliant(problem, material):
                     for i in range(nu):
                         for k in range(nu):
                             H[i, k] += Y[row, i] * G[row, e] * Y[first + e, k]
+        # x ← x − share H⁻¹ gradient
         cholesky(H)
         forward(H, gradient)
         backward(H, gradient)
@@ -100,7 +105,7 @@ def solve_compliant(problem, material):
 
 
 @compiled
-def _share(laws, Y, b, x, way):
+def _share(laws: Array, Y: Array, b: Array, x: Array, way: Array) -> float:
     """How far to go from x against `way` (nu): to where the program is least along it, by Newton's method in a bracket."""
     u, du = Y @ x + b, Y @ way
     p, G = np.zeros(len(u)), np.zeros((len(u), 3))
@@ -108,6 +113,7 @@ def _share(laws, Y, b, x, way):
     for _ in range(60):
         at = 0.0 if flat < 0.0 else share  # first of all the slope where it begins
         _impulses(laws, u - at * du, p, G)
+        # slope and curvature of ½‖x‖² + ½‖γ‖²_R along −way
         slope, curvature = 0.0, 0.0
         for i in range(len(x)):
             slope -= way[i] * (x[i] - at * way[i])
@@ -121,6 +127,7 @@ def _share(laws, Y, b, x, way):
             continue
         if abs(slope) <= flat:
             break
+        # Newton's step, or bisection where that leaves the bracket
         if slope < 0.0:
             low = share
         else:
@@ -132,8 +139,8 @@ def _share(laws, Y, b, x, way):
 
 
 @compiled
-def _impulses(laws, u, p, G):
-    """Fills p = γ(u) (3n) and its slopes −∂γ/∂u, a block for each contact (3n, 3)."""
+def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
+    """Fill p = γ(u) (3n) and its slopes −∂γ/∂u, a block for each contact (3n, 3)."""
     G[:] = 0.0
     for i in range(len(laws)):
         mu, soft_t, soft_n, aim = laws[i]
@@ -141,12 +148,14 @@ def _impulses(laws, u, p, G):
         if soft_n == np.inf:
             p[s] = p[t] = p[n] = 0.0
             continue
-        p[s], p[t], p[n] = -u[s] / soft_t, -u[t] / soft_t, (aim - u[n]) / soft_n  # sticks, if the cone allows it
+        # sticks, if the cone allows it: γ = R⁻¹ (v̂ − u)
+        p[s], p[t], p[n] = -u[s] / soft_t, -u[t] / soft_t, (aim - u[n]) / soft_n
         speed = np.hypot(u[s], u[t])
         if p[n] >= 0.0 and speed <= mu * p[n] * soft_t:
             G[s, 0] = G[t, 1] = 1.0 / soft_t
             G[n, 2] = 1.0 / soft_n
             continue
+        # slides: γ_n = (v̂_n − u_n + μ ‖u_T‖) / (R_n + μ² R_t), or parts
         along = 1.0 / (soft_n + mu * mu * soft_t)
         pressure = max((aim - u[n] + mu * speed) * along, 0.0)
         p[s] = p[t] = p[n] = 0.0
@@ -156,6 +165,7 @@ def _impulses(laws, u, p, G):
             p[n] = pressure
             G[n, 2] = along
             continue
+        # γ_T = −μ γ_n u_T/‖u_T‖
         a, c, across = u[s] / speed, u[t] / speed, mu * pressure / speed
         p[s], p[t], p[n] = -mu * pressure * a, -mu * pressure * c, pressure
         pull = mu * mu * along
@@ -167,14 +177,15 @@ def _impulses(laws, u, p, G):
 
 
 @compiled
-def contact_laws(d, material):
-    """μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n is inf for contacts that count for nothing: those that do
-    not touch, when only touching ones count, and those that move nothing."""
+def contact_laws(d: Dynamics, material: Material) -> Array:
+    """μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n is inf for contacts without impulses: those that do not
+    touch, when only touching ones count, and those that move nothing."""
     g = d.given
     n, nv, dt = len(g.mu), len(g.v), g.dt
     L, row, laws = g.M.copy(), np.empty((3, nv)), np.empty((n, 4))
     cholesky(L)
     for i in range(n):
+        # ‖J_i M⁻¹ J_iᵀ‖_F², with the rows of J_i L⁻ᵀ
         square = 0.0
         for r in range(3):
             for j in range(nv):
@@ -185,6 +196,7 @@ def contact_laws(d, material):
                 for j in range(nv):
                     s += row[r, j] * row[e, j]
                 square += s * s if e == r else 2.0 * s * s
+        # μ, R_t, R_n, v̂_n
         w, settle = np.sqrt(square) / 3.0, dt + material.dissipation
         laws[i, 0] = min(g.mu[i], MOST_FRICTION)
         laws[i, 1] = material.sigma * w

@@ -94,7 +94,7 @@ class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
 
 
 class SensedSettings(LawSettings, frozen=True, tag="sensed"):
-    """delay: how many measurements old the forces are: whoever measures keeps them for so long and hands them in"""
+    """delay: how many measurements old the forces are; the caller keeps them for so long"""
 
     delay: Count = 1
 

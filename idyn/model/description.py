@@ -13,7 +13,7 @@ class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     frame: a frame of the URDF
     offset: centre of the sphere in that frame [m]
     radius: [m], ≥ 0
-    mu: friction coefficient when nobody says otherwise, ≥ 0, may be inf
+    mu: friction coefficient unless a contact brings its own, ≥ 0, may be inf
     name: what its key ends in, `frame.name`; without one the key is the frame, with a number from its second place on
     """
 

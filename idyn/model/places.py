@@ -19,7 +19,7 @@ class Spheres(Record, frozen=True):
     joints: (n)
     offsets: centres in the joints' frames [m] (n, 3)
     radii: [m], 0 for points (n)
-    mu: friction coefficients when nobody says otherwise, may be inf (n)
+    mu: friction coefficients unless contacts bring their own, may be inf (n)
     """
 
     keys: tuple[str, ...]

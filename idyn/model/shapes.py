@@ -27,10 +27,11 @@ class Box(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @compiled
 def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array) -> float:
-    """Gap [m] between a sphere and a box of half edges `half` (3) in the box's frame; fills the normal, out of the box (3).
+    """Gap [m] between a sphere and a box of half edges `half` (3) in the box's frame; fill the normal, out of the box (3).
 
     Nearest is a face, an edge or a corner; for a centre inside the box the nearest face.
     """
+    # outside: from the nearest point of the box
     squared = 0.0
     for c in range(3):
         normal[c] = centre[c] - min(max(centre[c], -half[c]), half[c])
@@ -40,6 +41,7 @@ def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array)
         for c in range(3):
             normal[c] /= distance
         return distance - radius
+    # inside: out of the nearest face
     face = 0
     for c in range(3):
         normal[c] = 0.0
@@ -63,11 +65,13 @@ def pair_contacts(
     local, normal = np.empty(3), np.empty(3)
     for i in range(n):
         s, b = pairs[i]
+        # centre in the box's frame, Rᵀ (c − o)
         for c in range(3):
             local[c] = 0.0
             for d in range(3):
                 local[c] += rotations[b, d, c] * (centres[s, d] - origins[b, d])
         gaps[i] = sphere_against_box(local, radii[s], halves[b], normal)
+        # normal R n, point c − r n
         for c in range(3):
             normals[i, c] = 0.0
             for d in range(3):

@@ -1,7 +1,8 @@
 """A method: one law and one set of options for one robot and number of contacts, put together for compiled code once."""
 
+import math
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Method(ArrayRecord):
         self.put(beforehand=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         self.put(closed=consistency is Consistency.HOLD, most=options.force_limit * robot.weight)
         width = law.basis_width if law.basis_type == np.bool_ else 0
-        self.empty = np.zeros((n, width), np.bool_)
+        self.empty, self.resumes = np.zeros((n, width), np.bool_), law.basis_type == np.bool_
         self.put(basis=self.empty.copy(), closing=np.zeros(3 * len(robot.closures.keys)), figures=np.zeros(FIGURES))
 
     def suits(self, options: Options) -> bool:
@@ -101,11 +102,15 @@ def _starts_cold(rung: Rung) -> bool:
     return bool(rung.cold) or rung.start not in (Start.BASIS, Start.IMPULSES)
 
 
-@lru_cache(maxsize=64)
-def _type_for(data: Any) -> type[Method]:
+_TYPES: dict[str, type[Method]] = {}
+
+
+def _type_for(data: type[LawData]) -> type[Method]:
     """The class of methods with a law of that type."""
     name = f"Method[{data.__name__}]"
-    return type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
+    if name not in _TYPES:
+        _TYPES[name] = type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
+    return _TYPES[name]
 
 
 class Workspace:
@@ -114,15 +119,18 @@ class Workspace:
     def __init__(self, robot: Robot, n: int) -> None:
         self.problem = ReducedProblem(robot, n)
         self._methods: dict[Law, Method] = {}
-        self._ground: tuple[Ground, float, bool] | None = None
+        self._ground: Ground | None = None
+        self._dt, self._remembers = 0.0, False
 
     def method(self, request: Request) -> Method:
-        """The method of the request's law and options, with the ground set to what it is within the request's period."""
-        law, options, remembers = request.law, request.options, request.guess is not None
-        asked = options.ground, request.dt, remembers
-        if asked != self._ground:
-            self.problem.dynamics.given.set_ground(*asked)
-            self._ground = asked
+        """The method of the request's law and options, with the ground set to what it is within the request's period. Raises
+        ValueError for a period that is not finite and positive."""
+        law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
+        if options.ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+            if not 0.0 < dt < math.inf:
+                raise ValueError(f"dt: expected a finite number > 0, got {dt}")
+            self.problem.dynamics.given.set_ground(options.ground, dt, remembers)
+            self._ground, self._dt, self._remembers = options.ground, dt, remembers
         known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known

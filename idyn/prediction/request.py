@@ -32,7 +32,8 @@ def sound_request(request: Request) -> Request:
     check_request(r.robot, n, r.q_ddot, r.dt, guess, r.preferred)
     state, contacts, applied, _ = sound(r.robot, r.state, r.contacts, r.applied, None)
     if guess is not None:
-        guess = msgspec.structs.replace(guess, tau=_plain(guess.tau), force=_plain(guess.force))
+        law = guess.law if last_basis(r) is not None else ""  # a basis that does not fit is nowhere to begin
+        guess = msgspec.structs.replace(guess, law=law, tau=_plain(guess.tau), force=_plain(guess.force))
     preferred = None if r.preferred is None else _plain(r.preferred)
     return msgspec.structs.replace(
         r, state=state, contacts=contacts, q_ddot=_plain(r.q_ddot), guess=guess, applied=applied, preferred=preferred

@@ -1,6 +1,5 @@
 """One demand in Python: the compiled call, then the law's Python rungs with the same `finish`; the answer as a `Prediction`."""
 
-import math
 from collections.abc import Callable
 
 import msgspec
@@ -34,25 +33,27 @@ FREE = ContactFree()
 def first_answer(request: Request) -> Answer | None:
     """The law's answer to the demand that it is asked first; None for data that compiled code does not take."""
     robot, guess, c, n = request.robot, request.guess, request.contacts, len(request.contacts.keys)
-    preferred, applied = request.preferred, request.applied
+    preferred, applied, state = request.preferred, request.applied, request.state
     try:
-        if not (0.0 < request.dt < math.inf and (preferred is None or preferred.shape == (n, 3))):
-            return None
         method = workspace_for(robot, n).method(request)
-        basis, torque, force = last_basis(request), NOTHING, NO_FORCES
+        basis, torque, force, warm = method.empty, NOTHING, NO_FORCES, False
         if guess is not None:
-            torque, force = guess.tau, guess.force if guess.keys == c.keys else guess.carried_over(guess.force, c.keys)
-            if len(force) != n or len(guess.force) != len(guess.keys):
+            torque, force = guess.tau, guess.force
+            warm, same = guess.law == request.law.name and request.options.warm_start, guess.keys == c.keys
+            if len(torque) != robot.na or len(force) != len(guess.keys):
                 return None
-        warm = basis is not None and basis.shape == method.empty.shape
-        state, out = request.state, (empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na))
+            if not same:
+                force = guess.carried_over(force, c.keys)
+            if warm and method.resumes:
+                basis = guess.basis if same else guess.carried_over(guess.basis, c.keys)
+        out = empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
         if type(state) is State or not robot.is_at(state):
             robot.compute(state.q, state.v)
         rung, status, iterations, null_dim, finished, holds = method.tick(
             method.fields,
             (state.q, state.v, NOTHING if applied is None else applied, request.q_ddot),
             (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps),
-            (basis if warm else method.empty, force, torque, NO_FORCES if preferred is None else preferred),
+            (basis, force, torque, NO_FORCES if preferred is None else preferred),
             out,
             0 if warm else method.cold,
         )
@@ -60,7 +61,7 @@ def first_answer(request: Request) -> Answer | None:
         return None
     if rung >= 0:
         name = (method.warm_names if warm else method.cold_names)[rung]
-        next_basis = basis if holds and basis is not None and warm else method.basis.copy()
+        next_basis = basis if holds and warm else method.basis.copy()
         return _prediction(request, method, out, next_basis, (name, iterations, null_dim, finished)), Status.SOLVED
     if rung == MALFORMED:
         return None

@@ -19,6 +19,7 @@ from idyn.jit.compiled import compiled
 from idyn.laws.law import Face
 from idyn.selection import few, many
 from idyn.selection.aim import Aim
+from idyn.selection.coordinates import freedom
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
@@ -37,7 +38,7 @@ def choose_among_few(problem: ReducedProblem, face: Face, of_forces: bool, targe
     for inside in (True, False):
         if inside and not reaches_inside(face):
             continue
-        null_dim = 0 if 3 * len(face.mu) <= FEW else few.freedom(problem.Y, face)
+        null_dim = 0 if 3 * len(face.mu) <= FEW else freedom(problem.Y, face)
         if null_dim <= FEW:
             seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
             chosen, found, null_dim = few.choose(problem, seen, Aim(target, of_forces, inside), p)
@@ -56,7 +57,7 @@ def choose_thoroughly(problem: ReducedProblem, face: Face, of_forces: bool, targ
         seen = Face(face.flags, face.directions, face.mu, face.unlimited and not inside, face.friction)
         force, found = many.choose(problem, seen, p, Aim(target, of_forces, inside))
         if found:
-            return problem.dynamics.given.dt * force, True, few.freedom(problem.Y, face)
+            return problem.dynamics.given.dt * force, True, freedom(problem.Y, face)
     return p, False, 0
 
 

@@ -1,7 +1,6 @@
 """The choice among few contacts, as a program in the null space of J_uᵀ: dense, and quickest up to some six of them.
 
-The face is written contact by contact in as few coordinates as it has: three for a contact that may stick, one for each loaded
-friction direction of a contact that slides, none for one that parts. A choice that exceeds the torque limits is not found here.
+In the coordinates of `idyn.selection.coordinates`. A choice that exceeds the torque limits is not found here.
 """
 
 from typing import NamedTuple
@@ -11,11 +10,14 @@ import numpy as np
 from idyn.jit.compiled import compiled, inlined
 from idyn.jit.memory import local
 from idyn.laws.convex.program import facets, turn
-from idyn.laws.law import is_free
-from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, forward_rows, null_space, rank_of
+from idyn.laws.law import Face
+from idyn.selection.aim import Aim
+from idyn.selection.coordinates import Coordinates, columns_of, coordinates_of, start_of
+from idyn.solvers.linalg import RANK, backward, cholesky, copy, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
 from idyn.terms.reduction import recover
+from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 TIE_BREAK, UNLIMITED = 1e-10, 1e-6
@@ -29,19 +31,6 @@ MAX_PIVOTS = 200
 """Of the principal pivoting; `idyn.selection.many` takes over."""
 
 
-class Coordinates(NamedTuple):
-    """A face's m coordinates.
-
-    contact: whose each is (m); axis: its direction in (s, t, n) (m, 3); positive: whether it must stay ≥ 0 (m)
-    cone: for each contact the first of its three coordinates when it may stick inside a cone, −1 otherwise (n)
-    """
-
-    contact: Array
-    axis: Array
-    positive: Array
-    cone: Array
-
-
 class Program(NamedTuple):
     """In null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack; lever2: the largest J_a²."""
 
@@ -52,25 +41,20 @@ class Program(NamedTuple):
     lever2: float
 
 
-@compiled
-def freedom(Y, face):
-    """Dimension of the choice that a face leaves, without looking at its sides: columns of J_u on it, less their rank."""
-    coordinates = _coordinates(face)
-    return len(coordinates.contact) - rank_of(_columns(Y, coordinates))
-
-
 @inlined
-def choose(problem, face, aim, p):
+def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
     """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
     the choice."""
     given = problem.dynamics.given
     v_plus, tau, closing, dt = local(len(given.v)), local(len(given.model.a)), local(len(problem.closing_free)), given.dt
+    # τ*, and the null space of J_uᵀ on the face
     recover(problem, p, v_plus, tau, closing)
-    coordinates = _coordinates(face)
-    basis = null_space(_columns(problem.Y, coordinates))
+    coordinates = coordinates_of(face)
+    basis = null_space(columns_of(problem.Y, coordinates))
     dim = basis.shape[1]
     if dim == 0:
         return p, True, 0
+    # y = −H⁻¹ g without constraints, H = L Lᵀ; then inside the face
     force = p / dt
     program = _program(problem, face, coordinates, basis, force)
     Z, B, factor, y = program.Z, program.B, local((dim, dim)), local(dim)
@@ -83,6 +67,7 @@ def choose(problem, face, aim, p):
     forward(factor, y)
     backward(factor, y)
     found = _push_inside(y, factor, program.rows, program.slack)
+    # τ = τ* − B y within the limits
     cost, own = 0.0, 0.0
     for q in range(len(tau)):
         t = tau[q]
@@ -91,6 +76,7 @@ def choose(problem, face, aim, p):
             t -= B[q, j] * y[j]
         cost += t * t
         found = found and abs(t) <= given.model.tau_max[q]
+    # p + dt Z y
     chosen = p.copy()
     for i in range(len(p)):
         for j in range(dim):
@@ -99,89 +85,17 @@ def choose(problem, face, aim, p):
 
 
 @compiled
-def _coordinates(face):
-    flags, mu, directions, k = face.flags, face.mu, face.directions, len(face.directions)
-    n = len(flags)
-    contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
-    positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
-    count = 0
-    for i in range(n):
-        if is_free(mu[i], face.unlimited):
-            if flags[i, 2]:
-                for r in range(2):
-                    contact[count], axis[count, r] = i, 1.0
-                    count += 1
-            if flags[i, 0]:
-                contact[count], axis[count, 2], positive[count] = i, 1.0, True
-                count += 1
-        elif not flags[i, 0]:
-            continue
-        elif mu[i] == 0.0:
-            contact[count], axis[count, 2], positive[count] = i, 1.0, True
-            count += 1
-        elif not flags[i, 1]:
-            cone[i] = count
-            for r in range(3):
-                contact[count], axis[count, r] = i, 1.0
-                count += 1
-        elif len(face.friction) > 0:
-            contact[count], positive[count], axis[count, 2] = i, True, 1.0
-            for r in range(2):
-                axis[count, r] = mu[i] * face.friction[i, r]
-            count += 1
-        else:
-            for j in range(k):
-                if flags[i, 2 + j]:
-                    contact[count], positive[count], axis[count, 2] = i, True, 1.0
-                    for r in range(2):
-                        axis[count, r] = mu[i] * directions[j, r]
-                    count += 1
-    return Coordinates(contact[:count], axis[:count], positive[:count], cone)
-
-
-@compiled
-def _start(coordinates, p):
-    """Coordinates of the law's own impulses p: read off, or for two loaded directions of one sliding contact solved for."""
-    contact, axis, positive = coordinates.contact, coordinates.axis, coordinates.positive
-    m = len(contact)
-    start = np.empty(m)
-    for v in range(m):
-        i = 3 * contact[v]
-        if not positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
-            start[v] = axis[v, 0] * p[i] + axis[v, 1] * p[i + 1] + axis[v, 2] * p[i + 2]
-        elif v > 0 and contact[v - 1] == contact[v]:
-            e0, e1 = axis[v, 0] - axis[v - 1, 0], axis[v, 1] - axis[v - 1, 1]
-            along = (p[i] - p[i + 2] * axis[v - 1, 0]) * e0 + (p[i + 1] - p[i + 2] * axis[v - 1, 1]) * e1
-            start[v] = along / (e0 * e0 + e1 * e1)
-            start[v - 1] = p[i + 2] - start[v]
-        else:
-            start[v] = p[i + 2]
-    return start
-
-
-@compiled
-def _columns(Y, coordinates):
-    """J_uᵀ on the face's coordinates (nu, m)."""
-    contact, axis = coordinates.contact, coordinates.axis
-    E = np.zeros((Y.shape[1], len(contact)))
-    for w in range(len(contact)):
-        for r in range(3):
-            if axis[w, r] != 0.0:
-                for c in range(len(E)):
-                    E[c, w] += axis[w, r] * Y[3 * contact[w] + r, c]
-    return E
-
-
-@compiled
-def _program(problem, face, coordinates, basis, force):
+def _program(problem: ReducedProblem, face: Face, coordinates: Coordinates, basis: Array, force: Array) -> Program:
     """All of the program but its objective, from a basis of the null space in the face's coordinates (m, dim)."""
     contact, axis, a, (m, dim) = coordinates.contact, coordinates.axis, problem.dynamics.given.model.a, basis.shape
     Z, B, lever2 = np.zeros((len(force), dim)), np.zeros((len(a), dim)), 0.0
+    # Z: from null-space coordinates to forces
     for w in range(m):
         for c in range(3):
             if axis[w, c] != 0.0:
                 for j in range(dim):
                     Z[3 * contact[w] + c, j] += axis[w, c] * basis[w, j]
+    # B = J_aᵀ Z
     for row in range(len(force)):
         J = problem.bound[row]
         for q in range(len(a)):
@@ -195,21 +109,24 @@ def _program(problem, face, coordinates, basis, force):
 
 
 @compiled
-def _sides(face, coordinates, basis, force):
+def _sides(face: Face, coordinates: Coordinates, basis: Array, force: Array) -> tuple[Array, Array]:
     """Where the face ends: rows (r, dim) and slack (r), for coordinates that must stay ≥ 0 and for facets of cones."""
     positive, cone, mu, k, (m, dim) = coordinates.positive, coordinates.cone, face.mu, len(face.directions), basis.shape
+    # number of rows
     r = 0
     for w in range(m):
         r += positive[w]
     for i in range(len(mu)):
         r += k if cone[i] >= 0 else 0
     rows, slack, count = np.zeros((r, dim)), np.empty(r), 0
-    start = _start(coordinates, force)
+    # coordinate ≥ 0: basis_w · y ≥ −start_w
+    start = start_of(coordinates, force)
     for w in range(m):
         if positive[w]:
             copy(basis[w], rows[count])
             slack[count] = -start[w]
             count += 1
+    # facets of cones: facet · (f + Z y) ≥ 0; a round cone by a polygon with a corner along its friction
     facet, turned, directions = local((k, 3)), local((k, 2)), face.directions
     for i in range(len(mu)):
         if cone[i] < 0:
@@ -229,13 +146,14 @@ def _sides(face, coordinates, basis, force):
 
 
 @compiled
-def _push_inside(y, L, rows, slack):
+def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
     """Move y from the optimum without constraints to the one with rows · y ≥ slack, in place; whether that succeeded.
 
     The dual of the program is an LCP: w = R (L Lᵀ)⁻¹ Rᵀ z + R y − slack, for principal pivoting. It begins with the rows that
     y is beyond.
     """
     m, d = rows.shape
+    # R y − slack
     distance, beyond, inside = local(m), local(m, np.bool_), True
     for i in range(m):
         distance[i] = -slack[i]
@@ -245,21 +163,24 @@ def _push_inside(y, L, rows, slack):
         inside = inside and not beyond[i]
     if inside:
         return True
+    # Y = R L⁻ᵀ without rows that are rounding noise
     Y, lengths2 = local((m, d)), local(m)
     for i in range(m):
         length2 = 0.0
         for j in range(d):
             length2 += rows[i, j] * rows[i, j]
         for j in range(d):
-            Y[i, j] = rows[i, j] if length2 >= RANK * RANK else 0.0  # rounding noise must not hold anything
+            Y[i, j] = rows[i, j] if length2 >= RANK * RANK else 0.0
     forward_rows(L, Y)
     for i in range(m):
         lengths2[i] = 0.0
         for j in range(d):
             lengths2[i] += Y[i, j] * Y[i, j]
+    # 0 ≤ z ⟂ Y Yᵀ z + R y − slack ≥ 0
     z, status, _, _ = ppm(Y, distance, lengths2, beyond, INSIDE, MAX_PIVOTS)
     if status != SOLVED:
         return False
+    # y += L⁻ᵀ Yᵀ z
     step = local(d)
     for j in range(d):
         step[j] = 0.0
@@ -272,11 +193,12 @@ def _push_inside(y, L, rows, slack):
 
 
 @compiled
-def _objective(program, tau, force, aim, weight, H, g):
-    """Fills H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break
+def _objective(program: Program, tau: Array, force: Array, aim: Aim, weight: float, H: Array, g: Array) -> None:
+    """Fill H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break
     of that weight added."""
     Z, target, dim = program.Z, aim.target, program.Z.shape[1]
     K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
+    # g = Kᵀ error, H = Kᵀ K, lower triangle
     g[:], H[:, :] = 0.0, 0.0
     for i in range(K.shape[0]):
         error = sign * (value[i] - target[i])
@@ -284,6 +206,7 @@ def _objective(program, tau, force, aim, weight, H, g):
             g[j] += K[i, j] * error
             for c in range(j + 1):
                 H[j, c] += K[i, j] * K[i, c]
+    # upper triangle; tie-break ½ weight ‖f + Z y‖²
     for j in range(dim):
         for c in range(j):
             H[c, j] = H[j, c]

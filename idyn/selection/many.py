@@ -75,24 +75,27 @@ def choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Arr
 
 
 @compiled
-def _torque2(rows, force):
+def _torque2(rows: Rows, force: Array) -> float:
     """‖τ(f)‖² [N²·m²]"""
     tau = rows.tau + rows.lever * (rows.K @ (force - rows.force))
     return tau @ tau
 
 
 @compiled
-def _nearest(rows, aim, limits, last):
+def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> tuple[Array, int]:
     """The program with limits that are kept, or, where `last` is not 0, exceeded as little as can be before anything else.
     Forces, and the steps of the last program solved; with none, why, as `nearest_in_cones` says it."""
     nu, na, strict = len(rows.E), len(rows.K), last == 0.0
-    offset = rows.K @ rows.force - rows.tau / rows.lever  # K f = τ(f)/lever + offset
+    # K f = τ(f)/lever + offset
+    offset = rows.K @ rows.force - rows.tau / rows.lever
     allowed = limits * (1.0 - INWARDS) / rows.lever
+    # rules: E f = E f*; the torques' parabola about τ₀ inside the limits
     A, rules = np.vstack((rows.E, rows.K)), np.zeros((nu + na, 5))
     rules[:nu, 0] = rows.E @ rows.force
     rules[:nu, 3], rules[:nu, 4] = -np.inf, np.inf
     rules[nu:, 0] = offset if aim.of_forces else offset + aim.target / rows.lever
     rules[nu:, 3], rules[nu:, 4] = offset - allowed, offset + allowed
+    # σ falls; each answer is the next center, f', but where friction has no bounds
     center = aim.target.copy() if aim.of_forces else np.zeros(len(rows.force))
     multipliers, before, force, status = np.zeros(nu + na), SOFTNESS[0], center, NOT_FOUND
     for softness in SOFTNESS:
@@ -113,12 +116,14 @@ def _nearest(rows, aim, limits, last):
 
 
 @compiled
-def _worth(rows, rules, center):
+def _worth(rows: Rows, rules: Array, center: Array) -> float:
     """A multiple of what the law's own forces cost: what costs more is as good as impossible. Limits that must be kept bound
     the torques' share."""
+    # ‖f* − center‖²
     at, cost = rows.K @ rows.force, 1.0
     for k in range(len(center)):
         cost += (rows.force[k] - center[k]) ** 2
+    # 2 h_k of K f*, beyond the limits with the steeper parabola
     for k in range(len(at)):
         b, inside, beyond, low, high = rules[k]
         edge = min(max(at[k], low), high)
@@ -132,12 +137,14 @@ def _worth(rows, rules, center):
 
 
 @compiled
-def _rows(problem, face, p):
+def _rows(problem: ReducedProblem, face: Face, p: Array) -> Rows:
     """All that couples the contacts of a face, at the law's own impulses p (3n)."""
     given, Y, bound = problem.dynamics.given, problem.Y, problem.bound
     a, nu, na, size = given.model.a, len(given.model.u), len(given.model.a), len(p)
     v_plus, tau, closing, dt = np.empty(len(given.v)), np.empty(na), np.empty(len(problem.closing_free)), given.dt
+    # τ*
     recover(problem, p, v_plus, tau, closing)
+    # E = Yᵀ and K = −J_aᵀ, in units of their largest entries
     E, K, largest, lever = np.empty((nu, size)), np.empty((na, size)), 0.0, 0.0
     for row in range(size):
         for k in range(nu):
@@ -157,21 +164,24 @@ def _rows(problem, face, p):
 
 
 @compiled
-def _cones(face):
+def _cones(face: Face) -> tuple[Array, Array]:
     """Kinds (n) and unit rays (n, k, 3) of the contacts' parts of a face, in the order of `idyn.solvers.cones`."""
     flags, directions, mu = face.flags, face.directions, face.mu
     n, k = len(flags), len(directions)
     kinds, rays = np.full(n, NOTHING), np.zeros((n, k, 3))
     for i in range(n):
+        # parts; unlimited friction
         if not flags[i, 0]:
             continue
         if is_free(mu[i], face.unlimited) and flags[i, 2]:
             kinds[i] = FREE
             continue
+        # the normal alone
         kinds[i], count = RAYS, 0
         if is_free(mu[i], face.unlimited) or mu[i] == 0.0:
             rays[i, 0, 2] = 1.0
             continue
+        # round cone: all of it when it sticks, (μ friction, 1) when it slides
         if len(face.friction) > 0:
             length, sticks = np.sqrt(1.0 + mu[i] ** 2), not flags[i, 1]
             kinds[i] = ROUND if sticks else RAYS
@@ -179,6 +189,7 @@ def _cones(face):
             rays[i, 0, 1] = mu[i] / length * (0.0 if sticks else face.friction[i, 1])
             rays[i, 0, 2] = 1.0 / length
             continue
+        # polygon: (μ corner, 1) of the loaded directions, of all when it sticks
         for j in range(k):
             if flags[i, 2 + j] or not flags[i, 1]:
                 length = np.sqrt(1.0 + mu[i] ** 2 * (directions[j, 0] ** 2 + directions[j, 1] ** 2))

@@ -19,6 +19,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import backward, cholesky, copy, forward
+from idyn.types import Array
 
 NOTHING, FREE, RAYS, ROUND = 0, 1, 2, 3
 """Kinds of cones: only 0; any tangential part with a normal part ≥ 0; what the contact's rays span, in angular order; what its
@@ -46,7 +47,9 @@ MOST_STEPS = 30
 
 
 @compiled
-def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
+def nearest_in_cones(
+    x0: Array, A: Array, rules: Array, kinds: Array, rays: Array, start: Array, worth: float
+) -> tuple[Array, Array, int]:
     """x (3n), the multipliers λ (r), and how many Newton steps it took; NOT_FOUND or TOO_DEAR when x was not found.
 
     x0: (3n); A: rows (r, 3n), of order one
@@ -57,12 +60,14 @@ def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
     size = len(x0)
     multipliers, x, slopes = start.copy(), np.empty(size), np.empty((size // 3, 3, 3))
     scale = max(1.0, np.max(np.abs(rules[:, 0])), np.max(np.abs(x0)))
+    # the dual at the start, and H = A J Aᵀ + diag t'
     value, error, gradient, give = _dual(multipliers, x0, A, rules, kinds, rays, x, slopes)
     damping, step = LEAST_DAMPING, 0
     H = _curvature(A, slopes, give)
     for step in range(MOST_STEPS):
         if error <= EXACT * scale:
             return x, multipliers, step
+        # H Δ = A x − t, then a line search for a flat slope along Δ
         change, promised = _newton_step(H, gradient, damping)
         share, low, high, at_low, at_high = 1.0, 0.0, 0.0, promised, 0.0
         for _ in range(MOST_TRIALS):
@@ -76,6 +81,7 @@ def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
             else:
                 high, at_high, at_low = share, along, at_low if high == 0.0 else 0.5 * at_low
             share = low + (high - low) * at_low / (at_low - at_high)  # regula falsi, Illinois
+        # end, try again with more damping, or take the step
         if rest >= error and error <= ENOUGH * scale:
             break  # nothing but rounding errors is left
         if rest >= error and new <= value:
@@ -87,12 +93,13 @@ def nearest_in_cones(x0, A, rules, kinds, rays, start, worth):
         if value > worth:
             return x, multipliers, TOO_DEAR
         H, damping = _curvature(A, slopes, give), LEAST_DAMPING
+    # x(λ) of the best λ, not of the last trial
     _dual(multipliers, x0, A, rules, kinds, rays, x, slopes)
     return x, multipliers, step if error <= ENOUGH * scale else NOT_FOUND
 
 
 @compiled
-def _newton_step(H, gradient, damping):
+def _newton_step(H: Array, gradient: Array, damping: float) -> tuple[Array, float]:
     """(H + damping (I + diag H))⁻¹ gradient, and its slope along the gradient."""
     L, change = H.copy(), gradient.copy()
     for k in range(len(gradient)):
@@ -104,11 +111,14 @@ def _newton_step(H, gradient, damping):
 
 
 @compiled
-def _dual(multipliers, x0, A, rules, kinds, rays, x, slopes):
-    """Value of the dual function, the largest violation of its equation, its gradient and t' (r); fills x and the slopes of
-    the projections."""
+def _dual(
+    multipliers: Array, x0: Array, A: Array, rules: Array, kinds: Array, rays: Array, x: Array, slopes: Array
+) -> tuple[float, float, Array, Array]:
+    """Fill x and the slopes of the projections. Returns the value of the dual function, the largest violation of its equation,
+    its gradient (r) and t' (r)."""
     r, size = A.shape
     gradient, give = np.empty(r), np.empty(r)
+    # x(λ) = Π_C(x₀ − Aᵀ λ)
     copy(x0, x)
     for k in range(r):
         if multipliers[k] != 0.0:
@@ -116,6 +126,7 @@ def _dual(multipliers, x0, A, rules, kinds, rays, x, slopes):
                 x[i] -= A[k, i] * multipliers[k]
     for i in range(size // 3):
         project(x[3 * i : 3 * i + 3], kinds[i], rays[i], slopes[i])
+    # ½‖x − x₀‖² + Σ h_k(t_k) + λᵀ(A x − t), gradient A x − t
     value, error = 0.0, 0.0
     for i in range(size):
         value += 0.5 * (x[i] - x0[i]) ** 2
@@ -131,7 +142,7 @@ def _dual(multipliers, x0, A, rules, kinds, rays, x, slopes):
 
 
 @compiled
-def _conjugate(slope, rule):
+def _conjugate(slope: float, rule: Array) -> tuple[float, float, float]:
     """The point t where a rule's cost has this slope, the cost there, and dt/dslope."""
     b, soft, hard, low, high = rule
     t = b + soft * slope
@@ -144,10 +155,11 @@ def _conjugate(slope, rule):
 
 
 @compiled
-def _curvature(A, slopes, give):
+def _curvature(A: Array, slopes: Array, give: Array) -> Array:
     """A J Aᵀ + diag t' (r, r)."""
     r, size = A.shape
     H, row = np.zeros((r, r)), np.empty(3)
+    # Σ_i A_i J_i A_iᵀ, lower triangle
     for i in range(size // 3):
         J = slopes[i]
         if J[0, 0] == 0.0 and J[1, 1] == 0.0 and J[2, 2] == 0.0:
@@ -158,6 +170,7 @@ def _curvature(A, slopes, give):
                 row[c] = a0 * J[0, c] + a1 * J[1, c] + a2 * J[2, c]
             for j in range(k + 1):
                 H[k, j] += row[0] * A[j, 3 * i] + row[1] * A[j, 3 * i + 1] + row[2] * A[j, 3 * i + 2]
+    # + diag t', upper triangle
     for k in range(r):
         H[k, k] += give[k]
         for j in range(k):
@@ -166,8 +179,8 @@ def _curvature(A, slopes, give):
 
 
 @compiled
-def project(x, kind, rays, slope):
-    """x ← the nearest point of the cone, in place; fills the slope of that map (3, 3)."""
+def project(x: Array, kind: int, rays: Array, slope: Array) -> None:
+    """Move x to the nearest point of the cone, in place, and fill the slope of that map (3, 3)."""
     slope[:] = 0.0
     if kind == FREE:
         slope[0, 0] = slope[1, 1] = 1.0
@@ -182,12 +195,14 @@ def project(x, kind, rays, slope):
     if kind == ROUND:
         _project_on_round(x, rays[0, 0] / rays[0, 2], slope)
         return
+    # RAYS: the number of rays
     count = 0
     while count < len(rays) and (rays[count, 0] != 0.0 or rays[count, 1] != 0.0 or rays[count, 2] != 0.0):
         count += 1
     inside, best = count > 2, x[0] * x[0] + x[1] * x[1] + x[2] * x[2]
     y, normal = np.zeros(3), np.empty(3)
-    for j in range(count if count > 2 else count - 1):  # sides between neighbouring rays
+    # sides between neighbouring rays: y = (1 − n nᵀ) x where that is between the two
+    for j in range(count if count > 2 else count - 1):
         a, e = rays[j], rays[(j + 1) % count]
         normal[0], normal[1], normal[2] = a[1] * e[2] - a[2] * e[1], a[2] * e[0] - a[0] * e[2], a[0] * e[1] - a[1] * e[0]
         length = np.sqrt(normal[0] ** 2 + normal[1] ** 2 + normal[2] ** 2)
@@ -202,10 +217,12 @@ def project(x, kind, rays, slope):
                 y[c] = x[c] - height * normal[c] / length
                 for q in range(3):
                     slope[c, q] = (1.0 if c == q else 0.0) - normal[c] * normal[q] / length**2
+    # inside: y = x
     if inside:
         slope[:] = 0.0
         slope[0, 0] = slope[1, 1] = slope[2, 2] = 1.0
         return
+    # edges: y = a aᵀ x where aᵀ x > 0
     for j in range(count):
         a = rays[j]
         along = a[0] * x[0] + a[1] * x[1] + a[2] * x[2]
@@ -222,16 +239,18 @@ def project(x, kind, rays, slope):
 
 
 @compiled
-def _project_on_round(x, mu, slope):
+def _project_on_round(x: Array, mu: float, slope: Array) -> None:
     """`project` on the cone ‖(s, t)‖ ≤ μ n."""
     across = np.hypot(x[0], x[1])
     if across <= mu * x[2]:
         slope[0, 0] = slope[1, 1] = slope[2, 2] = 1.0
         return
+    # outside: (μ (s, t)/‖(s, t)‖, 1) h, h = (μ ‖(s, t)‖ + n) / (1 + μ²), or the apex
     height = (mu * across + x[2]) / (1.0 + mu * mu)
     if height <= 0.0:
         x[:] = 0.0
         return
+    # slope of that
     a, c, share, along = x[0] / across, x[1] / across, mu * height / across, 1.0 / (1.0 + mu * mu)
     pull = mu * mu * along
     slope[0, 0], slope[1, 1] = share * c * c + pull * a * a, share * a * a + pull * c * c

@@ -40,6 +40,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     """
     n = len(q)
     z, w, index, m = np.zeros(n), q.copy(), local(n, np.int64), 0
+    # the basic z
     for i in range(n):
         if basis[i]:
             index[m] = i
@@ -47,6 +48,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     A, b = local((m, m)), local(m)
     if m == 0:
         return z, w, True
+    # M_BB z_B = −q_B
     for i in range(m):
         b[i] = -q[index[i]]
         for j in range(m):
@@ -56,6 +58,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
         return z, w, False
     for i in range(m):
         z[index[i]] = x[i]
+    # w = M z + q, zero where z is basic
     for i in range(n):
         if basis[i]:
             w[i] = 0.0
@@ -90,8 +93,8 @@ def covering(n: int, spread: float) -> Array:
 
 @compiled
 def _fill_tableau(M: Array, q: Array, cover: Array, T: Array) -> None:
-    """Equation of row i: basic + Σ T[c, i] · nonbasic_c = T[n + 1, i] (n + 2, n), column after column. M counts in units of its
-    largest entry, so that tolerances mean the same for every mass."""
+    """Fill the tableau (n + 2, n), column by column; row i says basic_i + Σ T[c, i] · nonbasic_c = T[n + 1, i]. M is in units
+    of its largest entry, so that tolerances mean the same for every mass."""
     n, size = len(q), 0.0
     for i in range(n):
         for j in range(n):
@@ -116,7 +119,7 @@ def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int
 
 @compiled
 def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, Array]:
-    """Status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic) of the LCP (q, M).
+    """Pivot on the LCP (q, M): status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
 
     Ray termination means: no solution, when M is copositive-plus.
     cover: the covering vector, positive (n), see `covering`. Each has a path of its own, which ends at one of the solutions
@@ -127,7 +130,8 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
     scale = 0.0
     for i in range(n):
         scale = max(scale, abs(q[i]))
-    r = 0  # leaving row of the artificial variable z0: the lexicographically most negative, so the last of equals
+    # z0 enters in the row that is lexicographically most negative, so the last of equals
+    r = 0
     for i in range(n):
         if q[i] / cover[i] <= q[r] / cover[r] + TIE_TOLERANCE * scale:
             r = i
@@ -137,7 +141,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
     if smallest >= 0.0:
         return SOLVED, 0, basis
 
-    # Variables: w_i is i, z_i is n + i, z0 is 2n.
+    # first tableau; variables: w_i is i, z_i is n + i, z0 is 2n
     T, basic, nonbasic = local((n + 2, n)), local(n, np.int64), local(n + 1, np.int64)
     row, column = local(2 * n + 1, np.int64), local(2 * n + 1, np.int64)  # of a basic variable, of a non-basic one; or −1
     _fill_tableau(M, q, cover, T)
@@ -149,6 +153,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
     c = n
     pivots = 0
     while True:
+        # pivot
         leaving = basic[r]
         _exchange(T, r, c)
         basic[r], nonbasic[c] = nonbasic[c], leaving
@@ -158,6 +163,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
         if leaving != 2 * n:
             if pivots >= max_pivots:
                 return PIVOT_LIMIT, pivots, basis
+            # the complement of what has left enters
             entering = leaving + n if leaving < n else leaving - n
             c = column[entering]
             r = _leaving_row(T, c, row, column, TIE_TOLERANCE * scale)
@@ -175,9 +181,11 @@ def _exchange(T: Array, r: int, c: int) -> None:
     """Swap the basic variable of row r with the non-basic one of column c."""
     width, n = T.shape
     pivot, entering = T[c, r], local(n)
+    # the pivot column becomes that of the leaving variable, a unit vector
     for i in range(n):
         entering[i], T[c, i] = T[c, i], 0.0
     entering[r], T[c, r] = 0.0, 1.0
+    # row r divided by the pivot, and taken from the others
     for j in range(width):
         share = T[j, r] / pivot
         for i in range(n):
@@ -191,6 +199,7 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
     n = T.shape[1]
     entering, values, ratio = T[c], T[n + 1], local(n)
     candidates, largest, best = local(n, np.bool_), 0.0, np.inf
+    # ratios of the entries that are not rounding noise
     for i in range(n):
         largest = max(largest, abs(entering[i]))
     threshold = PIVOT_TOLERANCE * max(largest, 1.0)
@@ -200,6 +209,7 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
         best = min(best, ratio[i])
     if best == np.inf:
         return -1
+    # rows that tie; z0 leaves as soon as it may
     count, last = 0, -1
     for i in range(n):
         candidates[i] = ratio[i] <= best + tie
@@ -208,7 +218,8 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
     artificial = row[2 * n]
     if artificial >= 0 and candidates[artificial]:
         return artificial
-    for w in range(n):  # compare the rows of [B⁻¹] column by column until one is smallest
+    # rows of [B⁻¹] column by column until one is smallest
+    for w in range(n):
         if count == 1:
             break
         best = np.inf

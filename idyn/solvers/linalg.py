@@ -12,8 +12,8 @@ RANK = 1e-9
 
 @compiled
 def copy(source: Array, target: Array) -> None:
-    """Target ← source, arrays of one length. `target[:] = source` would take with it all that it needs to say in words that
-    lengths differ, into each kernel, and ten times as long to compile."""
+    """Target ← source, arrays of one length. `target[:] = source` compiles ten times as long: it carries the error message for
+    lengths that differ into each kernel."""
     for i in range(len(target)):
         target[i] = source[i]
 
@@ -87,11 +87,13 @@ def _factor(LU: Array, order: Array) -> bool:
     """`lu_factor` in place."""
     n = len(LU)
     largest = 0.0
+    # scale
     for i in range(n):
         order[i] = i
         for j in range(n):
             largest = max(largest, abs(LU[i, j]))
     for j in range(n):
+        # pivot: the largest entry of column j
         p = j
         for i in range(j + 1, n):
             if abs(LU[i, j]) > abs(LU[p, j]):
@@ -102,6 +104,7 @@ def _factor(LU: Array, order: Array) -> bool:
             for k in range(n):
                 LU[p, k], LU[j, k] = LU[j, k], LU[p, k]
             order[p], order[j] = order[j], order[p]
+        # elimination below it
         for i in range(j + 1, n):
             f = LU[i, j] / LU[j, j]
             LU[i, j] = f
@@ -141,10 +144,12 @@ def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
     n = len(b)
     x, LU, order = np.zeros(n), local((n, n)), local(n, np.int64)
     rest, change = local(n), local(n)
+    # x = A⁻¹ b
     copy_rows(A, LU)
     if not _factor(LU, order):
         return x, False
     _substitute(LU, order, b, x)
+    # x += A⁻¹ (b − A x)
     for i in range(n):
         rest[i] = b[i]
         for j in range(n):
@@ -162,6 +167,7 @@ def row_basis(A: Array, new: float) -> Array:
     rows, m = A.shape
     rest, Q, rank, longest = A.copy(), np.empty((min(rows, m), m)), 0, 0.0
     while rank < len(Q):
+        # the longest rest
         newest, length = 0, 0.0
         for row in range(rows):
             size = np.sqrt(np.dot(rest[row], rest[row]))
@@ -170,6 +176,7 @@ def row_basis(A: Array, new: float) -> Array:
         longest = max(longest, length)
         if not length > new * longest:
             break
+        # q, again without what is along Q, and out of all rests
         q = rest[newest] / length
         for k in range(rank):
             q -= np.dot(Q[k], q) * Q[k]
@@ -214,6 +221,7 @@ def _reflections(E: Array) -> tuple[Array, int]:
             A[i, j] = E[j, i]
     rank, first = 0, 0.0
     for step in range(min(rows, m)):
+        # pivot: the longest column of what is left
         best, best_length = step, -1.0
         for j in range(step, rows):
             s = 0.0
@@ -227,6 +235,7 @@ def _reflections(E: Array) -> tuple[Array, int]:
             break
         for i in range(m):
             A[i, step], A[i, best] = A[i, best], A[i, step]
+        # v = x + sign(x₁) ‖x‖ e₁, of unit length
         sign = 1.0 if A[step, step] >= 0.0 else -1.0
         for i in range(step, m):
             V[step, i] = A[i, step]
@@ -236,6 +245,7 @@ def _reflections(E: Array) -> tuple[Array, int]:
             norm2 += V[step, i] ** 2
         for i in range(step, m):
             V[step, i] /= np.sqrt(norm2)
+        # A ← (1 − 2 v vᵀ) A
         for j in range(step, rows):
             s = 0.0
             for i in range(step, m):

@@ -39,6 +39,7 @@ def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: f
     m = Y.shape[1]
     if count >= F.shape[0]:
         return False
+    # the new row of F: F_B f = Y_B Y_j, and what of ‖Y_j‖² is new
     own = 0.0
     for c in range(m):
         own += Y[j, c] * Y[j, c]
@@ -52,6 +53,7 @@ def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: f
         s /= F[i, i]
         F[count, i] = s
         rest -= s * s
+    # dependent, or active
     if not rest > DEPENDENT * length2:
         return False
     F[count, count] = np.sqrt(rest)
@@ -86,7 +88,7 @@ def solve_active(F: Array, count: int, x: Array) -> None:
 
 @compiled
 def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) -> None:
-    """Fills w = Y (Y_Bᵀ z_B) + r."""
+    """Fill w = Y (Y_Bᵀ z_B) + r (n)."""
     n, m = Y.shape
     x = local(m)
     for c in range(m):
@@ -103,7 +105,7 @@ def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) ->
 
 @compiled
 def _refine(Y: Array, r: Array, F: Array, active: Array, count: int, z: Array) -> None:
-    """Fills z_B of the active rows, with one step of iterative refinement."""
+    """Fill z_B = −(Y_B Y_Bᵀ)⁻¹ r_B of the active rows, with one step of iterative refinement."""
     change, w = local(count), local(len(r))
     for i in range(count):
         z[i] = -r[active[i]]
@@ -118,6 +120,7 @@ def _refine(Y: Array, r: Array, F: Array, active: Array, count: int, z: Array) -
 
 @compiled
 def _finish(Y: Array, r: Array, active: Array, count: int, z_active: Array) -> tuple[Array, Array]:
+    """z (n) and the active set as a mask (n, bool)."""
     n = len(r)
     z, basis = np.zeros(n), np.zeros(n, dtype=np.bool_)
     for i in range(count):
@@ -136,7 +139,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     n, m = Y.shape
     F, active, anchor, count = local((m, m)), local(m, np.int64), local(m, np.int64), 0
     z, w = local(m), local(n)
-    for j in range(n):
+    for j in range(n):  # start: the independent rows of the guess
         if guess[j] and append_row(F, Y, active, count, j, lengths2[j]):
             count += 1
     largest = 0.0
@@ -145,11 +148,12 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     tolerance = max(tolerance, ZERO * largest)
     anchor_count, horizon, pivots = -1, 1, 0
     while True:
+        # w = Q z + r; the slack that is most negative enters
         _refine(Y, r, F, active, count, z)
         _slack(Y, r, active, count, z, w)
         for i in range(count):
             w[active[i]] = 0.0
-        i = -1  # the slack that is most negative enters
+        i = -1
         for j in range(n):
             if w[j] < -tolerance and (i < 0 or w[j] < w[i]):
                 i = j
@@ -164,7 +168,8 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             count += 1
             pivots += 1
             _refine(Y, r, F, active, count, z)
-        k, big = -1, 0.0  # the active impulse that is most negative leaves
+        # the active impulse that is most negative leaves
+        k, big = -1, 0.0
         for j in range(count):
             big = max(big, abs(z[j]))
         for j in range(count):
@@ -202,6 +207,7 @@ def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -
 
 @compiled
 def _same_set(a: Array, b: Array, count: int) -> bool:
+    """Whether the first `count` indices are the same in any order."""
     for i in range(count):
         found = False
         for j in range(count):
@@ -239,6 +245,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
     tolerance = max(tolerance, ZERO * largest)
     pivots = 0
     while True:
+        # w = Q z + r; the slack that is most negative enters
         _refine(Y, r, F, active, count, z)
         for i in range(count):
             z[i] = max(z[i], 0.0)
@@ -254,14 +261,16 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
             pivots += 1
             if pivots >= max_pivots:
                 return np.zeros(n), PIVOT_LIMIT, pivots, np.zeros(n, dtype=np.bool_)
+            # for each unit of z_j: z_B falls by Q_BB⁻¹ Q_Bj, w_j grows by the Schur complement
             own = _products(Y, active, count, j, across)
             copy(across[:count], fall[:count])
-            solve_active(F, count, fall)  # z_B falls by this for each unit of z_j
+            solve_active(F, count, fall)
             independent = append_row(F, Y, active, count, j, lengths2[j])
             curvature = F[count, count] ** 2 if independent else 0.0
             w_j = r[j] + own * gain
             for i in range(count):
                 w_j += across[i] * z[i]
+            # step: to w_j = 0, or to the first active impulse that reaches 0
             step, blocking = -w_j / curvature if independent else np.inf, -1
             for i in range(count):
                 if fall[i] > ZERO and z[i] / fall[i] < step:

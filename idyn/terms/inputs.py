@@ -1,7 +1,7 @@
 """What comes in, checked once: shapes, finite numbers, unit lengths. `check…` say what is wrong with it."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -127,7 +127,7 @@ def of_unit_length(q: Array, unit_spans: Array) -> bool:
 
 
 @compiled
-def contact_flaw(c, joints):
+def contact_flaw(c: Any, joints: int) -> tuple[int, int]:
     """What is wrong with the first contact with which something is, as a key of `OF_CONTACTS`, and its row; 0 for nothing.
     c: anything with a contact set's arrays; joints: how many the robot has"""
     for i in range(len(c.mu)):

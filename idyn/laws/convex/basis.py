@@ -13,7 +13,7 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
-from idyn.laws.convex.rays import along_rays, cone_rays, units
+from idyn.laws.convex.rays import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
 from idyn.solvers.linalg import copy, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
@@ -37,13 +37,14 @@ CLEARLY = 1e9
 
 
 @compiled
-def solve_basis(program, basis, release):
+def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, Array, Array, bool]:
     """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
     law. release: contacts of free friction that carry nothing and part need not be held."""
     Y, b, mu = program.Y, program.b, program.mu
     n, k, m = len(mu), len(program.directions), Y.shape[1]
     d, speed = units(Y, b, program.energy)
     rays = cone_rays(program)
+    # c and y of the basis; ≥ 0 where they have a sign
     loaded, pressed = _listed(basis, rays.taken)
     K, rhs = _kkt(rays.G, rays.slopes, Y, b, loaded, pressed)
     z, solved = lu_refined(K, rhs)
@@ -54,7 +55,8 @@ def solve_basis(program, basis, release):
     if not solved:
         return p, y, np.zeros((n, 2 + k), dtype=np.bool_), False
 
-    x, descent = np.zeros(m), np.zeros(m)  # the motion, and what is left of it for the rays
+    # x = Gᵀ c, p = Rᵀ c, and x − Y_Nᵀ y
+    x, descent = np.zeros(m), np.zeros(m)
     for i in range(len(loaded)):
         row = loaded[i]
         if rays.signed[row]:
@@ -69,6 +71,7 @@ def solve_basis(program, basis, release):
         y[i] = max(z[len(loaded) + j], 0.0)
         for c in range(m):
             descent[c] -= y[i] * Y[3 * i + 2, c]
+    # Y_N x + b_N ≥ 0, G (x − Y_Nᵀ y) + R e ≥ 0
     w = _opening(Y, b, x)
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
@@ -80,13 +83,15 @@ def solve_basis(program, basis, release):
 
 
 @compiled
-def face_at(program, p, y, release):
-    """The face's flags (n, 2 + k) of a solution that some other method found."""
+def face_at(program: Program, p: Array, y: Array, release: bool) -> Array:
+    """The face's flags (n, 2 + k) of a solution p (3n), y (n) that some other method found."""
     Y, n, m = program.Y, len(program.mu), program.Y.shape[1]
+    # x = Yᵀ p
     x = np.zeros(m)
     for row in range(3 * n):
         for c in range(m):
             x[c] += p[row] * Y[row, c]
+    # contacts that part; x − Y_Nᵀ y
     w = _opening(Y, program.b, x)
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
@@ -99,7 +104,7 @@ def face_at(program, p, y, release):
 
 
 @compiled
-def _listed(basis, taken):
+def _listed(basis: Array, taken: Array) -> tuple[Array, Array]:
     """Indices of a basis' rays that exist, and of its pressed contacts."""
     n, k = basis.shape[0], basis.shape[1] - 1
     loaded, pressed = np.empty(n * k, dtype=np.int64), np.empty(n, dtype=np.int64)
@@ -116,10 +121,11 @@ def _listed(basis, taken):
 
 
 @compiled
-def _kkt(G, slopes, Y, b, loaded, pressed):
+def _kkt(G: Array, slopes: Array, Y: Array, b: Array, loaded: Array, pressed: Array) -> tuple[Array, Array]:
     """Matrix and right-hand side for the loads c of the loaded rays and the multipliers y of the pressed contacts."""
     rays, size, m = len(loaded), len(loaded) + len(pressed), Y.shape[1]
     K, rhs = np.zeros((size, size)), np.empty(size)
+    # G_L G_Lᵀ c − G_L Y_Pᵀ y = −(R e)_L
     for i in range(rays):
         for j in range(i + 1):
             s = 0.0
@@ -132,13 +138,14 @@ def _kkt(G, slopes, Y, b, loaded, pressed):
                 s += G[loaded[i], c] * Y[3 * pressed[j] + 2, c]
             K[i, rays + j], K[rays + j, i] = -s, s
         rhs[i] = -slopes[loaded[i]]
+    # Y_P G_Lᵀ c = −b_P
     for j in range(len(pressed)):
         rhs[rays + j] = -b[3 * pressed[j] + 2]
     return K, rhs
 
 
 @compiled
-def _opening(Y, b, x):
+def _opening(Y: Array, b: Array, x: Array) -> Array:
     """Speeds at which contacts open under the motion x [m/s] (n)."""
     n = len(b) // 3
     w = np.empty(n)
@@ -150,14 +157,15 @@ def _opening(Y, b, x):
 
 
 @compiled
-def _face(program, rays, descent, parts, tolerance):
+def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance: float) -> tuple[Array, bool]:
     """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]; contacts that part carry nothing either way."""
     mu, n, k = program.mu, len(program.mu), len(program.directions)
     flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
     for i in range(n):
         if parts[i]:
             continue
-        flat, steepest = 0, 0.0  # rays that may be loaded, and the largest slope along any
+        # slopes G (x − Y_Nᵀ y) + R e: rays that are flat may be loaded
+        flat, steepest = 0, 0.0
         for j in range(k):
             row = k * i + j
             if not rays.taken[row]:
@@ -169,24 +177,27 @@ def _face(program, rays, descent, parts, tolerance):
             steepest = max(steepest, slope)
             flags[i, 2 + j] = slope <= FACE_ZERO
             flat += 1 if flags[i, 2 + j] else 0
+        # three flat corners span the cone: the others are steep by rounding errors only
         if is_free(mu[i], program.unlimited):
             flags[i, 0] = flags[i, 4]
             flags[i, 2:] = True
-        else:  # three flat corners span the cone: the others are steep by rounding errors only
+        else:
             flags[i, 0] = flat > 0
             flags[i, 1] = mu[i] > 0.0 and steepest > FACE_ZERO and flat < 3
     return flags, optimal
 
 
 @compiled
-def basis_of(program, p, y):
+def basis_of(program: Program, p: Array, y: Array) -> Array:
     """A basis (n, k + 1) for the impulses p (3n) and multipliers y (n) of some solution: as few loaded rays and pressed
     contacts as give the same motion."""
     Y, n, k, m = program.Y, len(program.mu), len(program.directions), program.Y.shape[1]
     rays = cone_rays(program)
     d, speed = units(Y, program.b, program.energy)
     nothing = LOADED * speed / d
+    # independent rays that give Gᵀ c
     loaded, count = _independent(rays.G, along_rays(program, p), rays.taken, rays.signed, nothing)
+    # independent contacts that give G_L Y_Nᵀ y
     T = np.zeros((n, count))
     for i in range(n):
         for j in range(count):
@@ -194,6 +205,7 @@ def basis_of(program, p, y):
                 T[i, j] += Y[3 * i + 2, q] * rays.G[loaded[j], q]
     everywhere = np.ones(n, dtype=np.bool_)
     pressed, presses = _independent(T, y.copy(), everywhere, everywhere, nothing)
+    # as a mask
     basis = np.zeros((n, k + 1), dtype=np.bool_)
     for j in range(count):
         basis[loaded[j] // k, loaded[j] % k] = True
@@ -212,10 +224,12 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
     R, m = G.shape
     F, active, count = np.zeros((m, m)), np.empty(max(m, 1), dtype=np.int64), 0
     good = np.zeros(R, dtype=np.bool_)
-    for stage in range(3):  # what presses, or feet almost on one plane would carry it by friction; good friction; the rest
+    # what presses, or feet almost on one plane would carry it by friction; then good friction; then the rest
+    for stage in range(3):
         for j in range(R):
             if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > nothing):
                 continue
+            # taken when enough of its squared length is new
             length2 = 0.0
             for q in range(m):
                 length2 += G[j, q] * G[j, q]
@@ -224,6 +238,7 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
                 count += 1 if good[j] else 0
             if stage == 1 or good[j]:
                 continue
+            # dependent: it hands its load over until it has none, or an active row makes room
             while not append_row(F, G, active, count, j, COARSE * length2):
                 full = _hand_over(F, G, active, count, c, signed, j)
                 if full < 0:
@@ -240,12 +255,14 @@ def _hand_over(F: Array, G: Array, active: Array, count: int, c: Array, signed: 
     """Move load of row j to the active rows it depends on; the active row that lost its own by that, −1 when j lost all."""
     direction = -1.0 if c[j] < 0.0 else 1.0
     alpha = local(count)
+    # G_j = Σ α_i G_i over the active rows
     for i in range(count):
         s = 0.0
         for q in range(G.shape[1]):
             s += G[active[i], q] * G[j, q]
         alpha[i] = direction * s
     solve_active(F, count, alpha)
+    # c_i + step α_i ≥ 0: the first that is 0
     step, full = abs(c[j]), -1
     for i in range(count):
         if signed[active[i]] and alpha[i] < -NO_PART and c[active[i]] < -alpha[i] * step:

@@ -228,7 +228,7 @@ class Convex:
 
 @compiled
 def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """The last basis, then pivots to one."""
+    """Rung 0: the last basis; rung 1: pivots to one."""
     given, contact_energy = problem.dynamics.given, law.conditions == Conditions.CONE
     gradient = problem.b if contact_energy else problem.energy
     program = Program(problem.Y, problem.b, gradient, given.mu, law.unlimited, law.directions)

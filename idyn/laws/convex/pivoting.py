@@ -15,11 +15,12 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
 from idyn.laws.convex.basis import solve_basis
-from idyn.laws.convex.rays import cone_rays, units
+from idyn.laws.convex.rays import Program, Rays, cone_rays, units
 from idyn.laws.law import is_free
 from idyn.laws.no_slip import hold
 from idyn.solvers.lemke import covering, lemke, pivot
 from idyn.status import NOT_CERTIFIED, SOLVED
+from idyn.types import Array
 
 MOST_PIVOTS = 1000
 """Of one attempt."""
@@ -32,13 +33,16 @@ FEW = 8
 
 
 @compiled
-def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots):
+def least_contact_energy(
+    Y: Array, b: Array, mu: Array, unlimited: bool, directions: Array, rule: int, rank: float, max_pivots: int
+) -> tuple[Array, int, int]:
     """p (3n), status and pivots; rule, rank: see `idyn.laws.no_slip.hold`."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     rays = 0
     for i in range(n):
         rays += 1 if mu[i] == 0.0 or is_free(mu[i], unlimited) else k
-    rows, speeds = np.zeros((3 * rays, m)), np.zeros(3 * rays)  # each ray as the normal of a contact of its own
+    # G and R b: each ray as the normal of a contact of its own, free friction as its tangential rows
+    rows, speeds = np.zeros((3 * rays, m)), np.zeros(3 * rays)
     bilateral, row = np.zeros(3 * rays, dtype=np.bool_), 0
     for i in range(n):
         free = is_free(mu[i], unlimited)
@@ -52,8 +56,10 @@ def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots
                     rows[3 * row + 2] += mu[i] * directions[j, r] * Y[3 * i + r]
                     speeds[3 * row + 2] += mu[i] * directions[j, r] * b[3 * i + r]
             row += 1
+    # 0 ≤ c ⟂ G Gᵀ c + R b ≥ 0, the tangential rows of free friction vanish
     nobody = np.zeros(rays, dtype=np.bool_)
     loads, _, status, pivots, _ = hold(rows, speeds, bilateral, nobody, nobody, rule, rank, max_pivots)
+    # p = Rᵀ c
     p, row = np.zeros(3 * n), 0
     for i in range(n):
         free = is_free(mu[i], unlimited)
@@ -70,7 +76,7 @@ def least_contact_energy(Y, b, mu, unlimited, directions, rule, rank, max_pivots
 
 
 @compiled
-def pivot_to_basis(program, basis):
+def pivot_to_basis(program: Program, basis: Array) -> tuple[Array, Array, Array, int, int]:
     """The least kinetic energy by pivoting, and the basis (n, k + 1) that it ends at, which overwrites the last one.
 
     Returns p (3n), multipliers y (n), the face's flags (n, 2 + k), status and pivots; not certified where contacts are not few.
@@ -78,11 +84,13 @@ def pivot_to_basis(program, basis):
     n, k = len(program.mu), len(program.directions)
     if n > FEW:
         return np.zeros(3 * n), np.zeros(n), np.zeros((n, 2 + k), dtype=np.bool_), NOT_CERTIFIED, 0
+    # the LCP, and Lemke's final basis
     rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
     count = _list_columns(rays, place, sign)
     M, q = local((count + n, count + n)), local(count + n)
     _fill_problem(program, rays, (place[:count], sign), M, q)
     status, pivots, basic = pivot(M, q, MOST_PIVOTS, covering(len(q), SPREADS[0]))
+    # by contact: loaded rays, then pressed
     for i in range(n):
         for j in range(k):
             basis[i, j] = False
@@ -95,10 +103,11 @@ def pivot_to_basis(program, basis):
 
 
 @compiled
-def least_kinetic_energy(program, max_pivots):
+def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Array, int, int]:
     """p (3n), multipliers of non-penetration y (n), status and pivots."""
     n, k = len(program.mu), len(program.directions)
     d, speed = units(program.Y, program.b, program.energy)
+    # the LCP, by Lemke; once more with another covering vector
     rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
     count = _list_columns(rays, place, sign)
     M, q = np.empty((count + n, count + n)), np.empty(count + n)
@@ -107,6 +116,7 @@ def least_kinetic_energy(program, max_pivots):
     if status != SOLVED:
         z, status, more, _ = lemke(M, q, max_pivots, covering(len(q), SPREADS[1]))
         pivots += more
+    # p = Rᵀ c, and y
     p, y = np.zeros(3 * n), np.empty(n)
     for i in range(count):
         for r in range(3):
@@ -117,8 +127,8 @@ def least_kinetic_energy(program, max_pivots):
 
 
 @compiled
-def _list_columns(rays, place, sign):
-    """Fills in the places of the rays, those of free sign twice, and the sign that each counts with; how many there are."""
+def _list_columns(rays: Rays, place: Array, sign: Array) -> int:
+    """Fill the places of the rays, those of free sign twice, and the sign that each counts with; how many there are."""
     count = 0
     for row in range(len(rays.taken)):
         for turn in range((1 if rays.signed[row] else 2) if rays.taken[row] else 0):
@@ -128,16 +138,18 @@ def _list_columns(rays, place, sign):
 
 
 @compiled
-def _fill_problem(program, rays, columns, M, q):
-    """The LCP of the kinetic energy in units of order one, loads first, then multipliers. columns: places and signs of rays"""
+def _fill_problem(program: Program, rays: Rays, columns: tuple[Array, Array], M: Array, q: Array) -> None:
+    """Fill the LCP of the kinetic energy in units of order one, loads first, then multipliers. columns: places and signs"""
     place, sign = columns
     Y, size, count = program.Y, len(q), len(place)
     d, speed = units(Y, program.b, program.energy)
     rows = local((size, Y.shape[1]))
     for i in range(size):
+        # rows G, Y_N;  q = R e, b_N
         for c in range(Y.shape[1]):
             rows[i, c] = sign[i] * rays.G[place[i], c] if i < count else Y[3 * (i - count) + 2, c]
         q[i] = (sign[i] * rays.slopes[place[i]] if i < count else program.b[3 * (i - count) + 2]) / speed
+        # M = [G Gᵀ, −G Y_Nᵀ; Y_N Gᵀ, 0]
         for j in range(i + 1):
             s = 0.0
             for c in range(Y.shape[1]):

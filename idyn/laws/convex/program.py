@@ -3,13 +3,13 @@
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.laws.convex.rays import units
+from idyn.laws.convex.rays import Program, units
 from idyn.laws.law import is_free
 from idyn.types import Array
 
 
 @compiled
-def assemble(program, regularisation):
+def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Array, Array, float, float]:
     """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
 
     Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
@@ -18,6 +18,7 @@ def assemble(program, regularisation):
     Y, b, energy, mu, unlimited, directions = program
     n, k, m = len(mu), len(directions), Y.shape[1]
     d, speed = units(Y, b, energy)
+    # H = D/d
     H = np.empty((3 * n, 3 * n))
     for i in range(3 * n):
         for j in range(i + 1):
@@ -26,11 +27,13 @@ def assemble(program, regularisation):
                 s += Y[i, c] * Y[j, c]
             H[i, j] = s / d
             H[j, i] = s / d
+    # rows of A
     count = n
     for i in range(n):
         free = is_free(mu[i], unlimited)
         count += (1 if free or mu[i] == 0.0 else 0) + (0 if free else k)
     A, lower = np.zeros((count, 3 * n)), np.zeros(count)
+    # D_N p + b_N ≥ 0, p in its cone
     row = n
     for i in range(n):
         for j in range(3 * n):
@@ -42,6 +45,7 @@ def assemble(program, regularisation):
             row += 1
         if not free:
             row = facets(A, row, 3 * i, mu[i], directions)
+    # + ε 1
     for i in range(3 * n):
         H[i, i] += regularisation
     return H, energy / speed, A, lower, speed / d, regularisation * d
@@ -65,9 +69,9 @@ def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int
 
 
 @compiled
-def turn(directions, friction, turned):
-    """The polygon turned such that a corner points along the friction (2), or as it is where there is none; inside a round cone
-    it has the law's own impulses in it then."""
+def turn(directions: Array, friction: Array, turned: Array) -> None:
+    """Fill the polygon (k, 2) turned such that a corner points along the friction (2), or as it is without friction. Inside a
+    round cone it contains the law's own impulses then."""
     a, c = friction
     if a == 0.0 and c == 0.0:
         a = 1.0

@@ -36,7 +36,7 @@ class Rays(NamedTuple):
 
 
 @compiled
-def units(Y, b, energy):
+def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
     """Mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s], 1 where there is none."""
     n, d, speed = len(b) // 3, 0.0, 0.0
     for i in range(n):
@@ -49,8 +49,8 @@ def units(Y, b, energy):
 
 
 @compiled
-def cone_rays(program):
-    """The rays of a program."""
+def cone_rays(program: Program) -> Rays:
+    """The rays of a program's cones."""
     Y, energy, mu, directions = program.Y, program.energy, program.mu, program.directions
     n, k, m = len(mu), len(directions), Y.shape[1]
     axes, G, slopes = np.zeros((n * k, 3)), np.zeros((n * k, m)), np.zeros(n * k)
@@ -58,6 +58,7 @@ def cone_rays(program):
     for i in range(n):
         free = is_free(mu[i], program.unlimited)
         for j in range(0 if mu[i] > 0.0 else 2, 3 if free or mu[i] == 0.0 else k):
+            # axis: s, t or n; or (μ corner j, 1)
             row = k * i + j
             taken[row] = True
             if free:
@@ -65,6 +66,7 @@ def cone_rays(program):
                 signed[row] = j == 2
             else:
                 axes[row, 0], axes[row, 1], axes[row, 2] = mu[i] * directions[j, 0], mu[i] * directions[j, 1], 1.0
+            # R e and G = R Y
             for r in range(3):
                 a = axes[row, r]
                 if a != 0.0:
@@ -75,7 +77,7 @@ def cone_rays(program):
 
 
 @compiled
-def along_rays(program, p):
+def along_rays(program: Program, p: Array) -> Array:
     """Coordinates along the rays of impulses p (n k): the two corners next to the tangential part carry it, the
     rest goes to two opposite ones."""
     mu, directions = program.mu, program.directions
@@ -89,6 +91,7 @@ def along_rays(program, p):
         if mu[i] == 0.0:
             out[k * i + 2] = pn
             continue
+        # p_T = μ (share0 a + share1 e), both ≥ 0 between the right corners
         best, corner, share0, share1 = -np.inf, 0, 0.0, 0.0
         for j in range(k):
             a, e = directions[j], directions[(j + 1) % k]
@@ -96,6 +99,7 @@ def along_rays(program, p):
             s0, s1 = (ps * e[1] - pt * e[0]) / det, (a[0] * pt - a[1] * ps) / det
             if min(s0, s1) > best:
                 best, corner, share0, share1 = min(s0, s1), j, s0, s1
+        # p_N = share0 + share1 + rest, which two opposite rays share
         rest = max(pn - share0 - share1, 0.0) / 2
         out[k * i + corner] += max(share0, 0.0) + rest
         out[k * i + (corner + 1) % k] += max(share1, 0.0)

@@ -1,0 +1,160 @@
+"""The laws' own conditions, one contact at a time: what each promises of impulse and velocity, and by how much they miss it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.certificate.closures import own_inverse_mass
+from idyn.contact.ground import MOST_FRICTION, Material
+from idyn.jit.compiled import compiled
+from idyn.terms.stages import Given
+from idyn.types import Array
+
+PARTS = 1e-9
+"""A contact that opens faster than this without a normal impulse parts [m/s]."""
+
+DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)
+"""Where `certify` writes which residual: the order of `idyn.types.Residuals`."""
+
+
+class Contact(NamedTuple):
+    """One contact of an answer: impulse (s, t, n), velocity (s, t) and what is left of its allowance (n), friction."""
+
+    ps: float
+    pt: float
+    pn: float
+    vs: float
+    vt: float
+    w: float
+    mu: float
+    free: bool
+
+
+@compiled
+def worse(residuals: Array, which: int, error: float) -> None:
+    """Raise one of the residuals (6) to an error, if that is larger."""
+    residuals[which] = max(residuals[which], error)
+
+
+@compiled
+def _split(x: float, y: float, directions: Array) -> tuple[float, float, int]:
+    """Non-negative shares of (x, y) along the two polygon corners next to it, and the first corner's index."""
+    k = len(directions)
+    best, share0, share1, corner = -np.inf, 0.0, 0.0, 0
+    for j in range(k):
+        a, c = directions[j], directions[(j + 1) % k]
+        det = a[0] * c[1] - a[1] * c[0]
+        s0, s1 = (x * c[1] - y * c[0]) / det, (a[0] * y - a[1] * x) / det
+        if min(s0, s1) > best:
+            best, share0, share1, corner = min(s0, s1), s0, s1, j
+    return share0, share1, corner
+
+
+@compiled
+def parts(c: Contact) -> bool:
+    """Whether a contact opens without a normal impulse."""
+    return c.w > PARTS and c.pn <= PARTS
+
+
+@compiled
+def lets_go(c: Contact) -> bool:
+    """Whether it parts and carries nothing at all: it may slide then."""
+    return parts(c) and c.ps == 0.0 and c.pt == 0.0 and c.pn == 0.0
+
+
+@compiled
+def no_slip(c: Contact, residuals: Array) -> None:
+    """0 ≤ p_N ⟂ w ≥ 0, and û_T = 0 unless the contact lets go; p_T = 0 without friction."""
+    worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
+    if c.mu == 0.0:
+        worse(residuals, CONE, max(abs(c.ps), abs(c.pt)))
+    elif not lets_go(c):
+        worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
+
+
+@compiled
+def coulomb(c: Contact, directions: Array, residuals: Array) -> None:
+    """Complementarity of (p_F, w_F) and (λ, w_λ), cone, and slip where none is allowed."""
+    worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
+    if c.free:
+        if not lets_go(c):
+            worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
+        return
+    # λ = max(−d_j · û_T, 0)
+    k, speed = len(directions), 0.0
+    for j in range(k):
+        speed = max(speed, -(directions[j, 0] * c.vs + directions[j, 1] * c.vt))
+    # p_F along d_j; w_λ = μ p_N − Σ p_F ⟂ λ
+    share0, share1, corner = _split(c.ps, c.pt, directions)
+    rest = c.mu * c.pn - share0 - share1
+    error = abs(min(speed, max(rest, 0.0)))
+    # p_F ⟂ w_F = d_j · û_T + λ
+    for j in range(k):
+        share = share0 if j == corner else share1 if j == (corner + 1) % k else 0.0
+        error = max(error, min(share, directions[j, 0] * c.vs + directions[j, 1] * c.vt + speed))
+    worse(residuals, COMPLEMENTARITY, error)
+    worse(residuals, CONE, -rest)
+
+
+@compiled
+def exact_cone(c: Contact, residuals: Array) -> None:
+    """Complementarity in the normal; friction is the point of its disc nearest to p_T − v_T, so it dissipates most."""
+    worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
+    if c.free:
+        if not lets_go(c):
+            worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
+        return
+    # p_T = the point of the disc of radius μ p_N nearest to p_T − û_T
+    most, x, y = c.mu * max(c.pn, 0.0), c.ps - c.vs, c.pt - c.vt
+    share = min(1.0, most / np.hypot(x, y)) if x != 0.0 or y != 0.0 else 1.0
+    error = max(abs(c.ps - share * x), abs(c.pt - share * y))
+    worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)
+    worse(residuals, CONE, np.hypot(c.ps, c.pt) - most)
+
+
+@compiled
+def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> None:
+    """One contact of the convex laws: impulses and descent direction must be complementary over the cone's rays."""
+    if c.free:
+        worse(residuals, COMPLEMENTARITY, max(abs(descent[0]), abs(descent[1]), abs(min(c.pn, descent[2]))))
+        return
+    # p_T along the corners d_j; rest: μ p_N less their sum
+    share0, share1, corner = _split(c.ps, c.pt, directions)
+    k = len(directions)
+    rest = c.mu * c.pn - share0 - share1
+    # load ⟂ slope of each ray (μ d_j, 1); an interior impulse loads every ray of its cone, so every ray must then be flat
+    for j in range(k):
+        share = share0 if j == corner else share1 if j == (corner + 1) % k else 0.0
+        loaded = (share + max(rest, 0.0) / k) / c.mu if c.mu > 0.0 else max(c.pn, 0.0) / k
+        slope = descent[2] + c.mu * (directions[j, 0] * descent[0] + directions[j, 1] * descent[1])
+        worse(residuals, COMPLEMENTARITY, abs(min(loaded, slope)))
+    worse(residuals, CONE, -rest)
+
+
+@compiled
+def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, residuals: Array) -> None:
+    """Impulse and z = u − v̂ + R p of contact i must be complementary in the round friction cone and its dual: p is the point of
+    the cone nearest to p − z. The cone is judged apart."""
+    # the cone; p = 0 where the contact does not count
+    counts = not (material.touching_only and g.gaps[i] > 0.0)
+    w, settle, mu = own_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)
+    friction = np.hypot(p[0], p[1])
+    worse(residuals, CONE, max(-p[2], friction - mu * p[2]))
+    if not counts or w == 0.0:
+        worse(residuals, COMPLEMENTARITY, max(friction, abs(p[2])))
+        return
+    # R_n, R_t
+    stiffest = (2.0 * np.pi / material.beta) ** 2 / w  # [kg]
+    soft_n, soft_t = 1.0 / min(stiffest, g.dt * material.stiffness * settle), material.sigma * w
+    # p − z, z = u − v̂ + R p, v̂_n = −φ/(dt + τ_d)
+    x = p[0] - (velocity[0] + soft_t * p[0])
+    y = p[1] - (velocity[1] + soft_t * p[1])
+    z = p[2] - (velocity[2] + g.gaps[i] / settle + soft_n * p[2])
+    # its nearest point of the cone
+    across = np.hypot(x, y)
+    if across > mu * z:
+        height = max((mu * across + z) / (1.0 + mu * mu), 0.0)
+        share = mu * height / across if across > 0.0 else 0.0
+        x, y, z = share * x, share * y, height
+    error = max(abs(p[0] - x), abs(p[1] - y), abs(p[2] - z))
+    worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)

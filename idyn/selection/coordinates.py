@@ -1,0 +1,112 @@
+"""A face contact by contact, in as few coordinates as it has: three for a contact that may stick, one for each loaded friction
+direction of a contact that slides, none for one that parts."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.jit.compiled import compiled
+from idyn.laws.law import Face, is_free
+from idyn.solvers.linalg import rank_of
+from idyn.types import Array
+
+
+class Coordinates(NamedTuple):
+    """A face's m coordinates.
+
+    contact: whose each is (m); axis: its direction in (s, t, n) (m, 3); positive: whether it must stay ≥ 0 (m)
+    cone: for each contact the first of its three coordinates when it may stick inside a cone, −1 otherwise (n)
+    """
+
+    contact: Array
+    axis: Array
+    positive: Array
+    cone: Array
+
+
+@compiled
+def freedom(Y: Array, face: Face) -> int:
+    """Dimension of the choice that a face leaves, its sides aside: columns of J_uᵀ on it, less their rank."""
+    coordinates = coordinates_of(face)
+    return len(coordinates.contact) - rank_of(columns_of(Y, coordinates))
+
+
+@compiled
+def coordinates_of(face: Face) -> Coordinates:
+    """The coordinates of a face."""
+    flags, mu, directions, k = face.flags, face.mu, face.directions, len(face.directions)
+    n = len(flags)
+    contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
+    positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
+    count = 0
+    for i in range(n):
+        # unlimited friction: s and t of either sign where it is held, n ≥ 0
+        if is_free(mu[i], face.unlimited):
+            if flags[i, 2]:
+                for r in range(2):
+                    contact[count], axis[count, r] = i, 1.0
+                    count += 1
+            if flags[i, 0]:
+                contact[count], axis[count, 2], positive[count] = i, 1.0, True
+                count += 1
+        # parts; no friction
+        elif not flags[i, 0]:
+            continue
+        elif mu[i] == 0.0:
+            contact[count], axis[count, 2], positive[count] = i, 1.0, True
+            count += 1
+        # sticks inside its cone
+        elif not flags[i, 1]:
+            cone[i] = count
+            for r in range(3):
+                contact[count], axis[count, r] = i, 1.0
+                count += 1
+        # slides: along the edge of the round cone, or of the polygon's cone
+        elif len(face.friction) > 0:
+            contact[count], positive[count], axis[count, 2] = i, True, 1.0
+            for r in range(2):
+                axis[count, r] = mu[i] * face.friction[i, r]
+            count += 1
+        else:
+            for j in range(k):
+                if flags[i, 2 + j]:
+                    contact[count], positive[count], axis[count, 2] = i, True, 1.0
+                    for r in range(2):
+                        axis[count, r] = mu[i] * directions[j, r]
+                    count += 1
+    return Coordinates(contact[:count], axis[:count], positive[:count], cone)
+
+
+@compiled
+def start_of(coordinates: Coordinates, p: Array) -> Array:
+    """Coordinates of the law's own impulses p: read off, or for two loaded directions of one sliding contact solved for."""
+    contact, axis, positive = coordinates.contact, coordinates.axis, coordinates.positive
+    m = len(contact)
+    start = np.empty(m)
+    for v in range(m):
+        i = 3 * contact[v]
+        # along s, t or n
+        if not positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
+            start[v] = axis[v, 0] * p[i] + axis[v, 1] * p[i + 1] + axis[v, 2] * p[i + 2]
+        # p_T = p_N (share of the one before + share of this one), p_N = their sum
+        elif v > 0 and contact[v - 1] == contact[v]:
+            e0, e1 = axis[v, 0] - axis[v - 1, 0], axis[v, 1] - axis[v - 1, 1]
+            along = (p[i] - p[i + 2] * axis[v - 1, 0]) * e0 + (p[i + 1] - p[i + 2] * axis[v - 1, 1]) * e1
+            start[v] = along / (e0 * e0 + e1 * e1)
+            start[v - 1] = p[i + 2] - start[v]
+        else:
+            start[v] = p[i + 2]
+    return start
+
+
+@compiled
+def columns_of(Y: Array, coordinates: Coordinates) -> Array:
+    """J_uᵀ on the face's coordinates (nu, m)."""
+    contact, axis = coordinates.contact, coordinates.axis
+    E = np.zeros((Y.shape[1], len(contact)))
+    for w in range(len(contact)):
+        for r in range(3):
+            if axis[w, r] != 0.0:
+                for c in range(len(E)):
+                    E[c, w] += axis[w, r] * Y[3 * contact[w] + r, c]
+    return E
