@@ -16,8 +16,8 @@ from sim_harness.world.worlds import AnyEngine
 def test_newton_row_20_the_error_floor_of_a_precision(number):
     """Residuals end below (92), in single precision within a factor of ten of it, in double of thirty.
 
-    Impulses do not end at (91) with the paper's ν = δ ‖r‖, which takes the residual itself for exact: they are 140 to 460 times
-    as wrong; with Tisseur's ν, the rounding of a residual, it is a bound.
+    Impulses do not end at (91) with the paper's ν = δ ‖r‖, which takes the residual itself for exact: they are hundreds of
+    times as wrong; with Tisseur's ν, the rounding of a residual, it is a bound.
     """
     found = floor(number)
     assert found.residual_expected / (10 if number is np.float32 else 30) < found.residual < found.residual_expected
