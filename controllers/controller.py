@@ -141,8 +141,7 @@ class Controller:
             self._feedforward.measure(contacts, inputs.sensed_force)
         if inputs.delay:
             at = robot.kinematics(self._delay_compensation.ahead(at, inputs.delay))
-        angles = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q)
-        speeds = at.v[robot.tree.a]
+        angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
         # the reference for the time when this torque acts, which never decreases
         self._time += inputs.dt
         self._shown = max(self._shown, self._time + inputs.delay)

@@ -210,7 +210,7 @@ class Prediction(Record, frozen=True):
     v_plus: predicted velocity at the end of the period (nv)
     status: SOLVED when the law asked for answered, certified; OTHER_LAW when that in `law` did, certified, in its place;
         otherwise why the law asked for failed, and tau is of the last forces
-    law, rung: which law answered, by which rung of the ladder
+    law, rung: which law answered, by which of its rungs
     iterations: pivots or QP iterations of that rung
     residuals: the certificate
     demand_change: how far the consistency step moved the demanded joint velocities, max norm [rad/s]

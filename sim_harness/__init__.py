@@ -1,1 +1,1 @@
-"""A simulated robot side of the protocol: world, contact engines, experiments and their reports."""
+"""A simulated robot side of the protocol: world, contact engines, experiments, reports, and the command line `idyn`."""

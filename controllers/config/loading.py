@@ -1,4 +1,4 @@
-"""TOML files into typed settings: found by name or path, validated whole, wrong ones refused with the path of the fault."""
+"""TOML files into typed settings: found by name or path, keys, types and bounds checked, errors with the path of the fault."""
 
 import importlib.resources
 import tomllib

@@ -1,4 +1,4 @@
-"""Gaits: when each foot stands and when it swings  [ZD §7.2.1]."""
+"""Settings of gaits: when each foot stands and when it swings (`controllers.planners.steps` does it)  [ZD §7.2.1]."""
 
 from typing import Literal
 

@@ -1,8 +1,8 @@
 """The ground's contact model: how far gaps are trusted, and how the ground yields  (MATHEMATICS §2).
 
 A rigid law asks the contact velocity u⁺ = J v⁺ to obey it at the end of the period, whatever it was before. On ground that
-yields the force that would take is not there, and the torque that was to carry it throws the foot. So every law is asked not
-of v⁺ but of
+yields the force that would take is not there, and the torque that was to carry it throws the foot. So every law but `sap`,
+which has a ground of its own, is asked not of v⁺ but of
 
     v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂
 

@@ -1,1 +1,1 @@
-"""The robot model: everything that asks Pinocchio."""
+"""The robot model: URDF, joints, contact places, closures, and Pinocchio's dynamics terms."""

@@ -1,4 +1,4 @@
-"""The robot: a model with its indices, places and limits, and the dynamics terms. The only door to Pinocchio's algorithms."""
+"""The robot: a model with its indices, places and limits, and the dynamics terms. Calls Pinocchio's algorithms."""
 
 import hashlib
 from collections.abc import Hashable, Iterable

@@ -1,4 +1,4 @@
-"""A URDF's text as Pinocchio is to read it."""
+"""Continuous joints of a URDF, rewritten so that Pinocchio counts their turns; `idyn.model.robot` reads the URDF."""
 
 from xml.etree import ElementTree
 

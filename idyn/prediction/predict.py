@@ -26,13 +26,14 @@ def predict(
 ) -> Prediction:
     """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
 
-    1. validate, kinematics, dynamics: M, h, J of the instant                    `idyn.terms`
-    2. the demand, or the nearest feasible one                                   `idyn.prediction.feasible`
+    0. kinematics: M, h and the joint axes, by Pinocchio                         `Robot.compute`
+    1. validate, dynamics: J of the instant                                      `idyn.terms`
+    2. under `Consistency.STICK` and `HOLD` the nearest feasible demand          `idyn.prediction.feasible`
     3. Y, b: the problem in the unactuated space                                 `idyn.terms.reduction`
     4. p: impulses that obey the law, by the law's rungs                         `idyn.laws`
     5. p: of those that do so equally well the ones that are wanted              `idyn.selection`
     6. v⁺, τ and residuals: torque and certificate                               `idyn.terms.reduction`, `idyn.certificate`
-    7. without a certified answer within the limits: other demands, other laws   `idyn.prediction.fallbacks`
+    7. without a certified answer within the limits: feasible demands, other laws `idyn.prediction.fallbacks`
 
     1 to 6 are one compiled call (`idyn.prediction.solve`). Raises InputError, naming the field, for data that are malformed:
     shapes, numbers that are not finite, vectors that are not of unit length. For all other data `Prediction.status` and `.rung`

@@ -1,4 +1,9 @@
-"""One demand in Python: the compiled call, then the law's Python rungs with the same `finish`; the answer as a `Prediction`."""
+"""One demand in Python: the compiled call, then the law's Python rungs with the same `finish`; the answer as a `Prediction`.
+
+The warm start comes with the request: `Guess`, what the last `Prediction` left. Its rows are carried over to today's contacts
+here (`Guess.carried_over`); a basis that does not fit is left out (`idyn.prediction.request.last_basis`), and whether it still
+solves the law is for the law's warm rung and the certificate to say.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The algorithm box, compiled: from what is measured to certified torques, for one demand.
+"""The stages in their order, compiled: from what is measured to certified torques, for one demand  [ZD Alg. 1 to 3].
 
     tick             validate → dynamics → realise
     realise          feasible demand → solve_demand

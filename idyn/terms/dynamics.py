@@ -15,9 +15,9 @@ from idyn.errors import InputError
 from idyn.jit.compiled import MATRIX, VECTOR, compiled
 from idyn.jit.crossing import Lent, entrance
 from idyn.model.robot import Robot
+from idyn.terms.closures import closure_rows
 from idyn.terms.given import CONTACTS, Arrays, read_given
 from idyn.terms.inputs import check, contiguous
-from idyn.terms.loops import closure_rows
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, ContactSet, Kinematics, State
 

@@ -1,10 +1,14 @@
-"""The reduced problem: contact in the unactuated space once the joint motion is prescribed  [ZD §3, §4.2, §6.2.2]; and back.
+"""The reduced problem: contact in the unactuated space once the joint motion is prescribed  [ZD §3, §4.2, §6.2.2]; and the
+torque.
 
-M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des          closed chains: `idyn.terms.loops`
+M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des          closed chains: `idyn.terms.closures`
 
 v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈_des + h_u)          M_uu = L Lᵀ,   Y = J_u L⁻ᵀ
 J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
 τ    = [ M_au (v_u⁺ − v_u) + M_aa dt q̈_des + dt h_a − J_aᵀ p ] / dt
+
+On yielding ground (`idyn.contact.ground`) the rows are those of v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻): `keep` is in b, the
+memory ρ in Y and b. With closed chains Y has no part in the span of the closures' rows.
 """
 
 import numpy as np
@@ -13,7 +17,7 @@ from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
 from idyn.solvers.linalg import backward, cholesky, copy, forward, forward_rows
-from idyn.terms.loops import close_loops, press_back
+from idyn.terms.closures import close_loops, press_back
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
 

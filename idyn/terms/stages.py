@@ -3,13 +3,15 @@
     stage            function                       from                        to               file
     validate         read_given                     State, ContactSet           Given            idyn/terms/given.py
     dynamics         build_dynamics                 Given                       Dynamics         idyn/terms/dynamics.py
+    feasible demand  nearest_demand                 Dynamics, demand            demand           idyn/prediction/feasible.py
     reduced problem  reduce_problem                 Dynamics, demand            ReducedProblem   idyn/terms/reduction.py
     law              attempt                        ReducedProblem              impulses, face   idyn/laws/
-    selection        choose_among_few, choose       ReducedProblem, face        impulses         idyn/selection/
+    selection        choose_among_few, …thoroughly  ReducedProblem, face        impulses         idyn/selection/choose.py
     torque           recover                        ReducedProblem, impulses    v⁺, τ, λ         idyn/terms/reduction.py
     certificate      certify                        Given, v⁺, τ, impulses      residuals        idyn/certificate/certify.py
 
-Before them come kinematics (`idyn.model.robot.Kinematics`, by Pinocchio) and contacts (`ContactSet`, `idyn/contact/`).
+Before them come kinematics (`idyn.types.Kinematics`, by `Robot.terms`) and contacts (`ContactSet`, `idyn/contact/`). They are
+run in this order by `idyn/prediction/solve.py`.
 Records own their arrays, so these stay true until the stage runs again. Compiled code fills them; in Python their arrays are
 read-only views.
 """
@@ -106,7 +108,7 @@ class Dynamics(ArrayRecord):
     """M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`.
 
     J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
-    G (3m, nv), rate (3m) [m/s]: of m closures, see `idyn.terms.loops`
+    G (3m, nv), rate (3m) [m/s]: of m closures, see `idyn.terms.closures`
     """
 
     read_only = True
@@ -131,7 +133,7 @@ class ReducedProblem(ArrayRecord):
     Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
     b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
-    bound: J̃ (3n, nv), J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.loops`
+    bound: J̃ (3n, nv), J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.closures`
     """
 
     read_only = True

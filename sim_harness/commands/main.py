@@ -1,4 +1,4 @@
-"""`idyn`: the command line. One subcommand, one file in `sim_harness.commands`."""
+"""`idyn`: the command line. Each subcommand is a file in `sim_harness.commands`."""
 
 import argparse
 import os

@@ -1,7 +1,7 @@
 """A robot as a MuJoCo model: one body for each joint, with the very placements, axes and inertias that Pinocchio has.
 
 Nothing passes through MuJoCo's own URDF reader, so nothing is fused, balanced, bounded or left out. Only contact places touch:
-each its own plane, which follows the terrain below it (`sim_harness.mujoco.world`), and the boxes of other bodies.
+each its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and the boxes of other bodies.
 """
 
 import numpy as np

@@ -20,7 +20,7 @@ class ContactForce(ServerPart):
 
 class Solver(ServerPart):
     path: str  # the law that answered
-    rung: str  # by which rung of the ladder
+    rung: str  # by which of its rungs
     iters: int  # pivots or QP iterations
     warm: bool  # the previous answer was at hand
     time_us: float  # the whole controller step

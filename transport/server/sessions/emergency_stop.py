@@ -1,4 +1,7 @@
-"""The emergency stop of a robot: outlives refused messages, silences and sessions; only a reset at rest releases it."""
+"""The emergency stop of a robot: outlives refused messages, silences and sessions; only a reset at rest releases it.
+
+`Reception` engages it, `Controller.answer` acts on it, `Session.reset` releases it.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Closed chains in the dynamics: eliminated before any law is asked  (MATHEMATICS §2.1).
+"""Closures (closed chains) in the dynamics: eliminated before any law is asked  (MATHEMATICS §2.1).
 
     G v⁺ = −rate       G: velocity of the first point relative to the second, three rows for each closure, world axes
     G_u L⁻ᵀ = T Q,     Q orthonormal rows, as many as are independent;  W = T (Tᵀ T)⁻¹
