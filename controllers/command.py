@@ -88,7 +88,7 @@ class Disagreement(Record, frozen=True):
 class Command(Record, frozen=True):
     """What the motors are to do.
 
-    tau: torque after all limits [N·m] (na)
+    tau: torque after the controller's limits (a gate of the server's comes after it) [N·m] (na)
     tau_ff, tau_fb: its inverse-dynamics part and its direct feedback part, before limits [N·m] (na)
     limited_by: `LimitedBy` bits (na)
     mode: what kind of answer this is

@@ -27,6 +27,7 @@ class ContactFree:
     directions = polygon(4)
     basis_width = 0
     basis_type: np.dtype = np.dtype(np.bool_)
+    max_pivots = 0
     kernel = staticmethod(contact_free_kernel)
     rungs = (Rung("contact-free", Start.NOTHING, 0),)
 

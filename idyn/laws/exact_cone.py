@@ -72,6 +72,7 @@ class ExactCone:
     conditions = Conditions.EXACT_CONE
     material = RIGID
     unlimited_friction = False
+    max_pivots = 0
     directions = polygon(8)  # in which the selection keeps contacts that stick
     basis_width = 0
     basis_type: np.dtype = np.dtype(np.bool_)

@@ -121,7 +121,7 @@ class LawData(ArrayRecord):
 
     def __init__(self, law: "Law") -> None:
         self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
-        self.put(**law.material._asdict(), max_pivots=getattr(law, "max_pivots", 0))
+        self.put(**law.material._asdict(), max_pivots=law.max_pivots)
 
 
 class Law(Protocol):
@@ -130,7 +130,9 @@ class Law(Protocol):
 
     conditions, directions, material: what its answers are certified against
     unlimited_friction: it takes every μ > 0 for ∞
-    basis_width, basis_type: columns of its warm start, one row per contact, and the type of what is in them
+    basis_width, basis_type: columns of its warm start, one row per contact, and the type of what is in them; kernels begin at
+        masks only
+    max_pivots: of one attempt, for its kernel; 0 where it does not pivot
     rungs: from the quickest to the most robust, those with kernels first
     kernel: `(problem, law, basis, rung) → Attempt`, compiled, for the rungs that have a number: the law's rung of that number
         for a `ReducedProblem`, with a `LawData`; it overwrites `basis` (n, ·), where it begins, with the next
@@ -144,6 +146,7 @@ class Law(Protocol):
     basis_width: int
     basis_type: np.dtype
     kernel: Kernel
+    max_pivots: int
 
     @property
     def rungs(self) -> tuple[Rung, ...]: ...

@@ -42,6 +42,7 @@ class Sap:
     name = "sap"
     conditions = Conditions.COMPLIANT
     unlimited_friction = False
+    max_pivots = 0
     directions = polygon(4)
     basis_width = 0
     basis_type: np.dtype = np.dtype(np.bool_)

@@ -26,6 +26,7 @@ class Sensed:
     directions = polygon(4)
     basis_width = 0
     basis_type: np.dtype = np.dtype(np.bool_)
+    max_pivots = 0
     kernel = staticmethod(no_kernel)
 
     def __init__(self, p: Array | None = None) -> None:

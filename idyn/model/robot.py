@@ -34,7 +34,7 @@ class Robot:
     total_mass [kg], weight [N]
     floating: whether its base floats; one_axis_each: whether every actuated joint has one axis
     contact_names: of all contacts that geometry may find: the spheres' keys, then those of the pairs
-    scratch: room for what others keep with the robot (`idyn.prediction.workspace`)
+    scratch: room for what others keep with the robot (`idyn.prediction.method`)
 
     It owns one `pin.Data`, so one robot belongs to one thread.
     """

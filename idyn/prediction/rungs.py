@@ -34,6 +34,9 @@ NO_FRICTION = np.zeros((0, 2))
 
 FREE = ContactFree()
 
+ANSWERED = Status.SOLVED
+"""A name of the module is found sooner than a member."""
+
 
 def first_answer(request: Request) -> Answer | None:
     """The law's answer to the demand that it is asked first; None for data that compiled code does not take."""
@@ -45,9 +48,9 @@ def first_answer(request: Request) -> Answer | None:
         if guess is not None:
             torque, force = guess.tau, guess.force
             warm, same = guess.law == request.law.name and request.options.warm_start, guess.keys == c.keys
-            if len(torque) != robot.na or len(force) != len(guess.keys):
-                return None
             if not same:
+                if len(force) != len(guess.keys):
+                    return None
                 force = guess.carried_over(force, c.keys)
             if warm and method.resumes:
                 basis = guess.basis if same else guess.carried_over(guess.basis, c.keys)
@@ -67,7 +70,7 @@ def first_answer(request: Request) -> Answer | None:
     if rung >= 0:
         name = (method.warm_names if warm else method.cold_names)[rung]
         next_basis = basis if holds and warm else method.basis.copy()
-        return _prediction(request, method, out, next_basis, (name, iterations, null_dim, finished)), Status.SOLVED
+        return _prediction(request, method, out, next_basis, name, iterations, null_dim, finished), ANSWERED
     if rung == MALFORMED:
         return None
     if rung == INFEASIBLE:
@@ -97,7 +100,7 @@ def solve(request: Request, demand: Demand) -> Answer:
     )
     if rung >= 0:
         name = (method.warm_names if warm else method.cold_names)[rung]
-        return _prediction(request, method, out, start, (name, iterations, null_dim, finished)), Status.SOLVED
+        return _prediction(request, method, out, start, name, iterations, null_dim, finished), ANSWERED
     if status == RAY:
         return None, Status.RAY
     return _by_python(request, method, demand, STATUSES[status])
@@ -144,7 +147,7 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
     )
     if finished == REFUSED:
         return None
-    return _prediction(request, method, out, solution.basis, (name, solution.iterations, null_dim, finished))
+    return _prediction(request, method, out, solution.basis, name, solution.iterations, null_dim, finished)
 
 
 def last_forces(request: Request, failure: Status) -> Prediction:
@@ -152,7 +155,7 @@ def last_forces(request: Request, failure: Status) -> Prediction:
     request = msgspec.structs.replace(request, law=FREE)
     method, out = workspace_for(request.robot, len(request.contacts)).method(request), _room(request)
     method.keep_forces(method.fields, (request.q_ddot, request.q_ddot), out)
-    answer = _prediction(request, method, out, method.empty.copy(), ("last forces", 0, 0, AS_WANTED))
+    answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, AS_WANTED)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
 
 
@@ -161,9 +164,11 @@ def _room(request: Request) -> Out:
     return empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
 
 
-def _prediction(request: Request, method: Method, out: Out, basis: Array, found: tuple[str, int, int, int]) -> Prediction:
-    """The answer in `out`. found: name of the rung, its iterations, dimension of the choice, how `finish` ended"""
-    (p, force, v_plus, tau), (name, iterations, null_dim, finished), law = out, found, request.law.name
+def _prediction(
+    request: Request, method: Method, out: Out, basis: Array, name: str, iterations: int, null_dim: int, finished: int
+) -> Prediction:
+    """The answer in `out`. name: of the rung; null_dim: dimension of the choice; finished: how `finish` ended"""
+    (p, force, v_plus, tau), law = out, request.law.name
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = method.figures.tolist()
     residuals = Residuals(motion, met, complementarity, cone, penetration, slip)
     closing = method.closing.copy() if len(method.closing) else NOTHING
@@ -171,6 +176,6 @@ def _prediction(request: Request, method: Method, out: Out, basis: Array, found:
     if finished == UNSELECTED:
         name += ", unselected"
     return Prediction(  # in the order of its fields: by name it would take 0.5 µs more
-        tau, force, p, request.dt, v_plus, Status.SOLVED, law, name, iterations,
+        tau, force, p, request.dt, v_plus, ANSWERED, law, name, iterations,
         residuals, change, torque_excess, force_excess, null_dim, closing, guess,
     )  # fmt: skip

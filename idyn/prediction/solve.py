@@ -71,8 +71,9 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
     problem, given = s.problem, s.problem.dynamics.given
     n, na = len(given.mu), len(given.model.a)
     # validate, dynamics
-    sound = basis.shape == s.basis.shape and len(last_torque) in (0, na) and len(asked) == na and finite(asked)
-    sound = sound and (len(preferred) == 0 or preferred.shape == (n, 3)) and (len(last_torque) == 0 or len(last) == n)
+    sound = basis.shape == s.basis.shape and len(asked) == na and finite(asked)
+    sound = sound and (len(last) == n and len(last_torque) == na if given.remembers else len(last) == 0)
+    sound = sound and (len(preferred) == 0 or preferred.shape == (n, 3))
     if not (sound and read_given(given, (q, v, applied), contacts, last)):
         return MALFORMED, SOLVED, 0, 0, REFUSED, False
     build_dynamics(problem.dynamics)

@@ -2,7 +2,7 @@
 
     M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h)          J: rows S, T, N for each contact
 
-Only the certificate computes a contact Jacobian of its own, on purpose.
+The certificate computes contact velocities of its own, on purpose.
 """
 
 from collections.abc import Callable

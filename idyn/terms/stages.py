@@ -5,7 +5,7 @@
     dynamics         build_dynamics                 Given                       Dynamics         idyn/terms/dynamics.py
     feasible demand  nearest_demand                 Dynamics, demand            demand           idyn/prediction/feasible.py
     reduced problem  reduce_problem                 Dynamics, demand            ReducedProblem   idyn/terms/reduction.py
-    law              attempt                        ReducedProblem              impulses, face   idyn/laws/
+    law              attempt (the law's kernel)     ReducedProblem              impulses, face   idyn/laws/
     selection        choose_among_few, …thoroughly  ReducedProblem, face        impulses         idyn/selection/choose.py
     torque           recover                        ReducedProblem, impulses    v⁺, τ, λ         idyn/terms/reduction.py
     certificate      certify                        Given, v⁺, τ, impulses      residuals        idyn/certificate/certify.py
@@ -58,7 +58,7 @@ class Given(ArrayRecord):
     bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
     last: p⁻, impulses of the last tick in rows S, T, N, as far as the ground remembers them [N·s] (3n)
     dt [s]; noise, recovery_speed, touching, independent: see `idyn.contact.ground.Ground`
-    keep: share of a contact's velocity that may be left after dt; rho: T_p/dt
+    keep: share of a contact's velocity that may be left after dt; rho: T_p/dt; remembers: whether there is a last tick
     own_M, own_h, own_axes, own_ends: views of the robot's scratch, which Pinocchio fills
     """
 
@@ -89,6 +89,7 @@ class Given(ArrayRecord):
     independent: float
     keep: float
     rho: float
+    remembers: bool
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Room for n contacts."""
@@ -101,7 +102,8 @@ class Given(ArrayRecord):
     def set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
         """What the ground does within the next dt [s]. remembers: whether there is a last tick"""
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
-        self.put(independent=ground.independent, keep=ground.keeps(dt), rho=ground.memory / dt if remembers else 0.0, dt=dt)
+        self.put(independent=ground.independent, keep=ground.keeps(dt), rho=ground.memory / dt if remembers else 0.0)
+        self.put(dt=dt, remembers=remembers)
 
 
 class Dynamics(ArrayRecord):

@@ -78,6 +78,7 @@ class Convex:
 
     basis_type: np.dtype = np.dtype(np.bool_)
     material = RIGID
+    max_pivots = 0
 
     def __init__(
         self,
