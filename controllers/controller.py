@@ -53,14 +53,12 @@ class Controller:
         self._kinematics = robot.terms(stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False
         self._drive = drive_gains(settings.drive, robot, self._grip.joints)
-        self._understudy: Controller | None = None
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next step is the first."""
         self._time = self._shown = 0.0  # since the first tick, and that of the last reference [s]
         self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # and the motors' torques, but for those that press
-        self._last: tuple[State, ContactSet, Inputs] | None = None
         self._placed: tuple[State, bytes, bytes] | None = None
         for part in (
             self._source,
@@ -73,8 +71,6 @@ class Controller:
             self._safety,
         ):
             part.reset()
-        if self._understudy is not None:
-            self._understudy.reset()
 
     @property
     def limits(self) -> Limits:
@@ -127,7 +123,7 @@ class Controller:
         numbers, whatever they are. Raises InputError for a state or a schedule that is not of the robot's size."""
         if self._unsettled is not None:
             self.settle()
-        robot, self._last = self.robot, (state, contacts, inputs)
+        robot = self.robot
         try:
             at = robot.kinematics(self._kinematics if self._is_placed_at(state) else state)
             fault = self._safety.fault(at)
@@ -182,16 +178,6 @@ class Controller:
             drive=self._drive,
             reality=reality,
         )
-
-    def rehearse(self) -> None:
-        """Do the last tick's work once more: right before the next one, code and data are in the caches then. By another
-        controller of the same robot, which has a memory of its own and takes a millisecond to make, the first time."""
-        self.settle()
-        if self._last is None:
-            return
-        if self._understudy is None:
-            self._understudy = Controller(self.settings, self.robot, self.stance)
-        self._understudy.step(*self._last)
 
     def ways(self) -> list[Way]:
         """Pieces of work that compile nearly all that ticks may need, see `idyn.prediction.precompile`; all that was before is

@@ -40,7 +40,6 @@ def warm_up(controller: ServedController, settings: ServerSettings) -> None:
         for tick in range(TICKS):
             t_robot += TICK_NS
             client.exchange(StateMessage(q=q, vel=speeds[tick % 2], t_robot=t_robot, **extra))  # type: ignore[arg-type]
-        service.rehearse()
     controller.reset()
 
 

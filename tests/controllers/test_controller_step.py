@@ -117,52 +117,6 @@ def test_reset_gives_the_same_bits():
     np.testing.assert_array_equal(before, after)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("solo12", {"selection": "torque-change"}),
-        ("solo12", {"feedback__ki": 10.0, "torque_feedback__ki": 1.0, "reference__kind": "sway"}),
-        ("solo12", {"law": "sensed"}),
-        ("quadruped", {"contact__source": {"kind": "fused"}}),
-        ("quadruped-trot", {"reference__start": 0.0}),
-    ],
-)
-def test_a_rehearsal_leaves_no_trace(name, changes):
-    """Done between ticks, or not: the same bits, the same opinion of the world."""
-    c, other = controller(name, **changes), controller(name, **changes)
-    rng = np.random.default_rng(3)
-    c.rehearse()
-    for k in range(30):
-        state = nudged(c, rng, 0.003)
-        inputs = Inputs(dt=0.001 * (k > 0), delay=0.001 * (k > 9), sensed_force=np.tile([0.0, 0.0, 6.0], (4, 1)))
-        a = c.step(state, c.contacts(state.q, c.robot.contact_names), inputs)
-        c.rehearse()
-        c.rehearse()
-        b = other.step(state, other.contacts(state.q, c.robot.contact_names), inputs)
-        np.testing.assert_array_equal(a.tau, b.tau)
-        np.testing.assert_array_equal(a.reference.q, b.reference.q)
-        assert (a.mode, a.message, a.missing) == (b.mode, b.message, b.missing)
-        assert (a.reality is None) == (b.reality is None)
-        if a.reality is not None:
-            assert (a.reality.motion, a.reality.force) == (b.reality.motion, b.reality.force)
-
-
-def test_a_reset_is_one_for_rehearsals_too():
-    c, other = controller("quadruped-trot"), controller("quadruped-trot")
-    state = at_rest(c)
-    for each in (c, other):
-        each.step(state, each.contacts(state.q, c.robot.contact_names), FIRST)
-    c.rehearse()
-    c.reset()
-    c.rehearse()
-    other.reset()
-    for k in range(3):
-        a, b = (
-            each.step(state, each.contacts(state.q, c.robot.contact_names), Inputs(dt=0.001 * (k > 0))) for each in (c, other)
-        )
-        np.testing.assert_array_equal(a.tau, b.tau)
-
-
 def test_an_emergency_stop_damps():
     c = controller("solo12", safety__damping=0.1)
     state = nudged(c, np.random.default_rng(0), 0.5)

@@ -52,12 +52,6 @@ def test_pid_without_gains_is_refused():
         controller("paper-stand", law="pid")
 
 
-def test_pid_survives_a_rehearsal():
-    c = paper("pid")
-    c.step(at_rest(c), c.contacts(c.stance), FIRST)
-    c.rehearse()
-
-
 @pytest.mark.parametrize("delay", [1, 2])
 def test_sensed_forces_are_used_so_many_measurements_later(delay):
     """The Coulomb law's prediction, measured one period after another, gives that law's torque when its turn comes."""

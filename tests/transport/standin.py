@@ -59,8 +59,6 @@ class SpringDamper:
 
     def settle(self) -> None: ...
 
-    def rehearse(self) -> None: ...
-
     def ways(self) -> list[Way]:
         return []
 

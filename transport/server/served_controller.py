@@ -31,9 +31,6 @@ class ServedController(Protocol):
     def settle(self) -> None:
         """What the last answer leaves to be done once it is on its way."""
 
-    def rehearse(self) -> None:
-        """Do the last tick's work once more; the next answers are what they would have been."""
-
     def ways(self) -> list[Way]:
         """Pieces of work that compile all that steps may need, whatever states come; a reset follows."""
         ...

@@ -26,7 +26,6 @@ from transport.server.seat import Seat
 from transport.server.served_controller import ServedController, build_host
 from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report
 from transport.server.sessions.reception import Reception
-from transport.server.sessions.rehearsal import Rehearsal
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
@@ -77,11 +76,10 @@ class Service:
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._timings = Timings()
         self._unsettled: tuple[Arrival, Answer] | None = None
-        self._last: tuple[Arrival, Decision] | None = None  # a state of the controlling client, and its answer
         self._lines = RateLimit()
         self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
         host = build_host(controller, settings)
-        self._reception, self._rehearsal = Reception(host, shadows=len(self._seats) - 1), Rehearsal(host)
+        self._reception = Reception(host, shadows=len(self._seats) - 1)
 
     @property
     def controller(self) -> ServedController:
@@ -129,22 +127,6 @@ class Service:
         order, reply = built.order, encode(self._put_in_place(built, now_ns))
         self._record(Arrival(order.identity, order.request, now_ns), Answer(reply))
         return [(order.identity, reply)]
-
-    def rehearse(self) -> None:
-        """Go through the last tick of the controlling client once more, for the processor's caches only: nothing is noted.
-        Never raises: what goes wrong is told, and that tick is not rehearsed again."""
-        self.settle()
-        if self._last is None:
-            return
-        (arrival, decision), seat = self._last, self._seats[False]
-        try:
-            self._rehearsal.receive(arrival, decision.accepted)
-            seat.contacts(decision.accepted)
-            seat.controller.rehearse()
-            encode(torque_message(self._decision(decision.accepted, decision.command, arrival, self._clock())))
-        except Exception:
-            log.exception("a tick could not be rehearsed")
-            self._last = None
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
@@ -234,8 +216,6 @@ class Service:
         session = decision.accepted.session
         self._timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
-        if not session.agreement.dry_run:
-            self._last = arrival, decision
         self._seats[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
             return None
@@ -276,10 +256,9 @@ class Service:
             self._check_idle(now_ns)
         except ProtocolError as error:
             return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
-        self._seats[False], self._last = Seat(built.controller), None
+        self._seats[False] = Seat(built.controller)
         self._reception.end_sessions()
-        self._reception.host = host = build_host(built.controller, self._settings)
-        self._rehearsal = Rehearsal(host)
+        self._reception.host = build_host(built.controller, self._settings)
         return Config(settings=self._reception.host.controller)
 
     def _check_idle(self, now_ns: int) -> None:

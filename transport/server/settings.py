@@ -65,7 +65,7 @@ class ServerSettings(Settings, frozen=True):
     insecure: allow a tcp address that other machines can reach without `curve`; anybody there may then command the robot
     curve: keys of server and clients; None: every client may do everything
     deadline_us: the answer's time budget, from the state's arrival [µs]
-    anticipation_us: how long before a state is due the server wakes, rehearses and stays awake [µs]; 0: never. It costs that
+    anticipation_us: how long before a state is due the server wakes and stays awake [µs]; 0: never. It costs that
         share of a core: see `transport.server.sockets.anticipation`
     core: run the loop alone on this core; whatever else runs on the machine should keep off it (Linux)
     max_state_age_ms: a state that was under way for longer is refused [ms]

@@ -1,9 +1,9 @@
 """When the next state is due, so that the server can be wide awake by then.
 
-After a millisecond of sleep a processor has forgotten most of what it needs, and the same tick takes twice as long. A server
-whose client is regular therefore wakes a little before the next state, goes through the last tick once more, for nothing,
-and then looks for the state without sleeping, until it is late by as much as the server woke early. An irregular client, or
-one in lock-step, gets none of this, and a state that comes early is answered at once.
+After a millisecond of sleep a processor's caches are cold, and the same tick takes twice as long. A server whose client is
+regular therefore wakes a little before the next state and polls for it without sleeping, until the state is late by as much
+as the server woke early. An irregular client, or one in lock-step, gets none of this, and a state that comes early is
+answered at once.
 """
 
 REGULAR = 0.2

@@ -150,15 +150,13 @@ class Router:
             self._on_fault(fault)
 
     def _rest(self) -> int:
-        """Sleep until shortly before the next state, then rehearse and poll until anything arrives. Returns when the socket was
+        """Sleep until shortly before the next state, then poll until anything arrives. Returns when the socket was
         last seen empty [ns], 0 when it was not polled."""
         empty_ns = 0
         rest = self._anticipation.rest_s(monotonic_ns())
         if rest == 0.0 or self._waiting():
             return empty_ns
         select.select([self._descriptor], [], [], rest)
-        if not self._waiting():
-            self._service.rehearse()
         while not self._waiting() and self._anticipation.expects(empty_ns := monotonic_ns()):
             pass
         return empty_ns
