@@ -126,11 +126,15 @@ class Workspace:
         """The method of the request's law and options, with the ground set to what it is within the request's period. Raises
         ValueError for a period that is not finite and positive."""
         law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
-        if options.ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+        given, new_ground = self.problem.dynamics.given, options.ground is not self._ground or dt != self._dt
+        if new_ground:
             if not 0.0 < dt < math.inf:
                 raise ValueError(f"dt: expected a finite number > 0, got {dt}")
-            self.problem.dynamics.given.set_ground(options.ground, dt, remembers)
-            self._ground, self._dt, self._remembers = options.ground, dt, remembers
+            given.set_ground(options.ground, dt)
+            self._ground, self._dt = options.ground, dt
+        if new_ground or remembers is not self._remembers:
+            given.set_memory(options.ground, dt, remembers)
+            self._remembers = remembers
         known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known

@@ -95,7 +95,8 @@ def evaluate(
     Returns the problem whose `dynamics` is filled; `reduce_problem` fills the rest.
     """
     problem = ReducedProblem(robot, len(contacts.keys)) if into is None else into
-    problem.dynamics.given.set_ground(ground, dt, last is not None)
+    problem.dynamics.given.set_ground(ground, dt)
+    problem.dynamics.given.set_memory(ground, dt, last is not None)
     if not _filled(robot, problem.dynamics, state, contacts, applied, last):
         state, contacts, applied, last = sound(robot, state, contacts, applied, last)
         if not _filled(robot, problem.dynamics, state, contacts, applied, last):

@@ -51,7 +51,7 @@ class Model(ArrayRecord):
 
 class Given(ArrayRecord):
     """What is given, checked and copied: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`;
-    the ground by `set_ground`. All that the certificate sees of a problem.
+    the ground by `set_ground` and `set_memory`. All that the certificate sees of a problem.
 
     v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: likewise, less the applied force (nv)
     ends: points of the closures in the world [m] (m, 2, 3)
@@ -99,11 +99,14 @@ class Given(ArrayRecord):
         self.put(bodies=np.zeros(n, np.int64), others=np.zeros(n, np.int64), mu=np.zeros(n), gaps=np.zeros(n))
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
 
-    def set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
-        """What the ground does within the next dt [s]. remembers: whether there is a last tick"""
+    def set_ground(self, ground: Ground, dt: float) -> None:
+        """What the ground does within the next dt [s]; its memory is set apart."""
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
-        self.put(independent=ground.independent, keep=ground.keeps(dt), rho=ground.memory / dt if remembers else 0.0)
-        self.put(dt=dt, remembers=remembers)
+        self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt)
+
+    def set_memory(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """remembers: whether there is a last tick, whose impulses the ground still yields to"""
+        self.put(rho=ground.memory / dt if remembers else 0.0, remembers=remembers)
 
 
 class Dynamics(ArrayRecord):
