@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from idyn.errors import InputError
 from idyn.jit.compiled import compiled
 from idyn.types import Array, Record
 
@@ -34,6 +35,7 @@ class Ground(Record, frozen=True):
     independent: contacts of unlimited friction hold sideways in directions of which more than this share is new; feet off one
         plane by a smaller share of their distances are taken to be on it. On ground that yields they are always off by some
         millimetres: at 1e-3 robots that trot under no slip in MuJoCo fall by kilonewtons that cancel
+    Raises InputError for what is not a number ≥ 0, and for a memory that is not finite.
     """
 
     noise: float = 1e-5
@@ -42,6 +44,14 @@ class Ground(Record, frozen=True):
     relaxation: float = 0.0
     memory: float = 0.0
     independent: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float, np.integer, np.floating)) and value >= 0.0):
+                raise InputError(f"ground.{name}", f"expected a number ≥ 0, got {value!r}")
+        if self.memory == np.inf:
+            raise InputError("ground.memory", "expected a finite number ≥ 0, got inf")
 
     def keeps(self, dt: float) -> float:
         """Share 1 − H/T_r of a contact's velocity that may be left after a period of dt [s]."""

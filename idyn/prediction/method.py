@@ -131,10 +131,9 @@ class Workspace:
             if not 0.0 < dt < math.inf:
                 raise ValueError(f"dt: expected a finite number > 0, got {dt}")
             given.set_ground(options.ground, dt)
-            self._ground, self._dt = options.ground, dt
         if new_ground or remembers is not self._remembers:
             given.set_memory(options.ground, dt, remembers)
-            self._remembers = remembers
+            self._ground, self._dt, self._remembers = options.ground, dt, remembers  # once all of it is set
         known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known

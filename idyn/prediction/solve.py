@@ -139,7 +139,7 @@ def solve_demand(s: "Method", demanded: Demanded, basis: Array, out: Arrays, fir
 @compiled
 def finish(s: "Method", p: Array, face: Face, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> tuple[int, int]:
     """From the law's impulses p (3n) to an answer in `out`; how that ended, and the dimension of the choice. Where the
-    selection is dear, it is tried again thoroughly; where it is not certified, the law's own impulses stay.
+    quick selection fails, the thorough one is tried; where that is not certified, the law's own impulses stay.
 
     face: the impulses that solve the law as well, without columns where there are none; program: multipliers (n) or none (0), ε
     """

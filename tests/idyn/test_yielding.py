@@ -10,6 +10,7 @@ from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
 
 from idyn.certificate.certify import Claim
 from idyn.contact.ground import Ground
+from idyn.errors import InputError
 from idyn.laws import make_law
 from idyn.options import Options
 from idyn.prediction.predict import predict
@@ -180,3 +181,15 @@ def test_the_force_selection_presses_without_friction_where_none_is_needed(law):
     level = np.abs(force[:, :2]).max()
     assert level < 0.2 * force[:, 2].min()
     assert np.linalg.norm(force) <= np.linalg.norm(solve(scene, law, LITERAL).p / DT) + 1e-9
+
+
+@pytest.mark.parametrize("name", Ground.__struct_fields__)
+@pytest.mark.parametrize("value", [np.nan, -1e-9, "a millimetre", np.zeros(3), None])
+def test_what_is_no_number_is_refused_by_name(name, value):
+    with pytest.raises(InputError, match=rf"^ground\.{name}: expected a number ≥ 0"):
+        Ground(**{name: value})
+
+
+def test_an_endless_memory_is_refused():
+    with pytest.raises(InputError, match=r"^ground\.memory: expected a finite number"):
+        Ground(memory=np.inf)

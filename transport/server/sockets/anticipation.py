@@ -1,4 +1,4 @@
-"""When the next state is due, so that the server can be wide awake by then.
+"""When the next state is due, so that the server can poll for it without sleeping.
 
 After a millisecond of sleep a processor's caches are cold, and the same tick takes twice as long. A server whose client is
 regular therefore wakes a little before the next state and polls for it without sleeping, until the state is late by as much
