@@ -1,17 +1,19 @@
 """The kernel cache on disk, addressed by content: a directory for each module with kernels and each state of its sources.
 
-The digest of a module covers its own source and the sources of all modules that it imports, directly or not. So a change
-recompiles the kernels of the changed module and of the modules that import it, and no others; checkouts with the same sources
-share their kernels. numba adds its own version, the CPU and the types to the key.
+The digest of a module covers its own code and the code of all modules that it imports, directly or not; docstrings, lines of
+comments and blank lines do not count. So a change of code recompiles the kernels of the changed module and of the modules that
+import it, and no others; checkouts with the same code share their kernels. numba adds its own version, the CPU and the types to
+the key.
 """
 
+import ast
 import hashlib
 import os
 import pickle
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -59,8 +61,31 @@ def imported_files(path: Path, base: Path) -> frozenset[Path]:
 
 
 @lru_cache(maxsize=4096)
+def code_digest(path: Path) -> bytes:
+    """Digest of a source file without docstrings, lines of comments and blank lines."""
+    source = path.read_text(encoding="utf-8")
+    lines = source.splitlines()
+    for node in _docstrings(ast.parse(source)):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        alone = not lines[first][: node.col_offset].strip() and not lines[last].encode()[node.end_col_offset :].strip()
+        if alone:
+            lines[first : last + 1] = [""] * (last + 1 - first)
+    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return hashlib.sha256("\n".join(code).encode()).digest()
+
+
+def _docstrings(node: ast.AST) -> Iterator[ast.expr]:
+    """String expressions in the bodies of a module, its classes and their functions."""
+    for child in getattr(node, "body", []):
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and isinstance(child.value.value, str):
+            yield child.value
+        elif isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+            yield from _docstrings(child)
+
+
+@lru_cache(maxsize=4096)
 def content_digest(path: Path, base: Path) -> str:
-    """Digest of a source file and of all that it imports, directly or not."""
+    """Digest of the code of a source file and of all that it imports, directly or not."""
     reached, waiting = {path}, [path]
     while waiting:
         new = imported_files(waiting.pop(), base) - reached
@@ -68,7 +93,7 @@ def content_digest(path: Path, base: Path) -> str:
         waiting += new
     digest = hashlib.sha256()
     for source in sorted(reached, key=lambda each: each.parts[::-1]):
-        digest.update(hashlib.sha256(source.read_bytes()).digest())
+        digest.update(code_digest(source))
     return digest.hexdigest()[:DIGITS]
 
 
@@ -112,7 +137,7 @@ class ContentLocator:
     def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
         self._directory = cache_directory(Path(code.co_filename), function.__module__)
-        self._line = code.co_firstlineno
+        self._body = hashlib.sha256(code.co_code).hexdigest()[:DIGITS]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], _file: str) -> "ContentLocator":
@@ -129,7 +154,8 @@ class ContentLocator:
         return self._directory.name
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        """Tells functions of one name in one module apart; a line number would change with the comments above."""
+        return self._body
 
 
 class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]

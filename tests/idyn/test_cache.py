@@ -9,7 +9,7 @@ from time import time
 
 import pytest
 
-from idyn.jit.cache import KEPT_S, _prune_once, cache_directory, content_digest, imported_files, prune
+from idyn.jit.cache import KEPT_S, _prune_once, cache_directory, code_digest, content_digest, imported_files, prune
 
 LONG_AGO = time() - KEPT_S - 3600.0
 OLD, OTHER = "mine.kernels-0123456789abcdef", "00112233445566ff"
@@ -25,7 +25,7 @@ def made(root: Path, name: str, file: str = "kernels.f-3.py311.nbi") -> Path:
 
 
 def forget() -> None:
-    for function in (cache_directory, content_digest, imported_files, _prune_once):
+    for function in (cache_directory, code_digest, content_digest, imported_files, _prune_once):
         function.cache_clear()
 
 
@@ -56,6 +56,51 @@ def test_a_change_concerns_the_modules_that_import_it(mine: Path) -> None:
     assert tools != before[1]
     assert others == before[2]
     assert kernels.parent == mine.parent / "cache"
+
+
+WRITTEN = """
+def f(x):
+    return x + 1
+
+
+class A:
+    a = 1
+"""
+DOCUMENTED = """
+# f adds one.
+'''A module.'''
+
+
+def f(x):
+    '''Adds
+    one.'''
+
+    # what it says
+    return x + 1
+
+
+class A:
+    '''Has an a.'''
+
+    a = 1
+    '''One.'''
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        (DOCUMENTED, True),
+        (DOCUMENTED.replace("x + 1", "x + 2"), False),
+        (DOCUMENTED.replace("one.'''\n\n", "one.'''; x += 1\n\n"), False),
+        (DOCUMENTED.replace("a = 1\n", "a = '''1'''\n"), False),
+    ],
+)
+def test_words_do_not_count(mine: Path, text: str, same: bool) -> None:
+    (mine / "tools.py").write_text(WRITTEN)
+    before = directories(mine)
+    (mine / "tools.py").write_text(text)
+    assert (directories(mine) == before) is same
 
 
 def test_imports_are_followed_into_idyn(mine: Path) -> None:
