@@ -1,15 +1,19 @@
-"""Every error the package raises while something is built or handed in. During a tick a `Status` is returned instead."""
+"""Exceptions for invalid settings, models and inputs. Failures of a solve are returned as a `Status` instead."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class IdynError(Exception):
-    """Base of all errors raised on purpose: the message is one sentence for the person who can mend it."""
+    """Base class of all exceptions of the package."""
 
 
 class ConfigError(IdynError):
-    """A setting is wrong. `path` names it (`controllers.stand.feedback.kp`), the message says expected and got."""
+    """A setting is invalid.
+
+    path: name of the setting, such as `controllers.stand.feedback.kp`
+    message: what was expected and what was given
+    """
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -21,14 +25,18 @@ class ModelError(IdynError):
 
 
 class FrameNotFound(ModelError):
-    """A frame that the model does not have; the message lists the nearest names."""
+    """The model has no frame of this name; the message lists the most similar names."""
 
     def __init__(self, name: str, available: Iterable[str]) -> None:
         super().__init__(f"no frame named '{name}' in the model{nearest(name, available)}")
 
 
 class InputError(IdynError):
-    """A datum from outside is malformed. `field` names it, `message` says what was expected; nothing was applied."""
+    """An input is malformed; no part of it was used.
+
+    field: name of the field
+    message: what was expected and what was given
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -36,11 +44,11 @@ class InputError(IdynError):
 
 
 LONGEST_NAME = 100
-"""Nothing is alike a longer one: comparing takes time that grows with the square."""
+"""Longer names are cut before comparison, whose time grows with the square of the length."""
 
 
 def nearest(name: str, available: Iterable[str]) -> str:
-    """` (nearest: a, b)` with the names most like `name`, or the whole list when it is short and none is alike."""
+    """Return ` (nearest: a, b)` with the names most similar to `name`; without similar ones all, if they are few."""
     names = sorted(available)
     close = get_close_matches(name[:LONGEST_NAME], names, n=3, cutoff=0.4) or (names if len(names) <= 8 else [])
     return f" (nearest: {', '.join(close)})" if close else ""

@@ -1,16 +1,19 @@
-"""How to answer a prediction: everything besides the law and the data."""
+"""Options of a prediction."""
 
 from idyn.contact.ground import Ground
 from idyn.types import Consistency, Record, Selection
 
 
 class Options(Record, frozen=True):
-    """Everything about a prediction besides the law: how to choose among equals, what to do with impossible demands, what the
-    ground is believed to do, and whether the last tick's basis is tried first.
+    """Settings of a prediction other than the law.
 
-    bounded: where friction has no bounds and the answer asks more than the motors or the force limit give, Coulomb's law
-        answers when its answer asks less
-    force_limit: what a contact may carry, in weights of the robot; inf: whatever the equations allow
+    selection: objective of the choice among equivalent impulses
+    consistency: treatment of demands that no contact impulse can realise
+    bounded: when friction is unlimited and the solution exceeds torque limits or the force limit, return the solution of
+        Coulomb's law if it exceeds them less
+    force_limit: largest contact force, in weights of the robot; inf: no limit
+    warm_start: start from the basis of the last tick
+    ground: contact compliance model
     """
 
     selection: Selection = Selection.TORQUE

@@ -1,10 +1,13 @@
-"""How a solve ended: never an exception on data, always a sentence an operator can act on; and what an answer claims."""
+"""Status of a solve or prediction, with a sentence of advice for each; conditions that a certificate checks.
+
+Valid data never raise an exception during a tick: failures are returned as a `Status`.
+"""
 
 from enum import IntEnum
 
 
 class Status(IntEnum):
-    """Outcome of a solver or of a whole prediction. The integer is what compiled kernels return."""
+    """Outcome of a solver or of a prediction. Compiled kernels return its integer value."""
 
     SOLVED = 0
     RAY = 1
@@ -19,48 +22,49 @@ class Status(IntEnum):
 
     @property
     def ok(self) -> bool:
-        """The law asked for solved it."""
+        """Whether the requested law has a certified solution."""
         return self is Status.SOLVED
 
     @property
     def certified(self) -> bool:
-        """Whether the answer may be used: the law's own, or another law's."""
+        """Whether the solution is certified: that of the requested law or of another one."""
         return self is Status.SOLVED or self is Status.OTHER_LAW
 
     @property
     def sentence(self) -> str:
+        """Meaning of the status, and advice."""
         return _SENTENCES[self]
 
 
 STATUSES = tuple(Status)
-"""By value: `STATUSES[2]` costs a tenth of `Status(2)`."""
+"""Members by value: `STATUSES[2]` takes a tenth of the time of `Status(2)`."""
 
 SOLVED, RAY, PIVOT_LIMIT, CYCLE, SINGULAR, NOT_CERTIFIED = (status.value for status in STATUSES[:6])
 TOO_MANY_CONTACTS = Status.TOO_MANY_CONTACTS.value
-"""As compiled code returns them: a member would cost a microsecond to hand out."""
+"""Integer values for compiled code: returning an enum member to Python would cost a microsecond."""
 
 _SENTENCES = {
     Status.SOLVED: "solved and certified",
-    Status.RAY: "no contact impulse realises this demand: it forces bodies into one another; allow the consistency step",
-    Status.PIVOT_LIMIT: "the pivoting used up its allowance; look for a badly scaled model or a wrong time step",
-    Status.CYCLE: "the pivoting came back to an earlier basis; the next rung uses another rule",
-    Status.SINGULAR: "a basis matrix is singular; look for duplicated contact points",
-    Status.NOT_CERTIFIED: "a solution came back but its residual is too large to be trusted; look at units and gaps",
-    Status.BACKEND_FAILED: "the QP back end gave up; choose another one",
-    Status.NON_FINITE: "the result is not finite; look for a singular mass matrix or a non-finite state",
-    Status.TOO_MANY_CONTACTS: "the enumeration law takes two contacts at most; use the coulomb law",
-    Status.OTHER_LAW: "the law asked for has no answer that can be certified, or asks too much; another law's is certified",
+    Status.RAY: "no contact impulse realises this demand: it forces bodies into one another; set consistency to project",
+    Status.PIVOT_LIMIT: "the pivoting reached its iteration limit; check the scaling of the model and the time step",
+    Status.CYCLE: "the pivoting returned to an earlier basis; the next rung uses another pivoting rule",
+    Status.SINGULAR: "a basis matrix is singular; check for duplicate contact points",
+    Status.NOT_CERTIFIED: "the solution fails the certificate, a residual is too large; check units and gaps",
+    Status.BACKEND_FAILED: "the QP back end failed; choose another one",
+    Status.NON_FINITE: "the result is NaN or infinite; check for a singular mass matrix or a non-finite state",
+    Status.TOO_MANY_CONTACTS: "the enumeration law supports two contacts at most; use the coulomb law",
+    Status.OTHER_LAW: "the requested law has no certified solution, or it exceeds a limit; another law's solution is used",
 }
 
 
 class Conditions(IntEnum):
-    """What a certificate has to check besides dynamics: the law's own statement of complementarity."""
+    """Conditions that the certificate checks besides the dynamics: the complementarity of the law."""
 
     FREE = 0
     NO_SLIP = 1
     COULOMB = 2
     CONVEX = 3
-    GIVEN = 4  # the impulses are data: nothing is claimed of them
+    GIVEN = 4  # the impulses are data, no condition is checked
     CONE = 5
     COMPLIANT = 6
     EXACT_CONE = 7

@@ -1,7 +1,7 @@
-"""The records that pass between the stages. Frozen; float64; validated where they enter and trusted afterwards.
+"""Records that pass between the stages and to users. They are frozen, their arrays are float64. `predict` validates them.
 
-Symbols: nq, nv configuration and velocity dimensions; na actuated, nu unactuated velocities (na + nu = nv);
-n contacts. World frame unless a name says otherwise. `p` are impulses over one period [N·s], force = p/dt.
+Symbols: nq, nv dimensions of configuration and velocity; na actuated, nu unactuated velocities (na + nu = nv); n contacts.
+Vectors are in the world frame unless stated otherwise. `p` are impulses over one period [N·s], force = p/dt.
 """
 
 from enum import StrEnum
@@ -15,15 +15,15 @@ Array = np.ndarray
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
-    """Base of all records: immutable, built by keyword, about 0.1 µs each."""
+    """Base class of all records: immutable, keyword arguments only, constructed in about 0.1 µs."""
 
 
 class State(Record, frozen=True):
-    """What the robot measured at one instant.
+    """State of the robot at one instant.
 
-    q: configuration, free flyer as position then quaternion xyzw (nq). As Pinocchio has it, but for continuous joints: theirs
-        is one angle that counts its turns, not cos and sin
-    v: velocity, free flyer linear then angular in the body frame [m/s, rad/s] (nv)
+    q: configuration as in Pinocchio; free flyer: position, then quaternion xyzw; a continuous joint, unlike Pinocchio's cos and
+        sin, is one angle that counts turns (nq)
+    v: velocity; free flyer: linear, then angular in the body frame [m/s, rad/s] (nv)
     """
 
     q: Array
@@ -31,16 +31,16 @@ class State(Record, frozen=True):
 
 
 class ContactSet(Record, frozen=True):
-    """Contacts at one instant, one row each.
+    """Contacts at one instant, one row for each contact.
 
-    bodies: joint index of the body that is pushed by a positive normal impulse (n)
-    others: joint index of the second body, 0 for the environment (n)
-    points: contact point [m] (n, 3)
-    normals: unit normal, from the second body into the first (n, 3)
-    tangents: unit first tangent s; the second is t = n × s, so that s × t = n (n, 3)
-    mu: friction coefficient, may be inf (n)
-    gaps: signed distance φ, negative when penetrating [m] (n)
-    keys: a name for each contact that stays the same from tick to tick (n)
+    bodies: joint index of the first body, which a positive normal impulse pushes along the normal (n)
+    others: joint index of the second body; 0: environment (n)
+    points: contact points [m] (n, 3)
+    normals: unit normals, from the second body into the first (n, 3)
+    tangents: first unit tangents s; the second one is t = n × s, so that s × t = n (n, 3)
+    mu: friction coefficients ≥ 0, inf: unlimited (n)
+    gaps: signed distances φ, negative in penetration [m] (n)
+    keys: names of the contacts, the same from tick to tick (n)
     """
 
     bodies: Array
@@ -56,7 +56,7 @@ class ContactSet(Record, frozen=True):
         return len(self.keys)
 
     def take(self, rows: Array) -> "ContactSet":
-        """Some of the contacts: those for which a mask (n) holds, or those with the given indices, in their order."""
+        """Return the contacts that `rows` selects: a boolean mask (n), or indices in the order of the result."""
         if rows.dtype == np.bool_:
             if np.count_nonzero(rows) == len(rows):
                 return self
@@ -73,11 +73,11 @@ class ContactSet(Record, frozen=True):
         )
 
     def within(self, reach: float) -> "ContactSet":
-        """Those of the contacts whose gaps are at most that [m]."""
+        """Return the contacts with gaps ≤ `reach` [m]."""
         return self if max(self.gaps.tolist(), default=reach) <= reach else self.take(self.gaps <= reach)
 
     def join(self, other: "ContactSet") -> "ContactSet":
-        """These contacts, and after them the other ones."""
+        """Return these contacts followed by those of `other`."""
         return ContactSet(
             bodies=np.concatenate([self.bodies, other.bodies]),
             others=np.concatenate([self.others, other.others]),
@@ -91,11 +91,11 @@ class ContactSet(Record, frozen=True):
 
 
 class DynamicsTerms(Record, frozen=True):
-    """M, h and the joint axes at one state: views of the robot's scratch, valid until the next `Robot.terms`.
+    """M, h and the joint axes at one state: views of the robot's buffers, valid until the next `Robot.terms`.
 
     M: joint-space inertia, symmetric (nv, nv)
     h: Coriolis, centrifugal and gravity forces [N, N·m] (nv)
-    axes: unit velocity of each degree of freedom as a spatial velocity (linear at the world origin, angular) (nv, 6)
+    axes: spatial velocity per unit velocity of each degree of freedom: linear at the world origin, then angular (nv, 6)
     """
 
     M: Array
@@ -104,11 +104,11 @@ class DynamicsTerms(Record, frozen=True):
 
 
 class Kinematics(DynamicsTerms, frozen=True):
-    """A robot placed at one state: what Pinocchio computes of it, once. Stands for the `State` wherever one is expected.
+    """A state with all that Pinocchio computes from it. Accepted wherever a `State` is, and not computed again there.
 
-    q (nq), v (nv): the state
-    placements: rotation by columns, then origin of each joint in the world (njoints, 12)
-    ends: points of the closures in the world [m] (m, 2, 3)
+    q (nq), v (nv): the state, see `State`
+    placements: joint placements in the world: rotation matrix by columns, then origin [m] (njoints, 12)
+    ends: the two points of each closure in the world [m] (m, 2, 3)
     """
 
     q: Array
@@ -118,29 +118,29 @@ class Kinematics(DynamicsTerms, frozen=True):
 
 
 class Selection(StrEnum):
-    """Which of the equivalent impulses to take (MATHEMATICS §3.5)."""
+    """Objective of the choice among equivalent impulses (MATHEMATICS §3.5)."""
 
-    OFF = "off"  # the law's own, basic for the pivoting laws
+    OFF = "off"  # no choice: the law's solution, a basic one for the pivoting laws
     TORQUE = "torque"  # min ‖τ‖²
     TORQUE_CHANGE = "torque-change"  # min ‖τ − τ_prev‖²
     IMPULSE_CHANGE = "impulse-change"  # min ‖p − p_prev‖²
-    FORCE = "force"  # min ‖p/dt − f‖², f being the preferred forces, 0 without: no friction that nothing needs
+    FORCE = "force"  # min ‖p/dt − f‖², f: preferred forces; without them f = 0, which avoids unnecessary friction
 
 
 class Consistency(StrEnum):
-    """What happens to a demand that no contact impulse can realise (MATHEMATICS §4)."""
+    """Treatment of demands that no contact impulse can realise (MATHEMATICS §4)."""
 
-    OFF = "off"  # the paper's literal path
-    PROJECT = "project"  # when the law finds no solution: the nearest demand that has one
-    STICK = "stick"  # beforehand: the nearest demand under which no touching contact is dragged along; it may be lifted
-    HOLD = "hold"  # beforehand: the nearest demand under which every touching contact stays where it is
+    OFF = "off"  # none, as in the paper
+    PROJECT = "project"  # after the law has failed: the nearest demand with a solution
+    STICK = "stick"  # before solving: the nearest demand under which no touching contact slips; contacts may lift
+    HOLD = "hold"  # before solving: the nearest demand under which no touching contact slips or lifts
 
 
 class Demand(Record, frozen=True):
-    """What the joints are to do.
+    """Demanded joint accelerations, possibly projected.
 
     q_ddot: accelerations [rad/s²] (na)
-    change: how far that moves the joint velocities from what was asked, max norm [rad/s]; 0 for the demand as it was made
+    change: change of the joint velocities by the projection, max norm [rad/s]; 0: the original demand
     """
 
     q_ddot: Array
@@ -148,14 +148,14 @@ class Demand(Record, frozen=True):
 
 
 class Guess(Record, frozen=True):
-    """What one tick leaves to the next: warm start, and the previous answer for the selection.
+    """Result of one tick that the next one starts from: basis for the warm start, torques and forces for the selection.
 
-    law: the law whose basis it is
-    keys: contacts of the previous tick
-    basis: the law's own encoding of where to begin, as a rule its complementary basis, one row per contact (n, ·); the guess
-        before's own array where that still holds
-    tau: previous torque [N·m] (na)
-    force: previous contact forces in world coordinates [N] (n, 3)
+    law: name of the law that the basis belongs to
+    keys: contact keys of the previous tick
+    basis: start of the law's solver, usually its complementary basis, one row for each contact (n, ·). When the basis has not
+        changed this is the array of the guess before
+    tau: torques of the previous tick [N·m] (na)
+    force: contact forces of the previous tick in the world [N] (n, 3)
     """
 
     law: str
@@ -165,7 +165,7 @@ class Guess(Record, frozen=True):
     force: Array
 
     def carried_over(self, rows: Array, keys: tuple[str, ...]) -> Array:
-        """Of `basis` or `force` the rows of today's contacts (n, ·); zero for those that were not there."""
+        """Return the rows of `basis` or `force` for the contacts `keys` (n, ·); zero for contacts that are new."""
         if self.keys == keys:
             return rows
         before, carried = {key: i for i, key in enumerate(self.keys)}, np.zeros((len(keys), rows.shape[1]), rows.dtype)
@@ -176,15 +176,15 @@ class Guess(Record, frozen=True):
 
 
 class Residuals(msgspec.Struct, frozen=True, gc=False):
-    """The certificate, computed from the problem data by code no solver shares (MATHEMATICS §5.4).
+    """Residuals of the certificate, computed from the problem data by code that no solver shares (MATHEMATICS §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
-    demand: ‖P v⁺ − v_a − dt q̈‖∞ for the demand that was met, and how far that is from the one asked for beyond the reported
-        change [rad/s]
-    complementarity: max |min(z, w)| over the law's own pairs [N·s or m/s]
-    cone: how far an impulse is outside its friction cone or pulls [N·s]
-    penetration: how fast a contact still closes beyond its allowance [m/s]
-    slip: largest tangential speed that the law promised to be zero, or speed at which a closed chain comes apart [m/s]
+    demand: ‖P v⁺ − v_a − dt q̈‖∞ for the realised demand; also its distance from the original demand, as far as that exceeds
+        the reported `demand_change` [rad/s]
+    complementarity: max |min(z, w)| over the pairs of the law [N·s or m/s]
+    cone: distance of an impulse from its friction cone, or its pull [N·s]
+    penetration: closing speed of a contact beyond its allowance [m/s]
+    slip: largest tangential speed that the law requires to be zero, or opening speed of a closed chain [m/s]
     """
 
     dynamics: float
@@ -196,29 +196,29 @@ class Residuals(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def worst(self) -> float:
-        """The largest of them."""
+        """The largest residual."""
         return max(self.dynamics, self.demand, self.complementarity, self.cone, self.penetration, self.slip)
 
 
 class Prediction(Record, frozen=True):
-    """What `predict` answers. `force` and `tau` are the guess's own arrays: copy them before you write into them.
+    """Result of `predict`. `force` and `tau` are shared with `guess`: copy them before you write to them.
 
     tau: joint torques [N·m] (na)
-    force: contact forces on the first bodies, world coordinates [N] (n, 3)
-    p: the same as impulses over dt, S, T, N for each contact [N·s] (3n)
-    dt: the period they act in [s]
+    force: contact forces on the first bodies, in the world [N] (n, 3)
+    p: contact impulses over dt in rows S, T, N of each contact [N·s] (3n)
+    dt: period [s]
     v_plus: predicted velocity at the end of the period (nv)
-    status: SOLVED when the law asked for answered, certified; OTHER_LAW when that in `law` did, certified, in its place;
-        otherwise why the law asked for failed, and tau is of the last forces
-    law, rung: which law answered, by which of its rungs
+    status: SOLVED: certified solution of the requested law; OTHER_LAW: certified solution of another law, named in `law`;
+        otherwise the reason of the requested law's failure, and tau belongs to the contact forces of the last tick
+    law, rung: the law that gave the solution, and its rung
     iterations: pivots or QP iterations of that rung
-    residuals: the certificate
-    demand_change: how far the consistency step moved the demanded joint velocities, max norm [rad/s]
-    torque_excess: how far the largest torque is beyond its limit [N·m]; 0 within
-    force_excess: how far the largest contact force is beyond `Options.force_limit` [N]; 0 within
-    null_dim: dimension of the contact impulses that move nothing
-    closing: impulses of the robot's closures on their first bodies, in the world, x, y, z of each [N·s] (3m)
-    guess: pass to the next call
+    residuals: residuals of the certificate
+    demand_change: change of the demanded joint velocities by the projection, max norm [rad/s]
+    torque_excess: largest excess of a torque over its limit [N·m]; 0 within the limits
+    force_excess: largest excess of a contact force over `Options.force_limit` [N]; 0 within the limit
+    null_dim: dimension of the space of contact impulses that cause no motion
+    closing: impulses of the closures on their first bodies, in the world, x, y, z of each [N·s] (3m)
+    guess: warm start for the next call
     """
 
     tau: Array
@@ -240,12 +240,12 @@ class Prediction(Record, frozen=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the contacts, row by row."""
+        """Contact keys in the order of the rows (n)."""
         return self.guess.keys
 
     @property
     def impulse(self) -> Array:
-        """Contact impulses in world coordinates [N·s] (n, 3)."""
+        """Contact impulses in the world [N·s] (n, 3)."""
         return self.force * self.dt
 
     @property

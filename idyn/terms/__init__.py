@@ -1,1 +1,1 @@
-"""What a prediction is computed from: checked inputs, dynamics, reduced problem."""
+"""Checked inputs, dynamics and reduced problem of a prediction."""

@@ -1,8 +1,8 @@
-"""The dynamics stage: Jacobians of contacts and closures. And the way in from Python: `evaluate`.
+"""The dynamics stage: Jacobians of contacts and closures. `evaluate` runs the stages up to this one from Python.
 
     M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h)          J: rows S, T, N for each contact
 
-The certificate computes contact velocities of its own, on purpose.
+The certificate does not use these Jacobians: it computes contact velocities independently.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from idyn.types import Array, ContactSet, Kinematics, State
 Pair, Triple = tuple[Array, Array], tuple[Array, Array, Array]
 
 NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
-"""No force applied; no last tick."""
+"""Arguments for: without an applied force; without a last tick."""
 
 
 @compiled
 def build_dynamics(d: Dynamics) -> None:
-    """Fill J, G and rate of a `Dynamics` whose `Given` has been read."""
+    """Fill J, G and rate of a `Dynamics` whose `Given` is filled."""
     g = d.given
     fill_jacobian(g.axes, g.model.support, (g.bodies, g.others), (g.points, g.normals, g.tangents), d.J)
     closure_rows(d)
@@ -39,8 +39,10 @@ def build_dynamics(d: Dynamics) -> None:
 def fill_jacobian(
     axes: Array, support: Array, bodies: tuple[Array, Array], frames: tuple[Array, Array, Array], J: Array
 ) -> None:
-    """Fill the rows s, t = n × s, n of each contact (3n, nv): the velocity v_O + ω × x that each degree of freedom gives to its
-    point, of the first body relative to the second.
+    """Fill the contact Jacobian J (3n, nv): rows s, t = n × s and n of each contact.
+
+    Column j is the velocity v_O + ω × x of the contact point x per unit velocity of degree of freedom j, first body minus
+    second; zero if the degree of freedom moves both bodies or neither.
 
     axes (nv, 6); support (njoints, nv); bodies: first and second (n); frames: points x, normals n and tangents s (n, 3)
     """
@@ -62,14 +64,14 @@ def fill_jacobian(
 
 
 def contact_jacobian(robot: Robot, kinematics: Kinematics, contacts: ContactSet) -> Array:
-    """Rows S, T, N of each contact (3n, nv), see `Dynamics`."""
+    """Return the contact Jacobian, rows S, T, N of each contact (3n, nv)."""
     J, c = np.empty((3 * len(contacts), robot.nv)), contacts
     fill_jacobian(kinematics.axes, robot.tree.support, (c.bodies, c.others), (c.points, c.normals, c.tangents), J)
     return J
 
 
 def contact_arrays(contacts: ContactSet) -> Arrays:
-    """The arrays of contacts as compiled code takes them, see `CONTACTS`."""
+    """Return the arrays of a contact set in the order of `CONTACTS`."""
     c = contacts
     return c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps
 
@@ -85,14 +87,14 @@ def evaluate(
     last: Array | None = None,
     into: ReducedProblem | None = None,
 ) -> ReducedProblem:
-    """The stages kinematics, validate and dynamics for predictions over `dt` [s]. Raises InputError, naming the
-    field, for a state or contacts that are malformed.
+    """Run the stages kinematics, validate and dynamics for a period `dt` [s]. Return a problem whose `dynamics` is filled;
+    `reduce_problem` fills the rest.
 
-    applied: generalised force that acts besides gravity, contacts and torques [N, N·m] (nv)
-    last: the contacts' forces of the last tick, which the ground remembers, in the world [N] (n, 3); none: zero
-    into: of this robot and as many contacts, whose contents are lost; a new one without
+    applied: generalised force in addition to gravity, contacts and torques [N, N·m] (nv)
+    last: contact forces of the last tick in the world, for the memory of the ground [N] (n, 3); without: zero
+    into: problem of this robot with the same number of contacts, to be overwritten; without: a new one
 
-    Returns the problem whose `dynamics` is filled; `reduce_problem` fills the rest.
+    Raises InputError, naming the field, for a malformed state or contact set.
     """
     problem = ReducedProblem(robot, len(contacts.keys)) if into is None else into
     problem.dynamics.given.set_ground(ground, dt)
@@ -107,7 +109,7 @@ def evaluate(
 def sound(
     robot: Robot, state: State | Kinematics, contacts: ContactSet, applied: Array | None, last: Array | None
 ) -> tuple[State, ContactSet, Array | None, Array | None]:
-    """The same data as contiguous arrays of this machine's byte order. Raises InputError for what is malformed."""
+    """Return the data as contiguous arrays in native byte order. Raises InputError, naming the field, for malformed data."""
     plain = State(q=state.q, v=state.v)
     check(robot, plain, contacts, applied)
     if last is not None and np.shape(last) != (len(contacts.keys), 3):
@@ -124,12 +126,12 @@ def _filled(
     applied: Array | None,
     last: Array | None,
 ) -> bool:
-    """Whether these data could be read."""
+    """Fill the kinematics and dynamics; return whether the data are valid."""
     motion = state.q, state.v, NOTHING if applied is None else applied
     try:
         robot.kinematics(state)
         return bool(_read()(dynamics.fields, motion, contact_arrays(contacts), (NO_FORCES if last is None else last,)))
-    except (AttributeError, TypeError, ValueError):  # not the arrays that Pinocchio and compiled code take
+    except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
         return False
 
 
@@ -140,7 +142,7 @@ def _read() -> Callable[..., bool]:
 
 @compiled
 def _read_dynamics(d: Dynamics, state: Arrays, contacts: Arrays, before: Arrays) -> bool:
-    """The stages validate and dynamics; whether the data are sound."""
+    """Run the stages validate and dynamics; return whether the data are valid."""
     if not read_given(d.given, state, contacts, before[0]):
         return False
     build_dynamics(d)

@@ -1,4 +1,4 @@
-"""The validate stage: data from outside become a `Given`, checked and copied."""
+"""The validate stage: checks the inputs and copies them into a `Given`."""
 
 from idyn.contact.ground import in_contact_rows
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
@@ -11,17 +11,18 @@ from idyn.types import Array
 Arrays = tuple[Array, ...]
 
 CONTACTS = Lent(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR)
-"""The arrays of a `ContactSet` in their order."""
+"""Argument types of the arrays of a `ContactSet`, in the order of its fields."""
 
 
 @compiled
 def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bool:
-    """Fill a `Given` from the state, from what Pinocchio made of it, and from the contacts. Returns whether all of it is sound;
-    what is wrong is for `idyn.terms.inputs.check` to say.
+    """Fill a `Given` from the state, Pinocchio's terms and the contacts. Return whether all inputs are valid;
+    `idyn.terms.inputs.check` then finds the invalid field.
 
-    state: q (nq), v (nv), applied (nv) or none (0); contacts: see `CONTACTS`
-    last: contact forces of the last tick in the world [N] (n, 3), or none (0, 3)
+    state: q (nq), v (nv), applied force (nv) or an empty array; contacts: see `CONTACTS`
+    last: contact forces of the last tick in the world [N] (n, 3), or an empty array (0, 3)
     """
+    # check shapes, finite values and unit quaternions
     (q, v, applied), (bodies, others, points, normals, tangents, mu, gaps) = state, contacts
     n, nv = len(given.mu), len(given.v)
     shaped = (
@@ -39,7 +40,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     )
     if not (shaped and finite(q) and finite(v) and finite(applied) and of_unit_length(q, given.model.unit_spans)):
         return False
-    # the state and Pinocchio's terms; h less what is applied
+    # state and Pinocchio's terms; h minus the applied force
     copy(v, given.v)
     copy(given.own_h, given.h)
     copy_rows(given.own_M, given.M)
@@ -65,7 +66,8 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
 
 @compiled
 def recall(given: Given, last: Array) -> None:
-    """Fill p⁻ from the last tick's forces in the world [N] (n, 3) or none (0, 3); zero where they are not finite."""
+    """Fill p⁻ from the contact forces of the last tick in the world [N] (n, 3); zero if there are none (0, 3) or one is NaN or
+    infinite."""
     in_contact_rows(last, given.tangents, given.normals, given.dt, given.last)
     if len(last) == 0 or not finite(given.last):
         given.last[:] = 0.0
@@ -73,6 +75,6 @@ def recall(given: Given, last: Array) -> None:
 
 @compiled
 def limit_friction(given: Given, most: float) -> None:
-    """Bound the friction coefficients."""
+    """Reduce friction coefficients above `most` to it."""
     for i in range(len(given.mu)):
         given.mu[i] = min(given.mu[i], most)

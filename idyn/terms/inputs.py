@@ -1,4 +1,4 @@
-"""What comes in, checked once: shapes, finite numbers, unit lengths. `check…` say what is wrong with it."""
+"""Input checks: shapes, types, finite values, unit lengths. The functions `check…` raise an InputError that names the field."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from idyn.types import Array, ContactSet, Guess, Record, State
 R = TypeVar("R", bound=Record)
 
 UNIT = 1e-5
-"""Quaternions, normals and tangents are of unit length, and at right angles, within this."""
+"""Tolerance of the length of quaternions, normals and tangents, and of the cosine between normals and tangents."""
 
 OF_CONTACTS = {
     1: ("points", "expected finite coordinates"),
@@ -24,13 +24,13 @@ OF_CONTACTS = {
     5: ("gaps", "expected a finite number"),
     6: ("bodies", "expected the index of a joint, and another one in `others`"),
 }
-"""By what `contact_flaw` returns."""
+"""Code that `contact_flaw` returns → field and what is expected of it."""
 
 _NONE = np.zeros(0)
 
 
 def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | None) -> None:
-    """Raises InputError naming the first field of a state, its contacts and the force applied that is malformed."""
+    """Raise InputError for the first malformed field of a state, its contacts and the applied force."""
     q, n = state.q, len(contacts.keys)
     _check_shapes(
         (
@@ -56,13 +56,13 @@ def check(robot: Robot, state: State, contacts: ContactSet, applied: Array | Non
 
 
 def check_size(robot: Robot, state: State) -> None:
-    """Raises InputError naming the first part of a state that is not of the robot's size."""
+    """Raise InputError if q or v does not have the size of the robot."""
     if state.q.shape != (robot.nq,) or state.v.shape != (robot.nv,):
         _check_shapes((("q", state.q, (robot.nq,)), ("v", state.v, (robot.nv,))), _FLOAT64)
 
 
 def check_turns(robot: Robot, q: Array) -> None:
-    """Raises InputError naming the first part of q (nq) that is to have unit length and has not."""
+    """Raise InputError for the first quaternion or (cos, sin) pair in q (nq) that is not of unit length."""
     for start, end in robot.tree.unit_spans.tolist():
         if not interpreted(of_unit_length)(q, np.array([[start, end]])):
             kind, length = "quaternion" if end - start == 4 else "(cos, sin)", float(np.linalg.norm(q[start:end]))
@@ -70,7 +70,8 @@ def check_turns(robot: Robot, q: Array) -> None:
 
 
 def check_request(robot: Robot, n: int, q_ddot: Array, dt: float, guess: Guess | None, preferred: Array | None) -> None:
-    """The same for what is asked in that state, with n contacts. What a guess says may be wrong: it is only tried."""
+    """Raise InputError for the first malformed argument of a prediction with n contacts. The basis of a guess is not checked:
+    it is a start only."""
     if not 0.0 < dt < np.inf:
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
     asked: list[tuple[str, Array, tuple[int, ...]]] = [("q_ddot", q_ddot, (robot.na,))]
@@ -99,7 +100,7 @@ def _check_finite(field: str, values: Array) -> None:
 
 
 def contiguous(record: R) -> R:
-    """The same with arrays that compiled code takes: their own, rows one after the other."""
+    """Return a copy of the record with C-contiguous arrays of their own."""
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
     arrays = {name: np.array(a, order="C") for name, a in fields.items() if isinstance(a, np.ndarray)}
     return msgspec.structs.replace(record, **arrays)
@@ -107,7 +108,7 @@ def contiguous(record: R) -> R:
 
 @compiled
 def finite(values: Array) -> bool:
-    """Whether all of them (n) are numbers, and not infinite."""
+    """Return whether all values (n) are finite."""
     sound = True
     for value in values:
         sound = sound and bool(np.isfinite(value))
@@ -116,7 +117,7 @@ def finite(values: Array) -> bool:
 
 @compiled
 def of_unit_length(q: Array, unit_spans: Array) -> bool:
-    """Whether the parts of q that begin and end at these places (·, 2) have unit length."""
+    """Return whether each part q[start:end] is of unit length. unit_spans: starts and ends (·, 2)"""
     for k in range(len(unit_spans)):
         square = 0.0
         for i in range(unit_spans[k, 0], unit_spans[k, 1]):
@@ -128,8 +129,10 @@ def of_unit_length(q: Array, unit_spans: Array) -> bool:
 
 @compiled
 def contact_flaw(c: Any, joints: int) -> tuple[int, int]:
-    """What is wrong with the first contact with which something is, as a key of `OF_CONTACTS`, and its row; 0 for nothing.
-    c: anything with a contact set's arrays; joints: how many the robot has"""
+    """Find the first malformed contact. Return the error as a key of `OF_CONTACTS`, 0 if there is none, and the row.
+
+    c: any record with the arrays of a contact set; joints: number of joints of the robot
+    """
     for i in range(len(c.mu)):
         n2, s2, across = 0.0, 0.0, 0.0
         for k in range(3):

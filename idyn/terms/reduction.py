@@ -1,5 +1,4 @@
-"""The reduced problem: contact in the unactuated space once the joint motion is prescribed  [ZD §3, §4.2, §6.2.2]; and the
-torque.
+"""The stages reduced problem and torque: contact in the unactuated space for prescribed joint motion  [ZD §3, §4.2, §6.2.2].
 
 M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),     P v⁺ = v_a + dt q̈_des          closed chains: `idyn.terms.closures`
 
@@ -7,8 +6,8 @@ v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈_des + h_u)          M_uu = L Lᵀ,   Y =
 J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
 τ    = [ M_au (v_u⁺ − v_u) + M_aa dt q̈_des + dt h_a − J_aᵀ p ] / dt
 
-On yielding ground (`idyn.contact.ground`) the rows are those of v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻): `keep` is in b, the
-memory ρ in Y and b. With closed chains Y has no part in the span of the closures' rows.
+With a contact compliance model (`idyn.contact.ground`) the problem is stated for v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)
+instead of v⁺: `keep` changes b, the memory ρ changes Y and b. With closed chains Y is orthogonal to the rows of the closures.
 """
 
 import numpy as np
@@ -17,7 +16,7 @@ from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled
 from idyn.jit.memory import local
 from idyn.solvers.linalg import backward, cholesky, copy, forward, forward_rows
-from idyn.terms.closures import close_loops, press_back
+from idyn.terms.closures import close_loops, closure_impulses
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array, Record
 
@@ -25,9 +24,10 @@ NOTHING = np.zeros(0)
 
 
 class Reduced(Record, frozen=True):
-    """A reduced problem as the Python rungs of laws see it, see `ReducedProblem`.
+    """Arrays of a `ReducedProblem` for the Python rungs of laws.
 
-    mu: friction coefficients, those of the contacts or others (n); last: p⁻ [N·s] (3n)
+    Y (3n, nu), b (3n), energy (3n): see `ReducedProblem`
+    mu: friction coefficients, of the contacts or changed by a rung (n); last: p⁻ [N·s] (3n)
     independent: see `idyn.contact.ground.Ground`
     """
 
@@ -40,14 +40,14 @@ class Reduced(Record, frozen=True):
 
 
 def view(problem: ReducedProblem) -> Reduced:
-    """The problem in its own arrays: true until it is filled again."""
+    """Return views of the problem's arrays, valid until the problem is filled again."""
     given = problem.dynamics.given
     p, g = problem.own, given.own
     return Reduced(Y=p["Y"], b=p["b"], energy=p["energy"], mu=g["mu"], last=g["last"], independent=given.independent)
 
 
 def reduce(problem: ReducedProblem, q_ddot: Array) -> Reduced:
-    """`reduce_problem`, from Python. The arrays are the problem's own: true until it is filled again."""
+    """Call `reduce_problem` from Python. Return views of the problem's arrays, valid until it is filled again."""
     reduce_problem(problem.fields, q_ddot)
     return view(problem)
 
@@ -79,11 +79,12 @@ def reduce_problem(problem: ReducedProblem, q_ddot: Array) -> None:
 
 @compiled
 def free_motion(problem: ReducedProblem, q_ddot: Array) -> None:
-    """Fill q_ddot, L and v_free: all there is where nothing touches."""
+    """Fill q_ddot, L and v_free, the motion without contact impulses."""
     copy(q_ddot, problem.q_ddot)
     g, L, v_free = problem.dynamics.given, problem.L, problem.v_free
     M, v, dt, u, a = g.M, g.v, g.dt, g.model.u, g.model.a
     free = local(len(u))
+    # v_a⁺ = v_a + dt q̈
     for k in range(len(a)):
         v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
     # v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈ + h_u)
@@ -119,7 +120,7 @@ def _project(problem: ReducedProblem, hat: Array, inertial: Array) -> None:
 
 @compiled
 def _remember(problem: ReducedProblem) -> None:
-    """Add the memory ρ D (p − p⁻) to û = D p + b."""
+    """Add the memory term ρ D (p − p⁻) to û = D p + b: scale Y by √(1 + ρ), subtract ρ Y Yᵀ p⁻ from b and energy."""
     Y, given = problem.Y, problem.dynamics.given
     (rows, nu), rho, last = Y.shape, given.rho, given.last
     held, stretch = np.zeros(nu), np.sqrt(1.0 + rho)  # Yᵀ p⁻
@@ -138,11 +139,11 @@ def _remember(problem: ReducedProblem) -> None:
 
 @compiled
 def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closing: Array) -> None:
-    """The torque stage: fill v⁺ (nv), τ (na) [N·m] and the closures' impulses λ (3m) that go with contact impulses p (3n)."""
+    """The torque stage: fill v⁺ (nv), τ (na) [N·m] and the closure impulses λ (3m) for contact impulses p (3n)."""
     d, g = problem.dynamics, problem.dynamics.given
     v, u, a, dt = g.v, g.model.u, g.model.a, g.dt
     nu, nv = len(u), len(v)
-    # Jᵀ p + Gᵀ λ, and M_uu⁻¹ of its unactuated part, less what λ₀ has done to v_free
+    # force = Jᵀ p + Gᵀ λ;  change = M_uu⁻¹ (J_uᵀ p + G_uᵀ (λ − λ₀)), as v_free contains λ₀
     force, change, gain = local(nv), local(nu), local(nv)
     for j in range(nv):
         force[j] = 0.0
@@ -151,7 +152,7 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
             J = d.J[row]
             for j in range(nv):
                 force[j] += J[j] * p[row]
-    press_back(problem, p, closing)
+    closure_impulses(problem, p, closing)
     for i in range(nu):
         change[i] = force[u[i]]
     for row in range(len(d.G)):

@@ -1,4 +1,4 @@
-"""The types of the stages. A type means that this has been computed; only the stage that its docstring names writes it.
+"""Types of the stages. Each type holds the results of one stage; only the stage named in its docstring writes it.
 
     stage            function                       from                        to               file
     validate         read_given                     State, ContactSet           Given            idyn/terms/given.py
@@ -10,10 +10,9 @@
     torque           recover                        ReducedProblem, impulses    v⁺, τ, λ         idyn/terms/reduction.py
     certificate      certify                        Given, v⁺, τ, impulses      residuals        idyn/certificate/certify.py
 
-Before them come kinematics (`idyn.types.Kinematics`, by `Robot.terms`) and contacts (`ContactSet`, `idyn/contact/`). They are
-run in this order by `idyn/prediction/solve.py`.
-Records own their arrays, so these stay true until the stage runs again. Compiled code fills them; in Python their arrays are
-read-only views.
+Their inputs are kinematics (`idyn.types.Kinematics`, by `Robot.terms`) and contacts (`ContactSet`, `idyn/contact/`).
+`idyn/prediction/solve.py` runs the stages in this order. Records own their arrays, whose contents are valid until the stage
+runs again. Compiled code fills them; in Python the arrays are read-only views.
 """
 
 import numpy as np
@@ -25,7 +24,7 @@ from idyn.model.tree import Limits
 
 
 class Model(ArrayRecord):
-    """Constants of a robot, written when the record is made.
+    """Constants of a robot, written by the constructor.
 
     parents (njoints), dof_joint (nv), support (njoints, nv), u (nu), a (na), unit_spans (·, 2): see `idyn.model.tree.Tree`
     loops: joints of the closures (m, 2); tau_max: torque limits [N·m] (na); nq: size of q
@@ -50,16 +49,16 @@ class Model(ArrayRecord):
 
 
 class Given(ArrayRecord):
-    """What is given, checked and copied: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`;
-    the ground by `set_ground` and `set_memory`. All that the certificate sees of a problem.
+    """Validated copies of the inputs: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`; the
+    ground model by `set_ground` and `set_memory`. The certificate uses no other part of a problem.
 
-    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: likewise, less the applied force (nv)
+    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: likewise, minus the applied force (nv)
     ends: points of the closures in the world [m] (m, 2, 3)
     bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
-    last: p⁻, impulses of the last tick in rows S, T, N, as far as the ground remembers them [N·s] (3n)
+    last: p⁻, impulses of the last tick in rows S, T, N of the present contact frames, zero for new contacts [N·s] (3n)
     dt [s]; noise, recovery_speed, touching, independent: see `idyn.contact.ground.Ground`
-    keep: share of a contact's velocity that may be left after dt; rho: T_p/dt; remembers: whether there is a last tick
-    own_M, own_h, own_axes, own_ends: views of the robot's scratch, which Pinocchio fills
+    keep: share of a contact's velocity that may remain after dt; rho: T_p/dt; remembers: whether there is a last tick
+    own_M, own_h, own_axes, own_ends: views of the robot's buffers, which Pinocchio fills
     """
 
     read_only = True
@@ -92,7 +91,7 @@ class Given(ArrayRecord):
     remembers: bool
 
     def __init__(self, robot: Robot, n: int) -> None:
-        """Room for n contacts."""
+        """Allocate arrays for n contacts."""
         nv, m, own = robot.nv, len(robot.closures.keys), robot.own_terms
         self.put(model=Model(robot), own_M=own.M.T, own_h=own.h, own_axes=own.axes, own_ends=robot.own_ends)
         self.put(v=np.zeros(nv), M=np.zeros((nv, nv)), h=np.zeros(nv), axes=np.zeros((nv, 6)), ends=np.zeros((m, 2, 3)))
@@ -100,20 +99,20 @@ class Given(ArrayRecord):
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
 
     def set_ground(self, ground: Ground, dt: float) -> None:
-        """What the ground does within the next dt [s]; its memory is set apart."""
+        """Set the parameters of the ground model for the period dt [s], except its memory."""
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
         self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt)
 
     def set_memory(self, ground: Ground, dt: float, remembers: bool) -> None:
-        """remembers: whether there is a last tick, whose impulses the ground still yields to"""
+        """Set the memory of the ground model. remembers: whether there is a last tick with contact impulses"""
         self.put(rho=ground.memory / dt if remembers else 0.0, remembers=remembers)
 
 
 class Dynamics(ArrayRecord):
-    """M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`.
+    """Jacobians of M (v⁺ − v) = Jᵀ p + Gᵀ λ + dt (Pᵀ τ − h),  G v⁺ = −rate. Written by `idyn.terms.dynamics.build_dynamics`.
 
     J: contact Jacobian, rows S, T, N for each contact on the relative velocity of its two bodies (3n, nv)
-    G (3m, nv), rate (3m) [m/s]: of m closures, see `idyn.terms.closures`
+    G (3m, nv), rate (3m) [m/s]: of the m closures, see `idyn.terms.closures`
     """
 
     read_only = True
@@ -124,21 +123,22 @@ class Dynamics(ArrayRecord):
     rate: Vector
 
     def __init__(self, robot: Robot, n: int) -> None:
-        """Room for n contacts."""
+        """Allocate arrays for n contacts."""
         m = len(robot.closures.keys)
         self.put(given=Given(robot, n), J=np.zeros((3 * n, robot.nv)), G=np.zeros((3 * m, robot.nv)), rate=np.zeros(3 * m))
 
 
 class ReducedProblem(ArrayRecord):
     """The contact problem in the unactuated space, û = D p + b with D = Y Yᵀ. Written by `idyn.terms.reduction.reduce_problem`.
-    It is stated for û = J v̂, the contact velocity that the law is asked of (`idyn.contact.ground`); on rigid ground v̂ = v⁺.
+
+    The law applies to the contact velocity û = J v̂, see `idyn.contact.ground`; on rigid ground v̂ = v⁺.
 
     q_ddot: demanded joint accelerations [rad/s²] (na);  L: Cholesky factor of M_uu (nu, nu)
     v_free: v⁺ without contact impulses, v_u⁰ and the prescribed v_a⁺ (nv)
     Y: √(1 + T_p/dt) J_u L⁻ᵀ (3n, nu)
     b: û without contact impulses, with the allowance φ/dt added on the N rows [m/s] (3n)
     energy: gradient at p = 0 of the kinetic energy of v̂, J_u (v̂_u + M_uu⁻¹ M_ua v̂_a) [m/s] (3n)
-    bound: J̃ (3n, nv), J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.closures`
+    bound: J̃ (3n, nv), the array of J itself without closures;  C (3n, 3m), closing_free: λ₀ (3m): see `idyn.terms.closures`
     """
 
     read_only = True
@@ -155,7 +155,7 @@ class ReducedProblem(ArrayRecord):
     closing_free: Vector
 
     def __init__(self, robot: Robot, n: int) -> None:
-        """Room for n contacts."""
+        """Allocate arrays for n contacts."""
         dynamics, nv, nu, m = Dynamics(robot, n), robot.nv, robot.nu, len(robot.closures.keys)
         bound = np.zeros((3 * n, nv)) if m else dynamics.own["J"]
         self.limits: Limits = robot.limits
