@@ -1,6 +1,5 @@
 """Replays a log through a fresh service: the same law gives the same torques bit for bit, another law is compared."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,13 @@ import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot
+from controllers.config.loading import parse
 from controllers.config.tables import merged
 from controllers.controller import Controller
+from idyn.errors import ConfigError
 from idyn.types import Array
 from transport.log.part import Entry, LogError
-from transport.log.provenance import CONTROLLER, SERVER
+from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.torque import ContactForce
@@ -166,13 +167,11 @@ class _Clock:
 
 
 def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, selection: str | None) -> Service:
+    snapshot, server = recorded_settings(reader)
     try:
-        snapshot: dict[str, Any] = json.loads(reader.attachments[CONTROLLER])
-        settings = msgspec.json.decode(reader.attachments[SERVER], type=ServerSettings)
-    except KeyError as error:
-        raise LogError(f"{reader.path}: carries no {error}, which a replay needs") from error
-    except ValueError as error:
-        raise LogError(f"{reader.path}: its configuration cannot be read ({error})") from error
+        settings = parse(server, ServerSettings, "server")
+    except ConfigError as error:
+        raise LogError(f"{reader.path}: {error}") from error
     changes = {name: value for name, value in (("law", law), ("selection", selection)) if value is not None}
     snapshot["settings"] = merged(snapshot["settings"], changes)
     shadow = build(snapshot) if settings.shadow else None

@@ -1,20 +1,20 @@
 """Recorded logs as traces: the same figures for a robot as for a simulation."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot
+from controllers.config.loading import parse
 from controllers.controller import Controller
+from idyn.errors import ConfigError
 from idyn.types import Array, ContactSet
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.run.experiment import aims_of
 from transport.log.part import LogError
-from transport.log.provenance import CONTROLLER, SERVER
+from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
 from transport.protocol.agreement import Agreement
 from transport.protocol.codec import decode, vector
@@ -69,11 +69,12 @@ def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
 
 
 def origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
+    """Return the controller and the server settings of a log. Raises LogError."""
+    snapshot, server = recorded_settings(reader)
     try:
-        controller = controller_from_snapshot(json.loads(reader.attachments[CONTROLLER]))
-        return controller, msgspec.json.decode(reader.attachments[SERVER], type=ServerSettings)
-    except (KeyError, ValueError) as error:
-        raise LogError(f"{reader.path}: its controller and server settings cannot be read ({error})") from error
+        return controller_from_snapshot(snapshot), parse(server, ServerSettings, "server")
+    except (ConfigError, KeyError, ValueError) as error:
+        raise LogError(f"{reader.path}: {error}") from error
 
 
 def sessions(reader: LogReader, controller: Controller, settings: ServerSettings) -> Iterator[tuple[Agreement, list[Exchange]]]:

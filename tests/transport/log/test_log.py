@@ -251,15 +251,6 @@ def test_a_log_without_its_configuration_is_named(tmp_path: Path, robot: Robot) 
         replay(path, build=from_snapshot)
 
 
-def test_a_setting_that_is_no_more_is_named(tmp_path: Path, robot: Robot) -> None:
-    """A log from before a setting went is not replayed with something else in its place."""
-    path, (controller, server, urdf), facts = tmp_path / "run.mcap", *head(SpringDamper(robot))
-    older = msgspec.json.decode(server.data) | {"anticipation": {"lead_us": 250.0}}
-    Recorder(path, [controller, msgspec.structs.replace(server, data=msgspec.json.encode(older)), urdf], facts).close()
-    with pytest.raises(LogError, match=r"configuration cannot be read .*anticipation"):
-        replay(path, build=from_snapshot)
-
-
 def test_a_log_is_never_overwritten(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "run.mcap"
     open_recorder(path, robot).close()

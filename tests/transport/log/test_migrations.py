@@ -1,0 +1,144 @@
+"""Logs of older versions are read with today's settings, or refused by the name of the setting."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from standin import SpringDamper, from_snapshot
+
+from controllers.build import changed
+from controllers.config.loading import load, parse
+from controllers.planners import path as path_constants
+from controllers.planners import steps
+from controllers.settings import ControllerSettings
+from idyn.errors import ConfigError
+from idyn.model.robot import Robot
+from transport.log.migrations import MIGRATIONS, SETTINGS_VERSION, MigrationError, migrated, settings_version
+from transport.log.part import LogError
+from transport.log.provenance import attachments, metadata, recorded_settings
+from transport.log.reader import LogReader
+from transport.log.recorder import Recorder
+from transport.replay import replay
+from transport.server.settings import PlausibilitySettings, ServerSettings
+
+OLD_GAIT = {"touchdown_speed": 0.15, "redirect": 0.75, "touching": 1e-4, "settle": 0.1}
+OLD_PATH = {"heading": 0.7, "turn_gain": 3.0, "turn_acceleration": 2.0}
+OLD_SERVER = {"anticipation": {"lead_us": 400.0}}
+"""Settings of version 0 that version 1 does not have, with the values that logs carry."""
+
+
+def version_0() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the trotting quadruped and its server, as a log of version 0 carries them."""
+    controller = msgspec.to_builtins(load("controllers", "quadruped-trot", ControllerSettings))
+    controller["reference"]["gait"] |= OLD_GAIT
+    controller["reference"]["path"] |= OLD_PATH
+    server = msgspec.to_builtins(ServerSettings(controller="quadruped-trot"))
+    del server["anticipation_us"]
+    return controller, server | OLD_SERVER
+
+
+def test_settings_of_version_0_become_todays() -> None:
+    controller, server = migrated(*version_0(), version=0)
+    assert parse(controller, ControllerSettings, "controller") == load("controllers", "quadruped-trot", ControllerSettings)
+    assert parse(server, ServerSettings, "server") == ServerSettings(controller="quadruped-trot", anticipation_us=400.0)
+
+
+def test_todays_settings_stay() -> None:
+    """Also without a version: settings changed before logs carried one."""
+    own = msgspec.to_builtins(load("controllers", "quadruped-trot", ControllerSettings))
+    server = msgspec.to_builtins(ServerSettings(controller="quadruped-trot"))
+    for version in range(SETTINGS_VERSION + 1):
+        assert migrated(own, server, version) == (own, server)
+
+
+def test_other_references_have_no_gait_to_migrate() -> None:
+    standing = changed(load("controllers", "quadruped-trot", ControllerSettings), {"reference": "hold"})
+    controller = msgspec.to_builtins(standing)
+    assert migrated(controller, {}, version=0) == (controller, {})
+
+
+@pytest.mark.parametrize(("table", "name"), [("gait", name) for name in OLD_GAIT] + [("path", name) for name in OLD_PATH])
+def test_a_removed_setting_with_another_value_is_refused(table: str, name: str) -> None:
+    controller, server = version_0()
+    constant = controller["reference"][table][name]
+    controller["reference"][table][name] = 0.05
+    says = rf"controller\.reference\.{table}\.{name} = 0\.05: this setting was removed and is now the constant {constant}"
+    with pytest.raises(MigrationError, match=says):
+        migrated(controller, server, version=0)
+
+
+def test_the_constants_are_those_of_the_planner() -> None:
+    """When one of them changes, its old value has no equivalent any more: a further migration has to say so."""
+    constants = {name.rpartition(".")[2]: value for name, value in MIGRATIONS[0].constants.items()}
+    assert math.cos(constants.pop("heading")) == path_constants.FACING
+    assert constants == {
+        "touchdown_speed": steps.TOUCHDOWN_SPEED,
+        "redirect": steps.REDIRECT,
+        "touching": steps.TOUCHING,
+        "settle": steps.SETTLE,
+        "turn_gain": path_constants.TURN_GAIN,
+        "turn_acceleration": path_constants.TURN_ACCELERATION,
+    }
+
+
+def test_settings_are_not_changed_in_place() -> None:
+    controller, server = version_0()
+    migrated(controller, server, version=0)
+    assert (controller, server) == version_0()
+
+
+def write(path: Path, robot: Robot, server: dict[str, Any], version: str | None) -> None:
+    """An empty log with these server settings; version: None for a log without one."""
+    (snapshot, own, urdf), facts = attachments(SpringDamper(robot).snapshot(), Empty()), metadata(robot, seed=None)
+    del facts["settings"]
+    if version is not None:
+        facts["settings"] = {"settings_version": version}
+    Recorder(path, [snapshot, msgspec.structs.replace(own, data=json.dumps(server).encode()), urdf], facts).close()
+
+
+class Empty(msgspec.Struct):
+    """Settings without fields."""
+
+
+def test_a_log_of_version_0_is_replayed(tmp_path: Path, robot: Robot) -> None:
+    path, (_, server) = tmp_path / "old.mcap", version_0()
+    write(path, robot, server, None)
+    with LogReader(path) as log:
+        assert settings_version(log.metadata) == 0
+        assert recorded_settings(log)[1]["anticipation_us"] == 400.0
+    assert replay(path, build=from_snapshot).complete
+
+
+def test_a_new_log_has_todays_version(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "new.mcap"
+    settings = ServerSettings(controller="standin", plausibility=PlausibilitySettings(joint_speed=math.inf))
+    Recorder(path, attachments(SpringDamper(robot).snapshot(), settings), metadata(robot, seed=None)).close()
+    with LogReader(path) as log:
+        assert settings_version(log.metadata) == SETTINGS_VERSION
+        assert parse(recorded_settings(log)[1], ServerSettings, "server") == settings
+
+
+@pytest.mark.parametrize("version", [str(SETTINGS_VERSION + 1), "-1", "one", ""])
+def test_an_unknown_version_is_refused(tmp_path: Path, robot: Robot, version: str) -> None:
+    path = tmp_path / "run.mcap"
+    write(path, robot, msgspec.to_builtins(ServerSettings(controller="standin")), version)
+    with pytest.raises(LogError, match=rf"run\.mcap: settings_version: expected .*got '?{version}"):
+        replay(path, build=from_snapshot)
+
+
+def test_an_unknown_setting_of_a_log_is_refused(tmp_path: Path, robot: Robot) -> None:
+    path = tmp_path / "run.mcap"
+    write(path, robot, {"controller": "standin", "foresight": 1.0}, None)
+    with pytest.raises(LogError, match=r"run\.mcap: server\.foresight: no such setting"):
+        replay(path, build=from_snapshot)
+
+
+def test_a_toml_file_is_not_migrated(tmp_path: Path) -> None:
+    """The new key is named in the error."""
+    path = tmp_path / "old.toml"
+    path.write_text('controller = "quadruped"\n[anticipation]\nlead_us = 400.0\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"server\.old\.anticipation: no such setting .*anticipation_us"):
+        load("server", str(path), ServerSettings)

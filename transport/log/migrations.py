@@ -1,0 +1,103 @@
+"""Versions of the settings in a log, and their migration to today's settings.
+
+The metadata record `settings` of a log holds `settings_version`, an integer; a log without it has version 0. Migrations apply
+to logs only: in a TOML file an old key is an error.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+RECORD, KEY = "settings", "settings_version"
+"""Metadata record that holds the version, and its key there."""
+
+
+class MigrationError(ValueError):
+    """The settings of a log have no equivalent today."""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """The changes from one version of the settings to the next, by paths that begin with `controller.` or `server.`.
+
+    constants: removed settings, and the constants that they became
+    renamed: old path → new path
+    """
+
+    constants: Mapping[str, float]
+    renamed: Mapping[str, str]
+
+
+MIGRATIONS = (
+    Migration(
+        constants={
+            "controller.reference.gait.touchdown_speed": 0.15,  # [m/s]
+            "controller.reference.gait.redirect": 0.75,
+            "controller.reference.gait.touching": 1e-4,  # [m]
+            "controller.reference.gait.settle": 0.1,  # [s]
+            "controller.reference.path.heading": 0.7,  # [rad]
+            "controller.reference.path.turn_gain": 3.0,  # [1/s]
+            "controller.reference.path.turn_acceleration": 2.0,  # [rad/s²]
+        },
+        renamed={"server.anticipation.lead_us": "server.anticipation_us"},
+    ),
+)
+"""Entry k leads from version k to version k + 1."""
+
+SETTINGS_VERSION = len(MIGRATIONS)
+"""Version of the settings that this code reads and writes."""
+
+
+def version_record() -> dict[str, dict[str, str]]:
+    """Return the metadata record of a new log."""
+    return {RECORD: {KEY: str(SETTINGS_VERSION)}}
+
+
+def settings_version(metadata: Mapping[str, Mapping[str, str]]) -> int:
+    """Return the version of a log's settings. Raises MigrationError for a malformed version and for one of newer code."""
+    text = metadata.get(RECORD, {}).get(KEY, "0")
+    if not (text.isascii() and text.isdigit()):
+        raise MigrationError(f"{KEY}: expected an integer ≥ 0, got '{text}'")
+    version = int(text)
+    if version > SETTINGS_VERSION:
+        raise MigrationError(f"{KEY}: expected at most {SETTINGS_VERSION}, got {version}; a newer idyn wrote this log")
+    return version
+
+
+def migrated(controller: dict[str, Any], server: dict[str, Any], version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of controller and server, given as those of `version`, as today's.
+
+    Raises MigrationError for a removed setting whose value differs from the constant that it became.
+    """
+    settings = copy.deepcopy({"controller": controller, "server": server})
+    for migration in MIGRATIONS[version:]:
+        for path, constant in migration.constants.items():
+            value = _take(settings, path)
+            if value not in (None, constant):
+                raise MigrationError(f"{path} = {value!r}: this setting was removed and is now the constant {constant!r}")
+        for old, new in migration.renamed.items():
+            if (value := _take(settings, old)) is not None:
+                _put(settings, new, value)
+    return settings["controller"], settings["server"]
+
+
+def _take(settings: dict[str, Any], path: str) -> Any:
+    """Remove a value and return it; None if it is absent. Remove its table, too, once that is empty."""
+    key, _, rest = path.partition(".")
+    if not rest:
+        return settings.pop(key, None)
+    table = settings.get(key)
+    if not isinstance(table, dict):
+        return None
+    value = _take(table, rest)
+    if value is not None and not table:
+        del settings[key]
+    return value
+
+
+def _put(settings: dict[str, Any], path: str, value: Any) -> None:
+    *tables, key = path.split(".")
+    for table in tables:
+        settings = settings.setdefault(table, {})
+    settings[key] = value
