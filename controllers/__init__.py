@@ -1,1 +1,1 @@
-"""Who decides the demand: feedback, reference trajectories, safety, and the controller that joins them to `idyn.predict`."""
+"""Controllers: reference trajectories, feedback, safety limits, and the class that combines them with `idyn.predict`."""

@@ -1,4 +1,4 @@
-"""Controllers from configurations, from settings, and from the snapshots that logs carry."""
+"""Build controllers from configurations, from settings and from the snapshots in logs."""
 
 from typing import Any
 
@@ -16,25 +16,29 @@ from idyn.model.robot import Robot
 
 
 def load_controller(name_or_path: str, changes: Table | None = None) -> Controller:
-    """The controller of a configuration, with `changes` in its settings."""
+    """Build the controller of a configuration, with `changes` merged into its settings. Raises ConfigError."""
     settings = load("controllers", name_or_path, ControllerSettings)
     return build_controller(changed(settings, changes or {}))
 
 
 def changed(settings: ControllerSettings, changes: Table, where: str = "controller") -> ControllerSettings:
-    """Settings with changes put in, table by table. Raises ConfigError headed by `where`."""
+    """Return the settings with `changes` merged in, table by table.
+
+    where: first part of the path in error messages
+    Raises ConfigError for an unknown setting or a wrong value.
+    """
     return parse(merged(msgspec.to_builtins(settings), changes), ControllerSettings, where) if changes else settings
 
 
 def build_controller(settings: ControllerSettings) -> Controller:
-    """The controller with the robot that its settings name."""
+    """Build the controller of the settings with the robot that they name. Its stance is moved onto the configured terrain."""
     robot, stance = load_robot(settings.robot)
     contact = settings.contact
     return Controller(settings, robot, resting(robot, stance, contact.terrain.build(contact.ground)))
 
 
 def controller_from_snapshot(snapshot: dict[str, Any]) -> Controller:
-    """The inverse of `Controller.snapshot`."""
+    """Rebuild a controller from the result of `Controller.snapshot`."""
     settings = parse(snapshot["settings"], ControllerSettings, "settings")
     description = msgspec.convert(snapshot, Description)
     return Controller(settings, Robot(description), np.array(snapshot["stance"]))

@@ -1,4 +1,4 @@
-"""What goes into a controller step besides state and contacts, and what comes out."""
+"""Inputs and outputs of a controller step, besides state and contacts."""
 
 from enum import IntFlag, StrEnum
 
@@ -7,7 +7,13 @@ from idyn.types import Array, Prediction, Record
 
 
 class Mode(StrEnum):
-    """What the torque is: the answer, a certified substitute, or a safe stop."""
+    """How the torque of a command was computed.
+
+    OK: by the configured law, within all limits
+    DEGRADED: with a reservation that `Command.message` names, e.g. the answer of another law
+    HOLD, DAMPING: no answer; the last torque again, or joint damping
+    FAULT: joint damping, because the state exceeds a safety limit
+    """
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -17,7 +23,7 @@ class Mode(StrEnum):
 
 
 class LimitedBy(IntFlag):
-    """Why a joint's torque is not what the law asked for."""
+    """Which limits changed the torque of a joint (bits)."""
 
     TORQUE = 1
     RATE = 2
@@ -27,10 +33,10 @@ class LimitedBy(IntFlag):
 
 
 class Schedule(Record, frozen=True):
-    """What a gait planner intends with each contact place of the robot.
+    """Planned stance and swing of each contact sphere of the robot.
 
-    stance: whether it is to stand now (n)
-    time_to_switch: until that changes, inf when it will not [s] (n)
+    stance: whether the sphere is planned to be in contact now (n)
+    time_to_switch: time until `stance` changes, inf if it does not [s] (n)
     """
 
     stance: Array
@@ -38,11 +44,11 @@ class Schedule(Record, frozen=True):
 
 
 class Reference(Record, frozen=True):
-    """Where the actuated joints should be: q [rad], v [rad/s], a [rad/s²], each (na).
+    """Reference motion of the actuated joints: q [rad], v [rad/s], a [rad/s²], each (na).
 
-    schedule: which feet are to stand; None: all, always
-    problem: what is wrong with it, '' when nothing is
-    base: velocity that the base is to have, forward, left [m/s], turn [rad/s] (3); None: none
+    schedule: which feet are planned to stand; None: all of them, all the time
+    base: reference velocity of the base, forward, left [m/s], turn [rad/s] (3); None: not specified
+    problem: what is wrong with the reference; '' if it is valid
     """
 
     q: Array
@@ -54,14 +60,14 @@ class Reference(Record, frozen=True):
 
 
 class Inputs(Record, frozen=True):
-    """What a tick brings besides state and contacts.
+    """Inputs of a tick besides state and contacts.
 
-    dt: measured period [s]; 0 on the first tick: nothing is known of the time before
-    tau_applied: what the motors really got last, from where the rate limit counts [N·m] (na), None when unknown
-    reference: replaces the controller's own trajectory when given
-    sensed_force: measured on the robot since the last tick, in the world frame, one row per contact of this tick [N] (n, 3)
-    estop: damp at once
-    delay: from this tick's measurement until its torque takes effect, beyond the same tick [s]
+    dt: measured period [s]; 0 on the first tick, when there is no previous one
+    tau_applied: torque that the motors applied last, from which the rate limit counts [N·m] (na); None: unknown
+    reference: replaces the controller's own trajectory; None: the trajectory is used
+    sensed_force: force on the robot measured since the last tick, world frame, one row per contact of this tick [N] (n, 3)
+    estop: emergency stop: command joint damping immediately
+    delay: time from this tick's measurement until its torque takes effect, beyond the current tick [s]
     """
 
     dt: float
@@ -72,12 +78,12 @@ class Inputs(Record, frozen=True):
     delay: float = 0.0
 
 
-class Disagreement(Record, frozen=True):
-    """By how much the world has lately been otherwise than predicted: see `controllers.monitor.reality`.
+class Mismatch(Record, frozen=True):
+    """Difference between measured and predicted motion and force, averaged over time; see `controllers.monitor.reality`.
 
-    motion: acceleration that no prediction knew of [g]; None where none can be told
-    force: sum of the sensed contact forces minus that of the predicted ones, over the weight; None where none are sensed
-    problem: what is wrong, in words, '' when the model describes the world
+    motion: acceleration that the model does not explain [g]; None if every degree of freedom has a motor
+    force: |Σ sensed − Σ predicted contact force| over the weight [–]; None without force sensors
+    problem: message for the operator; '' while the mismatch is within its limits
     """
 
     motion: float | None
@@ -86,18 +92,18 @@ class Disagreement(Record, frozen=True):
 
 
 class Command(Record, frozen=True):
-    """What the motors are to do.
+    """Motor torques of a tick and how they were computed.
 
-    tau: torque after the controller's limits (a gate of the server's comes after it) [N·m] (na)
-    tau_ff, tau_fb: its inverse-dynamics part and its direct feedback part, before limits [N·m] (na)
+    tau: torque after the controller's limits; the server's torque gate comes after them [N·m] (na)
+    tau_ff, tau_fb: feed-forward and feedback part, before limits [N·m] (na)
     limited_by: `LimitedBy` bits (na)
-    mode: what kind of answer this is
-    prediction: the contact prediction behind it, None when there is none
-    message: why the mode is not OK, else ''
-    reference: what the joints were to follow, None when nothing was followed
-    missing: contact places that are planned to stand but do not touch
-    drive: gains with which the drives may follow `reference` on while no answer comes, None: they may not
-    reality: how far the predictions before were from what was measured, None when there was nothing to compare
+    mode: how the torque was computed
+    prediction: contact prediction behind the torque; None without one
+    message: why the mode is not OK; '' if it is
+    reference: reference motion of this tick; None if the tick ended before one was computed
+    missing: keys of contacts that are planned to stand but do not touch
+    drive: gains with which the drives may follow `reference` while replies are missing; None: they must not
+    reality: mismatch between earlier predictions and measurements; None until there is one to compare
     """
 
     tau: Array
@@ -110,4 +116,4 @@ class Command(Record, frozen=True):
     reference: Reference | None = None
     missing: tuple[str, ...] = ()
     drive: DriveGains | None = None
-    reality: Disagreement | None = None
+    reality: Mismatch | None = None

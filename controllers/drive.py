@@ -1,8 +1,8 @@
-"""What the drives at the joints are told beside the torque, so that they can go on by themselves while an answer is missing:
+"""Gains of the drives, sent beside the torque, with which the drives track the reference while replies are missing:
 
 τ + kp (q_ref(t) − q) + kd (q̇_ref(t) − q̇)
 
-While answers come the gains do not act: feedback is then the controller's, which knows the whole robot.
+While replies arrive, these gains do not act: feedback is then computed by the controller, from the state of the whole robot.
 """
 
 from collections.abc import Collection
@@ -15,10 +15,10 @@ from idyn.types import Array, Record
 
 
 class DriveSettings(Settings, frozen=True):
-    """Gains of every joint that follows a reference. Both 0: the drives have none, and damp when an answer is missing for long.
+    """Drive gains of every joint that follows the reference. Both 0: without gains; the drives damp after longer dropouts.
 
-    kp: [N·m/rad]. The robot is to stand on it alone: about its weight times the height of its hips, or a little more
-    kd: [N·m·s/rad]; well below the inertia of a lower leg over the drives' own period, or the damping itself shakes
+    kp: [N·m/rad]. It must carry the robot alone: about its weight times the height of its hips, or a little more
+    kd: [N·m·s/rad]; well below the inertia of a lower leg over the period of the drives, or the damping is unstable
     """
 
     kp: NonNegative = 0.0
@@ -26,15 +26,18 @@ class DriveSettings(Settings, frozen=True):
 
 
 class DriveGains(Record, frozen=True):
-    """kp [N·m/rad] and kd [N·m·s/rad] of each motor (na)."""
+    """Drive gains of each motor: kp [N·m/rad] and kd [N·m·s/rad] (na)."""
 
     kp: Array
     kd: Array
 
 
 def drive_gains(settings: DriveSettings, robot: Robot, gripping: Collection[str]) -> DriveGains | None:
-    """Gains of all motors; 0 for those named in `gripping`, which follow no reference. kp is 0, too, for joints with several
-    degrees of freedom, whose positions a drive cannot subtract. None when both gains are 0."""
+    """Return the gains of all motors, or None if both gains are 0.
+
+    gripping: names of joints that do not follow the reference; their gains are 0
+    Joints with several degrees of freedom have kp = 0: a drive cannot subtract their positions.
+    """
     if settings.kp == settings.kd == 0.0:
         return None
     follows = np.array([name not in gripping for name in robot.joint_names], dtype=np.float64)

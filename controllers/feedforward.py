@@ -1,4 +1,4 @@
-"""The model's part of the torque: a demand in, a prediction out, once per tick, as each kind of law goes about it."""
+"""Feed-forward torque: the model's torque for a demand, one prediction per tick."""
 
 from functools import lru_cache
 
@@ -24,11 +24,13 @@ from idyn.status import Status
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
 
 
-class Want(Record, frozen=True):
-    """What a tick asks of the model.
+class Target(Record, frozen=True):
+    """Desired motion of a tick, the input of the feed-forward torque.
 
-    angles: where the joints are to be [rad] (na); demand: their acceleration [rad/s²] (na); schedule: which feet are to stand
-    grip: torque of the joints that grip [N·m] (na), None: none presses
+    angles: reference joint angles [rad] (na)
+    demand: demanded joint accelerations [rad/s²] (na)
+    schedule: which feet are planned to stand
+    grip: torque of the joints that grip with a known torque [N·m] (na); None: without such joints
     """
 
     angles: Array
@@ -38,11 +40,12 @@ class Want(Record, frozen=True):
 
 
 class Forecast(Record, frozen=True):
-    """What the model says to it.
+    """Feed-forward torque of a tick.
 
-    tau: torque of the motors [N·m] (na); None: there is none, and `message` says why
-    contacts: those that took part; prediction: behind the torque, None without a model
-    message: why the torque is not the law's own answer within all limits, '' when it is
+    tau: motor torque [N·m] (na); None without an answer, with the reason in `message`
+    contacts: contacts that took part
+    prediction: prediction behind the torque; None without a model
+    message: why the torque is not the certified answer of the configured law within all limits; '' if it is
     """
 
     tau: Array | None
@@ -52,9 +55,9 @@ class Forecast(Record, frozen=True):
 
 
 class FeedForward:
-    """Base, and what the law `pid` has: no model, zero torque; contacts are only picked.
+    """Feed-forward torque of the law `pid`, and base class: zero torque, without a model. It only picks contacts.
 
-    senses: whether it takes measured forces, see `measure`
+    senses: whether measured contact forces are used, see `measure`
     """
 
     senses = False
@@ -64,24 +67,27 @@ class FeedForward:
         self._no_torque.flags.writeable = False
 
     def reset(self) -> None:
-        """Forget all ticks before."""
+        """Forget all earlier ticks."""
 
     def measure(self, contacts: ContactSet, force: Array | None) -> None:
-        """Note what was sensed since the last tick: the force on the robot, in the world, of each contact [N] (n, 3)."""
+        """Record the contact forces sensed since the last tick.
 
-    def forecast(self, at: Kinematics, contacts: ContactSet, want: Want) -> Forecast:
-        """The torque for what is wanted in a state, with these contacts at hand."""
-        return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, want.schedule))
+        force: on the robot, world frame, one row per contact [N] (n, 3); None: not sensed
+        """
+
+    def forecast(self, at: Kinematics, contacts: ContactSet, target: Target) -> Forecast:
+        """Return the torque for `target` in the state `at`, given the candidate contacts of this tick."""
+        return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, target.schedule))
 
     def ways(self, state: State, contacts: ContactSet) -> list[Way]:
-        """Pieces of work that compile all that forecasts may need, see `idyn.prediction.precompile`."""
+        """Return tasks that compile every kernel a forecast may need; see `idyn.prediction.precompile`."""
         return []
 
 
 class Predictive(FeedForward):
-    """Inverse dynamics with the contact forces that a law predicts. Owns what one tick leaves to the next.
+    """Inverse dynamics with the contact forces that a contact law predicts. Owns the warm start and the sensed forces.
 
-    Under the law `sensed` the contact forces are those that were measured; then all contacts take part, planned or not.
+    The law `sensed` uses measured contact forces; all contacts then take part, whether planned or not.
     """
 
     def __init__(self, settings: ControllerSettings, law: LawSettings, robot: Robot, source: ContactSource, grip: Grip) -> None:
@@ -105,15 +111,15 @@ class Predictive(FeedForward):
         if self._sensed is not None:
             self._sensed.measure(contacts, force)
 
-    def forecast(self, at: Kinematics, contacts: ContactSet, want: Want) -> Forecast:
-        """Never raises on data: without an answer `message` says why."""
-        law, demand, options, grips = self._law, want.demand, self._options, bool(self._grip.pressing)
+    def forecast(self, at: Kinematics, contacts: ContactSet, target: Target) -> Forecast:
+        """Never raises on data: without an answer, `tau` is None and `message` gives the reason."""
+        law, demand, options, grips = self._law, target.demand, self._options, bool(self._grip.pressing)
         source, ground = self._source, self._options.ground
         if self._sensed is not None:
             law = Sensed(self._sensed.impulses(contacts, self._period))
             ground = reaching(ground, contacts) if source.lands else ground
         else:
-            contacts = source.pick(contacts, want.schedule)
+            contacts = source.pick(contacts, target.schedule)
             if source.lands:
                 contacts, demand, ground = source.land(at, contacts, demand, ground)
         if ground is not options.ground:
@@ -128,10 +134,10 @@ class Predictive(FeedForward):
                 dt=self._horizon,
                 options=options,
                 guess=self._guess,
-                applied=self._grip.applied(want.grip) if grips else None,
-                preferred=self._spread.preferred(at, contacts, want.angles) if self._spread.active else None,
+                applied=self._grip.applied(target.grip) if grips else None,
+                preferred=self._spread.preferred(at, contacts, target.angles) if self._spread.active else None,
             )
-        except InputError as error:  # a demand that is not finite, a malformed contact
+        except InputError as error:  # non-finite demand, malformed contact
             return self._without_answer(contacts, str(error))
         status, tau = prediction.status, prediction.tau
         if status is not Status.SOLVED and not status.certified and not np.isfinite(tau).all():
@@ -142,7 +148,7 @@ class Predictive(FeedForward):
             tau=self._grip.filled(tau) if grips else tau,
             contacts=contacts,
             prediction=prediction,
-            message="" if as_asked else _doubt(prediction, law),
+            message="" if as_asked else _reservation(prediction, law),
         )
 
     def _without_answer(self, contacts: ContactSet, message: str) -> Forecast:
@@ -154,19 +160,19 @@ class Predictive(FeedForward):
 
 
 def make_feedforward(settings: ControllerSettings, robot: Robot, source: ContactSource, grip: Grip) -> FeedForward:
-    """The way of the kind of law that the settings name. Raises ConfigError."""
+    """Return the feed-forward part for the law in the settings. Raises ConfigError."""
     law = settings.law
     if isinstance(law, PidSettings):
         if not settings.torque_feedback.kp > 0:
             got = f"{settings.torque_feedback.kp:g}"
-            raise ConfigError("torque_feedback.kp", f"expected > 0 for the law 'pid', which has nothing else, got {got}")
+            raise ConfigError("torque_feedback.kp", f"expected > 0 for the law 'pid', its only source of torque, got {got}")
         return FeedForward(robot, source)
     return Predictive(settings, law, robot, source, grip)
 
 
 @lru_cache(maxsize=64)
 def _built(law: LawSettings) -> Law:
-    """The same law for the same settings: what a robot keeps from tick to tick is found again by it and by its options."""
+    """Return one law object per settings: the workspace of a robot is found by law and options."""
     return law.build()
 
 
@@ -175,13 +181,13 @@ def _options(selection: Selection, consistency: Consistency, bounded: bool, warm
     return Options(selection=selection, consistency=consistency, bounded=bounded, warm_start=warm_start, ground=ground.build())
 
 
-def _doubt(prediction: Prediction, law: Law) -> str:
-    """Why the torque is not the law's own certified answer within all limits, '' when it is."""
+def _reservation(prediction: Prediction, law: Law) -> str:
+    """Return why a prediction is not the certified answer of `law` within all limits; '' if it is."""
     if not prediction.status.ok:
-        other = f"the {prediction.law} law answered for {law.name}"
+        other = f"fallback: the law {prediction.law} answered instead of {law.name}"
         return other if prediction.status.certified else f"{prediction.rung}: {prediction.status.sentence}"
     if prediction.torque_excess > 0.0:
-        return f"the demand needs {prediction.torque_excess:.3g} N·m more than the torque limits give"
+        return f"the demand exceeds the torque limits by {prediction.torque_excess:.3g} N·m"
     if prediction.force_excess > 0.0:
-        return f"a contact is to carry {prediction.force_excess:.3g} N more than the force limit"
+        return f"a contact force exceeds its limit by {prediction.force_excess:.3g} N"
     return ""

@@ -1,4 +1,4 @@
-"""What a controller is made of: `configs/controllers/*.toml`."""
+"""Settings of a controller: `configs/controllers/*.toml`."""
 
 from controllers.config.loading import Kind, Settings
 from controllers.contact.ground import AnyGround, YieldingSettings
@@ -16,29 +16,35 @@ from idyn.types import Consistency, Selection
 
 
 class PidSettings(Kind, frozen=True, tag="pid"):
-    """No law and no model: joint feedback on torque, `[torque_feedback]`, is all there is  [ZD §7.3]."""
+    """Joint feedback `[torque_feedback]` alone, without contact law and model  [ZD §7.3]."""
 
 
 AnyControlLaw = AnyLaw | PidSettings
-"""`[law]` of a controller."""
+"""Type of `[law]` in a controller's file."""
 
 
 class ControllerSettings(Settings, frozen=True):
-    """A controller.
+    """Settings of a controller.
 
-    robot: name or path of its configuration
-    law: a kind of `idyn.laws.LAWS`, or 'pid', and what it can be given
-    selection: see `idyn.types`; 'force' uses no friction that the motion does not need: on ground that yields, feet held
-        against one another creep
-    consistency: see `idyn.types`; 'hold': feet on the ground are neither dragged nor lifted by the demand
+    robot: name or path of the robot's configuration
+    law: contact law, a kind of `idyn.laws.LAWS` with its settings, or 'pid'
+    selection: see `idyn.types`. 'force' uses no more friction than the motion needs: on compliant ground, feet that brace
+        against each other creep
+    consistency: see `idyn.types`. 'hold': the demand neither drags nor lifts feet that are on the ground
     bounded: see `idyn.options.Options`
-    warm_start: begin each tick at the basis of the last; without it every tick stands alone, as in the paper
+    warm_start: start each tick from the last basis; false: cold starts only, as in the paper
     period: nominal control period [s]
-    ground: what the ground is taken for
-    feedback: gains on acceleration
-    torque_feedback: gains on torque, which comes on top of every law's; none by default
-    reference: what the joints are to do
-    grip: joints that grip instead; None: none
+    contact: which contacts take part in the prediction
+    ground: contact compliance model of the ground
+    feedback: joint feedback gains on acceleration, which change the demand
+    torque_feedback: joint feedback gains on torque, added to the torque of any law; 0 by default
+    reference: reference trajectory of the joints
+    stabilisation: feedback of the base by virtual forces at the feet
+    spread: contact forces that bring displaced feet back
+    grip: joints that grip instead of following the trajectory; None: without
+    drive: gains of the drives while replies are missing
+    safety: limits and fallback of the torque
+    reality: model-mismatch monitor
     """
 
     robot: str

@@ -1,1 +1,1 @@
-"""Feedback terms: joints, base stabilisation, foot spread, grip, delay compensation."""
+"""Feedback: joints, base stabilisation, foot spread, grip, delay compensation."""

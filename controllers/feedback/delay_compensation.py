@@ -1,10 +1,10 @@
-"""Prediction of the state over a known delay: torques are computed for the robot that will get them.
+"""Extrapolation of the state over a known actuation delay.
 
-Between a measurement and the torque that is computed from it the robot moves on under torques that are known already. What it
-does meanwhile was predicted when those were computed: their accelerations carry the measured state on,
+Between a measurement and the time its torque acts, the robot moves under earlier torques. The accelerations a_k predicted with
+those torques extrapolate the measured state, with the ticks k whose torques have not acted yet,
 
-    v ← v + a_k dt,     q ← q ⊕ v dt          for the ticks k that are under way
-Errors of these predictions last as long as the delay, since every tick begins at a measurement.
+    v ← v + a_k dt,     q ← q ⊕ v dt
+Each tick starts from a new measurement, so prediction errors accumulate over the delay only.
 """
 
 from collections import deque
@@ -12,24 +12,24 @@ from collections import deque
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics, State
 
-LONGEST = 20
-"""Ticks that are looked ahead at the most: beyond, predictions are worth less than the measurement."""
+MAX_TICKS = 20
+"""Longest extrapolation [ticks]. Beyond it, predictions are less accurate than the measurement itself."""
 
 
 class DelayCompensation:
-    """Carries states on; owns the motion that was predicted last."""
+    """Extrapolates states. Owns the velocity changes predicted in the last ticks."""
 
     def __init__(self, robot: Robot, period: float) -> None:
-        """period: of the ticks [s]"""
+        """period: control period [s]"""
         self._robot, self._period = robot, period
-        self._predicted: deque[tuple[Array, Array, float]] = deque(maxlen=LONGEST)
+        self._predicted: deque[tuple[Array, Array, float]] = deque(maxlen=MAX_TICKS)
 
     def reset(self) -> None:
-        """Nothing is under way."""
+        """Forget all predictions."""
         self._predicted.clear()
 
-    def ahead(self, state: State | Kinematics, delay: float) -> State | Kinematics:
-        """The state that will be when `delay` [s] have gone by; as far as there are predictions."""
+    def extrapolate(self, state: State | Kinematics, delay: float) -> State | Kinematics:
+        """Return the state expected after `delay` [s], or after as many ticks as there are predictions for."""
         if delay == 0.0:
             return state
         ticks = min(round(delay / self._period), len(self._predicted))
@@ -40,6 +40,6 @@ class DelayCompensation:
             q = self._robot.integrate(q, self._period * v)
         return State(q=q, v=v) if ticks else state
 
-    def note(self, before: Array, after: Array, dt: float) -> None:
-        """The velocities before and after dt [s] of what was predicted for the torque of this tick (nv)."""
+    def record(self, before: Array, after: Array, dt: float) -> None:
+        """Record this tick's prediction: velocities (nv) at the start and the end of a period dt [s] under its torque."""
         self._predicted.append((before.copy(), after, dt))

@@ -1,8 +1,9 @@
-"""Joint feedback: from tracking errors to a demanded acceleration  [ZD §7.2; MATHEMATICS §8].
+"""Joint feedback: from tracking errors to demanded accelerations  [ZD §7.2; MATHEMATICS §8].
 
 q̈_des = q̈_ref + Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
 
-q_ref − q is the way on the manifold (`Robot.joint_error`). The same errors with gains on torque are the whole of PID control.
+q_ref − q is the difference on the configuration manifold (`Robot.joint_error`). With gains on torque and q̈_ref replaced by 0
+this is PID control.
 """
 
 from collections.abc import Callable
@@ -19,13 +20,15 @@ from idyn.types import Array
 
 
 class FeedbackSettings(Settings, frozen=True):
-    """Gains on acceleration, the same for every joint. On torque: kp [N·m/rad], kd [N·m·s/rad], ki [N·m/(rad s)], limit [N·m].
+    """Feedback gains on acceleration, the same for every joint.
 
-    kp: [1/s²]; √kp is the stiffness' angular frequency, which must stay well below 1/dt
-    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference's velocity whatever was measured: needed on ground that
-        yields, where a rigid law takes the legs' yielding for motion of the whole robot and, carrying it on, amplifies it
+    On torque (`[torque_feedback]`) the units are: kp [N·m/rad], kd [N·m·s/rad], ki [N·m/(rad s)], integral_limit [N·m].
+
+    kp: [1/s²]; √kp is the angular frequency of the stiffness and must stay well below 1/dt
+    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference velocity in the next period whatever the measured one is;
+        compliant ground needs that, because a rigid law takes the yielding of the legs for motion of the robot and amplifies it
     ki: [1/s³]
-    integral_limit: largest integral acceleration, where the integral stops growing [rad/s²]
+    integral_limit: limit of the integral term [rad/s²]
     """
 
     kp: NonNegative = 900.0
@@ -35,38 +38,38 @@ class FeedbackSettings(Settings, frozen=True):
 
 
 MOTION, SUMS = Lent(VECTOR, VECTOR, VECTOR, VECTOR), Filled(VECTOR, VECTOR)
-"""What `_add` takes."""
+"""Types of the arguments `motion` and `sums` of `_add`."""
 
 
 class JointFeedback:
-    """PID on joint positions; owns the integral."""
+    """PID on joint positions. Owns the integral."""
 
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
         self._error, self._one_axis_each = robot.joint_error, robot.one_axis_each
         self._integral = np.zeros(robot.na)
-        self.active = max(settings.kp, settings.kd, settings.ki) > 0.0  # whether any gain is not zero
+        self.active = max(settings.kp, settings.kd, settings.ki) > 0.0
 
     @cached_property
     def _add(self) -> Callable[..., bool]:
         return entrance(_add, MOTION, several(REAL, 4), SUMS)
 
     def reset(self) -> None:
-        """Forget the integral."""
+        """Set the integral to zero."""
         self._integral[:] = 0.0
 
-    def added(self, wanted: Array, reference: Reference, joints: tuple[Array, Array], dt: float) -> Array:
-        """What is wanted plus the correction (na): q̈_des [rad/s²] where the reference's acceleration is wanted.
+    def add_to(self, base: Array, reference: Reference, joints: tuple[Array, Array], dt: float) -> Array:
+        """Return `base` plus the feedback term (na): q̈_des [rad/s²] if `base` is the reference acceleration.
 
         joints: measured angles [rad] and speeds [rad/s] (na)
+        Raises ValueError if the sizes differ.
         """
         angles, speeds = joints
         s, error = self._settings, reference.q - angles if self._one_axis_each else self._error(angles, reference.q)
-        total, gains = np.empty(len(wanted)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
-        if not self._add((wanted, error, reference.v, speeds), gains, (self._integral, total)):
-            raise ValueError(
-                f"expected a reference and joints of one size, got {len(wanted)}, {len(error)}, {len(reference.v)}"
-            )
+        total, gains = np.empty(len(base)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
+        if not self._add((base, error, reference.v, speeds), gains, (self._integral, total)):
+            sizes = f"{len(base)}, {len(error)}, {len(reference.v)}"
+            raise ValueError(f"expected base, position error and reference velocity of {len(speeds)} joints, got {sizes}")
         return total
 
 
@@ -74,13 +77,14 @@ class JointFeedback:
 def _add(
     motion: tuple[Array, Array, Array, Array], gains: tuple[float, float, float, float], sums: tuple[Array, Array]
 ) -> bool:
-    """Fill what is wanted plus the correction (na), and carry the integral on. Whether all are of one size.
+    """Fill `base` plus the feedback term (na) and update the integral. Return False if the sizes differ.
 
-    motion: what is wanted, the errors, the wanted rates, the measured ones; gains: kp, kd, ki dt and the integral's limit
-    sums: the integral and the total
+    motion: base, position errors, reference velocities, measured velocities, each (na)
+    gains: kp, kd, ki dt, limit of the integral
+    sums: integral (na), total (na)
     """
-    (wanted, error, v, speeds), (kp, kd, ki_dt, limit), (integral, total), n = motion, gains, sums, len(sums[1])
-    if not len(wanted) == len(error) == len(v) == len(speeds) == len(integral) == n:
+    (base, error, v, speeds), (kp, kd, ki_dt, limit), (integral, total), n = motion, gains, sums, len(sums[1])
+    if not len(base) == len(error) == len(v) == len(speeds) == len(integral) == n:
         return False
     for k in range(n):
         # Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
@@ -89,5 +93,5 @@ def _add(
             integral[k] += ki_dt * error[k]
             if abs(integral[k]) > limit:
                 integral[k] = limit if integral[k] > 0.0 else -limit
-        total[k] = wanted[k] + (correction + integral[k])
+        total[k] = base[k] + (correction + integral[k])
     return True

@@ -1,1 +1,1 @@
-"""What watches a tick: safety limits and the comparison of predictions with measurements."""
+"""Monitors: safety limits, and the model-mismatch monitor."""

@@ -1,7 +1,7 @@
-"""What torques do to a robot whose contacts hold: M a = Pᵀ τ + Jᵀ f with J a = 0 at those that bear something.
+"""Response of a robot whose contacts hold to joint torques: M a = Pᵀ τ + Jᵀ f, with J a = 0 at the contacts that carry load.
 
-M = Lᵀ L is factored from the leaves of the tree to its root [Featherstone, Rigid Body Dynamics Algorithms, §6.5]: L is zero
-where M is, between one branch and another, and what is zero takes no time. With W = L⁻ᵀ Jᵀ and w = L⁻ᵀ Pᵀ τ,
+M = Lᵀ L is factored from the leaves of the tree to its root [Featherstone, Rigid Body Dynamics Algorithms, §6.5]. L is zero
+wherever M is, between separate branches, and zero entries are skipped. With W = L⁻ᵀ Jᵀ and w = L⁻ᵀ Pᵀ τ,
 
     Wᵀ W f = −Wᵀ w,     a = L⁻¹ (w + W f)
 """
@@ -15,14 +15,15 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
 EPSILON = 1e-9
-"""Added to J M⁻¹ Jᵀ, relative to its mean diagonal: more rows than the robot can move in are no harm."""
+"""Regularisation of J M⁻¹ Jᵀ, relative to its mean diagonal. It permits redundant contact rows."""
 
 
 @compiled
 def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) -> None:
-    """Add what torques (na) do to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
+    """Add the response to torques τ (na) to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
 
-    p: impulses of the contacts (3n); those that push hold
+    p: contact impulses (3n); contacts with p_N > 0 hold
+    borne: sum of the contact forces on the robot, world frame [N] (3)
     """
     g, held = d.given, np.flatnonzero(p[2::3] > 0.0)
     nv = len(g.v)
@@ -61,7 +62,10 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
 
 @compiled
 def _hold(W: Array, f: Array) -> None:
-    """Fill the forces of the contacts f (3n) [N]: (Wᵀ W + ε) f = −Wᵀ w."""
+    """Fill the contact forces f (3n) [N]: (Wᵀ W + ε) f = −Wᵀ w.
+
+    W: [L⁻ᵀ Jᵀ, L⁻ᵀ Pᵀ τ] (nv, 3n + 1)
+    """
     rows = len(f)
     D, trace = local((rows, rows)), 0.0
     D[:], f[:] = 0.0, 0.0
@@ -84,7 +88,7 @@ def _hold(W: Array, f: Array) -> None:
 
 @compiled
 def _factor(M: Array) -> None:
-    """M ← L with Lᵀ L = M in its lower triangle, in place."""
+    """M ← L with Lᵀ L = M, in the lower triangle, in place."""
     for k in range(len(M) - 1, -1, -1):
         row = M[k]
         row[k] = np.sqrt(row[k])

@@ -1,24 +1,26 @@
-"""Whether the world does what the model says: motion against its prediction, and contact forces where they are sensed.
+"""Model-mismatch monitor: compares measured with predicted motion, and sensed with predicted contact forces.
 
-Every prediction says how the robot will accelerate, a, and what its contacts will bear. When the next state has come, the
-generalised force that the prediction did not know of is, in the rows where no motor acts (the base, free bodies),
+Each prediction gives the acceleration a and the contact forces f of the coming period. When the next state arrives, the
+generalised force that the model does not explain is, in the rows without a motor (the base, free bodies),
 
-    r = M_u x,      x = Δv/dt − a, taken as its mean over the last τ
+    r = M_u x,      x = Δv/dt − a, averaged over the last τ
 
-Torques are not in these rows; contacts, loads and pushes are. In g, for robots of any size alike, it amounts to
+Motor torques do not appear in these rows; contact forces, loads and pushes do. The reported figure is in g and comparable
+between robots of any size,
 
     √(rᵀ M_uu⁻¹ r / m) / g
 
-the root mean square, over the mass, of the acceleration that r would give to the robot with its joints locked. A force through
-the centre of mass counts with its share of the weight: a load carried there with its mass over the robot's, and a robot that
-falls freely while it is believed to stand is 1 g off. Differences of v add up over τ, so white noise σ of it makes about σ/τ
-however short the ticks are.
+the mass-weighted root mean square of the acceleration that r would cause with locked joints. A force through the centre of mass
+counts with its share of the weight, a load carried there with its mass over the robot's. A robot in free fall whose contacts
+are predicted to carry it is 1 g off. The terms Δv of the mean telescope over τ, so white noise σ of v causes about σ/τ at any
+period.
 
-Forces are compared as sums over the contacts: how they are shared out is in part a choice (`idyn.selection`), the sum is not.
+Forces are compared as sums over the contacts. Their distribution over the contacts is partly a choice (`idyn.selection`), the
+sum is not.
 
-Torques that the prediction was not told of, limits and feedback on top of it, are accounted for as if its contacts held
-(`controllers.monitor.reaction`). What cancels in the sum does not show: feet that slip apart, or joints that rub while the base
-goes where it should.
+Torques beyond the predicted one, by feedback and limits, are accounted for as if all loaded contacts held
+(`controllers.monitor.reaction`). Errors that cancel in the sums are not detected: feet that slip apart, or joint friction while
+the base moves as predicted.
 """
 
 import math
@@ -29,9 +31,9 @@ from itertools import cycle
 
 import numpy as np
 
-from controllers.command import Disagreement, Inputs
+from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
-from controllers.feedback.delay_compensation import LONGEST
+from controllers.feedback.delay_compensation import MAX_TICKS
 from controllers.monitor.reaction import react
 from idyn.errors import ConfigError
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
@@ -46,22 +48,22 @@ from idyn.types import Array, Prediction, Record
 
 Arrays = tuple[Array, ...]
 
-GAP = 5
-"""Over more periods than this without a state nothing is compared: the drives had other torques meanwhile."""
+MAX_GAP = 5
+"""Longest time between two states that are compared [periods]. In longer gaps the drives act on other torques."""
 
 
 class RealitySettings(Settings, frozen=True):
-    """`[reality]` of a controller: when to say that its model does not describe the world.
+    """`[reality]` of a controller: the model-mismatch monitor.
 
-    memory: τ, over which differences are averaged [s], > 0
-    degraded: the mode is so when the motion, in g, or the forces, over the weight, are off by more than this; inf: never. ...
-    patience: for so long [s]
-    recovered: and until both are off by no more than this, ≤ degraded
+    memory: τ, time constant of the averages [s], > 0
+    degraded: the mode becomes `degraded` when motion [g] or force [weights] exceeds this; inf: never
+    patience: time above `degraded` until the mode changes [s]
+    recovered: the mode recovers when neither exceeds this, ≤ degraded
 
-    As shipped, in MuJoCo, quadruped and go2 are off by at most 0.001 standing and 0.06 trotting; with white noise of 0.02 m/s
-    by 0.11, with a trunk 15 % heavier by 0.11, with answers missing for 30 ms by 0.08, pushed with 0.2 weights for 0.1 s by
-    0.13. A load of 0.3 weights makes 0.24 to 0.30, a hand that bears half of the robot 0.35 to 0.5, motors that give half of
-    the torque 0.8 to 0.95.
+    Figures with the shipped settings in MuJoCo, quadruped and go2: at most 0.001 standing, 0.06 trotting, 0.11 with white noise
+    of 0.02 m/s, 0.11 with a trunk 15 % heavier, 0.08 with replies missing for 30 ms, 0.13 for a push of 0.2 weights over 0.1 s.
+    Larger ones: 0.24 to 0.30 for a load of 0.3 weights, 0.35 to 0.5 for a hand that carries half of the robot, 0.8 to 0.95 for
+    motors that give half of the torque.
     """
 
     memory: NonNegative = 0.1
@@ -71,27 +73,32 @@ class RealitySettings(Settings, frozen=True):
 
 
 class _Expected(Record, frozen=True):
-    """Of the period that a torque acts in: acceleration (nv), sum of the contact forces [N] (3), and M_u (nu, nv)."""
+    """Prediction for the period in which a torque acts.
+
+    acceleration: a [m/s², rad/s²] (nv)
+    force: sum of the contact forces in the world frame [N] (3)
+    M_u: rows of the inertia matrix without a motor (nu, nv)
+    """
 
     acceleration: Array
     force: Array
     M_u: Array
 
 
-def _room_for(robot: Robot) -> _Expected:
+def _empty(robot: Robot) -> _Expected:
     return _Expected(acceleration=np.empty(robot.nv), force=np.empty(3), M_u=np.empty((robot.nu, robot.nv)))
 
 
 ANSWER, EXPECTED = Lent(VECTOR, VECTOR, MATRIX, VECTOR), Filled(VECTOR, VECTOR, MATRIX)
 KNOWN, MEANS = Lent(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Filled(VECTOR)
-"""What `_expect` and `_measure` take."""
+"""Types of the arguments of `_expect` and `_measure`."""
 
 
-class Reality:
-    """Compares, tick by tick, and judges; owns the means and the predictions whose torques are yet to act."""
+class MismatchMonitor:
+    """Model-mismatch monitor. Owns the averages, and the predictions whose torques have not acted yet."""
 
     def __init__(self, settings: RealitySettings, robot: Robot, period: float) -> None:
-        """period: of the ticks [s]. Raises ConfigError."""
+        """period: control period [s]. Raises ConfigError."""
         if not 0 < settings.memory < np.inf:
             raise ConfigError("reality.memory", f"expected a finite number > 0, got {settings.memory}")
         if settings.recovered > settings.degraded:
@@ -99,8 +106,8 @@ class Reality:
         self._settings, self._robot, self._period = settings, robot, period
         self._g = float(np.linalg.norm(robot.bodies.gravity))
         self._weight = robot.total_mass * self._g
-        self._expected: deque[_Expected | None] = deque(maxlen=LONGEST + 1)
-        self._room = cycle([_room_for(robot) for _ in range(LONGEST + 1)])  # whose turn it is has left the queue
+        self._expected: deque[_Expected | None] = deque(maxlen=MAX_TICKS + 1)
+        self._buffers = cycle([_empty(robot) for _ in range(MAX_TICKS + 1)])  # as many as the queue holds: reused in order
         self.reset()
 
     @cached_property
@@ -112,78 +119,83 @@ class Reality:
         return entrance(_measure, KNOWN, MEANS, REAL, REAL)
 
     def ways(self) -> list[Way]:
-        """Pieces of work that compile all that is needed here, see `idyn.prediction.precompile`."""
+        """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
         return [partial(getattr, self, "_expect"), partial(getattr, self, "_measure")]
 
     def reset(self) -> None:
-        """Nothing has been predicted or measured, and nothing is wrong."""
+        """Forget all predictions and measurements."""
         self._expected.clear()
         self._before: Array | None = None
         self._mean, self._force = np.zeros(self._robot.nv), np.zeros(3)
-        self._off, self._degraded = 0.0, False  # for how long [s]; whether it was for long enough
-        self._known: Disagreement | None = None
+        self._exceeded, self._degraded = 0.0, False  # time above the limit [s], and whether it exceeded `patience`
+        self._latest: Mismatch | None = None
 
-    def measure(self, v: Array, inputs: Inputs) -> Disagreement | None:
-        """Compare the measured velocity (nv) with what was predicted for the time since the last; None before there was
-        anything to compare."""
+    def measure(self, v: Array, inputs: Inputs) -> Mismatch | None:
+        """Compare the measured velocity (nv) with the prediction for the time since the last call.
+
+        Returns the last result if there is nothing to compare, None before the first.
+        """
         before, self._before, expected = self._before, v.copy(), None
-        k = (
-            1 + round(inputs.delay / self._period) if inputs.delay else 1
-        )  # the torque that acted was computed so many ticks ago
+        k = 1 + round(inputs.delay / self._period) if inputs.delay else 1  # age of the torque that acted [ticks]
         if k <= len(self._expected):
             expected = self._expected[-k]
-        self._expected.append(None)  # until `expect`
-        if before is None or expected is None or not 0.0 < inputs.dt < (GAP + 0.5) * self._period:
-            return self._known
+        self._expected.append(None)  # `expect` replaces it
+        if before is None or expected is None or not 0.0 < inputs.dt < (MAX_GAP + 0.5) * self._period:
+            return self._latest
+        # weight of the new difference in the means: 1 − e^{−dt/τ}
         share, robot, motion = -math.expm1(-inputs.dt / self._settings.memory), self._robot, None
         if robot.nu:
             known = expected.M_u, robot.tree.u, self._before, before, expected.acceleration
+            # √(rᵀ M_uu⁻¹ r / m) / g
             motion = math.sqrt(self._measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
         force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
-        self._known = self._judged(motion, force, inputs.dt)
-        return self._known
+        self._latest = self._judged(motion, force, inputs.dt)
+        return self._latest
 
     def expect(self, prediction: Prediction, beyond: Array, dynamics: Dynamics) -> None:
-        """What was predicted in this tick, of those dynamics; no prediction that is not certified is held against the world.
-        beyond: what the motors were told beyond the predicted torque [N·m] (na)"""
+        """Record the prediction of this tick. Ignores a prediction that is not certified.
+
+        beyond: commanded minus predicted torque [N·m] (na)
+        dynamics: the terms behind the prediction
+        """
         if prediction.status is not Status.SOLVED and not prediction.status.certified:
             return
-        expected = next(self._room)
+        expected = next(self._buffers)
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
         self._expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
-        """The mean disagreement of the forces, over the weight, after these [N] (n, 3), (3)."""
+        """Update the mean of Σ sensed − expected force, (n, 3) and (3) [N]; return its norm over the weight [–]."""
         self._force += share * (sensed.sum(axis=0) - expected - self._force)
         return math.hypot(*self._force.tolist()) / self._weight
 
-    def _judged(self, motion: float | None, force: float | None, dt: float) -> Disagreement:
-        """The figures with what follows from them."""
+    def _judged(self, motion: float | None, force: float | None, dt: float) -> Mismatch:
+        """Update the degraded state and return the mismatch with its message."""
         s, worst = self._settings, max(motion or 0.0, force or 0.0)
-        self._off = self._off + dt if worst > s.degraded else 0.0
-        self._degraded = worst > s.recovered if self._degraded else self._off > s.patience
-        return Disagreement(motion=motion, force=force, problem=self._words(motion, force) if self._degraded else "")
+        self._exceeded = self._exceeded + dt if worst > s.degraded else 0.0
+        self._degraded = worst > s.recovered if self._degraded else self._exceeded > s.patience
+        return Mismatch(motion=motion, force=force, problem=self._message(motion, force) if self._degraded else "")
 
-    def _words(self, motion: float | None, force: float | None) -> str:
-        """What is wrong, and what may be the cause."""
+    def _message(self, motion: float | None, force: float | None) -> str:
+        """Return the message: what is off, and the possible cause."""
         limit = self._settings.recovered
         if motion is None or motion <= limit:
-            bears = f"the contacts bear {100 * (force or 0.0):.0f} % of the weight otherwise than predicted"
-            return f"{bears}, and yet it moves so: something else bears the robot, or the force sensors are wrong"
-        moves = f"the robot accelerates {motion * self._g:.1f} m/s² ({100 * motion:.0f} % of g) otherwise than predicted"
+            force_off = f"the sensed contact forces differ by {100 * (force or 0.0):.0f} % of the weight from the prediction"
+            return f"{force_off}, the motion does not: an external support carries the robot, or the force sensors are wrong"
+        motion_off = f"the acceleration differs by {motion * self._g:.1f} m/s² ({100 * motion:.0f} % of g) from the prediction"
         if force is None:
-            return f"{moves}: load, contacts or motors are not as modelled"
+            return f"{motion_off}: load, contacts or motors are not as modelled"
         if force <= limit:
-            return f"{moves}, with contact forces as predicted: a load or a push is not in the model"
-        return f"{moves}, the contacts bear {100 * force:.0f} % of the weight otherwise: contacts or motors are not as modelled"
+            return f"{motion_off}, the contact forces do not: a load or a push is not in the model"
+        return f"{motion_off}, the contact forces by {100 * force:.0f} % of the weight: contacts or motors are not as modelled"
 
 
 @compiled
 def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     """Fill the fields of an `_Expected`.
 
-    answer: v⁺, p and the forces (n, 3) of a prediction over dt [s]; what the motors are told beyond it (na)
+    answer: v⁺ (nv), p (3n) and contact forces [N] (n, 3) of a prediction over dt [s], and the torque beyond it [N·m] (na)
     """
     (v_plus, p, forces, beyond), (acceleration, force, M_u), more, g = answer, expected, False, d.given
     # a = (v⁺ − v)/dt, Σ f
@@ -193,7 +205,7 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     for each in forces:
         for c in range(3):
             force[c] += each[c]
-    # torques beyond the predicted ones, as if the contacts held
+    # response of a and Σ f to the torque beyond the predicted one, with all loaded contacts holding
     for torque in beyond:
         more = more or torque != 0.0
     if more:
@@ -205,9 +217,11 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
 
 @compiled
 def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
-    """rᵀ M_uu⁻¹ r with r = M_u x, x being the mean (nv), which Δv/dt − a is added to with its share before.
+    """Update the mean difference x (nv) and return rᵀ M_uu⁻¹ r with r = M_u x.
 
-    known: M_u, u, v, v before, a; means: x
+    known: M_u (nu, nv); u, indices of the rows without a motor; v and the previous v (nv); predicted acceleration a (nv)
+    means: x
+    share: weight of the new difference Δv/dt − a
     """
     (M_u, u, v, before, a), (mean,) = known, means
     # x ← x + share (Δv/dt − a − x)

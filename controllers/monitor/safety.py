@@ -1,4 +1,4 @@
-"""Between the prediction and the motors: limits, the first-command guard, and what to do when there is no answer."""
+"""Safety of the torque: fault detection, torque and rate limits, blend-in of the first commands, fallback without an answer."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -20,14 +20,15 @@ TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 
 
 class SafetySettings(Settings, frozen=True):
-    """Limits on top of the robot's own.
+    """Limits in addition to those of the robot model.
 
-    torque_rate: largest change of a torque [N·m/s], counted from the torque that was applied
-    first_command_guard: time in which the first torques are blended in from those the motors had before, when the robot
-        says what they were [s]
-    fallback: without any finite answer 'hold' the last torque or 'damping'
-    damping: torque per joint speed while damping [N·m·s/rad]
-    max_tilt: of the base from upright [rad]; max_base_speed: angular [rad/s]; max_joint_speed: [rad/s]; beyond: fault
+    torque_rate: largest change of a torque [N·m/s], counted from the torque that was applied last
+    first_command_guard: time over which the first torques are blended in from the applied ones, if the robot reports those [s]
+    fallback: without a finite answer, 'hold' the last torque or command 'damping'
+    damping: damping torque over joint speed [N·m·s/rad]
+    max_tilt: largest tilt of the base from upright [rad]; beyond: fault
+    max_base_speed: largest angular speed of the base [rad/s]; beyond: fault
+    max_joint_speed: largest speed of an actuated joint [rad/s]; beyond: fault
     """
 
     torque_rate: NonNegative = 1000.0
@@ -40,7 +41,7 @@ class SafetySettings(Settings, frozen=True):
 
 
 class Safety:
-    """Applies `SafetySettings`; owns the last torque sent and the age of the command."""
+    """Applies `SafetySettings`. Owns the last commanded torque and the time since the first command."""
 
     def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
         self._settings = settings
@@ -50,7 +51,7 @@ class Safety:
         self.reset()
 
     def reset(self) -> None:
-        """The next torque is the first one."""
+        """Forget earlier commands; the next torque counts as the first."""
         self._last: Array | None = None
         self._first: Array | None = None
         self._begun = False
@@ -66,11 +67,11 @@ class Safety:
 
     @property
     def last(self) -> Array | None:
-        """The last torque as `limit` gave it, before what gates come after [N·m] (na)."""
+        """Last commanded torque, before the server's torque gate [N·m] (na); None before the first."""
         return self._last
 
     def fault(self, state: State | Kinematics) -> str:
-        """Why this state is beyond what may be controlled, '' when it is not."""
+        """Return why this state must not be controlled; '' if it is within the limits."""
         s = self._settings
         joint, speed, tilted, spin = self._motion((state.q, state.v, self._robot.tree.a), self._free)
         if speed > s.max_joint_speed:
@@ -82,19 +83,19 @@ class Safety:
         return ""
 
     def damping(self, state: State | Kinematics) -> Array:
-        """−k q̇ within the torque limits [N·m] (na)."""
+        """Return −k q̇ within the torque limits [N·m] (na); NaN counts as 0."""
         tau = np.nan_to_num(-self._settings.damping * state.v[self._robot.tree.a])
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
 
-    def sent(self, tau: Array) -> None:
-        """A torque went out that `limit` did not give: the next rate limit counts from it."""
+    def record(self, tau: Array) -> None:
+        """Record a commanded torque that `limit` did not compute; the next rate limit counts from it."""
         self._last = tau
 
     def limit(self, tau: Array, dt: float, applied: Array | None) -> tuple[Array, Array]:
-        """τ within torque and rate limits and blended in at first [N·m] (na), and the `LimitedBy` bits (na).
+        """Return τ within torque and rate limits, blended in at the start [N·m] (na), and the `LimitedBy` bits (na).
 
-        applied: the torque the motors really had; without it the last one sent counts. Raises InputError for one of other
-            joints.
+        applied: torque that the motors applied last [N·m] (na); None: the last commanded torque is used instead
+        Raises InputError if `applied` has the wrong size.
         """
         if applied is not None and len(applied) != len(tau):
             raise InputError("tau_applied", f"expected the torques of {len(tau)} joints, got {len(applied)}")
@@ -102,6 +103,7 @@ class Safety:
         if not self._begun:
             self._begun, self._first = True, applied
         self._age += dt
+        # τ ← (1 − t/T) τ_first + (t/T) τ for t < T = first_command_guard
         guard = self._settings.first_command_guard
         if self._first is not None and self._age < guard:
             share = self._age / guard
@@ -116,8 +118,11 @@ class Safety:
 
 @compiled
 def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, float, float, float]:
-    """The fastest actuated joint (−1: there is none) and its speed [rad/s], the tilt of a free base [rad] and its angular speed
-    [rad/s]. measured: q, v and which of its velocities are actuated"""
+    """Return index and speed of the fastest actuated joint (−1 without), tilt and angular speed of the base [rad, rad/s].
+
+    measured: q (nq), v (nv), indices of the actuated velocities (na)
+    free: whether the base is free; tilt and angular speed are 0 otherwise
+    """
     (q, v, a), joint, speed = measured, -1, 0.0
     for k in range(len(a)):
         if joint < 0 or abs(v[a[k]]) > speed:
@@ -129,9 +134,9 @@ def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, floa
 
 @compiled
 def _limit(given: tuple[Array, Array, Array], step: float, torques: tuple[Array], why: tuple[Array]) -> None:
-    """Fill τ clipped to ±tau_max and, within that, to `before` ± step; and `LimitedBy` bits, where there are any (na).
+    """Fill τ, clipped to ±tau_max and to `before` ± step, and the `LimitedBy` bits (na). ±tau_max takes precedence.
 
-    given: τ, tau_max, before
+    given: τ, tau_max, before, each (na)
     """
     (tau, tau_max, before), (limited,), (bits,) = given, torques, why
     for k in range(len(tau)):
@@ -139,7 +144,7 @@ def _limit(given: tuple[Array, Array, Array], step: float, torques: tuple[Array]
         if t != tau[k]:
             bits[k] |= TORQUE
         rated = min(max(t, before[k] - step), before[k] + step)
-        rated = min(max(rated, -tau_max[k]), tau_max[k])  # what was before may have been beyond the limit
+        rated = min(max(rated, -tau_max[k]), tau_max[k])  # `before` may exceed the limit
         if rated != t:
             bits[k] |= RATE
         limited[k] = rated

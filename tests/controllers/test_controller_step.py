@@ -193,7 +193,7 @@ def test_torque_that_the_motors_do_not_have_is_said():
     reference = Reference(q=c.robot.joint_angles(c.stance), v=np.zeros(12), a=np.full(12, 3000.0))
     command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=reference))
     assert command.mode is Mode.DEGRADED
-    assert "N·m more than the torque limits" in command.message
+    assert "the demand exceeds the torque limits by" in command.message
     assert np.abs(command.tau).max() == 2.7
     assert np.abs(command.tau_ff).max() > 2.7
 
@@ -203,7 +203,7 @@ def test_a_schedule_of_other_feet_is_refused(source):
     c = controller("solo12", contact__source={"kind": source})
     still = {name: np.zeros(12) for name in ("q", "v", "a")}
     plan = Schedule(stance=np.ones(1, dtype=bool), time_to_switch=np.ones(1))
-    with pytest.raises(InputError, match=r"reference\.schedule: expected one of 4 contact places, got 1"):
+    with pytest.raises(InputError, match=r"reference\.schedule: expected 4 entries each, one per contact, got 1 and 1"):
         c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=Reference(**still, schedule=plan)))
 
 

@@ -5,7 +5,7 @@ import pytest
 from rigs import at_rest, controller, nudged
 
 from controllers.command import Inputs
-from controllers.feedback.delay_compensation import LONGEST, DelayCompensation
+from controllers.feedback.delay_compensation import MAX_TICKS, DelayCompensation
 
 DT = 0.001
 
@@ -13,11 +13,11 @@ DT = 0.001
 def test_without_delay_or_predictions_the_state_is_the_measured_one():
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
-    assert compensation.ahead(state, 0.005) is state
-    compensation.note(np.zeros(c.robot.nv), np.ones(c.robot.nv), 1.0)
-    assert compensation.ahead(state, 0.0) is state
+    assert compensation.extrapolate(state, 0.005) is state
+    compensation.record(np.zeros(c.robot.nv), np.ones(c.robot.nv), 1.0)
+    assert compensation.extrapolate(state, 0.0) is state
     compensation.reset()
-    assert compensation.ahead(state, 0.005) is state
+    assert compensation.extrapolate(state, 0.005) is state
 
 
 def test_predictions_under_way_are_what_the_robot_does_meanwhile():
@@ -26,12 +26,12 @@ def test_predictions_under_way_are_what_the_robot_does_meanwhile():
     compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
     accelerations = rng.normal(size=(7, c.robot.nv))
     for a in accelerations:
-        compensation.note(np.zeros(c.robot.nv), a, 1.0)
+        compensation.record(np.zeros(c.robot.nv), a, 1.0)
     q, v = state.q, state.v
     for a in accelerations[-3:]:
         v = v + DT * a
         q = c.robot.integrate(q, DT * v)
-    ahead = compensation.ahead(state, 3 * DT)
+    ahead = compensation.extrapolate(state, 3 * DT)
     np.testing.assert_array_equal(ahead.v, v)
     np.testing.assert_array_equal(ahead.q, q)
 
@@ -39,9 +39,9 @@ def test_predictions_under_way_are_what_the_robot_does_meanwhile():
 def test_it_does_not_look_further_than_predictions_are_kept():
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
-    for _ in range(2 * LONGEST):
-        compensation.note(np.zeros(c.robot.nv), np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)], 1.0)
-    assert compensation.ahead(state, 1.0).v[2] == pytest.approx(LONGEST * DT)
+    for _ in range(2 * MAX_TICKS):
+        compensation.record(np.zeros(c.robot.nv), np.r_[0.0, 0.0, 1.0, np.zeros(c.robot.nv - 3)], 1.0)
+    assert compensation.extrapolate(state, 1.0).v[2] == pytest.approx(MAX_TICKS * DT)
 
 
 def test_a_delayed_controller_plans_for_the_time_in_which_its_torque_acts():

@@ -24,17 +24,17 @@ def test_proportional_and_derivative():
     feedback = JointFeedback(FeedbackSettings(kp=100.0, kd=7.0), hinges(3))
     expected = REFERENCE.a + 100 * (REFERENCE.q - ANGLES) + 7 * (REFERENCE.v - SPEEDS)
     for dt in (0.0, 0.001, 1.0):  # without an integral the period does not matter
-        np.testing.assert_allclose(feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), dt), expected, rtol=1e-14)
+        np.testing.assert_allclose(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), dt), expected, rtol=1e-14)
 
 
 def test_the_integral_grows_with_time_and_error_and_not_with_the_first_tick():
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=50.0, integral_limit=np.inf), hinges(3))
     error = REFERENCE.q - ANGLES
-    np.testing.assert_allclose(feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.0), REFERENCE.a)
+    np.testing.assert_allclose(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.0), REFERENCE.a)
     total = 0.0
     for dt in (0.001, 0.002, 0.004):
         total += dt
-        demand = feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), dt)
+        demand = feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), dt)
         np.testing.assert_allclose(demand, REFERENCE.a + 50 * total * error, rtol=1e-12)
 
 
@@ -43,24 +43,24 @@ def test_the_integral_stops_at_its_limit_and_comes_back_at_once():
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))
     still = Reference(q=np.ones(1), v=np.zeros(1), a=np.zeros(1))
     for _ in range(1000):
-        demand = feedback.added(still.a, still, (np.zeros(1), np.zeros(1)), 0.01)
+        demand = feedback.add_to(still.a, still, (np.zeros(1), np.zeros(1)), 0.01)
     assert demand[0] == 2.0
-    after = feedback.added(still.a, still, (np.full(1, 2.0), np.zeros(1)), 0.01)
+    after = feedback.add_to(still.a, still, (np.full(1, 2.0), np.zeros(1)), 0.01)
     assert after[0] == pytest.approx(2.0 - 10 * 0.01)
 
 
 def test_reset_forgets_the_integral():
     feedback = JointFeedback(FeedbackSettings(ki=10.0), hinges(3))
-    first = feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01)
-    assert np.abs(feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01) - first).max() > 1e-3
+    first = feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01)
+    assert np.abs(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01) - first).max() > 1e-3
     feedback.reset()
-    np.testing.assert_array_equal(feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01), first)
+    np.testing.assert_array_equal(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01), first)
 
 
 def test_the_reference_is_left_as_it_was():
     before = msgspec.structs.asdict(REFERENCE)
     copies = {key: value.copy() for key, value in before.items() if isinstance(value, np.ndarray)}
     feedback = JointFeedback(FeedbackSettings(ki=10.0), hinges(3))
-    feedback.added(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01)
+    feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01)
     for key, value in copies.items():
         np.testing.assert_array_equal(getattr(REFERENCE, key), value)

@@ -6,7 +6,7 @@ import pytest
 from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, Mode
-from controllers.monitor.reality import Reality, RealitySettings
+from controllers.monitor.reality import MismatchMonitor, RealitySettings
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.ground import Ground
@@ -24,9 +24,9 @@ from sim_harness.world.worlds import ENGINES, build_world
 DT, TAU, G = 0.001, 0.1, 9.81
 NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
 WORDS = {
-    "load": "with contact forces as predicted: a load or a push is not in the model",
-    "motors": "otherwise: contacts or motors are not as modelled",
-    "unknown": "otherwise than predicted: load, contacts or motors are not as modelled",
+    "load": "from the prediction, the contact forces do not: a load or a push is not in the model",
+    "motors": "% of the weight: contacts or motors are not as modelled",
+    "unknown": "from the prediction: load, contacts or motors are not as modelled",
 }
 
 
@@ -55,7 +55,7 @@ def expect(r, robot, state, prediction):
 
 
 def reality(robot, **settings):
-    return Reality(RealitySettings(**settings), robot, DT)
+    return MismatchMonitor(RealitySettings(**settings), robot, DT)
 
 
 def falling(robot, state, k):
@@ -77,7 +77,7 @@ def test_a_robot_in_the_air_that_is_believed_to_stand_is_one_g_off(name):
             assert found.motion == pytest.approx(-np.expm1(-k * DT / TAU), rel=1e-9)
             assert found.force == pytest.approx(found.motion, rel=1e-6)
     assert WORDS["motors"] in found.problem
-    assert "accelerates 9.7 m/s² (99 % of g)" in found.problem
+    assert "differs by 9.7 m/s² (99 % of g)" in found.problem
 
 
 def test_predictions_are_compared_with_the_time_that_their_torques_act_in(stand):

@@ -104,4 +104,4 @@ def test_the_reply_tells_how_far_reality_is_off() -> None:
         assert reply.reality.force == pytest.approx(1 - np.exp(-tick / 100), rel=1e-6)
     assert (replies[100].status, replies[100].message) == ("ok", "")
     assert replies[-1].status == "degraded"
-    assert replies[-1].message.startswith("the contacts bear 77 % of the weight otherwise than predicted, and yet it moves so")
+    assert replies[-1].message.startswith("the sensed contact forces differ by 77 % of the weight from the prediction, the motion")
