@@ -1,1 +1,1 @@
-"""From a demand to a certified answer."""
+"""Predictions: from a demand to certified torques and contact forces."""

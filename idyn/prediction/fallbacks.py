@@ -1,15 +1,16 @@
-"""Fallbacks: what is tried where the first demand has no certified answer within the limits. From the quickest to the most
-modest, each with a name, each but the last certified before it is used.
+"""Fallback cascade for demands without a certified solution within the limits.
 
-    the law's own rungs  →  the same for the nearest consistent demands  →  Coulomb's law, then with moderate friction, its
-    relaxation to cones, the convex law, on the same demands  →  the last forces
+    rungs of the law  →  the same for the nearest feasible demands  →  Coulomb's law  →  with limited friction: Coulomb's law,
+    its relaxation to cones, the convex law, for the same demands  →  contact forces of the last tick
 
-Friction without bounds may hold feet against one another with forces that no ground and no motor gives. Under
-`Consistency.PROJECT` an answer beyond `Options.force_limit` is not the end: the law's answers to the further demands are tried.
-With `Options.bounded` one that is still beyond it or the motors' limits is compared with that of Coulomb's law. Of several
-answers the one that asks least is taken.
+All but the last are certified before use. `Prediction.rung` names the one that was used.
 
-What comes after the last rung (hold, damping) is the controller's: it needs no contact model.
+With unlimited friction feet may press against each other with forces that exceed the strength of ground and motors. Therefore
+under `Consistency.PROJECT` a solution beyond `Options.force_limit` is compared with solutions for the further demands, and with
+`Options.bounded` one that still exceeds this limit or a torque limit is compared with that of Coulomb's law. The solution with
+the smallest excess is used.
+
+Fallbacks without a contact model (hold, damping) belong to the controller.
 """
 
 from collections.abc import Iterator
@@ -24,99 +25,103 @@ from idyn.laws.law import Law
 from idyn.prediction.feasible import project
 from idyn.prediction.method import workspace_for
 from idyn.prediction.request import Request
-from idyn.prediction.rungs import UNASKED, Answer, last_forces, solve
+from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, Answer, last_forces, solve
 from idyn.status import Conditions, Status
 from idyn.terms.given import limit_friction
 from idyn.types import Array, Consistency, Demand, Prediction
 
 COULOMB = Coulomb()
-"""Asked where another law's answer is too much."""
+"""First fallback law, and the law that limits forces under `Options.bounded`."""
 
 MODERATE = 1.0
-"""Friction that stands in for friction without bounds, where that leads to no answer."""
+"""Upper limit of the friction coefficients for `RESCUERS`."""
 
 RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
-"""Asked where a law has no answer, in this order, with moderate friction: the last one brakes the base."""
+"""Fallback laws with limited friction, in order. The last one, with kinetic energy, brakes the base."""
 
 
 def fall_back(request: Request, first: Answer) -> Prediction:
-    """The first certified answer, after the `first` to the first demand; with none, the last forces, and the status that says
-    why the law failed."""
-    answer, failure = _least(request, first)
+    """Return the first certified solution of the cascade; if there is none, that with the contact forces of the last tick and
+    the status of the requested law. first: result for the first demand"""
+    answer, failure = _best_answer(request, first)
     if answer is None:
-        answer = _rescued(request)
-    elif max(answer.torque_excess, answer.force_excess) > 0.0 and request.options.bounded and _without_bounds(request):
-        other, _ = _least(_under(request, COULOMB))
-        answer = _lesser(answer, other)
+        answer = _of_other_law(request)
+    elif max(answer.torque_excess, answer.force_excess) > 0.0 and request.options.bounded and _unlimited_friction(request):
+        other, _ = _best_answer(_with_law(request, COULOMB))
+        answer = _smaller_excess(answer, other)
     if answer is None:
         return last_forces(request, failure)
     own = answer.law == request.law.name and answer.status.ok
     return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
 
 
-def _under(request: Request, law: Law) -> Request:
+def _with_law(request: Request, law: Law) -> Request:
     return msgspec.structs.replace(request, law=law)
 
 
-def _rescued(request: Request) -> Prediction | None:
-    """The first certified answer of another law: Coulomb's, if that was not the one asked; then all with moderate friction."""
+def _of_other_law(request: Request) -> Prediction | None:
+    """Return the first certified solution of another law: Coulomb's law, unless requested; then `RESCUERS` with limited
+    friction."""
     if request.law.name != COULOMB.name:
-        answer, _ = _least(_under(request, COULOMB))
+        answer, _ = _best_answer(_with_law(request, COULOMB))
         if answer is not None:
             return answer
     contacts = request.contacts
     limit_friction(workspace_for(request.robot, len(contacts)).problem.dynamics.given.fields, MODERATE)
     contacts = msgspec.structs.replace(contacts, mu=np.minimum(contacts.mu, MODERATE))
     for rescuer in RESCUERS:
-        answer, _ = _least(msgspec.structs.replace(request, contacts=contacts, law=rescuer))
+        answer, _ = _best_answer(msgspec.structs.replace(request, contacts=contacts, law=rescuer))
         if answer is not None:
             rung = f"{answer.rung}, μ ≤ {MODERATE:g}"
             return msgspec.structs.replace(answer, rung=rung, status=Status.OTHER_LAW)
     return None
 
 
-def _least(request: Request, first: Answer | None = None) -> Answer:
-    """The law's first certified answer; where friction has no bounds the first within the force limit, or the nearest to it.
-    None and why the last demand had none. first: the answer to the first demand, where it is known"""
-    least: Prediction | None = None
+def _best_answer(request: Request, first: Answer | None = None) -> Answer:
+    """Return the first certified solution of the law for its demands, and the status of the last one tried. With unlimited
+    friction return the first one within the force limit, or that with the smallest excess.
+
+    first: result for the first demand, if it is known
+    """
+    best: Prediction | None = None
     failure = Status.SOLVED
-    known = [] if first is None or first is UNASKED else [first]
+    known = [] if first is None or first is NO_FEASIBLE_DEMAND else [first]
     demands = _later_demands(request) if first else chain(_first_demand(request), _later_demands(request))
     for answer, why in chain(known, (solve(request, demand) for demand in demands)):
         failure = why
         if answer is None:
             continue
-        least = answer if least is None else _lesser(least, answer)
-        if least.force_excess <= 0.0 or not _goes_on(request):
+        best = answer if best is None else _smaller_excess(best, answer)
+        if best.force_excess <= 0.0 or not _tries_more_demands(request):
             break
-    return least, failure
+    return best, failure
 
 
-def _goes_on(request: Request) -> bool:
-    """Whether an answer beyond the force limit is not the end."""
+def _tries_more_demands(request: Request) -> bool:
+    """Return whether further demands are tried after a solution beyond the force limit."""
     projects = request.options.consistency is Consistency.PROJECT
-    return projects and request.law.conditions is not Conditions.CONVEX and _without_bounds(request)
+    return projects and request.law.conditions is not Conditions.CONVEX and _unlimited_friction(request)
 
 
-def _without_bounds(request: Request) -> bool:
-    """Whether friction may be as large as it likes somewhere."""
+def _unlimited_friction(request: Request) -> bool:
+    """Return whether the friction of a contact is unlimited."""
     return request.law.unlimited_friction or bool(np.isinf(request.contacts.mu).any())
 
 
-def _lesser(answer: Prediction, other: Prediction | None) -> Prediction:
-    """Whichever is less beyond the limits; the first when they are alike."""
+def _smaller_excess(answer: Prediction, other: Prediction | None) -> Prediction:
+    """Return the prediction with the smaller excess over the limits, forces first; the first one if they are equal."""
     if other is None:
         return answer
     return min(answer, other, key=lambda each: (each.force_excess, each.torque_excess))
 
 
 def _consistency(request: Request) -> Consistency:
-    """On ground that is a spring every demand is feasible."""
+    """Return the consistency option; OFF for compliant ground, where every demand is feasible."""
     return Consistency.OFF if request.law.conditions is Conditions.COMPLIANT else request.options.consistency
 
 
 def _first_demand(request: Request) -> Iterator[Demand]:
-    """The nearest feasible demand where it comes first, none where that cannot be found; else the demand as it was made."""
+    """Yield the demand to try first: under STICK and HOLD the nearest feasible one, if it is found; else the original one."""
     consistency, mu, touching = _consistency(request), request.contacts.mu, request.options.ground.touching
     if consistency in (Consistency.STICK, Consistency.HOLD):
         yield from _nearest(request, mu, touching, closed=consistency is Consistency.HOLD)
@@ -125,8 +130,8 @@ def _first_demand(request: Request) -> Iterator[Demand]:
 
 
 def _later_demands(request: Request) -> Iterator[Demand]:
-    """The demand as it was made, where the nearest feasible one came first; else, under `Consistency.PROJECT`, the nearest
-    feasible one, and where that does not help either, the nearest under which touching contacts stay."""
+    """Yield the further demands. Under STICK and HOLD: the original one. Under PROJECT: the nearest feasible one, then the
+    nearest one under which touching contacts neither slip nor lift."""
     consistency, mu, touching = _consistency(request), request.contacts.mu, request.options.ground.touching
     if consistency in (Consistency.STICK, Consistency.HOLD):
         yield Demand(q_ddot=request.q_ddot)

@@ -2,11 +2,11 @@
 
     min ½‖P v⁺ − v_a⁺‖² + ½ε‖v_u⁺ − v_u‖²     s.t.  N v̂ ≥ −φ/dt,   and S v̂ = T v̂ = 0 where contacts must not slip
 
-with v̂ = v⁺ − (1 − dt/T_r) v: on ground that yields a contact that slips or sinks may come to rest over T_r
+with v̂ = v⁺ − (1 − dt/T_r) v: with a contact compliance model a contact that slips or sinks comes to rest over T_r
 (`idyn.contact.ground`).
 
-Purely kinematic, and feasible for φ ≥ 0 (v = 0). It is the no-slip problem of a body whose inertia is diag(1, ε) with every
-joint free, so the no-slip solver solves it: in the coordinates x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)) the rows are
+The problem is kinematic, and feasible for φ ≥ 0 (v = 0). It equals the no-slip problem of a system with inertia diag(1, ε) and
+free joints, so the no-slip solver solves it: in the coordinates x = (P v⁺ − v_a⁺, √ε (v_u⁺ − v_u)) the rows are
 Y = (J_a, J_u/√ε).
 """
 
@@ -24,24 +24,26 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
 EPSILON = 1e-4
-"""ε, with m/s and rad/s taken alike. The base pays for consistency first, the joints only for what it cannot; at 1 the base's
-ballistic velocity counts as much as the demand, below 1e-8 rounding errors show in the joints."""
+"""ε, the weight of the base velocity; m/s and rad/s count alike. With a small ε the base velocity changes first, and the demand
+only as far as that is not enough. At 1 the base's ballistic velocity counts as much as the demand; below 1e-8 rounding errors
+are visible in the joints."""
 
 MOST_PIVOTS = 1000
 
-PLAINLY = 1e7
-"""Rows are plainly independent when of each more than a thousandth of its length is new (this times the least that counts,
-squared): no rank need be chosen then, and two solutions with one factor are exact."""
+INDEPENDENT = 1e7
+"""Factor on `idyn.solvers.pivoting.DEPENDENT` (a share of the squared length). Rows are clearly independent when the part of
+each that is orthogonal to the earlier ones is longer than a thousandth of the row. Then no rank has to be determined, and
+one step of iterative refinement makes the solution exact."""
 
 
 def project(
     dynamics: Dynamics, q_ddot: Array, sticking: Array, touching: float, *, closed: bool = False
 ) -> tuple[Array, float, Status]:
-    """The consistent joint accelerations nearest to `q_ddot` [rad/s²] (na), and by how much that changes the demanded joint
-    velocities, max norm [rad/s].
+    """Return the feasible joint accelerations nearest to `q_ddot` [rad/s²] (na), the change of the demanded joint velocities in
+    the max norm [rad/s], and the status: SOLVED unless penetrations contradict each other.
 
-    sticking: contacts that must not slip are those where this is positive (n) and the gap at most `touching` [m]
-    closed: nor may these part. Not SOLVED only when penetrations contradict one another.
+    sticking: contacts where this is positive (n) and the gap ≤ `touching` [m] must not slip
+    closed: whether these contacts must not lift either
     """
     nearest, change, status = nearest_demand(dynamics.fields, q_ddot, sticking, touching, closed)
     return nearest, change, STATUSES[status]
@@ -49,12 +51,12 @@ def project(
 
 @compiled
 def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float, closed: bool) -> tuple[Array, float, int]:
-    """As `project`; the status as an integer."""
+    """Return the same as `project`, with the status as an integer."""
     g = d.given
     u, a = g.model.u, g.model.a
     n, nu, na, nv = len(g.gaps), len(u), len(a), len(g.v)
     dt, root, wanted = g.dt, np.sqrt(EPSILON), local(nv)
-    # what is wanted of v̂: v_u − keep v at the base, v_a + dt q̈ − keep v at the joints
+    # target of v̂: v_u − keep v at the base, v_a + dt q̈ − keep v at the joints
     for j in range(nv):
         wanted[j] = (1.0 - g.keep) * g.v[j]
     for k in range(na):
@@ -68,7 +70,7 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
         if i < n:
             J, s = d.J[row], allowance(g, i) if r == 2 else 0.0
             bilateral[row] = sticking[i] > 0 and g.gaps[i] <= touching and (r < 2 or closed)
-        else:  # a closure's row: of v⁺, not of v̂
+        else:  # row of a closure: applies to v⁺, not to v̂
             J, s = d.G[row - 3 * n], d.rate[row - 3 * n] + g.keep * np.dot(d.G[row - 3 * n], g.v)
         for j in range(nv):
             s += J[j] * wanted[j]
@@ -77,9 +79,11 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
             Y[row, k] = J[a[k]]
         for k in range(nu):
             Y[row, na + k] = J[u[k]] / root
+    # multipliers p
     p, status = np.zeros(rows), SOLVED
-    if not (bilateral.all() and all_vanish(Y, b, p)):
-        p, status = _held(Y, b, bilateral)
+    if not (bilateral.all() and solve_equalities(Y, b, p)):
+        p, status = _solve_no_slip(Y, b, bilateral)
+    # P v⁺ = v_a⁺ + J_aᵀ p
     nearest = q_ddot.copy()
     largest = 0.0
     for k in range(na):
@@ -92,8 +96,8 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
 
 
 @compiled
-def all_vanish(Y: Array, b: Array, p: Array) -> bool:
-    """Fills p such that all rows of Y Yᵀ p + b vanish; whether they are plainly independent, so that this can be done."""
+def solve_equalities(Y: Array, b: Array, p: Array) -> bool:
+    """Fill p with the solution of Y Yᵀ p + b = 0. Return False if the rows of Y are not clearly independent."""
     rows, columns = Y.shape
     F, active, x, step = local((rows, rows)), local(rows, np.int64), local(columns), local(rows)
     for c in range(columns):
@@ -104,9 +108,9 @@ def all_vanish(Y: Array, b: Array, p: Array) -> bool:
         length2 = 0.0
         for c in range(columns):
             length2 += Y[row, c] * Y[row, c]
-        if not append_row(F, Y, active, row, row, PLAINLY * length2):
+        if not append_row(F, Y, active, row, row, INDEPENDENT * length2):
             return False
-    for _ in range(2):  # the second refines
+    for _ in range(2):  # the second pass refines
         for row in range(rows):
             step[row] = -b[row]
             for c in range(columns):
@@ -121,14 +125,14 @@ def all_vanish(Y: Array, b: Array, p: Array) -> bool:
 
 
 @inlined
-def _held(Y: Array, b: Array, bilateral: Array) -> tuple[Array, int]:
-    """Impulses of the no-slip law with the bilateral rows made to vanish, and the status."""
+def _solve_no_slip(Y: Array, b: Array, bilateral: Array) -> tuple[Array, int]:
+    """Return impulses of the no-slip law with zero velocity in the bilateral rows, and the status."""
     n = len(b) // 3
     none = np.zeros(n, dtype=np.bool_)
     p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, MOST_PIVOTS)
     if status != SOLVED:
         p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, MOST_PIVOTS)
-    if status != SOLVED and not bilateral.any():  # points that oppose one another spoil both
+    if status != SOLVED and not bilateral.any():  # both rules fail for opposing points
         N = Y[2::3].copy()
         z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), MOST_PIVOTS, covering(n, 1.0))
         for i in range(n):

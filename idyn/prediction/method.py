@@ -1,4 +1,4 @@
-"""A method: one law and one set of options for one robot and number of contacts, put together for compiled code once."""
+"""Methods: a law and options, prepared for compiled code for one robot and one number of contacts."""
 
 import math
 from collections.abc import Callable
@@ -26,19 +26,23 @@ from idyn.types import Consistency
 STATE, BEFORE = Lent(*[VECTOR] * 4), Lent(MASK, MATRIX, VECTOR, MATRIX)
 DEMAND, AIMED, START = Lent(VECTOR, VECTOR), Lent(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Filled(MASK)
 SOLUTION, OUT = Lent(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Filled(VECTOR, MATRIX, VECTOR, VECTOR)
-"""How arrays cross into the functions of `idyn.prediction.solve`."""
+"""Argument types of the functions in `idyn.prediction.solve`."""
 
 
 MOST_KEPT = 32
-"""Numbers of contacts for which a robot keeps a workspace, and laws for which a workspace keeps a method."""
+"""Maximum number of workspaces of a robot, one for each number of contacts; and of methods of a workspace, one for each law."""
 
 
 class Method(ArrayRecord):
-    """problem: of the robot and n contacts; law: its data, whose type stands for its kernel; kernels: numbers of its rungs
+    """A law and options, with the problem and buffers that `idyn.prediction.solve` works on.
 
-    selects, of_forces, near: whether there is a selection, and see `Objective`; most: what a contact may carry [N]
-    beforehand, closed: whether the demand is made feasible first, and such that touching contacts stay
-    target: of the selection (na or 3n); basis: of the next tick (n, width); closing: λ of the last answer [N·s] (3m); figures
+    problem: stages of the robot with n contacts; law: settings of the law, whose type selects the kernel
+    kernels: numbers of the law's rungs that are kernels
+    selects: whether there is a selection; of_forces, near: its objective, see `Objective`
+    projects_first: whether the demand is projected before solving; closed: whether touching contacts must not lift then
+    force_limit: largest contact force [N]
+    target: of the selection (na or 3n); basis: of the next tick (n, width); closing: closure impulses λ [N·s] (3m)
+    figures: residuals and excesses of the last solution, see `idyn.prediction.solve.FIGURES`
     """
 
     problem: ReducedProblem
@@ -47,9 +51,9 @@ class Method(ArrayRecord):
     selects: bool
     of_forces: bool
     near: int
-    beforehand: bool
+    projects_first: bool
     closed: bool
-    most: float
+    force_limit: float
     target: Vector
     basis: Mask
     closing: Vector
@@ -66,22 +70,22 @@ class Method(ArrayRecord):
         self.put(problem=problem, law=law_data(law), kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
         self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
         self.put(target=np.zeros(3 * n if of_forces else robot.na))
-        compliant = law.conditions is Conditions.COMPLIANT  # on ground that is a spring every demand is feasible
-        self.put(beforehand=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
-        self.put(closed=consistency is Consistency.HOLD, most=options.force_limit * robot.weight)
+        compliant = law.conditions is Conditions.COMPLIANT  # then every demand is feasible
+        self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
+        self.put(closed=consistency is Consistency.HOLD, force_limit=options.force_limit * robot.weight)
         width = law.basis_width if law.basis_type == np.bool_ else 0
         self.empty, self.resumes = np.zeros((n, width), np.bool_), law.basis_type == np.bool_
         self.put(basis=self.empty.copy(), closing=np.zeros(3 * len(robot.closures.keys)), figures=np.zeros(FIGURES))
 
     def suits(self, options: Options) -> bool:
-        """Whether all options that matter here are as they were; the ground is the problem's."""
+        """Return whether the method was made for these options. The ground does not count: the workspace sets it."""
         own = self.options
         before = own.selection, own.consistency, own.force_limit
         return (options.selection, options.consistency, options.force_limit) == before
 
     @cached_property
     def tick(self) -> Callable[..., Any]:
-        """`idyn.prediction.solve.tick`, compiled for this law."""
+        """`idyn.prediction.solve.tick`, compiled for this law. The other properties likewise."""
         return entrance(tick, self.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
 
     @cached_property
@@ -98,7 +102,7 @@ class Method(ArrayRecord):
 
 
 def _starts_cold(rung: Rung) -> bool:
-    """Whether a kernel rung can be tried without a last basis or impulses."""
+    """Return whether a kernel rung needs neither a basis nor impulses of the last tick."""
     return bool(rung.cold) or rung.start not in (Start.BASIS, Start.IMPULSES)
 
 
@@ -106,7 +110,7 @@ _TYPES: dict[str, type[Method]] = {}
 
 
 def _type_for(data: type[LawData]) -> type[Method]:
-    """The class of methods with a law of that type."""
+    """Return the subclass of `Method` for a type of law data."""
     name = f"Method[{data.__name__}]"
     if name not in _TYPES:
         _TYPES[name] = type(name, (Method,), {"__annotations__": {"law": data}, "__module__": Method.__module__})
@@ -114,7 +118,7 @@ def _type_for(data: type[LawData]) -> type[Method]:
 
 
 class Workspace:
-    """What a robot keeps for predictions with n contacts: the records of the stages, and the methods that use them."""
+    """Records of the stages for one robot and n contacts, and the methods that share them."""
 
     def __init__(self, robot: Robot, n: int) -> None:
         self.problem = ReducedProblem(robot, n)
@@ -123,8 +127,10 @@ class Workspace:
         self._dt, self._remembers = 0.0, False
 
     def method(self, request: Request) -> Method:
-        """The method of the request's law and options, with the ground set to what it is within the request's period. Raises
-        ValueError for a period that is not finite and positive."""
+        """Return the method for the law and options of the request, and set the ground model for its period.
+
+        Raises ValueError for a period that is not finite and positive.
+        """
         law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
         given, new_ground = self.problem.dynamics.given, options.ground is not self._ground or dt != self._dt
         if new_ground:
@@ -133,7 +139,7 @@ class Workspace:
             given.set_ground(options.ground, dt)
         if new_ground or remembers is not self._remembers:
             given.set_memory(options.ground, dt, remembers)
-            self._ground, self._dt, self._remembers = options.ground, dt, remembers  # once all of it is set
+            self._ground, self._dt, self._remembers = options.ground, dt, remembers  # last, in case of an exception above
         known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known
@@ -148,7 +154,7 @@ class Workspace:
 
 
 def workspace_for(robot: Robot, n: int) -> Workspace:
-    """The robot's own workspace for n contacts: predictions allocate nothing but their answers."""
+    """Return the robot's workspace for n contacts, made once: predictions allocate only their results."""
     known = robot.scratch.get(n)
     if not isinstance(known, Workspace) or known.problem.limits is not robot.limits:
         if len(robot.scratch) >= MOST_KEPT:

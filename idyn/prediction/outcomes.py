@@ -1,12 +1,12 @@
-"""What else the world might do: other solutions of the forward problem under the same torques.
+"""Other solutions of forward dynamics with Coulomb's law under the same torques.
 
-Coulomb's law has several solutions where friction is large: rods and feet that may as well jam or let go. A prediction is
-one of them, and the torque that goes with it cannot choose for the world. Here the joints are free:
+With large friction Coulomb's law may have several solutions: rods and feet that may jam or release. A prediction is one of
+them, and the robot may follow another one under the same torques. Here the joints are free:
 
     M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),      0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0        (`idyn.laws.coulomb`)
 
-and Lemke's method is begun with many covering vectors, for each of which it ends at some solution. What is found exists;
-what is not found may exist all the same. Offline: a second of searching for a second of walking.
+Lemke's method starts with many covering vectors, each of which may lead to another solution. The search is not exhaustive:
+further solutions may exist. For offline use: one second of walking takes about one second of search.
 """
 
 import numpy as np
@@ -22,16 +22,20 @@ from idyn.terms.dynamics import evaluate
 from idyn.types import Array, ContactSet, Record, State
 
 SAME = 1e-6
-"""Velocities that differ by less are the same [m/s, rad/s]."""
+"""Velocities that differ by less count as equal [m/s, rad/s]."""
 
-RIGHT = 1e-8
+TOLERANCE = 1e-8
 """Largest |min(z, w)| of a solution, in units of the problem."""
 
 MOST_PIVOTS = 2000
 
 
 class Outcome(Record, frozen=True):
-    """One solution. v_plus: velocity a period from now (nv); impulse: contact impulses in rows S, T, N [N·s] (3n)"""
+    """One solution of forward dynamics.
+
+    v_plus: velocity at the end of the period (nv)
+    impulse: contact impulses in rows S, T, N [N·s] (3n)
+    """
 
     v_plus: Array
     impulse: Array
@@ -40,8 +44,12 @@ class Outcome(Record, frozen=True):
 def outcomes(
     robot: Robot, state: State, contacts: ContactSet, tau: Array, dt: float, *, edges: int = 4, samples: int = 60, seed: int = 0
 ) -> list[Outcome]:
-    """Different solutions on rigid ground under joint torques τ [N·m] (na), in the order in which they are found; none when
-    Lemke's method finds none. samples: how many covering vectors are tried, the first of them all ones"""
+    """Return different solutions on rigid ground under joint torques τ [N·m] (na) over `dt` [s], in the order of discovery. The
+    list is empty if Lemke's method finds none.
+
+    edges: of the friction polygon; samples: number of covering vectors, the first one all ones; seed: of the others
+    """
+    # free motion: v + dt M⁻¹ (Pᵀ τ − h);  D = J M⁻¹ Jᵀ = Y Yᵀ
     dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground()).dynamics
     given = dynamics.given
     J, inertia, force = dynamics.J, given.M, -given.h
@@ -50,6 +58,7 @@ def outcomes(
     free = state.v + dt * np.linalg.solve(inertia, force)
     Y, b = np.linalg.solve(L, J.T).T, J @ free
     b[2::3] += [interpreted(allowance)(given, i) for i in range(len(contacts))]
+    # LCP of Coulomb's law, solved from each covering vector
     directions = polygon(edges)
     M, q, unit, _ = assemble(np.ascontiguousarray(Y), b, contacts.mu, directions, 0.0)
     found: list[Outcome] = []
@@ -57,7 +66,7 @@ def outcomes(
     for sample in range(samples):
         cover = np.ones(len(q)) if sample == 0 else np.exp(rng.uniform(-3.0, 3.0, len(q)))
         z, status, _, _ = lemke(M, q, MOST_PIVOTS, cover)
-        if status != SOLVED or natural_residual(M, q, z) > RIGHT:
+        if status != SOLVED or natural_residual(M, q, z) > TOLERANCE:
             continue
         impulse = unit * _impulse(z, len(contacts), directions)
         v_plus = free + np.linalg.solve(inertia, J.T @ impulse)
@@ -67,7 +76,7 @@ def outcomes(
 
 
 def _impulse(z: Array, n: int, directions: Array) -> Array:
-    """Rows S, T, N (3n) of a solution in the order p_N, p_F, λ."""
+    """Return rows S, T, N (3n) of an LCP solution in the order p_N, p_F, λ."""
     k = len(directions)
     along = z[n : n + k * n].reshape(n, k) @ directions
     return np.column_stack([along, z[:n]]).ravel()

@@ -1,10 +1,10 @@
-"""`predict`: what torques realise the demand, and what forces the world will exert meanwhile."""
+"""`predict`: joint torques that realise a demand, and the contact forces that act meanwhile."""
 
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.fallbacks import fall_back
-from idyn.prediction.request import Request, sound_request
+from idyn.prediction.request import Request, checked_request
 from idyn.prediction.rungs import first_answer
 from idyn.types import Array, ContactSet, Guess, Kinematics, Prediction, State
 
@@ -24,29 +24,32 @@ def predict(
     applied: Array | None = None,
     preferred: Array | None = None,
 ) -> Prediction:
-    """Torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over the next `dt` [s], with the contact forces.
+    """Predict the torques that realise the joint accelerations `q_ddot` [rad/s²] (na) over `dt` [s], and the contact forces.
 
     0. kinematics: M, h and the joint axes, by Pinocchio                         `Robot.compute`
-    1. validate, dynamics: J of the instant                                      `idyn.terms`
-    2. under `Consistency.STICK` and `HOLD` the nearest feasible demand          `idyn.prediction.feasible`
-    3. Y, b: the problem in the unactuated space                                 `idyn.terms.reduction`
-    4. p: impulses that obey the law, by the law's rungs                         `idyn.laws`
-    5. p: of those that do so equally well the ones that are wanted              `idyn.selection`
+    1. validate, dynamics: contact Jacobian J                                    `idyn.terms`
+    2. for `Consistency.STICK` and `HOLD`: nearest feasible demand               `idyn.prediction.feasible`
+    3. Y, b: reduced problem in the unactuated space                             `idyn.terms.reduction`
+    4. p: impulses that obey the law, by its rungs                               `idyn.laws`
+    5. p: choice among equivalent impulses                                       `idyn.selection`
     6. v⁺, τ and residuals: torque and certificate                               `idyn.terms.reduction`, `idyn.certificate`
-    7. without a certified answer within the limits: feasible demands, other laws `idyn.prediction.fallbacks`
+    7. without a certified solution within the limits: feasible demands, other laws `idyn.prediction.fallbacks`
 
-    1 to 6 are one compiled call (`idyn.prediction.solve`). Raises InputError, naming the field, for data that are malformed:
-    shapes, numbers that are not finite, vectors that are not of unit length. For all other data `Prediction.status` and `.rung`
-    say what came of them. Pass `Prediction.guess` to the next call as its warm start.
+    Steps 1 to 6 are one compiled call (`idyn.prediction.solve`). Failures are reported in `Prediction.status` and `.rung`.
 
-    state: or the robot's kinematics there, which are not computed again then
-    applied: generalised force that acts besides gravity, contacts and the torques asked for [N, N·m] (nv)
-    preferred: contact forces that `Selection.FORCE` comes as near to as the law leaves open, in the world [N] (n, 3); none: 0
+    state: measured state, or `Robot.terms` of it, which saves step 0
+    contacts: contacts at this state
+    law: contact law, see `make_law`
+    guess: `Prediction.guess` of the last tick, for the warm start
+    applied: generalised force in addition to gravity, contacts and joint torques [N, N·m] (nv)
+    preferred: target forces of `Selection.FORCE`, in the world [N] (n, 3); without: 0
+
+    Raises InputError, naming the field, for malformed data: wrong shape or type, NaN or infinite, not normalised.
     """
     request = Request(robot, state, contacts, q_ddot, law, dt, options, guess, applied, preferred)
-    first = first_answer(request) or first_answer(request := sound_request(request))
+    first = first_answer(request) or first_answer(request := checked_request(request))
     if first is None:
-        raise AssertionError("compiled code refused data that are sound")
+        raise AssertionError("compiled code rejected checked data")
     answer, _ = first
     if answer is not None and answer.torque_excess <= 0.0 and answer.force_excess <= 0.0:
         return answer

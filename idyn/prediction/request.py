@@ -1,4 +1,4 @@
-"""What is asked of one prediction, and its checks."""
+"""Arguments of one prediction, and their checks."""
 
 import msgspec
 import numpy as np
@@ -6,13 +6,13 @@ import numpy as np
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.terms.dynamics import sound
+from idyn.terms.dynamics import checked
 from idyn.terms.inputs import check_request
 from idyn.types import Array, ContactSet, Guess, Kinematics, State
 
 
 class Request(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The arguments of `idyn.prediction.predict.predict`."""
+    """Arguments of `idyn.prediction.predict.predict`."""
 
     robot: Robot
     state: State | Kinematics
@@ -26,13 +26,13 @@ class Request(msgspec.Struct, frozen=True, eq=False, gc=False):
     preferred: Array | None
 
 
-def sound_request(request: Request) -> Request:
-    """The same with contiguous arrays of this machine's byte order. Raises InputError naming the first malformed field."""
+def checked_request(request: Request) -> Request:
+    """Return the request with contiguous arrays in native byte order. Raises InputError, naming the first malformed field."""
     r, n, guess = request, len(request.contacts.keys), request.guess
     check_request(r.robot, n, r.q_ddot, r.dt, guess, r.preferred)
-    state, contacts, applied, _ = sound(r.robot, r.state, r.contacts, r.applied, None)
+    state, contacts, applied, _ = checked(r.robot, r.state, r.contacts, r.applied, None)
     if guess is not None:
-        law = guess.law if last_basis(r) is not None else ""  # a basis that does not fit is nowhere to begin
+        law = guess.law if last_basis(r) is not None else ""  # a basis that does not fit is ignored
         guess = msgspec.structs.replace(guess, law=law, tau=_plain(guess.tau), force=_plain(guess.force))
     preferred = None if r.preferred is None else _plain(r.preferred)
     return msgspec.structs.replace(
@@ -41,8 +41,8 @@ def sound_request(request: Request) -> Request:
 
 
 def last_basis(request: Request) -> Array | None:
-    """The law's last basis, a row for each of today's contacts; new ones start open. None when nothing carries over: a guess of
-    another law, or with settings that have another basis."""
+    """Return the basis of the last tick with one row for each present contact; new contacts start open. Return None when the
+    guess belongs to another law or to settings with another basis."""
     guess, law = request.guess, request.law
     if guess is None or guess.law != law.name or not request.options.warm_start:
         return None

@@ -1,8 +1,8 @@
-"""One demand in Python: the compiled call, then the law's Python rungs with the same `finish`; the answer as a `Prediction`.
+"""One demand from Python: the compiled call, then the law's Python rungs with the same `finish`; the result as a `Prediction`.
 
-The warm start comes with the request: `Guess`, what the last `Prediction` left. Its rows are carried over to today's contacts
-here (`Guess.carried_over`); a basis that does not fit is left out (`idyn.prediction.request.last_basis`), and whether it still
-solves the law is for the law's warm rung and the certificate to say.
+The warm start is the `Guess` of the last `Prediction`. Its rows are carried over to the present contacts here
+(`Guess.carried_over`); a basis that does not fit is ignored (`idyn.prediction.request.last_basis`). The law's warm rung and the
+certificate decide whether the basis still solves the law.
 """
 
 from collections.abc import Callable
@@ -15,31 +15,34 @@ from idyn.laws.contact_free import ContactFree
 from idyn.laws.law import Face, Law, LawSolution, Solutions
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request, last_basis
-from idyn.prediction.solve import AS_WANTED, CHANGE, INFEASIBLE, MALFORMED, REFUSED, UNSELECTED
+from idyn.prediction.solve import CHANGE, COMPLETE, INFEASIBLE, MALFORMED, REFUSED, UNSELECTED
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
 from idyn.types import Array, Demand, Guess, Prediction, Residuals, State
 
 Answer = tuple[Prediction | None, Status]
-"""A certified answer; with none, why the last rung failed."""
+"""A certified prediction, or None; and the status of the last rung."""
 
-UNASKED: Answer = None, Status.SOLVED
-"""Where the demand could not be made feasible."""
+NO_FEASIBLE_DEMAND: Answer = None, Status.SOLVED
+"""The result when no feasible demand was found: the law was not tried."""
 
 Out = tuple[Array, Array, Array, Array]
-"""p (3n), contact forces (n, 3), v⁺ (nv) and τ (na) of an answer."""
+"""Arrays for p (3n), contact forces (n, 3), v⁺ (nv) and τ (na)."""
 
 NO_FRICTION = np.zeros((0, 2))
 
 FREE = ContactFree()
 
 ANSWERED = Status.SOLVED
-"""A module's global is looked up faster than a member of an enumeration."""
+"""The member as a global of the module, which is looked up faster."""
 
 
 def first_answer(request: Request) -> Answer | None:
-    """The law's answer to the demand that it is asked first; None for data that compiled code does not take."""
+    """Solve the law for the first demand: the original one, or its projection under `STICK` and `HOLD`.
+
+    Return None for data that compiled code does not accept: malformed, not contiguous or of another byte order.
+    """
     robot, guess, c, n = request.robot, request.guess, request.contacts, len(request.contacts.keys)
     preferred, applied, state = request.preferred, request.applied, request.state
     try:
@@ -65,7 +68,7 @@ def first_answer(request: Request) -> Answer | None:
             out,
             0 if warm else method.cold,
         )
-    except (TypeError, ValueError, AttributeError, IndexError):  # not the arrays that Pinocchio and compiled code take
+    except (TypeError, ValueError, AttributeError, IndexError):  # wrong types for Pinocchio or compiled code
         return None
     if rung >= 0:
         name = (method.warm_names if warm else method.cold_names)[rung]
@@ -74,18 +77,18 @@ def first_answer(request: Request) -> Answer | None:
     if rung == MALFORMED:
         return None
     if rung == INFEASIBLE:
-        return UNASKED
+        return NO_FEASIBLE_DEMAND
     if status == RAY:
         return None, Status.RAY
     met = Demand(q_ddot=method.problem.q_ddot.copy(), change=float(method.figures[CHANGE]))
-    return _by_python(request, method, met, STATUSES[status])
+    return _solve_in_python(request, method, met, STATUSES[status])
 
 
 def solve(request: Request, demand: Demand) -> Answer:
-    """The law's answer to another demand, with the dynamics as they are."""
+    """Solve the law for another demand, with the dynamics of `first_answer`."""
     guess, preferred, keys = request.guess, request.preferred, request.contacts.keys
     method = workspace_for(request.robot, len(keys)).method(request)
-    basis, out, torque, force = last_basis(request), _room(request), NOTHING, NO_FORCES
+    basis, out, torque, force = last_basis(request), _outputs(request), NOTHING, NO_FORCES
     if guess is not None:
         torque, force = guess.tau, guess.carried_over(guess.force, keys)
     warm = basis is not None and basis.shape == method.empty.shape
@@ -103,11 +106,11 @@ def solve(request: Request, demand: Demand) -> Answer:
         return _prediction(request, method, out, start, name, iterations, null_dim, finished), ANSWERED
     if status == RAY:
         return None, Status.RAY
-    return _by_python(request, method, demand, STATUSES[status])
+    return _solve_in_python(request, method, demand, STATUSES[status])
 
 
-def _by_python(request: Request, method: Method, demand: Demand, failure: Status) -> Answer:
-    """The law's Python rungs, where the kernels have failed."""
+def _solve_in_python(request: Request, method: Method, demand: Demand, failure: Status) -> Answer:
+    """Try the law's Python rungs after its kernels have failed. failure: status of the last kernel"""
     problem, basis, status = view(method.problem), last_basis(request), failure
     for solve_rung in python_rungs(request.law):
         for found in solve_rung(problem, basis):
@@ -127,13 +130,13 @@ def _by_python(request: Request, method: Method, demand: Demand, failure: Status
 
 
 def python_rungs(law: Law) -> list[Callable[[Reduced, Array | None], Solutions]]:
-    """The rungs of a law that have no kernel."""
+    """Return the rungs of a law that have no kernel."""
     return [rung.solve for rung in law.rungs if rung.solve is not None]
 
 
 def _finished(request: Request, method: Method, demand: Demand, name: str, solution: LawSolution) -> Prediction | None:
-    """The answer that a Python rung's solution leads to, if it is certified."""
-    face, out, p = solution.face, _room(request), np.ascontiguousarray(solution.p)
+    """Return the prediction for the solution of a Python rung, or None if it is not certified."""
+    face, out, p = solution.face, _outputs(request), np.ascontiguousarray(solution.p)
     if face is None:
         face = Face(np.zeros((len(request.contacts), 0), np.bool_), NO_FRICTION, NOTHING, False, NO_FRICTION)
     multipliers = NOTHING if solution.multipliers is None else solution.multipliers
@@ -151,15 +154,15 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
 
 
 def last_forces(request: Request, failure: Status) -> Prediction:
-    """Contact-free inverse dynamics with the impulses of the last tick; the status stays that of the failure."""
+    """Return the inverse dynamics with the contact impulses of the last tick. status: `failure`, or NON_FINITE"""
     request = msgspec.structs.replace(request, law=FREE)
-    method, out = workspace_for(request.robot, len(request.contacts)).method(request), _room(request)
+    method, out = workspace_for(request.robot, len(request.contacts)).method(request), _outputs(request)
     method.keep_forces(method.fields, (request.q_ddot, request.q_ddot), out)
-    answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, AS_WANTED)
+    answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, COMPLETE)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
 
 
-def _room(request: Request) -> Out:
+def _outputs(request: Request) -> Out:
     robot, n = request.robot, len(request.contacts.keys)
     return empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
 
@@ -167,7 +170,10 @@ def _room(request: Request) -> Out:
 def _prediction(
     request: Request, method: Method, out: Out, basis: Array, name: str, iterations: int, null_dim: int, finished: int
 ) -> Prediction:
-    """The answer in `out`. name: of the rung; null_dim: dimension of the choice; finished: how `finish` ended"""
+    """Return the prediction for the arrays `out` and the method's figures.
+
+    basis: of the next tick; name: of the rung; null_dim: dimension of the choice; finished: result of `finish`
+    """
     (p, force, v_plus, tau), law = out, request.law.name
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = method.figures.tolist()
     residuals = Residuals(motion, met, complementarity, cone, penetration, slip)
@@ -175,7 +181,7 @@ def _prediction(
     guess = Guess(law, request.contacts.keys, basis, tau, force)
     if finished == UNSELECTED:
         name += ", unselected"
-    return Prediction(  # in the order of its fields: by name it would take 0.5 µs more
+    return Prediction(  # positional, in the order of its fields: keywords would take 0.5 µs more
         tau, force, p, request.dt, v_plus, ANSWERED, law, name, iterations,
         residuals, change, torque_excess, force_excess, null_dim, closing, guess,
     )  # fmt: skip

@@ -1,12 +1,12 @@
-"""The stages in their order, compiled: from what is measured to certified torques, for one demand  [ZD Alg. 1 to 3].
+"""The compiled stages of one demand: from measured state to certified torques  [ZD Alg. 1 to 3].
 
     tick             validate → dynamics → realise
     realise          feasible demand → solve_demand
-    solve_demand     reduced problem → the law's rungs, each followed by finish, until one is certified
+    solve_demand     reduced problem → rungs of the law, each followed by finish, until one is certified
     finish           selection → torque → certificate
 
 `tick` and `solve_demand` are compiled once for each law: the type of a method's `law` chooses the kernel (`idyn.jit.dispatch`).
-A solve without a last basis begins at an empty one. Python rungs come in by `finish_solution` (`idyn.prediction.rungs`).
+A cold start begins with an empty basis. Python rungs call `finish_solution` (`idyn.prediction.rungs`).
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
     from idyn.prediction.method import Method
 
 NONE, MALFORMED, INFEASIBLE = -1, -2, -3
-"""Instead of a rung: none is certified; the data are not sound; the demand could not be made feasible."""
+"""Values of `Outcome.rung` after a failure: no rung is certified; the data are malformed; no feasible demand was found."""
 
-REFUSED, AS_WANTED, UNSELECTED = range(3)
-"""How `finish` ends: not certified; certified; certified, but only without a selection."""
+REFUSED, COMPLETE, UNSELECTED = range(3)
+"""Results of `finish`: not certified; certified; certified, but the selection failed."""
 
 BEYOND_TORQUE, BEYOND_FORCE, CHANGE, FIGURES = 6, 7, 8, 9
-"""Of the figures of an answer the first six are its `Residuals`; then how far the largest torque [N·m] and the largest contact
-force [N] are beyond their limits, 0 within; the change of the demand [rad/s]; and how many there are."""
+"""Indices into `Method.figures` and its length. 0 to 5: `Residuals`; then the excess of the largest torque [N·m] and of the
+largest contact force [N] over their limits, 0 within; the change of the demand [rad/s]."""
 
 
 class Outcome(NamedTuple):
-    """rung: place among the method's kernels, or why there is none; status: of the law; null_dim: dimension of the choice
-    finished: how `finish` ended"""
+    """Result of a compiled solve.
+
+    rung: index among the method's kernels, or NONE, MALFORMED, INFEASIBLE; status: of the law
+    iterations: pivots or iterations of the rung; null_dim: dimension of the choice; finished: result of `finish`
+    """
 
     rung: int
     status: int
@@ -54,18 +57,18 @@ class Outcome(NamedTuple):
     finished: int
 
 
-Told = tuple[int, int, int, int, int, bool]
-"""As Python receives it: a named tuple would cost a microsecond to hand out."""
+OutcomeValues = tuple[int, int, int, int, int, bool]
+"""Fields of an `Outcome`, then whether the basis is unchanged. Returning a named tuple to Python would cost a microsecond."""
 
 
 @compiled
-def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> Told:
-    """One demand, from what is measured. Returns an `Outcome`, and whether the basis is the last one.
+def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> OutcomeValues:
+    """Run all stages for one demand. Return the fields of an `Outcome` and whether the basis is that of the last tick.
 
-    state: q, v, applied or none (0), q̈; contacts: see `idyn.terms.given.CONTACTS`
-    before: the last basis; the last forces (n, 3) or none (0, 3) and torques (na) or none (0), in the world, and the preferred
-        forces (n, 3) or none (0, 3)
-    out: p, forces (n, 3), v⁺, τ, to be filled; first: of the method's kernels
+    state: q, v, applied force, q̈; contacts: see `idyn.terms.given.CONTACTS`
+    before: basis, contact forces (n, 3) and torques (na) of the last tick, preferred forces (n, 3); forces in the world
+    out: receives p, forces (n, 3), v⁺, τ; first: index of the first kernel to try
+    Without an applied force, last tick or preferred forces these arrays are empty: (0) or (0, 3).
     """
     (q, v, applied, asked), (basis, last, last_torque, preferred) = state, before
     problem, given = s.problem, s.problem.dynamics.given
@@ -85,9 +88,9 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
 
 @compiled
 def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) -> Outcome:
-    """`solve_demand` for the demand asked, q̈ (na), or for the nearest feasible one where that comes first."""
+    """Run `solve_demand` for the demand q̈ (na), or, if the method projects first, for the nearest feasible demand."""
     met, change = asked, 0.0
-    if s.beforehand:
+    if s.projects_first:
         given = s.problem.dynamics.given
         met, change, status = nearest_demand(s.problem.dynamics, asked, given.mu, given.touching, s.closed)
         if status != SOLVED:
@@ -98,8 +101,8 @@ def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) ->
 
 @compiled
 def aim(s: "Method", last: Arrays) -> None:
-    """Fill the selection's target. last: the last forces (n, 3) and torques (na), the preferred forces (n, 3); each may be
-    none"""
+    """Fill the target of the selection. last: forces (n, 3) and torques (na) of the last tick, preferred forces (n, 3); each
+    may be empty"""
     force, torque, preferred = last
     if s.of_forces:
         near = force[:0] if s.near == Near.ZERO else force if s.near == Near.LAST else preferred
@@ -112,10 +115,10 @@ def aim(s: "Method", last: Arrays) -> None:
 
 @compiled
 def solve_demand(s: "Method", demanded: Demanded, basis: Array, out: Arrays, first: int) -> Outcome:
-    """The law's kernels from `first` on, until one is certified. A ray says that the demand is impossible: the remaining ones,
-    which only fight rounding errors, are not tried then. `basis` (n, ·), where they begin, is overwritten with the next."""
+    """Run the law's kernels from number `first` on, until one is certified. `basis` (n, ·) is their start and receives the next
+    basis. After a ray the demand is infeasible: the remaining kernels, which treat rounding errors, are not tried."""
     problem, status = s.problem, SOLVED
-    # reduced problem; a law that asks nothing of contacts needs the free motion only
+    # reduced problem; the contact-free law needs the free motion only
     if s.law.conditions == Conditions.FREE and len(problem.dynamics.G) == 0:
         free_motion(problem, demanded.met)
     else:
@@ -138,37 +141,40 @@ def solve_demand(s: "Method", demanded: Demanded, basis: Array, out: Arrays, fir
 
 @compiled
 def finish(s: "Method", p: Array, face: Face, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> tuple[int, int]:
-    """From the law's impulses p (3n) to an answer in `out`; how that ended, and the dimension of the choice. Where the
-    quick selection fails, the thorough one is tried; where that is not certified, the law's own impulses stay.
+    """Select, compute torques and certify. Fill `out`; return the result code and the dimension of the choice.
 
-    face: the impulses that solve the law as well, without columns where there are none; program: multipliers (n) or none (0), ε
+    The quick selection is tried first, then the thorough one; if neither is certified, the law's impulses are the result.
+
+    p: impulses of the law (3n); face: impulses that solve the law equally well, without columns if there are no others
+    program: multipliers (n), empty without, and ε of a convex law
     """
     selects, null_dim = s.selects and face.flags.shape[1] > 0, 0
     if selects:
         chosen, found, null_dim = choose_among_few(s.problem, face, s.of_forces, s.target, p)
         if found and _certified(s, chosen, program, demanded, out):
-            return AS_WANTED, null_dim
+            return COMPLETE, null_dim
     if not _certified(s, p, program, demanded, out):
-        return REFUSED, 0  # not worth any more work
+        return REFUSED, 0
     if not selects:
-        return AS_WANTED, 0
+        return COMPLETE, 0
     chosen, found, null_dim = choose_thoroughly(s.problem, face, s.of_forces, s.target, p)
     if found and _certified(s, chosen, program, demanded, out):
-        return AS_WANTED, null_dim
+        return COMPLETE, null_dim
+    # refill `out` with the law's impulses
     _certified(s, p, program, demanded, out)
     return UNSELECTED, 0
 
 
 @compiled
 def _certified(s: "Method", p: Array, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> bool:
-    """The stages torque and certificate: fill `out` and the figures. Whether every residual is small."""
+    """Run the stages torque and certificate: fill `out` and the figures. Return whether every residual is small."""
     (impulse, force, v_plus, tau), law, figures, given = out, s.law, s.figures, s.problem.dynamics.given
     copy(p, impulse)
     recover(s.problem, p, v_plus, tau, s.closing)
     material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only)
     claim = Claim(law.conditions, law.directions, law.unlimited, program[0], program[1], material)
     certify(given, demanded, claim, Answered(p, v_plus, tau, s.closing, force), figures[:BEYOND_TORQUE])
-    # what is beyond the limits
+    # impulses to forces; excess over the torque limits and the force limit
     torque, beyond = 0.0, 0.0
     for k in range(len(tau)):
         torque = max(torque, abs(tau[k]) - given.model.tau_max[k])
@@ -177,7 +183,7 @@ def _certified(s: "Method", p: Array, program: tuple[Array, float], demanded: De
         for c in range(3):
             force[i, c] /= given.dt
             square += force[i, c] ** 2
-        beyond = max(beyond, np.sqrt(square) - s.most)
+        beyond = max(beyond, np.sqrt(square) - s.force_limit)
     figures[BEYOND_TORQUE], figures[BEYOND_FORCE], figures[CHANGE] = torque, beyond, demanded.change
     small = True
     for residual in figures[:BEYOND_TORQUE]:
@@ -187,7 +193,7 @@ def _certified(s: "Method", p: Array, program: tuple[Array, float], demanded: De
 
 @compiled
 def _same(one: Array, other: Array) -> bool:
-    """Whether two masks of one shape are equal."""
+    """Return whether two masks of the same shape are equal."""
     same = True
     for i in range(one.shape[0]):
         for j in range(one.shape[1]):
@@ -196,9 +202,12 @@ def _same(one: Array, other: Array) -> bool:
 
 
 @compiled
-def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> Told:
-    """`solve_demand` where the dynamics are filled. demand: asked, met, then the last forces and torques and the
-    preferred forces as `tick` has them; before: where to begin, which is overwritten."""
+def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> OutcomeValues:
+    """Run `solve_demand` with the dynamics of the last `tick`.
+
+    demand: original demand, demand to realise, then last forces and torques and preferred forces as in `tick`
+    before: starting basis, which is overwritten
+    """
     (asked, met, last, last_torque, preferred), (basis,) = demand, before
     aim(s, (last, last_torque, preferred))
     found = solve_demand(s, Demanded(asked, met, change), basis, out, first)
@@ -209,8 +218,11 @@ def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change
 def finish_solution(
     s: "Method", demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
 ) -> tuple[int, int]:
-    """`finish` for impulses that Python has found. demand: asked, met; solution: p, and flags, directions, μ and friction of
-    the face, multipliers; scales: change of the demand, ε"""
+    """Run `finish` for impulses of a Python rung.
+
+    demand: original demand, demand to realise; scales: change of the demand, ε
+    solution: p; flags, directions, μ and friction of the face; multipliers
+    """
     (asked, met), (p, flags, directions, mu, friction, multipliers), (change, epsilon) = demand, solution, scales
     face = Face(flags, directions, mu, unlimited, friction)
     return finish(s, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
@@ -218,7 +230,10 @@ def finish_solution(
 
 @compiled
 def keep_forces(s: "Method", demand: Arrays, out: Arrays) -> None:
-    """The answer to a demand with the impulses of the last tick, certified or not. demand: asked, met"""
+    """Fill `out` with the motion and torques for the impulses of the last tick, certified or not.
+
+    demand: original demand, demand to realise
+    """
     asked, met = demand
     reduce_problem(s.problem, met)
     _certified(s, s.problem.dynamics.given.last, (s.figures[:0], 0.0), Demanded(asked, met, 0.0), out)

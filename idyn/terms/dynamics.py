@@ -100,13 +100,13 @@ def evaluate(
     problem.dynamics.given.set_ground(ground, dt)
     problem.dynamics.given.set_memory(ground, dt, last is not None)
     if not _filled(robot, problem.dynamics, state, contacts, applied, last):
-        state, contacts, applied, last = sound(robot, state, contacts, applied, last)
+        state, contacts, applied, last = checked(robot, state, contacts, applied, last)
         if not _filled(robot, problem.dynamics, state, contacts, applied, last):
             raise AssertionError("`read_given` refused data that `check` accepts")
     return problem
 
 
-def sound(
+def checked(
     robot: Robot, state: State | Kinematics, contacts: ContactSet, applied: Array | None, last: Array | None
 ) -> tuple[State, ContactSet, Array | None, Array | None]:
     """Return the data as contiguous arrays in native byte order. Raises InputError, naming the field, for malformed data."""

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from idyn.contact.ground import Ground
 from idyn.laws import make_law
 from idyn.options import Options
-from idyn.prediction.feasible import EPSILON, all_vanish, project
+from idyn.prediction.feasible import EPSILON, project, solve_equalities
 from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.terms.dynamics import evaluate
@@ -189,18 +189,18 @@ def test_dragging_feet_apart_is_repaired_before_it_is_asked():
     np.testing.assert_allclose(f.J @ answer.v_plus, 0, atol=1e-9)
 
 
-def test_rows_that_are_plainly_independent_all_vanish():
+def test_equalities_with_independent_rows_are_solved():
     """The shortest motion x = Yᵀ p with Y x = −b, by least squares; rows that depend on others or hardly differ are refused."""
     rng = np.random.default_rng(0)
     for rows, columns in ((1, 1), (3, 18), (12, 18), (18, 18)):
         Y, b, p = rng.normal(size=(rows, columns)), rng.normal(size=rows), np.zeros(rows)
-        assert all_vanish(Y, b, p)
+        assert solve_equalities(Y, b, p)
         np.testing.assert_allclose(Y.T @ p, np.linalg.lstsq(Y, -b, rcond=None)[0], atol=1e-9)
     Y = rng.normal(size=(6, 18))
     for last in (Y[0] + Y[1], Y[0] + 1e-5 * rng.normal(size=18), np.zeros(18)):
         Y[5] = last
-        assert not all_vanish(Y, np.ones(6), np.zeros(6))
-    assert not all_vanish(rng.normal(size=(19, 18)), np.ones(19), np.zeros(19))
+        assert not solve_equalities(Y, np.ones(6), np.zeros(6))
+    assert not solve_equalities(rng.normal(size=(19, 18)), np.ones(19), np.zeros(19))
 
 
 def test_penetration_is_undone_no_faster_than_it_may():
