@@ -81,7 +81,7 @@ DOORS = {
     "zmq": {
         "transport.server.sockets.connections",
         "transport.server.sockets.router",
-        "transport.server.sockets.doorkeeper",
+        "transport.server.sockets.access_control",
         "transport.robot.client",
         "transport.keys",
         "sim_harness.bench.round_trips",  # measures a bare echo

@@ -34,14 +34,14 @@ class Loopback(BaseClient):
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
         """The torque for a state; None when the service refused it, then `error` says why."""
         self.error = None
-        reply = self._through(self._conversation.ask(state, self._clock()))
+        reply = self._request(self._conversation.ask(state, self._clock()))
         answer = self._conversation.hear(reply, self._clock())
         if isinstance(answer, ErrorMessage):
             self.error = answer
             return None
         return answer
 
-    def _through(self, request: bytes) -> bytes:
+    def _request(self, request: bytes) -> bytes:
         reply = self._service.handle(self._identity, request, self._clock()).reply
         self._service.settle()
         return reply

@@ -20,7 +20,7 @@ from transport.log.reader import LogReader
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.torque import ContactForce
 from transport.realtime import steady
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
@@ -178,7 +178,7 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
     controller = build(snapshot)
     if isinstance(controller, Controller):
         warm_up(controller, settings)  # as the server did before it began
-    return Service(controller, settings, shadow=shadow, clock=now, workshop=Workshop(build, beside=False))
+    return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
 
 
 class _Tally:

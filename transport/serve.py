@@ -16,7 +16,7 @@ from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.realtime import on_core, steady
 from transport.server.fault_log import keep_fault
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.served_controller import ServedController
 from transport.server.service import Service
 from transport.server.sessions.session import Fault
@@ -62,7 +62,8 @@ def serve(
         warm_up(other, settings)
         return other
 
-    service = Service(controller, settings, shadow=shadow, recorder=recorder, workshop=Workshop(rebuild, beside=True))
+    builder = ControllerBuilder(rebuild, in_thread=True)
+    service = Service(controller, settings, shadow=shadow, recorder=recorder, builder=builder)
 
     def on_fault(fault: Fault) -> None:
         log.error("session %d: fault: %s", fault.session, fault.reason)

@@ -175,7 +175,7 @@ def test_the_disk_fails(tmp_path: Path) -> None:
 
 @told("the log is removed", "`not logged: …` in every `message`", "goes on")
 def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.log.recorder.LOOK_S", 0.0)
+    monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
     log = tmp_path / "log.mcap"
     with serving(tmp_path, log=log) as server:
         trial = Trial(server)

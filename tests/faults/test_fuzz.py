@@ -27,7 +27,7 @@ from transport.protocol.messages.state import Contact, Flags, Reference, StateMe
 from transport.realtime import steady
 from transport.robot.client import RobotClient
 from transport.robot.conversation import hello_for
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
@@ -120,11 +120,11 @@ def fresh_session(handle: Callable[[bytes], bytes], robot: Robot, old: int) -> i
     return welcome.session if isinstance(welcome, Welcome) else old
 
 
-def served(workshop: Workshop | None = None) -> tuple[Service, Controller]:
+def served(builder: ControllerBuilder | None = None) -> tuple[Service, Controller]:
     settings = ServerSettings(controller="quadruped")
     controller = load_controller("quadruped")
     warm_up(controller, settings)
-    return Service(controller, settings, workshop=workshop), controller
+    return Service(controller, settings, builder=builder), controller
 
 
 def fuzz_in_process(count: int) -> None:
@@ -170,7 +170,7 @@ def fuzz_over_sockets(count: int, folder: Path) -> None:
 def fuzz_settings(count: int, seed: int) -> None:
     """Built at once here, and never longer than a second; a server builds them beside its loop."""
     rng = random.Random(seed)
-    service, controller = served(Workshop(controller_from_snapshot, beside=False))
+    service, controller = served(ControllerBuilder(controller_from_snapshot, in_thread=False))
     own = controller.snapshot()["settings"]
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (ROOM_BYTES, before[1]))

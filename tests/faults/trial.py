@@ -27,7 +27,7 @@ from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import Conversation, hello_for
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.session import Fault
 from transport.server.settings import CurveSettings, ServerSettings
@@ -81,8 +81,8 @@ class Server:
             self.recorder = Recorder(
                 log, attachments(self.controller.snapshot(), self.settings), metadata(self.controller.robot, None)
             )
-        workshop = Workshop(controller_from_snapshot, beside=True)
-        service = Service(self.controller, self.settings, recorder=self.recorder, workshop=workshop)
+        builder = ControllerBuilder(controller_from_snapshot, in_thread=True)
+        service = Service(self.controller, self.settings, recorder=self.recorder, builder=builder)
         return Router(service, self.address, self._note, Anticipation(lead_us=250.0), self.settings.curve)
 
     def _note(self, fault: Fault) -> None:

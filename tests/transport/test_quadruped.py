@@ -17,7 +17,7 @@ from transport.protocol.messages.state import Contact, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
 from transport.robot.conversation import hello_for
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
@@ -71,7 +71,7 @@ def test_another_law_is_compared(record: Path) -> None:
 
 def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Controller) -> None:
     settings = ServerSettings(controller="quadruped")
-    service = Service(controller, settings, workshop=Workshop(controller_from_snapshot, beside=False))
+    service = Service(controller, settings, builder=ControllerBuilder(controller_from_snapshot, in_thread=False))
     client = Loopback(service, hello_for(controller.robot, 1e-3), clock=lambda: 0)
     reply = client.ask(ConfigSet(settings={"law": "convex"}))
     assert isinstance(reply, Config), reply
@@ -104,4 +104,6 @@ def test_the_reply_tells_how_far_reality_is_off() -> None:
         assert reply.reality.force == pytest.approx(1 - np.exp(-tick / 100), rel=1e-6)
     assert (replies[100].status, replies[100].message) == ("ok", "")
     assert replies[-1].status == "degraded"
-    assert replies[-1].message.startswith("the sensed contact forces differ by 77 % of the weight from the prediction, the motion")
+    assert replies[-1].message.startswith(
+        "the sensed contact forces differ by 77 % of the weight from the prediction, the motion"
+    )

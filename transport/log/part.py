@@ -108,7 +108,7 @@ class LogPart:
         return self._file.tell()
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the file is still where it was made."""
         return self.path.exists() and self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
 

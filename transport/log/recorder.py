@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 20_000
 """So many exchanges may wait for the disk, 20 s at 1 kHz and some 40 MB; more end the log."""
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 """How often the writer looks whether its file is still there [s]."""
 
 PART_BYTES = 500_000_000
@@ -47,7 +47,7 @@ class Recorder:
         self._number = self._sequence = 0
         self._part = LogPart(path, attachments, metadata)
         self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
-        self._begun = self._looked = time.monotonic()
+        self._begun = self._checked = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -90,15 +90,15 @@ class Recorder:
     def _write(self, entry: Entry) -> None:
         self._sequence = self._part.write(entry, self._sequence)
         now = time.monotonic()
-        if now - self._looked > LOOK_S:
-            self._looked = now
-            if not self._part.there:
+        if now - self._checked > CHECK_S:
+            self._checked = now
+            if not self._part.exists:
                 self._fail("the file was removed")
         if self._part.size >= self._part_bytes or now - self._begun >= self._part_s:
-            self._turn_over()
+            self._begin_next_part()
             self._begun = now
 
-    def _turn_over(self) -> None:
+    def _begin_next_part(self) -> None:
         """The next file, with the same head."""
         following = LogPart(part_path(self.path, self._number + 1), self._attachments, self._metadata)
         self._part.finish(following.path)

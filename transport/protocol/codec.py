@@ -79,10 +79,10 @@ def _refusal(data: bytes, error: Exception) -> ProtocolError:
     if isinstance(envelope.t, str) and envelope.t not in _TYPES:
         unknown = f"unknown message type '{envelope.t}'{nearest(envelope.t, _TYPES)}"
         return ProtocolError(Code.BAD_SCHEMA, "t", unknown, seq)
-    return ProtocolError(Code.BAD_SCHEMA, *_blame(error), seq)
+    return ProtocolError(Code.BAD_SCHEMA, *_field_and_reason(error), seq)
 
 
-def _blame(error: Exception) -> tuple[str | None, str]:
+def _field_and_reason(error: Exception) -> tuple[str | None, str]:
     """The field that does not fit, and why, for the reader of the refusal: the decoder tells both in one text only, and
     nothing is decided by it."""
     message, _, place = str(error).partition(" - at `$")
@@ -106,13 +106,13 @@ Parts = tuple[tuple[Vector, int, str], ...]
 
 def vectors(*parts: tuple[Vector, int, str]) -> Array:
     """Several wire vectors one behind the other in one writable array; checked at one go."""
-    joined = in_one(parts).copy()
+    joined = concatenated(parts).copy()
     if not finite(joined):
         refuse_non_finite(joined, parts)
     return joined
 
 
-def in_one(parts: Parts) -> Array:
+def concatenated(parts: Parts) -> Array:
     """The numbers of wire vectors one behind the other, finite or not; not to be written to. Raises ProtocolError for a wrong
     length."""
     values = []

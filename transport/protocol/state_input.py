@@ -10,14 +10,14 @@ from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
 from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
-from transport.protocol.codec import Parts, in_one, refuse_non_finite, vector, vectors
+from transport.protocol.codec import Parts, concatenated, refuse_non_finite, vector, vectors
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages import state as wire
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
 
-BEYOND, LARGEST = 2.0, 1e4
+LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
 """An applied torque beyond this multiple of a joint's limit, or beyond this where it has none [N·m], was never there."""
 
 QUATERNION_TOLERANCE = 1e-3
@@ -27,8 +27,8 @@ GIVEN, FILLED = Lent(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Filled(V
 """What was sent; in which order it goes to the robot, where parts of unit length begin and end there, where the actuated joints
 have their positions and their speeds (na), the largest torques [N·m] (na). What it becomes; these joints' angles and speeds."""
 
-SOUND, NOT_FINITE, TOO_LARGE = -1, -2, -3
-"""What `_take` finds; otherwise the part of q that has not unit length."""
+VALID, NOT_FINITE, TOO_LARGE = -1, -2, -3
+"""What `_convert` finds; otherwise the part of q that has not unit length."""
 
 
 class Measured(Record, frozen=True):
@@ -59,21 +59,21 @@ class StateReader:
         whole = memoryview(self._sent.view(np.uint8))  # type: ignore[arg-type]
         q, v = (8 * end for end in self._ends)
         self._places = whole[:q], whole[q:v], whole[v:]
-        self._largest = np.where(np.isfinite(robot.limits.tau_max), BEYOND * robot.limits.tau_max, LARGEST)
+        self._tau_bound = np.where(np.isfinite(robot.limits.tau_max), LIMIT_FACTOR * robot.limits.tau_max, LARGEST_TORQUE)
         tree = robot.tree
-        self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._largest
-        self._take = entrance(_take, GIVEN, WHOLE, FILLED)
+        self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._tau_bound
+        self._convert = entrance(_convert, GIVEN, WHOLE, FILLED)
 
     def read(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
         """What was sent of the robot itself. Raises ProtocolError that names the first field with which something is wrong."""
         values = (q, vel) if tau_applied is None else (q, vel, tau_applied)
         robot, (nq, nqv) = self._robot, self._ends
-        self._put(values)
+        self._copy_in(values)
         size, na = nqv if len(values) == 2 else len(self._sent), robot.na
         numbers, angles, speeds = np.empty(size), np.empty(na), np.empty(na)
-        found = self._take(self._given, size, (numbers, angles, speeds))
+        found = self._convert(self._given, size, (numbers, angles, speeds))
         if found >= 0:
-            self._refuse_length(numbers, *robot.tree.unit_spans[found].tolist())
+            self._refuse_norm(numbers, *robot.tree.unit_spans[found].tolist())
         if found == NOT_FINITE:
             refuse_non_finite(self._sent, self._parts(values))
         state = State(q=numbers[:nq], v=numbers[nq:nqv])
@@ -83,29 +83,29 @@ class StateReader:
             state=state,
             angles=angles if self._one_axis_each else robot.joint_angles(state.q),
             speeds=speeds,
-            tau_applied=numbers[nqv:] if size > nqv and found == SOUND else None,
-            note="" if found == SOUND else self._disbelief(numbers[nqv:]),
+            tau_applied=numbers[nqv:] if size > nqv and found == VALID else None,
+            note="" if found == VALID else self._torque_note(numbers[nqv:]),
         )
 
-    def _put(self, values: tuple[Vector, ...]) -> None:
+    def _copy_in(self, values: tuple[Vector, ...]) -> None:
         """q, vel and, unless it was not sent, tau_applied, in their place. Raises ProtocolError for a wrong length."""
         try:
             for place, value in zip(self._places, values):  # noqa: B905
                 place[:] = value  # type: ignore[assignment]
         except (TypeError, ValueError):  # lists of numbers, or too many or too few
-            sent = in_one(self._parts(values))
+            sent = concatenated(self._parts(values))
             self._sent[: len(sent)] = sent
 
     def _parts(self, values: tuple[Vector, ...]) -> Parts:
         sizes = self._robot.nq, self._robot.nv, self._robot.na
         return tuple(zip(values, sizes, ("q", "vel", "tau_applied")))  # noqa: B905
 
-    def _disbelief(self, tau: Array) -> str:
-        k = int((np.abs(tau) > self._largest).argmax())
-        name, most = self._robot.joint_names[k], self._largest[k]
+    def _torque_note(self, tau: Array) -> str:
+        k = int((np.abs(tau) > self._tau_bound).argmax())
+        name, most = self._robot.joint_names[k], self._tau_bound[k]
         return f"tau_applied ignored: {tau[k]:g} N·m at {name}, expected at most {most:g}"
 
-    def _refuse_length(self, q: Array, start: int, end: int) -> NoReturn:
+    def _refuse_norm(self, q: Array, start: int, end: int) -> NoReturn:
         order, length = "xyzw" if end - start == 4 else "cos, sin", math.sqrt(sum(x * x for x in q[start:end].tolist()))
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
 
@@ -119,7 +119,7 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
 
 
 @compiled
-def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
+def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
     """Puts what was sent (q, v, perhaps torques: `size` numbers) in the robot's order and makes quaternions and (cos, sin) unit
     ones. Returns what is wrong, in this order: a non-finite number, the first part that is too far from unit length, torques
     that are too large. given, filled: see `GIVEN`, `FILLED`"""
@@ -150,7 +150,7 @@ def _take(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int
     for i in range(first, size):
         if abs(numbers[i]) > largest[i - first]:
             return TOO_LARGE
-    return SOUND
+    return VALID
 
 
 def check_recorded(message: StateMessage, agreement: Agreement) -> None:

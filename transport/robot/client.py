@@ -18,7 +18,7 @@ from transport.robot.conversation import BaseClient, ConnectionFailed
 DEADLINE_MS = 5
 """A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
 
-LAST_WORD_MS = 100
+STOP_MS = 100
 """A connection that ends waits so long for the answer to its last message [ms]."""
 
 RECONNECT_MS = 10
@@ -71,7 +71,7 @@ class RobotClient(BaseClient):
         if self.session and not self._socket.closed:
             with suppress(zmq.Again):
                 self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
-                self._socket.poll(LAST_WORD_MS)
+                self._socket.poll(STOP_MS)
         self._socket.close()
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
@@ -92,7 +92,7 @@ class RobotClient(BaseClient):
                 return None
         return None
 
-    def _through(self, request: bytes) -> bytes:
+    def _request(self, request: bytes) -> bytes:
         """Send when connected and wait for the answer; late answers to states are passed over."""
         limit_ns = monotonic_ns() + self._connect_ms * 1_000_000
         self._socket.setsockopt(zmq.SNDTIMEO, self._connect_ms)

@@ -112,12 +112,12 @@ class BaseClient:
 
     def hello(self) -> Welcome:
         """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
-        return self._conversation.begin(self._through(encode(self._hello)))
+        return self._conversation.begin(self._request(encode(self._hello)))
 
     def ask(self, message: FromClient) -> FromServer:
         """The answer to any message but a state. Raises ConnectionFailed when none comes."""
-        return decode(self._through(encode(message)))  # type: ignore[return-value]
+        return decode(self._request(encode(message)))  # type: ignore[return-value]
 
-    def _through(self, request: bytes) -> bytes:
+    def _request(self, request: bytes) -> bytes:
         """The answer to what is no state. Raises ConnectionFailed."""
         raise NotImplementedError

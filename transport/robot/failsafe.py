@@ -1,7 +1,7 @@
 """What the robot's own side applies, tick by tick, while answers come and while they do not. No I/O; knows of the motors only.
 
 With t since the state that was answered last, q_ref, v_ref, τ, kp and kd of that answer, and d the robot's own damping
-(when what: `transport.protocol.silence_stages`):
+(when what: `transport.protocol.outage_stages`):
 
     answered    τ
     follow      τ + kp (q_ref + v_ref t − q) + kd (v_ref − v)                   until `valid_until` of the answer
@@ -27,7 +27,7 @@ from idyn.errors import InputError
 from idyn.types import Array, Record
 from transport.protocol.codec import vector, vectors
 from transport.protocol.messages.torque import TorqueMessage
-from transport.protocol.silence_stages import Stage, stage
+from transport.protocol.outage_stages import Stage, stage
 from transport.protocol.torque_gate import Gate, TorqueLimits
 
 
@@ -147,7 +147,8 @@ class Failsafe:
         return stage(now_ns - last.t_ns, last.until_ns - last.t_ns, self._stop_ns)
 
     def _latch(self, now_ns: int, fault: bool) -> None:
-        """Silence is looked at first: a robot that stands stopped does not fall for a server that calls its silence a fault."""
+        """Latch STOPPED or DAMPING. STOPPED has priority: the server reports an outage as a fault, and damping would drop a
+        robot that holds its posture."""
         if self._stage(now_ns) is Stage.STOPPED:
             self._latched = FailsafeMode.STOPPED
         elif fault:

@@ -1,6 +1,6 @@
-"""New settings for a controller over the wire: checked, built beside the loop, put in place while no client controls.
+"""New controller settings over the wire: checked, built in a thread, installed while no client controls the robot.
 
-What keeps a robot safe can be made stricter from outside than the server's own files have it, never looser.
+A client can make safety settings stricter than the server's own files, never looser.
 """
 
 import threading
@@ -17,16 +17,19 @@ from transport.protocol.messages.requests import ConfigSet
 from transport.server.served_controller import ServedController
 
 Rebuild = Callable[[dict[str, Any]], ServedController]
-"""Builds a controller from a changed snapshot, ready for its first state; raises IdynError."""
+"""Build a controller from a changed snapshot, precompiled for its first state. Raises IdynError."""
 
 AT_MOST = ("torque_rate", "max_tilt", "max_base_speed", "max_joint_speed")
 AT_LEAST = ("damping", "first_command_guard")
-"""Of `[safety]`: which way is stricter."""
+"""Settings of `[safety]` that may only become smaller, and those that may only become larger."""
 
 
 def changed(snapshot: dict[str, Any], changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot with `changes` in its settings. Raises ProtocolError for what is not there, and for safety settings looser
-    than those of `own`, the settings the server began with."""
+    """Return the snapshot with `changes` in its settings.
+
+    own: the settings that the server started with
+    Raises ProtocolError for unknown settings, and for safety settings looser than those of `own`.
+    """
     try:
         settings = merged(snapshot["settings"], changes, "settings")
     except ConfigError as error:
@@ -36,7 +39,7 @@ def changed(snapshot: dict[str, Any], changes: dict[str, Any], own: dict[str, An
 
 
 def _check_safety(wanted: Any, own: dict[str, Any]) -> None:
-    """Values of a wrong type are left to the settings themselves."""
+    """Raise ProtocolError for a safety setting looser than in `own`. Wrong types are left to the settings' own checks."""
     for key in own if isinstance(wanted, dict) else ():
         value, limit = wanted.get(key), own[key]
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -49,55 +52,57 @@ def _check_safety(wanted: Any, own: dict[str, Any]) -> None:
 
 
 def _refuse_loosening(key: str, expected: str, got: str) -> None:
-    reason = f"expected {expected}, as in the server's own file, got {got}: safety is not loosened over the wire"
+    reason = f"expected {expected}, as in the server's file, got {got}; safety settings cannot be loosened over the wire"
     raise ProtocolError(Code.BAD_SCHEMA, f"settings.safety.{key}", reason)
 
 
-class Order(msgspec.Struct, frozen=True):
-    """A `config_set` that was found in order: whose it is, its bytes, and what is to be built."""
+class BuildRequest(msgspec.Struct, frozen=True):
+    """A valid `config_set`. identity: its client; data: its bytes; snapshot: of the controller to build"""
 
     identity: bytes
-    request: bytes
+    data: bytes
     message: ConfigSet
     snapshot: dict[str, Any]
 
 
-class Built(msgspec.Struct, frozen=True):
-    """What became of an order; problem: why there is no controller, ''."""
+class BuildResult(msgspec.Struct, frozen=True):
+    """The outcome of a build request. problem: why it failed, '' if it did not"""
 
-    order: Order
+    request: BuildRequest
     controller: ServedController | None
     problem: str = ""
 
 
-class Workshop:
-    """Builds one controller at a time, in a thread of its own or, for replays and tests, at once."""
+class ControllerBuilder:
+    """Builds one controller at a time: in a thread of its own or, for replays and tests, within `begin`."""
 
-    def __init__(self, rebuild: Rebuild, *, beside: bool) -> None:
-        self._rebuild, self._beside = rebuild, beside
-        self._built: Built | None = None
+    def __init__(self, rebuild: Rebuild, *, in_thread: bool) -> None:
+        self._rebuild, self._in_thread = rebuild, in_thread
+        self._result: BuildResult | None = None
         self.busy = False
 
-    def begin(self, order: Order) -> None:
-        """Start building. Raises ProtocolError while another order is in work."""
+    def begin(self, request: BuildRequest) -> None:
+        """Start building. Raises ProtocolError while another request is being built."""
         if self.busy:
             raise ProtocolError(Code.NOT_CONTROLLING, "settings", "another change of settings is being built; try again")
         self.busy = True
-        if self._beside:
-            threading.Thread(target=self._build, args=(order,), name="workshop", daemon=True).start()
+        if self._in_thread:
+            threading.Thread(target=self._build, args=(request,), name="builder", daemon=True).start()
         else:
-            self._build(order)
+            self._build(request)
 
-    def take(self) -> Built | None:
-        """What was finished since the last call."""
-        built, self._built = self._built, None
-        self.busy = self.busy and built is None
-        return built
+    def take(self) -> BuildResult | None:
+        """Return the result of a build that has finished since the last call, None without one."""
+        result, self._result = self._result, None
+        self.busy = self.busy and result is None
+        return result
 
-    def _build(self, order: Order) -> None:
+    def _build(self, request: BuildRequest) -> None:
         try:
-            self._built = Built(order, self._rebuild(order.snapshot))
+            self._result = BuildResult(request, self._rebuild(request.snapshot))
         except IdynError as error:
-            self._built = Built(order, None, str(error))
-        except Exception as error:  # whatever settings from outside lead to, the server goes on as it was
-            self._built = Built(order, None, f"these settings make no controller ({type(error).__name__}: {error})")
+            self._result = BuildResult(request, None, str(error))
+        except Exception as error:  # settings from outside must not end the server
+            self._result = BuildResult(
+                request, None, f"no controller can be built from these settings ({type(error).__name__}: {error})"
+            )

@@ -20,12 +20,12 @@ from transport.protocol.messages import FromServer
 from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigSet
 from transport.protocol.messages.state import StateMessage
+from transport.server.controller_slot import ControllerSlot
 from transport.server.rate_limit import RateLimit
-from transport.server.reconfigure import Built, Order, Workshop, changed
-from transport.server.seat import Seat
+from transport.server.reconfigure import BuildRequest, BuildResult, ControllerBuilder, changed
 from transport.server.served_controller import ServedController, build_host
-from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Refusal, Report
-from transport.server.sessions.reception import Reception
+from transport.server.sessions.dispatcher import Dispatcher
+from transport.server.sessions.outcomes import Arrival, Refusal, Resend, Restart, SettingsRequest, StatsRequest
 from transport.server.sessions.session import Accepted, Fault, Session
 from transport.server.settings import ServerSettings
 from transport.server.timings import Timings
@@ -61,30 +61,30 @@ class Service:
         shadow: ServedController | None = None,
         clock: Callable[[], int] = monotonic_ns,
         recorder: Recorder | None = None,
-        workshop: Workshop | None = None,
+        builder: ControllerBuilder | None = None,
     ) -> None:
         """
         shadow: a second controller, for a client that watches
         clock: the server's clock [ns], only for times in replies
-        workshop: builds what `config_set` asks for; without one settings are fixed
+        builder: builds what `config_set` asks for; without one settings are fixed
         """
         self._settings = settings
         self._clock = clock
         self._recorder = recorder
-        self._workshop = workshop
+        self._builder = builder
         self._own = controller.snapshot()["settings"]
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self._timings = Timings()
         self._unsettled: tuple[Arrival, Answer] | None = None
         self._lines = RateLimit()
-        self._seats = {False: Seat(controller)} | ({True: Seat(shadow)} if shadow else {})
+        self._slots = {False: ControllerSlot(controller)} | ({True: ControllerSlot(shadow)} if shadow else {})
         host = build_host(controller, settings)
-        self._reception = Reception(host, shadows=len(self._seats) - 1)
+        self._dispatcher = Dispatcher(host, shadows=len(self._slots) - 1)
 
     @property
     def controller(self) -> ServedController:
         """The one that controls now: `config_set` puts another in its place."""
-        return self._seats[False].controller
+        return self._slots[False].controller
 
     def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> Answer:
         """The answer to one message of one client that arrived at `t_recv_ns` on the server's clock; `settle` comes when it has
@@ -95,7 +95,7 @@ class Service:
             answer = self._answer(arrival)
         except Exception as error:
             log.exception("a message could not be handled; its session is latched")
-            answer = self._broken(self._session(arrival), None, _failure(error), arrival.now_ns)
+            answer = self._fail(self._session(arrival), None, _failure(error), arrival.now_ns)
         self._unsettled = arrival, answer
         return answer
 
@@ -111,7 +111,7 @@ class Service:
             if answer.reply:
                 self._record(arrival, answer)
             if answer.decision is not None:
-                fault = self._note(arrival, answer.reply, answer.decision)
+                fault = self._after_reply(arrival, answer.reply, answer.decision)
         except Exception as error:
             log.exception("an answer could not be noted; its session is latched")
             session = self._session(arrival)
@@ -120,38 +120,38 @@ class Service:
 
     def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
         """Identities and replies for what took longer than a moment."""
-        built = None if self._workshop is None else self._workshop.take()
-        if built is None:
+        result = None if self._builder is None else self._builder.take()
+        if result is None:
             return []
         self.settle()
-        order, reply = built.order, encode(self._put_in_place(built, now_ns))
-        self._record(Arrival(order.identity, order.request, now_ns), Answer(reply))
-        return [(order.identity, reply)]
+        request, reply = result.request, encode(self._install(result, now_ns))
+        self._record(Arrival(request.identity, request.data, now_ns), Answer(reply))
+        return [(request.identity, reply)]
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
         """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
-        self._reception.overtaken(arrival)
+        self._dispatcher.overtaken(arrival)
         self._record(arrival, Answer(b"", about_state=True))
 
     def _answer(self, arrival: Arrival) -> Answer:
         """Carry out what the reception says."""
-        outcome = self._reception.receive(arrival)
+        outcome = self._dispatcher.receive(arrival)
         if isinstance(outcome, Accepted):
             return self._tick(outcome, arrival)
-        if isinstance(outcome, Known):
+        if isinstance(outcome, Resend):
             return Answer(outcome.reply, about_state=True, answered=True)
         if isinstance(outcome, Refusal):
-            self._blame(outcome.message, arrival.now_ns)
+            self._log_refusal(outcome.message, arrival.now_ns)
             return Answer(encode(outcome.message), outcome.about_state, fault=outcome.fault)
-        if isinstance(outcome, Afresh):
-            self._seats[outcome.session.agreement.dry_run].clear()
+        if isinstance(outcome, Restart):
+            self._slots[outcome.session.agreement.dry_run].reset()
             return Answer(encode(outcome.message))
-        if isinstance(outcome, Report):
-            return Answer(encode(self._timings.report(self._reception, outcome.session)))
-        if isinstance(outcome, Change):
-            return Answer(self._order(outcome.session, outcome.message, arrival))
+        if isinstance(outcome, StatsRequest):
+            return Answer(encode(self._timings.report(self._dispatcher, outcome.session)))
+        if isinstance(outcome, SettingsRequest):
+            return Answer(self._build(outcome.session, outcome.message, arrival))
         return Answer(encode(outcome.message))
 
     def _record(self, arrival: Arrival, answer: Answer) -> None:
@@ -160,12 +160,12 @@ class Service:
                 Entry(arrival.identity, arrival.now_ns, arrival.data, answer.reply, answer.about_state, answer.answered)
             )
 
-    def _blame(self, error: ErrorMessage, now_ns: int) -> None:
+    def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
         """A log line for a refusal, at most one a second of each kind."""
         if (silent := self._lines.admit(error.code, now_ns)) is not None:
             log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
 
-    def _tell_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
+    def _log_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
         """A log line for a pause of this process, or of a robot's clock; a simulated robot's may stand still at any time."""
         simulated = session.agreement.robot_clock
         if not simulated and self._lines.admit("pause", now_ns) is not None:
@@ -176,27 +176,27 @@ class Service:
     def _tick(self, accepted: Accepted, arrival: Arrival) -> Answer:
         """The answer to a state."""
         session = accepted.session
-        seat = self._seats[session.agreement.dry_run]
+        slot = self._slots[session.agreement.dry_run]
         if accepted.watchdog.pause_ms > 0.0:
-            self._tell_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
+            self._log_pause(session, accepted.watchdog.pause_ms, arrival.now_ns)
         begin = self._clock()
         try:
-            contacts = seat.contacts(accepted)
-            command = seat.controller.answer(accepted.measured.state, contacts, accepted.inputs)
+            contacts = slot.contacts(accepted)
+            command = slot.controller.answer(accepted.measured.state, contacts, accepted.inputs)
         except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
             log.exception("session %d: the controller failed; latched", session.id)
-            return self._broken(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)
+            return self._fail(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
-            return self._broken(session, accepted.message, "the torque is not finite", arrival.now_ns)
-        decision = self._decision(accepted, command, arrival, begin)
-        seat.last_tau = decision.tau
+            return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
+        decision = self._decide(accepted, command, arrival, begin)
+        slot.last_tau = decision.tau
         return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
-    def _decision(self, accepted: Accepted, command: Command, arrival: Arrival, begin: int) -> Decision:
+    def _decide(self, accepted: Accepted, command: Command, arrival: Arrival, begin: int) -> Decision:
         """What comes of a controller's command. begin: when it was asked for [ns]"""
-        seat = self._seats[accepted.session.agreement.dry_run]
-        tau, limited_by = seat.gated(accepted, command)
-        notes = command.message, accepted.measured.note, self._unlogged()
+        slot = self._slots[accepted.session.agreement.dry_run]
+        tau, limited_by = slot.gate(accepted, command)
+        notes = command.message, accepted.measured.note, self._log_problem()
         t_send = self._clock()
         return Decision(
             accepted=accepted,
@@ -204,65 +204,66 @@ class Service:
             tau=tau,
             limited_by=limited_by,
             message="; ".join(filter(None, notes)) if any(notes) else "",
-            warm=seat.last_tau is not None,
+            warm=slot.last_tau is not None,
             t_recv=arrival.now_ns,
             t_send=t_send,
             step_ns=t_send - begin,
             deadline_ns=self._deadline_ns,
         )
 
-    def _note(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
+    def _after_reply(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """A torque has been sent."""
         session = decision.accepted.session
         self._timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
-        self._seats[session.agreement.dry_run].controller.settle()
+        self._slots[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
             return None
         return session.latch(decision.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
 
-    def _unlogged(self) -> str:
+    def _log_problem(self) -> str:
         return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
 
-    def _broken(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
+    def _fail(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
         """Something failed on this side: latch the session, if there is one, and say so. state: that is answered, if any"""
         fault = None if session is None else session.latch(reason, now_ns)
-        error = self._reception.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
+        error = self._dispatcher.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
         return Answer(encode(error), about_state=state is not None, fault=fault)
 
     def _session(self, arrival: Arrival) -> Session | None:
-        return self._reception.sessions.get(arrival.identity)
+        return self._dispatcher.sessions.get(arrival.identity)
 
     # -- new settings -------------------------------------------------------------------------------------------------
 
-    def _order(self, session: Session | None, message: ConfigSet, arrival: Arrival) -> bytes:
+    def _build(self, session: Session | None, message: ConfigSet, arrival: Arrival) -> bytes:
         """Have a controller with other settings built; the reply, empty when that takes longer."""
         try:
-            if self._workshop is None:
+            if self._builder is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
             self._check_idle(arrival.now_ns)
             snapshot = changed(self.controller.snapshot(), message.settings, self._own)
-            self._workshop.begin(Order(arrival.identity, arrival.data, message, snapshot))
+            self._builder.begin(BuildRequest(arrival.identity, arrival.data, message, snapshot))
         except ProtocolError as error:
-            return encode(self._reception.refuse(error, session, message))
-        built = self._workshop.take()
-        return b"" if built is None else encode(self._put_in_place(built, arrival.now_ns))
+            return encode(self._dispatcher.refuse(error, session, message))
+        result = self._builder.take()
+        return b"" if result is None else encode(self._install(result, arrival.now_ns))
 
-    def _put_in_place(self, built: Built, now_ns: int) -> FromServer:
+    def _install(self, result: BuildResult, now_ns: int) -> FromServer:
         """The new controller takes over, unless a client controls the old one by now."""
         try:
-            if built.controller is None:
-                raise ProtocolError(Code.BAD_SCHEMA, "settings", built.problem)
+            if result.controller is None:
+                raise ProtocolError(Code.BAD_SCHEMA, "settings", result.problem)
             self._check_idle(now_ns)
         except ProtocolError as error:
-            return self._reception.refuse(error, self._reception.sessions.get(built.order.identity), built.order.message)
-        self._seats[False] = Seat(built.controller)
-        self._reception.end_sessions()
-        self._reception.host = build_host(built.controller, self._settings)
-        return Config(settings=self._reception.host.controller)
+            session = self._dispatcher.sessions.get(result.request.identity)
+            return self._dispatcher.refuse(error, session, result.request.message)
+        self._slots[False] = ControllerSlot(result.controller)
+        self._dispatcher.end_sessions()
+        self._dispatcher.host = build_host(result.controller, self._settings)
+        return Config(settings=self._dispatcher.host.controller)
 
     def _check_idle(self, now_ns: int) -> None:
-        if self._reception.controlling(now_ns):
+        if self._dispatcher.controlling(now_ns):
             raise ProtocolError(Code.NOT_CONTROLLING, None, "settings cannot change while a client controls the robot")
 
 

@@ -1,7 +1,7 @@
 """How long the controller takes, and what a client is told of it."""
 
 from transport.protocol.messages.requests import Stats
-from transport.server.sessions.reception import Reception
+from transport.server.sessions.dispatcher import Dispatcher
 from transport.server.sessions.session import Session
 
 
@@ -17,12 +17,12 @@ class Timings:
         self.max_ns = max(self.max_ns, step_ns)
         self.deadline_misses += not deadline_met
 
-    def report(self, reception: Reception, session: Session | None) -> Stats:
-        """With the counters of the reception and of the asking client's session."""
+    def report(self, dispatcher: Dispatcher, session: Session | None) -> Stats:
+        """With the counters of the dispatcher and of the asking client's session."""
         return Stats(
-            received=reception.received,
+            received=dispatcher.received,
             torques=self.steps,
-            refused=dict(reception.refused),
+            refused=dict(dispatcher.refused),
             deadline_misses=self.deadline_misses,
             step_us_mean=self.total_ns * 1e-3 / max(1, self.steps),
             step_us_max=self.max_ns * 1e-3,

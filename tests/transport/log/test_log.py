@@ -338,7 +338,7 @@ def test_a_log_goes_on_in_another_file_after_a_time(tmp_path: Path, robot: Robot
 
 
 def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.log.recorder.LOOK_S", 0.0)
+    monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     recorder.path.unlink()
     recorder.put(Entry(b"a", 1, b"x", b"y", about_state=True, answered=True))

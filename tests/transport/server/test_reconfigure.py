@@ -16,7 +16,7 @@ from transport.protocol.messages.error import Code, ErrorMessage
 from transport.protocol.messages.hello import Welcome
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet, StatsGet
 from transport.protocol.messages.torque import TorqueMessage
-from transport.server.reconfigure import Workshop, changed
+from transport.server.reconfigure import ControllerBuilder, changed
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
@@ -30,7 +30,7 @@ CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
 )
 def test_safety_is_not_loosened_over_the_wire(safety: dict[str, Any]) -> None:
     (key,) = safety
-    with pytest.raises(ProtocolError, match="not loosened") as caught:
+    with pytest.raises(ProtocolError, match="cannot be loosened") as caught:
         changed({"settings": {"safety": OWN}}, {"safety": safety}, {"safety": OWN})
     assert caught.value.field == f"settings.safety.{key}"
 
@@ -57,7 +57,7 @@ def test_safety_may_be_made_stricter_and_loose_again_up_to_the_servers_own() -> 
 def test_settings_that_make_no_controller_change_nothing(terrain: dict[str, Any]) -> None:
     controller = load_controller("quadruped")
     service = Service(
-        controller, ServerSettings(controller="quadruped"), workshop=Workshop(controller_from_snapshot, beside=False)
+        controller, ServerSettings(controller="quadruped"), builder=ControllerBuilder(controller_from_snapshot, in_thread=False)
     )
     change = ConfigSet(settings={"contact": {"terrain": {"kind": "heightmap"} | terrain}})
     reply = decode(service.handle(b"a", encode(change), 0).reply)
@@ -83,7 +83,7 @@ class Slow:
 
 
 def service_of(robot: Robot, build: Slow) -> Service:
-    return Service(SpringDamper(robot), ServerSettings(controller="standin"), workshop=Workshop(build, beside=True))
+    return Service(SpringDamper(robot), ServerSettings(controller="standin"), builder=ControllerBuilder(build, in_thread=True))
 
 
 def finished(service: Service) -> tuple[bytes, Any]:
@@ -136,7 +136,7 @@ def test_whatever_a_build_raises_is_an_answer(robot: Robot, error: Exception) ->
 def test_whatever_goes_wrong_inside_latches_the_session_and_the_loop_goes_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.greet()
     assert isinstance(rig.tick(1), TorqueMessage)
-    session = rig.service._reception.sessions[b"a"]
+    session = rig.service._dispatcher.sessions[b"a"]
     with monkeypatch.context() as patch:
         patch.setattr(session, "accept", lambda *_: 1 / 0)
         broken = rig.tick(2)

@@ -1,7 +1,7 @@
 """How well the states reach the server: counters, age and watchdog level of one session."""
 
 from transport.protocol.messages.torque import Comm, Watchdog, WatchdogLevel
-from transport.protocol.silence_stages import Stage, stage
+from transport.protocol.outage_stages import Stage, stage
 
 WINDOW = 100
 """`success_100` looks back over so many expected states, as libfranka's control_command_success_rate."""
@@ -65,10 +65,10 @@ def late_ns(dt_ns: int) -> int:
     return 2 * dt_ns - dt_ns // 2
 
 
-def watchdog(silence_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
-    """The level after `silence_ns` between two states of a robot that should send one every `dt_ns`."""
-    misses = max(0, (silence_ns + dt_ns // 2) // dt_ns - 1)
-    now = stage(silence_ns, hold_ns, latch_ns)
+def watchdog(outage_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
+    """The level after `outage_ns` between two states of a robot that should send one every `dt_ns`."""
+    misses = max(0, (outage_ns + dt_ns // 2) // dt_ns - 1)
+    now = stage(outage_ns, hold_ns, latch_ns)
     if now is Stage.FOLLOW:
         if misses == 0:
             return ON_TIME

@@ -1,6 +1,6 @@
 """The emergency stop of a robot: outlives refused messages, silences and sessions; only a reset at rest releases it.
 
-`Reception` engages it, `Controller.answer` acts on it, `Session.reset` releases it.
+`Dispatcher` engages it, `Controller.answer` acts on it, `Session.reset` releases it.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class EmergencyStop:
     engaged = False
 
 
-def asked(message: Message | None, data: bytes) -> int | None:
+def requested_stop(message: Message | None, data: bytes) -> int | None:
     """The session for which these bytes ask for an emergency stop, whatever else is in them; None when they do not. message:
     what they were read as, if anything"""
     if isinstance(message, StateMessage):

@@ -17,13 +17,13 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     now_ns: int
 
 
-class Known(msgspec.Struct, frozen=True):
+class Resend(msgspec.Struct, frozen=True):
     """Send this again: it answered the same state before."""
 
     reply: bytes
 
 
-class Afresh(msgspec.Struct, frozen=True):
+class Restart(msgspec.Struct, frozen=True):
     """A session begins, or goes on after a fault: reset its controller and send this."""
 
     session: Session
@@ -44,18 +44,18 @@ class Refusal(msgspec.Struct, frozen=True):
     fault: Fault | None
 
 
-class Report(msgspec.Struct, frozen=True):
+class StatsRequest(msgspec.Struct, frozen=True):
     """Answer with the counters."""
 
     session: Session | None
 
 
-class Change(msgspec.Struct, frozen=True):
+class SettingsRequest(msgspec.Struct, frozen=True):
     """Have a controller with other settings built."""
 
     session: Session | None
     message: ConfigSet
 
 
-Outcome = Accepted | Known | Afresh | Reply | Refusal | Report | Change
+Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | SettingsRequest
 """What a message leads to, for the service to carry out; of a state that is accepted, a step of the controller."""

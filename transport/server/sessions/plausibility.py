@@ -29,7 +29,7 @@ CHANGE, BOUNDS = Lent(*[VECTOR] * 6, INDICES), Lent(VECTOR)
 
 Change = tuple[Array, Array, Array, Array, Array, Array, Array]
 
-OF_SPEEDS = np.array([False, True, False, False, True, True])
+IS_SPEED = np.array([False, True, False, False, True, True])
 
 
 class Plausibility:
@@ -38,40 +38,40 @@ class Plausibility:
     def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
         self._robot = robot
         once = np.array([getattr(settings, name) for name, _ in NAMES if robot.floating or name.startswith("joint")])
-        self._most = once, np.where(OF_SPEEDS[: len(once)], 2.0 * once, once)
+        self._bounds = once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
-        self._nowhere = np.zeros(robot.na)
-        self._small = entrance(_small, CHANGE, REAL, BOUNDS)
+        self._zeros = np.zeros(robot.na)
+        self._within = entrance(_within, CHANGE, REAL, BOUNDS)
         self.reset()
 
     def reset(self) -> None:
         """The next state is a first one: it is believed."""
         self.last: Measured | None = None
         self._t_ns = 0
-        self._doubts = False
+        self._rejected = False
 
     def judge(self, measured: Measured, t_ns: int) -> str:
         """Why a state cannot follow the last one that was believed, '' when it can; then it is that one. t_ns: its time"""
-        most, self._doubts = self._most[self._doubts], True
+        most, self._rejected = self._bounds[self._rejected], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
             now, last = measured.state, self.last.state
             to, since = measured.angles, self.last.angles
             if not self._one_axis_each:
-                to, since = robot.joint_error(since, to), self._nowhere
+                to, since = robot.joint_error(since, to), self._zeros
             change = now.q, now.v, last.q, last.v, to, since, robot.tree.a
-            if not self._small(change, dt, (most,)):
+            if not self._within(change, dt, (most,)):
                 jumps = np.zeros(len(most))
                 joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 return f"{NAMES[k][1].format(joint=joint, value=jumps[k])} in {1e3 * dt:.3g} ms"
-        self.last, self._t_ns, self._doubts = measured, t_ns, False
+        self.last, self._t_ns, self._rejected = measured, t_ns, False
         return ""
 
 
 @compiled
-def _small(change: Change, dt: float, bounds: tuple[Array]) -> bool:
+def _within(change: Change, dt: float, bounds: tuple[Array]) -> bool:
     """Whether no change is larger than it may be."""
     (most,) = bounds
     jumps = np.zeros(len(most))

@@ -25,8 +25,8 @@ from transport.server.sessions.actuation_delay import ActuationDelay
 from transport.server.sessions.clock_offset import ClockOffset
 from transport.server.sessions.comm_stats import ON_TIME, CommStats, late_ns, watchdog
 from transport.server.sessions.emergency_stop import EmergencyStop
+from transport.server.sessions.outage import OutageTimer
 from transport.server.sessions.plausibility import Plausibility
-from transport.server.sessions.silence import Silence
 from transport.server.settings import ServerSettings
 
 DT_FACTORS = (0.5, 5.0)
@@ -35,7 +35,7 @@ DT_FACTORS = (0.5, 5.0)
 RING = 50
 """So many of the last exchanges are kept: to answer duplicates, and to explain a fault."""
 
-MOST_LOST = 1_000_000
+MAX_LOST = 1_000_000
 """Nobody loses so many states in a row: a `seq` further on is a wrong one, and must not make all later ones old."""
 
 RESET_TILT = 1.0
@@ -120,17 +120,17 @@ class Session:
         self._plausibility = Plausibility(settings.plausibility, agreement.robot)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
-        self._forget_time()
+        self._restart_timing()
         self._seq = seq
 
-    def _forget_time(self) -> None:
+    def _restart_timing(self) -> None:
         """The next state is a first one: dt = 0, no silence before it."""
         self._t_robot: int | None = None
         self._plausibility.reset()
-        self._doubted = False
-        self._silence = Silence(robot_clock=self.agreement.robot_clock)
+        self._substituted = False
+        self._outage = OutageTimer(robot_clock=self.agreement.robot_clock)
 
-    def hear(self, number: int, now_ns: int) -> None:
+    def keep_alive(self, number: int, now_ns: int) -> None:
         """A message that holds control has come. Raises ProtocolError for another session's number."""
         self.check_number(number)
         self.heard_ns = now_ns
@@ -141,7 +141,7 @@ class Session:
 
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def known_answer(self, message: StateMessage, data: bytes) -> bytes | None:
+    def recorded_reply(self, message: StateMessage, data: bytes) -> bytes | None:
         """The answer to a state that was answered before. Raises ProtocolError for another state of the same seq."""
         kept = self._ring[message.seq % RING]
         if kept is None or kept.seq != message.seq:
@@ -155,21 +155,21 @@ class Session:
         """Check a state and note it. Raises ProtocolError; then nothing is noted but what the clocks tell, a doubt, and a
         latch: after a long silence, or a second state that cannot be (`Latched`)."""
         t_robot, gap = message.t_robot, message.seq - self._seq
-        if not 0 < gap <= MOST_LOST or (self._t_robot is not None and t_robot <= self._t_robot):
+        if not 0 < gap <= MAX_LOST or (self._t_robot is not None and t_robot <= self._t_robot):
             raise self._out_of_order(message)
-        silence = self._silence.until(t_robot, now_ns)
-        level = ON_TIME if silence < self._late_ns else self._late(silence, now_ns)
+        silence = self._outage.until(t_robot, now_ns)
+        level = ON_TIME if silence < self._late_ns else self._watchdog_level(silence, now_ns)
         age = 0 if self.agreement.robot_clock else self._age(message, now_ns)
         measured, contacts, sensed, reference = self.read(message)
         if jump := self._plausibility.judge(measured, t_robot):
-            measured = self._stand_in(measured, jump, now_ns)
+            measured = self._substitute(measured, jump, now_ns)
         # everything is in order: from here on more is noted than clocks and doubts
         dt = 0.0
         if self._t_robot is not None:
             dt = min(max((t_robot - self._t_robot) * 1e-9, self._dt_min), self._dt_max)
-        self._seq, self._t_robot, self._doubted = message.seq, t_robot, bool(jump)
+        self._seq, self._t_robot, self._substituted = message.seq, t_robot, bool(jump)
         self.comm.accepted(gap, age, self._clocks.steps, message.rtt_us)
-        pause = self._silence.accepted(t_robot, now_ns, silence)
+        pause = self._outage.accepted(t_robot, now_ns, silence)
         if pause >= self.hold_ns:
             level = msgspec.structs.replace(level, pause_ms=pause * 1e-6)
         inputs = Inputs(
@@ -182,10 +182,10 @@ class Session:
         )
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
-    def _stand_in(self, measured: Measured, jump: str, now_ns: int) -> Measured:
+    def _substitute(self, measured: Measured, jump: str, now_ns: int) -> Measured:
         """The state before one that cannot be. Raises Latched for the second such state in a row. jump: why it cannot"""
         last = self._plausibility.last
-        if self._doubted or last is None:
+        if self._substituted or last is None:
             raise Latched(self.latch(f"states that cannot follow one another: {jump}", now_ns))
         note = "; ".join(filter(None, (f"state passed over: {jump}", measured.note)))
         return msgspec.structs.replace(last, tau_applied=measured.tau_applied, note=note)
@@ -203,33 +203,33 @@ class Session:
     def answered(self, seq: int, state: bytes, torque: bytes, now_ns: int) -> None:
         """Keep an exchange in the ring. now_ns: when it was answered; a client may have waited until then."""
         self._ring[seq % RING] = Exchange(seq, state, torque)
-        self._silence.answered(now_ns)
+        self._outage.answered(now_ns)
 
     def overtaken(self, t_robot: int, now_ns: int) -> None:
         """A state arrived together with a newer one, and is not answered."""
         self.comm.dropped(1)
-        self._silence.heard(t_robot, now_ns)
+        self._outage.heard(t_robot, now_ns)
 
     def _out_of_order(self, message: StateMessage) -> ProtocolError:
         """What is wrong with the order of a state."""
         self.comm.report.out_of_order += 1
-        if not self._seq < message.seq <= self._seq + MOST_LOST:
-            expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MOST_LOST} more than {self._seq}"
+        if not self._seq < message.seq <= self._seq + MAX_LOST:
+            expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MAX_LOST} more than {self._seq}"
             return ProtocolError(Code.OUT_OF_ORDER, "seq", f"expected {expected}, got {message.seq}")
         return ProtocolError(Code.OUT_OF_ORDER, "t_robot", f"expected > {self._t_robot} ns, got {message.t_robot}")
 
-    def _late(self, silence_ns: int, now_ns: int) -> Watchdog:
+    def _watchdog_level(self, outage_ns: int, now_ns: int) -> Watchdog:
         """The watchdog's level after a silence. Raises Latched."""
-        level = watchdog(silence_ns, self.agreement.dt_ns, self.hold_ns, self._latch_ns)
+        level = watchdog(outage_ns, self.agreement.dt_ns, self.hold_ns, self._latch_ns)
         if level.state is WatchdogLevel.LATCHED:
-            raise Latched(self.latch(f"no state for {silence_ns * 1e-6:.0f} ms", now_ns))
+            raise Latched(self.latch(f"no state for {outage_ns * 1e-6:.0f} ms", now_ns))
         return level
 
     def _age(self, message: StateMessage, now_ns: int) -> int:
         """Of a state [ns]. Raises `stale_state`."""
         age = self._clocks.age_ns(message.t_send, now_ns)
         if age > self._max_age_ns:
-            self._silence.heard(message.t_robot, now_ns)  # old, but no silence
+            self._outage.heard(message.t_robot, now_ns)  # old, but no silence
             raise ProtocolError(
                 Code.STALE_STATE,
                 "t_send",
@@ -258,7 +258,7 @@ class Session:
         self.phase = Phase.RUNNING
         self.fault = None
         self.stop.engaged = False
-        self._forget_time()
+        self._restart_timing()
 
 
 def _check_speed(v: Array, allowed: float, what: str) -> None:

@@ -18,16 +18,16 @@ from transport.server.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
-LOOK_NS = 10_000_000
+CHECK_NS = 10_000_000
 """How often one looks [ns]."""
 
-AT_ONCE = 64
+PER_CHECK = 64
 """So many connections are looked at each time, in turn."""
 
 SPARE_BYTES = 20
 """So much more may come between two looks at a connection: heartbeats of ZMQ itself are no messages."""
 
-UNREAD = 64
+UNREAD_FACTOR = 64
 """While messages wait to be read, their senders are not known yet: then this many times as much may come."""
 
 RECEIVED = struct.Struct("<Q")
@@ -36,11 +36,15 @@ RECEIVED_AT = 128
 
 
 class Peer:
-    """A connection. complete_at: bytes it had sent when its last message was complete; spoke: one was since the last look"""
+    """A connection.
+
+    complete_at: bytes received when its last message was complete
+    completed: a message has been completed since the last check
+    """
 
     def __init__(self) -> None:
         self.complete_at = 0
-        self.spoke = False
+        self.completed = False
 
 
 class Connections:
@@ -51,7 +55,7 @@ class Connections:
         self._server, self._most = server, most
         self._events = server.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._peers: dict[int, Peer] = {}
-        self._looked_ns = 0
+        self._checked_ns = 0
         self._next = 0
         self._was_idle = False
         self._lines = RateLimit()
@@ -59,22 +63,22 @@ class Connections:
     def complete(self, fd: int) -> None:
         """A whole message has come over the connection of this descriptor."""
         if (peer := self._peers.get(fd)) is not None:
-            peer.spoke = True
+            peer.completed = True
 
-    def look(self, now_ns: int, waiting: Callable[[], bool]) -> None:
-        """Close connections that sent too much, every `LOOK_NS`. waiting: whether messages wait to be read"""
-        if now_ns - self._looked_ns < LOOK_NS:
+    def check(self, now_ns: int, waiting: Callable[[], bool]) -> None:
+        """Close connections that sent too much, every `CHECK_NS`. waiting: whether messages wait to be read"""
+        if now_ns - self._checked_ns < CHECK_NS:
             return
-        self._looked_ns = now_ns
+        self._checked_ns = now_ns
         self._note_events()
         idle = not waiting()
-        most = self._most if idle and self._was_idle else UNREAD * self._most
+        most = self._most if idle and self._was_idle else UNREAD_FACTOR * self._most
         self._was_idle = idle
         descriptors = list(self._peers)
         self._next = self._next % max(1, len(descriptors))
-        for fd in descriptors[self._next : self._next + AT_ONCE]:
-            self._judge(fd, self._peers[fd], most, now_ns)
-        self._next += AT_ONCE
+        for fd in descriptors[self._next : self._next + PER_CHECK]:
+            self._check_peer(fd, self._peers[fd], most, now_ns)
+        self._next += PER_CHECK
 
     def close(self) -> None:
         """Before the server's socket."""
@@ -89,12 +93,12 @@ class Connections:
             else:
                 self._peers.pop(int(event["value"]), None)
 
-    def _judge(self, fd: int, peer: Peer, most: int, now_ns: int) -> None:
+    def _check_peer(self, fd: int, peer: Peer, most: int, now_ns: int) -> None:
         received = _received(fd)
         if received is None:
             return
-        if peer.spoke:
-            peer.complete_at, peer.spoke = received, False
+        if peer.completed:
+            peer.complete_at, peer.completed = received, False
         open_bytes = received - peer.complete_at
         peer.complete_at += min(SPARE_BYTES, open_bytes)
         if open_bytes > most:

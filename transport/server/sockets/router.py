@@ -22,9 +22,9 @@ from transport.server.rate_limit import RateLimit
 from transport.server.service import Service
 from transport.server.sessions.session import Fault
 from transport.server.settings import CurveSettings
+from transport.server.sockets.access_control import AccessControl
 from transport.server.sockets.anticipation import Anticipation
 from transport.server.sockets.connections import Connections
-from transport.server.sockets.doorkeeper import Doorkeeper
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ IDLE_MS = 10
 DRAIN_MAX = 128
 """At most so many waiting messages are looked at before the newest are answered."""
 
-MOMENT_NS = 20_000
+EMPTY_NS = 20_000
 """No second message is looked for when there was not even one so short a time ago [ns]."""
 
 KEEPALIVE_S = 1
@@ -43,15 +43,15 @@ KEEPALIVE_S = 1
 SOCKET_MAX_BYTES = 2 * MAX_BYTES
 """Up to here an oversize message is refused with a reason; beyond, in one part or many, the connection is cut."""
 
-OURS = b"\0"
+GENERATED = b"\0"
 """Identities that this socket gives begin so; clients are asked by ZeroMQ to choose no such ones. Only these have sessions: a
 chosen one can be taken by whoever connects with it next."""
 
-STRANGER = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
+OWN_IDENTITY = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
 
 MULTIPART = encode(ProtocolError(Code.BAD_SCHEMA, None, "expected a message of one part").reply(None, None))
 
-READABLE, AT_ONCE, MORE_AT_ONCE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+READABLE, NOBLOCK, NOBLOCK_MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
 """As plain numbers: sums of pyzmq's own take a microsecond each."""
 
 Message = tuple[bytes, bytes, int]
@@ -71,13 +71,13 @@ class Router:
     ) -> None:
         """Bind. Raises ConfigError when impossible, or somebody serves there already. curve: who is let in, None: all"""
         _refuse_second_server(address)
-        self._doorkeeper = None if curve is None else Doorkeeper(curve)
-        context = zmq.Context.instance() if self._doorkeeper is None else self._doorkeeper.context
+        self._access = None if curve is None else AccessControl(curve)
+        context = zmq.Context.instance() if self._access is None else self._access.context
         self._service = service
         self._on_fault = on_fault
         self._anticipation = anticipation
         self._lines = RateLimit()
-        _draw_identities_anew()
+        _seed_identities()
         self._socket: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
         for option, value in (
             (zmq.LINGER, 0),
@@ -94,13 +94,13 @@ class Router:
             (zmq.RCVTIMEO, IDLE_MS),
         ):
             self._socket.setsockopt(option, value)
-        if self._doorkeeper is not None:
-            self._doorkeeper.guard(self._socket)
+        if self._access is not None:
+            self._access.protect(self._socket)
         over_tcp = urlsplit(address).scheme == "tcp"
         self._connections = Connections(self._socket, SOCKET_MAX_BYTES) if over_tcp else None
         try:
             self._socket.bind(address)
-            _keep_others_out(address)
+            _restrict_permissions(address)
         except (zmq.ZMQError, OSError) as error:
             self.close()
             raise ConfigError("server.endpoint", f"cannot bind {address} ({error})") from error
@@ -117,8 +117,8 @@ class Router:
         if self._connections is not None:
             self._connections.close()
         self._socket.close()
-        if self._doorkeeper is not None:
-            self._doorkeeper.close()
+        if self._access is not None:
+            self._access.close()
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set."""
@@ -136,11 +136,11 @@ class Router:
             for identity, reply in self._service.finished(now_ns):
                 self._send(identity, reply)
             if self._connections is not None:
-                self._connections.look(now_ns, self._waiting)
+                self._connections.check(now_ns, self._waiting)
 
     def _answer(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
-        if not identity.startswith(OURS):
-            self._send(identity, STRANGER)
+        if not identity.startswith(GENERATED):
+            self._send(identity, OWN_IDENTITY)
             return
         answer = self._service.handle(identity, data, t_recv_ns)
         if answer.reply:
@@ -177,8 +177,8 @@ class Router:
         if frame.more:
             self._refuse_parts(identity)
             return None
-        if self._doorkeeper is not None:
-            objection = self._doorkeeper.objection(str(frame.get("User-Id")), frame.bytes)
+        if self._access is not None:
+            objection = self._access.objection(str(frame.get("User-Id")), frame.bytes)
             if objection:
                 self._send(identity, encode(ProtocolError(Code.NOT_CONTROLLING, None, objection).reply()))
                 return None
@@ -193,16 +193,16 @@ class Router:
     def _drain(self, first: Message, empty_ns: int) -> list[Message]:
         """This message and those that wait behind it. empty_ns: when there was none at all [ns]"""
         batch = [first]
-        if first[2] - empty_ns < MOMENT_NS:
+        if first[2] - empty_ns < EMPTY_NS:
             return batch
-        while len(batch) < DRAIN_MAX and self._waiting() and (message := self._receive(AT_ONCE)) is not None:
+        while len(batch) < DRAIN_MAX and self._waiting() and (message := self._receive(NOBLOCK)) is not None:
             batch.append(message)
         return batch
 
     def _send(self, identity: bytes, reply: bytes) -> None:
         try:
-            self._socket.send(identity, MORE_AT_ONCE)
-            self._socket.send(reply, AT_ONCE)
+            self._socket.send(identity, NOBLOCK_MORE)
+            self._socket.send(reply, NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
@@ -229,13 +229,13 @@ def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
     return kept[::-1], overtaken[::-1]
 
 
-def _draw_identities_anew() -> None:
+def _seed_identities() -> None:
     """libzmq numbers the identities of a socket from `rand()`, which is the same in every process until it is seeded. A client
     that guesses them could claim the next one, which ends the process (an assertion of libzmq), or a closed connection's."""
     ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
 
 
-def _keep_others_out(address: str) -> None:
+def _restrict_permissions(address: str) -> None:
     """The file of an ipc address is its user's alone."""
     path = address.removeprefix("ipc://")
     if urlsplit(address).scheme == "ipc" and not path.startswith("@"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transport.server.sessions.clock_offset import LASTS, WINDOW, ClockOffset
+from transport.server.sessions.clock_offset import STEP_STATES, WINDOW, ClockOffset
 
 MS = 1_000_000
 BELIEVABLE = 10 * MS
@@ -41,8 +41,8 @@ def test_a_step_that_lasts_is_learned_and_counted(step: int) -> None:
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)
     after = ages(clock, [step] * 200, 100)
-    assert after[: LASTS - 1] == [max(0, step)] * (LASTS - 1)
-    assert after[LASTS - 1 :] == [0] * (201 - LASTS)
+    assert after[: STEP_STATES - 1] == [max(0, step)] * (STEP_STATES - 1)
+    assert after[STEP_STATES - 1 :] == [0] * (201 - STEP_STATES)
     assert (clock.steps, clock.step_ns) == (1, step)
 
 

@@ -28,7 +28,7 @@ from transport.protocol.messages.requests import (
 )
 from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance
 from transport.protocol.messages.torque import TorqueMessage, WatchdogLevel
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.sessions.session import DT_FACTORS, RING
 from transport.server.settings import ServerSettings
@@ -604,7 +604,7 @@ def test_heartbeats_alone_hold_no_control(rig: Rig, robot: Robot) -> None:
 def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Robot) -> None:
     rig = Rig(robot)
     rig.service = Service(
-        SpringDamper(robot), ServerSettings(controller="standin"), workshop=Workshop(from_snapshot, beside=False)
+        SpringDamper(robot), ServerSettings(controller="standin"), builder=ControllerBuilder(from_snapshot, in_thread=False)
     )
     change = ConfigSet(settings={"feedback": {"kp": 5.0}})
     reply = rig.send(change)

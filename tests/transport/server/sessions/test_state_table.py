@@ -62,7 +62,7 @@ def answer(rig: Rig, kind: type) -> str:
 
 
 def test_the_table_is_total(rig: Rig) -> None:
-    table = rig.service._reception.table
+    table = rig.service._dispatcher.table
     assert set(table) == set(Phase)
     for phase in Phase:
         assert set(table[phase]) == set(KINDS)
@@ -79,7 +79,7 @@ def test_the_handler_of_a_cell_is_what_is_called(rig: Rig, phase: Phase, kind: t
     """Once, and nothing besides."""
     bring(rig, phase)
     called: list[tuple[Phase, type]] = []
-    for row, cells in rig.service._reception.table.items():
+    for row, cells in rig.service._dispatcher.table.items():
         for column, handler in cells.items():
             cell = (row, column)
             cells[column] = lambda *given, cell=cell, do=handler: (called.append(cell), do(*given))[1]
@@ -90,7 +90,7 @@ def test_the_handler_of_a_cell_is_what_is_called(rig: Rig, phase: Phase, kind: t
 @each_cell
 def test_with_another_handler_in_its_cell_a_message_leads_elsewhere(rig: Rig, phase: Phase, kind: type) -> None:
     bring(rig, phase)
-    table = rig.service._reception.table
+    table = rig.service._dispatcher.table
     other = ConfigGet if ANSWERS[phase][kind] == ABSENT else StateMessage
     table[phase][kind] = table[Phase.ABSENT][other]
     assert answer(rig, kind) == ("config" if other is ConfigGet else ABSENT)
@@ -98,7 +98,7 @@ def test_with_another_handler_in_its_cell_a_message_leads_elsewhere(rig: Rig, ph
 
 def test_a_latched_session_is_served_when_the_table_says_so(rig: Rig) -> None:
     bring(rig, Phase.LATCHED)
-    table = rig.service._reception.table
+    table = rig.service._dispatcher.table
     table[Phase.LATCHED][StateMessage] = table[Phase.RUNNING][StateMessage]
     assert answer(rig, StateMessage) == "torque"
 

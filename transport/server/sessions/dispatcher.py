@@ -23,16 +23,16 @@ from transport.protocol.messages.requests import (
     StopAck,
 )
 from transport.protocol.messages.state import StateMessage
-from transport.server.sessions.emergency_stop import EmergencyStop, asked
+from transport.server.sessions.emergency_stop import EmergencyStop, requested_stop
 from transport.server.sessions.handshake import Host, agree, welcome
-from transport.server.sessions.outcomes import Afresh, Arrival, Change, Known, Outcome, Refusal, Reply, Report
+from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply, Resend, Restart, SettingsRequest, StatsRequest
 from transport.server.sessions.session import Accepted, Latched, Phase, Session
 
 Handler = Callable[..., Outcome]
 """Takes the session or None, the message and its arrival. Raises ProtocolError for a refusal."""
 
 
-class Reception:
+class Dispatcher:
     """All sessions, by the identity of their client."""
 
     def __init__(self, host: Host, *, shadows: int) -> None:
@@ -48,13 +48,13 @@ class Reception:
     def _state_table(self) -> dict[Phase, dict[type, Handler]]:
         """What each message leads to in each phase; other types of messages are not sent by clients."""
         always: dict[type, Handler] = {
-            Hello: self._greet,
+            Hello: self._begin,
             Stop: self._end,
             StatsGet: self._report,
-            ConfigGet: self._tell_settings,
+            ConfigGet: self._send_settings,
             ConfigSet: self._change_settings,
         }
-        without = always | dict.fromkeys((StateMessage, Reset, Heartbeat), self._refuse_absent)
+        without = always | dict.fromkeys((StateMessage, Reset, Heartbeat), self._refuse_without_session)
         within = always | {StateMessage: self._tick, Reset: self._reset, Heartbeat: self._echo}
         latched = within | {StateMessage: self._refuse_latched}
         return {Phase.ABSENT: without, Phase.RUNNING: within, Phase.LATCHED: latched, Phase.ENDED: dict(without)}
@@ -68,7 +68,7 @@ class Reception:
             try:
                 message = decode(arrival.data)
             finally:  # before anything else is looked at, and of what cannot be read, too
-                number = asked(message, arrival.data)
+                number = requested_stop(message, arrival.data)
                 stops = number is not None and self._stop_robot(session, number)
             handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
             if handler is None:
@@ -92,7 +92,7 @@ class Reception:
             message = decode(arrival.data)
         except ProtocolError:
             message = None
-        number = asked(message, arrival.data)
+        number = requested_stop(message, arrival.data)
         if number is not None:
             self._stop_robot(session, number)
         if isinstance(message, StateMessage) and message.session == session.id:
@@ -122,7 +122,7 @@ class Reception:
 
     # -- the handlers of the state table ----------------------------------------------------------------------------------
 
-    def _greet(self, session: Session | None, hello: Hello, arrival: Arrival) -> Afresh:
+    def _begin(self, session: Session | None, hello: Hello, arrival: Arrival) -> Restart:
         agreement = agree(hello, self.host, arrival.data, arrival.now_ns)
         others = [(key, other) for key, other in self.sessions.items() if key != arrival.identity]
         rivals = [key for key, other in others if other.agreement.dry_run == agreement.dry_run]
@@ -135,25 +135,25 @@ class Reception:
             del self.sessions[key]
         stop = EmergencyStop() if agreement.dry_run else self._stop
         begun = self.sessions[arrival.identity] = Session(agreement, self.host.settings, arrival.now_ns, stop)
-        return Afresh(begun, welcome(agreement, self.host))
+        return Restart(begun, welcome(agreement, self.host))
 
-    def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Known | Accepted:
-        session.hear(state.session, arrival.now_ns)
-        known = session.known_answer(state, arrival.data)
-        return session.accept(state, arrival.now_ns) if known is None else Known(known)
+    def _tick(self, session: Session, state: StateMessage, arrival: Arrival) -> Resend | Accepted:
+        session.keep_alive(state.session, arrival.now_ns)
+        known = session.recorded_reply(state, arrival.data)
+        return session.accept(state, arrival.now_ns) if known is None else Resend(known)
 
     def _refuse_latched(self, session: Session, state: StateMessage, arrival: Arrival) -> Outcome:
-        session.hear(state.session, arrival.now_ns)
+        session.keep_alive(state.session, arrival.now_ns)
         assert session.fault is not None  # by `Session.latch`
         raise ProtocolError(Code.LATCHED_FAULT, None, session.fault.refusal)
 
-    def _refuse_absent(self, session: Session | None, message: object, arrival: Arrival) -> Outcome:
+    def _refuse_without_session(self, session: Session | None, message: object, arrival: Arrival) -> Outcome:
         raise ProtocolError(Code.NOT_CONTROLLING, None, "no session; send hello first")
 
-    def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Afresh:
-        session.hear(reset.session, arrival.now_ns)
+    def _reset(self, session: Session, reset: Reset, arrival: Arrival) -> Restart:
+        session.keep_alive(reset.session, arrival.now_ns)
         session.reset(reset)
-        return Afresh(session, ResetAck(session=session.id))
+        return Restart(session, ResetAck(session=session.id))
 
     def _echo(self, session: Session, heartbeat: Heartbeat, arrival: Arrival) -> Reply:
         """A heart alone holds no control."""
@@ -173,14 +173,14 @@ class Reception:
             session.phase = Phase.ENDED
         return Reply(StopAck(session=stop.session))
 
-    def _report(self, session: Session | None, request: StatsGet, arrival: Arrival) -> Report:
-        return Report(session)
+    def _report(self, session: Session | None, request: StatsGet, arrival: Arrival) -> StatsRequest:
+        return StatsRequest(session)
 
-    def _tell_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
+    def _send_settings(self, session: Session | None, request: ConfigGet, arrival: Arrival) -> Reply:
         return Reply(Config(settings=self.host.controller))
 
-    def _change_settings(self, session: Session | None, request: ConfigSet, arrival: Arrival) -> Change:
-        return Change(session, request)
+    def _change_settings(self, session: Session | None, request: ConfigSet, arrival: Arrival) -> SettingsRequest:
+        return SettingsRequest(session, request)
 
     # -- who is there -----------------------------------------------------------------------------------------------------
 

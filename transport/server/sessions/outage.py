@@ -6,7 +6,7 @@ may wait for that. Of simulated and replayed clients only their own clock counts
 """
 
 
-class Silence:
+class OutageTimer:
     """Of one client since its last accepted state [ns].
 
     robot_clock: only the robot's clock counts
@@ -24,10 +24,10 @@ class Silence:
             self._longest = self.until(t_robot, now_ns)
             self._t_robot, self._now_ns = t_robot, now_ns
 
-    def accepted(self, t_robot: int, now_ns: int, silence_ns: int) -> int:
+    def accepted(self, t_robot: int, now_ns: int, outage_ns: int) -> int:
         """A state has arrived that is, after this silence of the robot. By how much the server's clock has run on beyond that
         since the last one."""
-        pause = 0 if self._accepted_ns is None else now_ns - self._accepted_ns - silence_ns
+        pause = 0 if self._accepted_ns is None else now_ns - self._accepted_ns - outage_ns
         self._t_robot, self._now_ns, self._accepted_ns, self._longest = t_robot, now_ns, now_ns, 0
         return pause
 

@@ -8,7 +8,7 @@
     before the first answer, after a fault or an emergency stop, without gains to follow with: the robot's own side damps
 
 The robot's side counts from the state that was answered last; the server counts the time without states by both clocks
-(`server.sessions.silence`). So a pause of the server's process stops the robot, but does not end the session.
+(`server.sessions.outage`). So a pause of the server's process stops the robot, but does not end the session.
 
 Below `latch` the next state is answered for what it is, and the first torque applied as it comes. All laws keep their last
 solution as a warm start, and the reference's time, which advances by five periods at most over a dropout. After `reset`
@@ -26,8 +26,8 @@ class Stage(IntEnum):
     STOPPED = 2
 
 
-def stage(silence_ns: int, hold_ns: int, latch_ns: int) -> Stage:
+def stage(outage_ns: int, hold_ns: int, latch_ns: int) -> Stage:
     """The stage after so long without an answer [ns]."""
-    if silence_ns >= latch_ns:
+    if outage_ns >= latch_ns:
         return Stage.STOPPED
-    return Stage.FOLLOW if silence_ns < hold_ns else Stage.REST
+    return Stage.FOLLOW if outage_ns < hold_ns else Stage.REST

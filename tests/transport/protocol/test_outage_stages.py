@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from transport.protocol.messages.torque import WatchdogLevel
-from transport.protocol.silence_stages import Stage, stage
+from transport.protocol.outage_stages import Stage, stage
 from transport.robot.failsafe import FailsafeSettings
 from transport.server.sessions.comm_stats import watchdog
 from transport.server.settings import WatchdogSettings

@@ -7,14 +7,14 @@ from transport.server.served_controller import ServedController
 from transport.server.sessions.session import Accepted
 
 
-class Seat:
+class ControllerSlot:
     """A controller and what its client saw of it last: last_tau [N·m] (na), None: nothing yet"""
 
     def __init__(self, controller: ServedController) -> None:
         self.controller = controller
         self.last_tau: Array | None = None
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         self.controller.reset()
         self.last_tau = None
 
@@ -25,7 +25,7 @@ class Seat:
             return self.controller.contacts(state)
         return given.on(self.controller.contacts(state, given.keys)) if isinstance(given, FootSwitches) else given
 
-    def gated(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
+    def gate(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
         """What the last gate lets through of a command's torque [N·m], and why not all of it (na)."""
         measured = accepted.measured
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied

@@ -19,7 +19,7 @@ from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
 from transport.protocol.messages.state import StateMessage
 from transport.robot.client import RobotClient
 from transport.robot.conversation import ConnectionFailed, hello_for
-from transport.server.reconfigure import Workshop
+from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings, endpoint
 from transport.server.sockets.anticipation import Anticipation
@@ -52,8 +52,8 @@ class Place:
 @pytest.fixture
 def place(robot: Robot, tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
-    workshop = Workshop(from_snapshot, beside=False)
-    service = Service(SpringDamper(robot), place.settings, shadow=SpringDamper(robot), workshop=workshop)
+    builder = ControllerBuilder(from_snapshot, in_thread=False)
+    service = Service(SpringDamper(robot), place.settings, shadow=SpringDamper(robot), builder=builder)
     stop = threading.Event()
     anticipation = Anticipation(lead_us=250.0)
     with Router(service, "tcp://127.0.0.1:*", lambda faults: None, anticipation, place.settings.curve) as router:

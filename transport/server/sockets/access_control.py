@@ -16,12 +16,12 @@ from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.hello import Hello
 from transport.server.settings import CurveSettings, Role
 
-WATCHES = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get"}
-MAY_SEND: dict[str, set[str]] = {"control": WATCHES, "watch": WATCHES, "configure": WATCHES | {"config_set"}}
-"""Types of messages by role; whose role is not 'control' may only be a shadow."""
+_COMMON = {"hello", "state", "reset", "heartbeat", "stop", "stats_get", "config_get"}
+MAY_SEND: dict[str, set[str]] = {"control": _COMMON, "watch": _COMMON, "configure": _COMMON | {"config_set"}}
+"""Message types that each role may send. Roles other than 'control' may only connect as a shadow."""
 
 
-class Doorkeeper:
+class AccessControl:
     """Lets known keys in and knows their roles. context: in which it does; each has its own"""
 
     def __init__(self, settings: CurveSettings) -> None:
@@ -38,7 +38,7 @@ class Doorkeeper:
         self._authenticator.start()
         self._authenticator.configure_curve_callback("*", self)
 
-    def guard(self, socket: "zmq.Socket[bytes]") -> None:
+    def protect(self, socket: "zmq.Socket[bytes]") -> None:
         """Let only known keys connect. The socket must not be bound yet."""
         public, secret = self._pair
         socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
