@@ -1,4 +1,4 @@
-"""Contact laws, one file each; `idyn.laws.settings` has the table that names them."""
+"""Contact laws, one file each; their names and settings are in `idyn.laws.settings`."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ __all__ = ["LAWS", "make_law"]
 
 
 def make_law(kind: str, **settings: Any) -> Law:
-    """The law of that kind with settings of its own, as in `make_law("coulomb", edges=8)`.
+    """Return the law `kind` (a key of `LAWS`) with the given settings, as in `make_law("coulomb", edges=8)`.
 
-    Raises ConfigError naming the nearest kinds, and for values that make no law.
+    Raises ConfigError for an unknown kind, naming similar ones, and for invalid settings.
     """
     if kind not in LAWS:
         raise ConfigError("law", f"no law named '{kind}'{nearest(kind, LAWS)}; the laws are {', '.join(LAWS)}")

@@ -1,4 +1,4 @@
-"""Contact-free: inverse dynamics as if nothing were touched, p = 0  [ZD §7.3]."""
+"""Contact-free law: inverse dynamics without contact impulses, p = 0  [ZD §7.3]."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from idyn.types import Array
 
 @compiled
 def contact_free_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """p = 0; one answer only."""
+    """Return p = 0, the only solution."""
     mu = problem.dynamics.given.mu
     return Attempt(np.zeros(len(problem.b)), Face(basis, law.directions, mu, False, law.directions[:0]), mu[:0], SOLVED, 0)
 
 
 class ContactFree:
-    """No contact impulses at all. Right in flight, wrong as soon as something is touched."""
+    """No contact impulses: exact in flight, wrong in contact."""
 
     name = "contact-free"
     conditions = Conditions.FREE
@@ -29,7 +29,7 @@ class ContactFree:
     basis_type: np.dtype = np.dtype(np.bool_)
     max_pivots = 0
     kernel = staticmethod(contact_free_kernel)
-    rungs = (Rung("contact-free", Start.NOTHING, 0),)
+    rungs = (Rung("contact-free", Start.COLD, 0),)
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))

@@ -1,15 +1,15 @@
-"""Coulomb friction with a polygon, as an LCP  [ZD §5, after Anitescu–Potra].
+"""Coulomb friction with a friction polygon, as an LCP  [ZD §5, after Anitescu–Potra].
 
     [ D_NN  D_NF  0 ] [p_N]   [b_N + φ/dt]   [w_N]
     [ D_FN  D_FF  E ] [p_F] + [b_F       ] = [w_F] ,   0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0
     [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
 
-Warm: the last basis, solved directly and kept when it is still complementary. Cold: Lemke. A contact with μ = ∞ loses its
-λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it parts (`idyn.laws.separating`). Where friction is nowhere limited
-this is the no-slip law, and solved as such.
+Warm start: the last basis is solved directly and kept if it is still complementary. Cold start: Lemke's method. A contact with
+μ = ∞ has no λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it separates (`idyn.laws.separating`). If friction is
+unlimited at all contacts with friction, this is the no-slip law and solved as such.
 
-When it is wrong: the polygon has corners, so friction is up to 1 − cos(π/k) too weak (inscribed) between them; there may be
-several solutions with different v⁺; cost grows like n³.
+Modelling errors: between the corners of the inscribed polygon friction is too weak by up to 1 − cos(π/k); there may be several
+solutions with different v⁺. The cost grows like n³.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from idyn.laws.law import (
     unsolved,
 )
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip
-from idyn.laws.separating import hardly_presses, without_separating
+from idyn.laws.separating import barely_loaded, without_separating
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import copy_rows
 from idyn.status import NOT_CERTIFIED, SINGULAR, SOLVED, STATUSES, Conditions, Status
@@ -45,14 +45,17 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 NEGATIVE = 1e-10
-"""A basis is kept when no variable is below −NEGATIVE of the (normalised) problem."""
+"""A basis is kept if no variable of the normalised problem is below −NEGATIVE."""
 
 REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Shares of ‖D‖ that the regularised rungs add to the diagonal of D; the certificate then judges the unregularised problem."""
+"""Shares of ‖D‖ that the regularised rungs add to the diagonal of D. The certificate checks the unregularised problem."""
 
 
 class Coulomb:
-    """Settings: edges k of the polygon (even, ≥ 4), whether it encloses the cone, cap of pivots of one attempt."""
+    """Coulomb's law with a friction polygon.
+
+    edges: k, even, ≥ 4; circumscribed: whether the polygon encloses the friction circle; max_pivots: limit for one attempt
+    """
 
     basis_type: np.dtype = np.dtype(np.bool_)
     name = "coulomb"
@@ -68,41 +71,41 @@ class Coulomb:
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
-        shares = (Rung(f"regularised {share:.0e}", Start.NOTHING, 2 + k) for k, share in enumerate(REGULARISATIONS))
-        unlimited = Rung("unlimited friction", Start.NOTHING, solve=self.unlimited)
-        return (Rung("warm", Start.BASIS, 0), Rung("cold", Start.NOTHING, 1), *shares, unlimited)
+        shares = (Rung(f"regularised {share:.0e}", Start.COLD, 2 + k) for k, share in enumerate(REGULARISATIONS))
+        unlimited = Rung("unlimited friction", Start.COLD, solve=self.unlimited)
+        return (Rung("warm", Start.BASIS, 0), Rung("cold", Start.COLD, 1), *shares, unlimited)
 
     def sticking(self, mu: Array) -> Array:
         return np.where(np.isinf(mu), 1.0, 0.0)
 
     def unlimited(self, problem: Reduced, basis: Array | None) -> Solutions:
-        """Where friction is unlimited somewhere: contacts of unlimited friction that part are let go."""
+        """Solve problems with unlimited friction at a contact. Separating contacts of unlimited friction are released."""
         some, nowhere_limited = unlimited_somewhere(problem.mu, False)
         if not some:
             return
         if nowhere_limited:
-            yield from self._without_limits(problem, basis)
+            yield from self._by_no_slip(problem, basis)
         if basis is not None:
             yield "warm", self.solution(problem, basis, True)
         solution, free = self.solution(problem), np.isinf(problem.mu)
         for parted in without_separating(problem, solution, free, self.solution):
-            parted.basis[free, -1] = False  # without friction they had a sliding speed
+            parted.basis[free, -1] = False  # λ: they were solved without friction
             yield "parted", parted
         yield "cold", solution
         if solution.status.ok:
-            return  # solved to the letter: what is refused then is friction without pressure, not the numbers
+            return  # the certificate rejects tangential without normal impulses; regularisation does not help
         for share in REGULARISATIONS:
             yield f"regularised {share:.0e}", self.solution(problem, None, False, share)
 
-    def _without_limits(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        """The no-slip law, for that is what is left where friction is nowhere limited; nothing where it holds feet that hardly
-        press, which are let go here."""
+    def _by_no_slip(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
+        """Yield solutions of the no-slip law, which this is if no friction is limited. Solutions with friction at barely loaded
+        contacts are skipped: `unlimited` releases these."""
         law, start = NoSlip(self.max_pivots), None if basis is None else basis[:, :1].copy()
         for number, rung in enumerate(law.rungs):
             solution = law.solution(problem, start if number == 0 else None, number)
             searched = solution.status is Status.RAY and len(problem.mu) <= MOST_SEARCHED
-            if not searched and not (solution.status.ok and not hardly_presses(solution.p).any()):
-                return  # the complementarity problem has more ways
+            if not searched and not (solution.status.ok and not barely_loaded(solution.p).any()):
+                return  # Lemke's method may still solve it
             pressing = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_)
             pressing[:, :1] = solution.basis
             yield rung.cold if start is None and number == 0 else rung.name, msgspec.structs.replace(solution, basis=pressing)
@@ -110,7 +113,7 @@ class Coulomb:
     def solution(
         self, problem: Reduced, basis: Array | None = None, warm: bool = False, regularisation: float = 0.0
     ) -> LawSolution:
-        """At a basis, or by Lemke's method."""
+        """Solve at the given basis (warm) or by Lemke's method."""
         start = np.zeros((len(problem.mu), self.basis_width), dtype=np.bool_) if basis is None else basis
         p, flags, status, pivots, after = solve_coulomb(
             problem.Y, problem.b, problem.mu, self.directions, start, warm, regularisation, self.max_pivots
@@ -121,7 +124,7 @@ class Coulomb:
 
 @compiled
 def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: float) -> tuple[Array, Array, float, float]:
-    """The LCP (M, q) in the order p_N, p_F (contact by contact), λ, then the units of impulse and speed."""
+    """Return M and q of the LCP in the order p_N, p_F (contact by contact), λ, and the units of impulse and speed."""
     n, k = len(mu), len(directions)
     G, q = local(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
     d, speed = scaled(Y, b, mu, directions, G, q)
@@ -143,8 +146,8 @@ def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: f
 
 @compiled
 def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array) -> tuple[float, float]:
-    """Fill the rows G of D's factor, normals, then friction directions, and q. Returns d, the mean diagonal of D_NN, and the
-    unit of speed: p = speed/d · z, λ = speed · z, so that all entries of M and q are of order one."""
+    """Fill G, rows of the factor of D for normals, then friction directions, and q. Return d, the mean diagonal of D_NN, and
+    the unit of speed. With p = speed/d · z, λ = speed · z all entries of M and q are of order one."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     d = speed = 0.0
     # G_N = Y_N, q_N = b_N + φ/dt;  G_F = the polygon's corners in Y_S, Y_T, q_F likewise
@@ -173,7 +176,10 @@ def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array)
 def solve_coulomb(
     Y: Array, b: Array, mu: Array, directions: Array, guess: Array, warm: bool, regularisation: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:
-    """At a basis, or by Lemke: p (3n), the face's flags, status, pivots, basis (n, k + 2) in the order N, F, λ."""
+    """Solve at the basis `guess` (warm) or by Lemke's method.
+
+    Return p (3n), flags of the face, status, pivots and basis (n, k + 2) in the order N, F, λ.
+    """
     n, k = len(mu), len(directions)
     size = (k + 2) * n
     basis, parts = local(size, np.bool_), local(n, np.bool_)
@@ -189,17 +195,17 @@ def solve_coulomb(
         d, speed = scaled(Y, b, mu, directions, G, q)
         z, w, regular = at_basis(G, q, mu, d, regularisation, basis)
         unit, status = speed / d, SOLVED if regular else SINGULAR
-        # z ≥ 0, w ≥ 0; w_F of contacts of unlimited friction that part does not count
+        # z ≥ 0, w ≥ 0; except w_F of separating contacts of unlimited friction
         for i in range(n):
             parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO
             if parts[i] and guess[i].any():
-                status = NOT_CERTIFIED  # it holds sideways
+                status = NOT_CERTIFIED  # tangential impulse at a separating contact
         for i in range(size):
             idle = n <= i < (k + 1) * n and parts[(i - n) // k]
             if not (z[i] >= -NEGATIVE and (idle or w[i] >= -NEGATIVE)):
                 status = NOT_CERTIFIED
     else:
-        # Lemke, and once more with another covering vector
+        # Lemke's method; after a failure with another covering vector
         M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
         parts[:] = False
         z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), 0.0))
@@ -228,7 +234,7 @@ def solve_coulomb(
 
 @compiled
 def coulomb_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """The rungs warm, cold and regularised; unsolved where friction is unlimited somewhere, which is for the Python rung."""
+    """Solve by the rungs warm, cold and regularised. Unlimited friction is left to the Python rung."""
     mu = problem.dynamics.given.mu
     if unlimited_somewhere(mu, False)[0]:
         return unsolved(problem, law, basis)

@@ -1,4 +1,5 @@
-"""Complementary bases of Coulomb's LCP, solved without its matrix: M in rows N and F is G Gᵀ/d, see `idyn.laws.coulomb`."""
+"""Solution of Coulomb's LCP at a complementary basis, without its matrix: M in rows N and F is G Gᵀ/d, see
+`idyn.laws.coulomb`."""
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from idyn.types import Array
 
 @compiled
 def inner(G: Array, i: int, j: int, d: float) -> float:
-    """G_i · G_j / d"""
+    """Return G_i · G_j / d."""
     s = 0.0
     for c in range(G.shape[1]):
         s += G[i, c] * G[j, c]
@@ -19,8 +20,8 @@ def inner(G: Array, i: int, j: int, d: float) -> float:
 
 @compiled
 def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, basis: Array) -> tuple[Array, Array, bool]:
-    """z and w of a complementary basis, as `idyn.solvers.lemke.basis_solution` finds them, without M; and whether the basis is
-    regular. Signs are not checked."""
+    """Return z and w at a complementary basis, and whether the basis is regular. Signs are not checked. The same as
+    `idyn.solvers.lemke.basis_solution`, without M."""
     n, size = len(mu), len(q)
     k = len(G) // max(n, 1) - 1
     z, w, index, m = np.zeros(size), q.copy(), local(size, np.int64), 0
@@ -64,7 +65,7 @@ def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, bas
                 w[j] += z[row]
                 friction += z[j]
             w[row] += mu[i] * z[i] - friction
-    # w_B = 0, but for rounding
+    # w_B = 0, without rounding errors
     for r in range(m):
         w[index[r]] = 0.0
     return z, w, True
@@ -72,7 +73,7 @@ def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, bas
 
 @compiled
 def _friction(mu: Array, k: int, i: int, j: int) -> float:
-    """Entry (i, j) of M in a row or a column of λ."""
+    """Return entry (i, j) of M, in a row or a column of λ: μ, −Eᵀ or E."""
     n = len(mu)
     if i >= (k + 1) * n:
         contact = i - (k + 1) * n

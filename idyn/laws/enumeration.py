@@ -1,13 +1,13 @@
-"""Coulomb friction by trying everything: of all basic solutions the one nearest to the last impulses  [ZD §5.3, Alg. 3].
+"""Coulomb friction by enumeration: of all basic solutions the one nearest to the last impulses  [ZD §5.3, Alg. 3].
 
-The LCP is that of `idyn.laws.coulomb`. Each of its 2^((k+2)n) complementary bases is solved; singular ones and those with a
-negative variable are no solutions; among the others the impulses p decide, ‖p − p_prev‖ [N·s].
+The LCP is that of `idyn.laws.coulomb`. Each of its 2^((k+2)n) complementary bases is solved; singular bases and those with a
+negative variable are discarded. The solution with the smallest ‖p − p_prev‖ [N·s] is returned.
 
-Different from the paper: the distance is measured in impulses, not in all variables of the mixed problem. Bases that cannot be
-regular, or that repeat another one's impulses, are not tried.
+Differences from the paper: the distance is measured in impulses, not in all variables of the mixed problem. Bases that cannot
+be regular, or that have the impulses of another basis, are skipped.
 
-When it is wrong: only basic solutions are looked at, those between them never, so the answer may still jump when the last
-basis ends; the cost is exponential: 36 bases for one contact, 1296 for two (k = 4), and more contacts are refused.
+Limits: only basic solutions are considered, not their convex combinations, so the result may still jump when the last basis
+becomes infeasible. The cost is exponential: 36 bases for one contact, 1296 for two (k = 4); more contacts are refused.
 """
 
 import numpy as np
@@ -22,14 +22,14 @@ from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
 MOST_CONTACTS = 2
-"""More have too many bases: three would take 2^18."""
+"""Maximum number of contacts: three would have 2^18 bases."""
 
 EDGES = 4
-"""Of the friction polygon: each further pair of edges takes twenty times as long."""
+"""Edges of the friction polygon: each further pair of edges takes twenty times as long."""
 
 
 class Enumeration(Coulomb):
-    """Of `EDGES` edges. Its warm start are the last impulses themselves, S, T, N of each contact [N·s] (n, 3)."""
+    """Coulomb's law by enumeration. Its basis holds the last impulses, S, T, N of each contact [N·s] (n, 3)."""
 
     name = "enumeration"
     basis_type: np.dtype = np.dtype(np.float64)
@@ -53,7 +53,7 @@ class Enumeration(Coulomb):
 
 @compiled
 def nearest_solution(Y: Array, b: Array, mu: Array, directions: Array, last: Array) -> tuple[Array, int, int]:
-    """The basic solution p (3n) whose ‖p − last‖ is least, its status, and how many bases were solved."""
+    """Return the basic solution p (3n) with the smallest ‖p − last‖, its status, and the number of bases solved."""
     n, k = len(mu), len(directions)
     best = np.zeros(3 * n)
     if n > MOST_CONTACTS:
@@ -91,8 +91,8 @@ def nearest_solution(Y: Array, b: Array, mu: Array, directions: Array, last: Arr
 
 @compiled
 def _worth_trying(basis: Array, mu: Array, n: int, k: int) -> bool:
-    """Whether a basis may be regular and new: without a normal there is no friction to speak of, only the direction in which
-    an open contact moves; a sliding speed needs a limited friction and its direction."""
+    """Return whether a basis may be regular and have impulses of its own. A contact without p_N is open: it has no friction, or
+    λ and one direction. λ > 0 requires limited friction and a loaded direction."""
     for i in range(n):
         loaded = 0
         for j in range(k):

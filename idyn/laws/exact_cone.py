@@ -1,18 +1,20 @@
-"""Coulomb friction with the round cone, without a polygon  [De Saxcé & Feng 1998; Alart & Curnier 1991].
+"""Coulomb friction with the round cone  [De Saxcé & Feng 1998; Alart & Curnier 1991].
 
     0 ≤ p_N ⟂ w ≥ 0,   w = N v̂ + φ/dt          p_T = the point of the disc of radius μ p_N nearest to p_T − v̂_T
-so (v̂_T, w + μ ‖v̂_T‖) and p are complementary in the cone of μ and its dual. With Π doing the same to p − û/ρ, û = D p + b,
+
+so (v̂_T, w + μ ‖v̂_T‖) and p are complementary in the cone of μ and its dual. Let Π be the map p_N ← max(p_N, 0), then p_T ←
+the nearest point of the disc, and û = D p + b. Then
 
     F(p) = p − Π(p − û/ρ) = 0
 
-is solved by Newton's method with a line search. Only Yᵀ p couples the contacts, D = Y Yᵀ, so a step takes one system of nu
-equations, however many contacts there are; ε in it keeps impulses that the law leaves open from moving far.
+is solved by Newton's method with a line search. D = Y Yᵀ, so only Yᵀ p couples the contacts, and a step solves one system of nu
+equations for any number of contacts. ε in this system limits changes of impulses that the law does not determine.
 
-Begun at the last impulses; else at those of Coulomb's law with 4 and with 8 edges, and at what Pinocchio's ADMM and projected
-Gauss–Seidel come to. The law is not convex: none of these must lead to an answer, and there may be several.
-μ = ∞ is a disc without an edge; contacts that part are let go (`idyn.laws.separating`).
+Starts: the last impulses; the impulses of Coulomb's law with 4 and with 8 edges; the results of Pinocchio's ADMM and projected
+Gauss–Seidel. The law is not convex: no start is sure to lead to a solution, and there may be several solutions.
+μ = ∞ is a disc of infinite radius; separating contacts are released (`idyn.laws.separating`).
 
-When it is wrong: as Coulomb's law, but for the polygon. With μ of 10⁴ and more it may find no answer where a polygon has one.
+Modelling errors: those of Coulomb's law except for the polygon. With μ ≥ 10⁴ it may fail on problems that the polygon solves.
 """
 
 from collections.abc import Callable
@@ -51,29 +53,29 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 EDGES = (4, 8)
-"""Of the polygons whose solutions are where it is begun."""
+"""Edges of the polygons whose solutions are starts."""
 
-SOFT, EPSILON = 1e-1, 1e-5
+RHO, EPSILON = 1e-1, 1e-5
 """ρ as a share of the mean diagonal of D_NN, and ε."""
 
-ENOUGH, ROUNDED = 1e-13, 1e-10
-"""‖F‖ is zero below this share of the largest speed over ρ; below the second it is rounding if no step makes it smaller: the
-certificate judges what is left."""
+CONVERGED, STALLED = 1e-13, 1e-10
+"""Newton's method has converged when ‖F‖ is below this share of the largest speed over ρ. Below the second share it also ends
+when ‖F‖ does not decrease: F consists of rounding errors. The certificate checks the result."""
 
-STEPS, HALVINGS, LOST = 60, 14, 15
-"""Newton steps at the most, how often one that leads nowhere is halved, and so many in a row that are no progress are the end.
+STEPS, HALVINGS, PATIENCE = 60, 14, 15
+"""Maximum numbers of Newton steps, of halvings of a step that does not decrease ‖F‖, and of successive steps without progress.
 Usual: 4, 0, 0."""
 
 
 class ExactCone:
-    """No settings."""
+    """Coulomb's law with the round cone, without settings."""
 
     name = "exact-cone"
     conditions = Conditions.EXACT_CONE
     material = RIGID
     unlimited_friction = False
     max_pivots = 0
-    directions = polygon(8)  # in which the selection keeps contacts that stick
+    directions = polygon(8)  # used by the selection for sticking contacts
     basis_width = 0
     basis_type: np.dtype = np.dtype(np.bool_)
 
@@ -82,9 +84,9 @@ class ExactCone:
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
-        polygons = (Rung(f"from {edges} edges", Start.NOTHING, solve=partial(_rung, _from_polygon, edges)) for edges in EDGES)
-        proximal = (Rung(f"from {each}", Start.NOTHING, solve=partial(_rung, _from_proximal, each)) for each in METHODS)
-        nowhere = Rung("unlimited friction", Start.NOTHING, solve=_without_limits)
+        polygons = (Rung(f"from {edges} edges", Start.COLD, solve=partial(_rung, _from_polygon, edges)) for edges in EDGES)
+        proximal = (Rung(f"from {each}", Start.COLD, solve=partial(_rung, _from_proximal, each)) for each in METHODS)
+        nowhere = Rung("unlimited friction", Start.COLD, solve=_without_limits)
         return (Rung("warm", Start.IMPULSES, 0), nowhere, *polygons, *proximal)
 
     def sticking(self, mu: Array) -> Array:
@@ -92,7 +94,7 @@ class ExactCone:
 
 
 def _without_limits(problem: Reduced, _basis: Array | None) -> Solutions:
-    """Where friction is nowhere limited there are no cones: Coulomb's law answers."""
+    """Solve by Coulomb's law if no friction is limited: then there are no cones."""
     if unlimited_somewhere(problem.mu, False)[1]:
         for found in Coulomb().unlimited(problem, None):
             if found is not None:
@@ -101,7 +103,8 @@ def _without_limits(problem: Reduced, _basis: Array | None) -> Solutions:
 
 
 def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: Reduced, _basis: Array | None) -> Solutions:
-    """One start; where friction is unlimited somewhere, contacts that part are let go first. Pinocchio's has limits."""
+    """Solve from one start. With unlimited friction at a contact, solutions with released contacts come first, and the starts
+    of Pinocchio, which need limits, are skipped."""
     some, _ = unlimited_somewhere(problem.mu, False)
     name = f"from {setting}" + (" edges" if solve is _from_polygon else "")
     if some and solve is _from_proximal:
@@ -112,7 +115,7 @@ def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: R
             yield f"{name}, parted", parted
     yield name, solution
     if some and solution.status.ok:
-        yield None  # solved to the letter: what is refused then is friction without pressure, not the numbers
+        yield None  # the certificate rejects tangential without normal impulses; further starts do not help
 
 
 def _newton(problem: Reduced, start: Array) -> LawSolution:
@@ -122,15 +125,15 @@ def _newton(problem: Reduced, start: Array) -> LawSolution:
 
 
 def _from_polygon(problem: Reduced, edges: int) -> LawSolution:
-    """A demand that forces bodies into one another whatever four edges do counts as one that cannot be met."""
+    """Start from the solution for a polygon. A failure of Coulomb's law is returned: a ray counts as infeasible demand."""
     law = Coulomb(edges)
-    first = next(law.unlimited(problem, None), None)  # where friction is unlimited somewhere
+    first = next(law.unlimited(problem, None), None)  # for unlimited friction at a contact
     begin = law.solution(problem) if first is None else first[1]
     return _newton(problem, begin.p) if begin.status.ok else msgspec.structs.replace(begin, basis=_no_basis(problem))
 
 
 def _from_proximal(problem: Reduced, method: str) -> LawSolution:
-    """It need not have converged: Newton's method does."""
+    """Start from the result of a proximal method, converged or not."""
     d, speed = units(problem.Y, problem.b, problem.b)
     return _newton(problem, speed / d * solve_cones(problem.Y @ problem.Y.T / d, problem.b / speed, problem.mu, method))
 
@@ -141,7 +144,7 @@ def _no_basis(problem: Reduced) -> Array:
 
 @compiled
 def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """From the last impulses; where friction is nowhere limited there are no cones."""
+    """Solve from the last impulses. Problems without limited friction are left to a Python rung."""
     given = problem.dynamics.given
     if unlimited_somewhere(given.mu, False)[1]:
         return unsolved(problem, law, basis)
@@ -151,42 +154,43 @@ def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung:
 
 @compiled
 def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array, Array, Array, int, int]:
-    """Impulses (3n), the face's flags (n, 3) and friction (n, 2), status and Newton steps; begun at impulses `start` (3n)."""
+    """Solve F(p) = 0 from impulses `start` (3n). Return impulses (3n), flags (n, 3) and friction (n, 2) of the face, status and
+    number of Newton steps."""
     d, speed = units(Y, b, b)
-    rho, rows, problem = SOFT * d, len(b), (Y, b, mu)
+    rho, rows, problem = RHO * d, len(b), (Y, b, mu)
     p, trial, change = start.copy(), local(rows), local(rows)
     F, G, H = local(rows), local((rows, 3)), local((rows, 3))
-    rest, step, lost, small = _distance(problem, rho, p, F, G), 0, 0, speed / rho
+    rest, step, lost, small = _residual(problem, rho, p, F, G), 0, 0, speed / rho
     best, least = p.copy(), rest
-    while rest > ENOUGH * small and step < STEPS and lost < (LOST if least > ROUNDED * small else 1):
-        # Newton's step, halved until ‖F‖ falls
-        _change(Y, rho, F, G, H, change)
+    while rest > CONVERGED * small and step < STEPS and lost < (PATIENCE if least > STALLED * small else 1):
+        # Newton's step, halved until ‖F‖ decreases
+        _newton_step(Y, rho, F, G, H, change)
         share, before = 1.0, rest
         for _ in range(HALVINGS):
             for row in range(rows):
                 trial[row] = p[row] + share * change[row]
-            rest = _distance(problem, rho, trial, F, G)
+            rest = _residual(problem, rho, trial, F, G)
             if rest < before:
                 break
             share *= 0.5
-        # over an edge of Π, if no part of the step leads down; the best p is kept
+        # accepted even without decrease, to pass kinks of Π; the best p is kept
         copy(trial, p)
         step, lost = step + 1, lost + 1
         if rest < least:
             copy(p, best)
             least, lost = rest, 0
-    # exactly 0 where Π(p − û/ρ) is
-    _distance(problem, rho, best, F, G)
+    # exactly 0 where Π(p − û/ρ) = 0
+    _residual(problem, rho, best, F, G)
     for row in range(rows):
         if F[row] == best[row]:
             best[row] = 0.0
     flags, friction = face_of(Y, b, mu, best)
-    return best, flags, friction, SOLVED if least <= ROUNDED * small else NOT_CERTIFIED, step
+    return best, flags, friction, SOLVED if least <= STALLED * small else NOT_CERTIFIED, step
 
 
 @compiled
-def _distance(problem: tuple[Array, Array, Array], rho: float, p: Array, F: Array, G: Array) -> float:
-    """‖F‖; fill F = p − Π(p − û/ρ) (3n), and the slopes of Π, a block of three rows for each contact (3n, 3)."""
+def _residual(problem: tuple[Array, Array, Array], rho: float, p: Array, F: Array, G: Array) -> float:
+    """Fill F = p − Π(p − û/ρ) (3n) and G, the slopes of Π, a block of three rows for each contact (3n, 3). Return ‖F‖."""
     Y, b, mu = problem
     square = 0.0
     contact_velocity(Y, b, p, F)
@@ -202,10 +206,10 @@ def _distance(problem: tuple[Array, Array, Array], rho: float, p: Array, F: Arra
 
 @compiled
 def _project(mu: float, p: Array, G: Array) -> None:
-    """p ← Π(p) (3), in place: p_N ≥ 0, then p_T on the disc of radius μ p_N; fill the slope of that map (3, 3)."""
+    """Replace p by Π(p) (3): p_N ≥ 0, then p_T in the disc of radius μ p_N. Fill G with the slope of Π (3, 3)."""
     for r in range(3):
         G[r, 0] = G[r, 1] = G[r, 2] = 0.0
-    # p_N ≥ 0
+    # p_N ← max(p_N, 0)
     if p[2] > 0.0:
         G[2, 2] = 1.0
     else:
@@ -217,7 +221,7 @@ def _project(mu: float, p: Array, G: Array) -> None:
     if most == 0.0:
         p[0] = p[1] = 0.0
         return
-    # p_T ← μ p_N p_T/‖p_T‖
+    # outside the disc: p_T ← μ p_N p_T/‖p_T‖
     a, c, share = p[0] / friction, p[1] / friction, most / friction
     p[0], p[1] = most * a, most * c
     G[0, 0], G[1, 1] = share * c * c, share * a * a
@@ -226,10 +230,10 @@ def _project(mu: float, p: Array, G: Array) -> None:
 
 
 @compiled
-def _change(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Array) -> None:
-    """Newton's step (3n): Δ with (1 − (1 − ε) G) Δ = −F − G Y z/ρ, z = Yᵀ Δ, so (1 + Yᵀ H Y) z = −Yᵀ A F.
+def _newton_step(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Array) -> None:
+    """Fill Newton's step Δ (3n): (1 − (1 − ε) G) Δ = −F − G Y z/ρ, z = Yᵀ Δ, so (1 + Yᵀ H Y) z = −Yᵀ A F.
 
-    A = (1 − (1 − ε) G)⁻¹ contact by contact, H = A G/ρ (3n, 3).
+    A = (1 − (1 − ε) G)⁻¹, block by block; H = A G/ρ (3n, 3), which is overwritten.
     """
     nu = Y.shape[1]
     S, slide = local((nu, nu)), local(nu)
@@ -239,7 +243,7 @@ def _change(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Array) -
             S[i, k] = 1.0 if i == k else 0.0
     # −A F and H contact by contact, S = 1 + Yᵀ H Y, slide = −Yᵀ A F
     for s in range(0, len(F), 3):
-        _resolve(G[s : s + 3], F[s : s + 3], rho, H[s : s + 3], change[s : s + 3])
+        _solve_block(G[s : s + 3], F[s : s + 3], rho, H[s : s + 3], change[s : s + 3])
         for r in range(3):
             for e in range(3):
                 h = H[s + r, e]
@@ -261,8 +265,9 @@ def _change(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Array) -
 
 
 @compiled
-def _resolve(G: Array, F: Array, rho: float, H: Array, change: Array) -> None:
-    """Fill A G/ρ (3, 3) and −A F (3) of one contact; the last row of G is 0 but for its last entry."""
+def _solve_block(G: Array, F: Array, rho: float, H: Array, change: Array) -> None:
+    """Fill H = A G/ρ (3, 3) and −A F (3) of one contact. The last row of G is zero except for its last entry."""
+    # 1 − (1 − ε) G = [a, e, ·; e, c, ·; 0, 0, 1/n]: row N first, then S and T
     keep = 1.0 - EPSILON
     a, c, e = 1.0 - keep * G[0, 0], 1.0 - keep * G[1, 1], -keep * G[0, 1]
     det, n = a * c - e * e, 1.0 / (1.0 - keep * G[2, 2])
@@ -278,7 +283,7 @@ def _resolve(G: Array, F: Array, rho: float, H: Array, change: Array) -> None:
 
 @compiled
 def face_of(Y: Array, b: Array, mu: Array, p: Array) -> tuple[Array, Array]:
-    """Flags (n, 3) and friction (n, 2) of the `Face` that impulses p (3n) lie on."""
+    """Return flags (n, 3) and friction (n, 2) of the `Face` of a solution p (3n)."""
     n, u = len(mu), local(len(b))
     contact_velocity(Y, b, p, u)
     flags, friction = np.zeros((n, 3), dtype=np.bool_), np.zeros((n, 2))
@@ -286,7 +291,7 @@ def face_of(Y: Array, b: Array, mu: Array, p: Array) -> tuple[Array, Array]:
         s, t = 3 * i, 3 * i + 1
         speed, held, touches = np.hypot(u[s], u[t]), np.hypot(p[s], p[t]), u[t + 1] <= FACE_ZERO
         slides = speed > FACE_ZERO
-        # friction along p_T, or against v̂_T where there is none
+        # friction along p_T; without friction against v̂_T
         flags[i, 0], flags[i, 1], flags[i, 2] = touches, slides, touches and not slides
         if held > 0.0:
             friction[i, 0], friction[i, 1] = p[s] / held, p[t] / held

@@ -1,4 +1,4 @@
-"""What a law is: numbers in, impulses out, and the set of impulses that solve it equally well."""
+"""Interface of contact laws: `Law`, its rungs and kernels, and the face of equivalent solutions."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -20,26 +20,27 @@ from idyn.types import Array, Record
 Kernel = Callable[..., Any]
 
 FACE_ZERO = 1e-9
-"""Slack velocities up to this [m/s] count as zero when the face is read off a solution; it bounds the complementarity
-error that choosing another point of the face can cause."""
+"""Slack velocities up to this [m/s] count as zero when the face is determined from a solution. It bounds the complementarity
+error of other points of the face."""
 
 MOST_EDGES = 64
-"""Of a friction polygon, which is within 0.13 % of the circle then; work and memory grow with them."""
+"""Maximum number of edges of a friction polygon, then within 0.13 % of the circle; time and memory grow with the edges."""
 
 NO_FRICTION = np.zeros((0, 2))
 
 
 class Face(NamedTuple):
-    """The impulses that solve the law exactly as well as the one found (MATHEMATICS §3.5), all with the same J_uᵀ p.
+    """Set of impulses that solve the law equally well, all with the same J_uᵀ p (MATHEMATICS §3.5).
 
     flags: for each contact (n, 2 + k, bool)
         0: it may carry a normal impulse, w_N = 0
-        1: it slides, λ > 0, so its friction sum equals μ p_N
+        1: it slides, λ > 0, so the sum of its friction impulses is μ p_N
         2…: friction direction j may be loaded, w_F = 0
-    directions: the friction polygon's corners in (s, t) coordinates, counter-clockwise (k, 2)
-    mu, unlimited: friction coefficients (n), and whether the law takes every μ > 0 for ∞; tangential impulses are free then
-    friction: of laws whose cone is round, flags being (n, 3): where each contact's friction points, (s, t) of unit length, or
-        zero (n, 2); none (0, 2) where the cone is the polygon
+    directions: corners of the friction polygon in (s, t) coordinates, counter-clockwise (k, 2)
+    mu: friction coefficients (n)
+    unlimited: whether every μ > 0 counts as ∞; tangential impulses are then free
+    friction: laws with round cones, whose flags are (n, 3): unit direction (s, t) of each contact's friction, or zero (n, 2);
+        laws with polygons: empty (0, 2)
     """
 
     flags: Array
@@ -50,8 +51,14 @@ class Face(NamedTuple):
 
 
 class LawSolution(Record, frozen=True):
-    """p: contact impulses in S, T, N rows [N·s] (3n); face None when the law has one answer only; basis for the next call
-    (n, ·); multipliers of the non-penetration rows for laws that are programs (n), and their ½ε‖p‖² [1/kg]."""
+    """Solution of a law by one rung.
+
+    p: contact impulses in rows S, T, N [N·s] (3n)
+    face: equivalent impulses; None: the solution is unique
+    basis: for the next tick (n, ·)
+    multipliers: of the non-penetration rows, of laws that are optimisation programs (n)
+    epsilon: ε of the term ½ε‖p‖² of such a program [1/kg]
+    """
 
     p: Array
     face: Face | None
@@ -63,7 +70,7 @@ class LawSolution(Record, frozen=True):
 
 
 class Attempt(NamedTuple):
-    """What a kernel of a law returns: as `LawSolution`, with none (0) for no multipliers, and the status as an integer."""
+    """Result of a law's kernel: as `LawSolution`, with the status as an integer; without multipliers the array is empty."""
 
     p: Array
     face: Face
@@ -73,25 +80,26 @@ class Attempt(NamedTuple):
 
 
 class Start(Enum):
-    """What a rung begins at."""
+    """Start of a rung."""
 
     BASIS = "last basis"
     IMPULSES = "last impulses"
     VELOCITY = "velocity"
-    NOTHING = "nothing"
+    COLD = "cold start"
 
 
 Solutions = Iterator[tuple[str, LawSolution] | None]
-"""Named solutions of a Python rung, one after the other; None says that the remaining rungs are not worth trying."""
+"""Rung names and solutions, yielded by a Python rung; None: the remaining rungs are not to be tried."""
 
 
 class Rung(NamedTuple):
-    """One way to solve a law. Declared once, in the law; rungs are tried in their order.
+    """One attempt of a law at a solution, a compiled kernel or a Python solver. Laws declare their rungs in order.
 
-    name; start: what it begins at. Rungs that begin at the last basis or impulses are tried when there are some
-    kernel: its number in the law's kernel; None: it is Python
-    solve: of a Python rung, from the problem and the last basis, None without
-    cold: name of a kernel rung that begins at an empty basis where there is no last one; '' when it does not
+    name: reported in `Prediction.rung`
+    start: start of the solver; a rung that starts from the last basis or impulses is skipped without them
+    kernel: number of the rung in the law's kernel; None: a Python rung
+    solve: Python rung: function of the problem and the last basis or None
+    cold: name when started from an empty basis without a last one; '': the rung is skipped then
     """
 
     name: str
@@ -102,10 +110,10 @@ class Rung(NamedTuple):
 
 
 class LawData(ArrayRecord):
-    """A law's settings, as its kernel sees them. What is claimed of an answer: conditions, directions, unlimited, material.
+    """Settings of a law for kernels. The certificate uses conditions, directions, unlimited and the material.
 
-    conditions: a member of `Conditions`; directions: of the friction polygon (k, 2)
-    unlimited: whether the law takes every μ > 0 for ∞; max_pivots: of one attempt
+    conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
+    unlimited: whether every μ > 0 counts as ∞; max_pivots: limit for one attempt
     stiffness … touching_only: see `idyn.contact.ground.Material`
     """
 
@@ -125,17 +133,17 @@ class LawData(ArrayRecord):
 
 
 class Law(Protocol):
-    """A contact law: settings only, no memory. A new law is one file, and one struct and one member of `AnyLaw` in
-    `idyn.laws.settings`.
+    """A contact law: settings only, no state between calls. A new law is one file, and one struct and one member of `AnyLaw`
+    in `idyn.laws.settings`.
 
-    conditions, directions, material: what its answers are certified against
-    unlimited_friction: it takes every μ > 0 for ∞
-    basis_width, basis_type: columns of its warm start, one row per contact, and the type of what is in them; kernels begin at
-        masks only
-    max_pivots: of one attempt, for its kernel; 0 where it does not pivot
-    rungs: from the quickest to the most robust, those with kernels first
-    kernel: `(problem, law, basis, rung) → Attempt`, compiled, for the rungs that have a number: the law's rung of that number
-        for a `ReducedProblem`, with a `LawData`; it overwrites `basis` (n, ·), where it begins, with the next
+    name: name of the kind, reported in `Prediction.law`
+    conditions, directions, material: conditions that the certificate checks
+    unlimited_friction: whether every μ > 0 counts as ∞
+    basis_width, basis_type: columns and element type of its basis, one row for each contact; a basis for kernels is boolean
+    max_pivots: limit for one attempt of its kernel; 0: it does not pivot
+    rungs: from the quickest to the most robust, kernels first
+    kernel: compiled function `(problem, law, basis, rung) → Attempt` of a `ReducedProblem` and `LawData`, which runs the kernel
+        rung of that number; `basis` (n, ·) is its start and receives the next basis
     """
 
     name: str
@@ -152,42 +160,42 @@ class Law(Protocol):
     def rungs(self) -> tuple[Rung, ...]: ...
 
     def sticking(self, mu: Array) -> Array:
-        """Positive for contacts whose tangential velocity this law wants to vanish whatever it takes (n): what a consistent
-        demand must allow for."""
+        """Return positive values for contacts that this law requires to stick at any friction (n). A feasible demand must not
+        make them slip."""
         ...
 
 
 @compiled
 def no_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """The kernel of laws whose rungs are all Python."""
+    """Kernel of laws without kernel rungs."""
     return unsolved(problem, law, basis)
 
 
 @compiled
 def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
-    """No impulses: this rung does not apply."""
+    """Return zero impulses, not certified: the rung does not apply."""
     given = problem.dynamics.given
     face = Face(np.zeros((0, 0), np.bool_), law.directions, given.mu, law.unlimited, law.directions[:0])
     return Attempt(np.zeros(len(problem.b)), face, given.mu[:0], NOT_CERTIFIED, 0)
 
 
 def law_data(law: Law) -> LawData:
-    """The law's settings for compiled code; their type stands for the law's kernel."""
+    """Return the law's settings for compiled code; their type selects the law's kernel."""
     record: LawData = LAWS.record_for(LawData, law.kernel)(law)
     return record
 
 
 @compiled
 def is_free(mu: float, unlimited: bool) -> bool:
-    """Whether a contact's tangential impulse has no limit."""
+    """Return whether a contact's friction is unlimited."""
     return mu == np.inf or (unlimited and mu > 0.0)
 
 
 def polygon(edges: int, circumscribed: bool = False) -> Array:
-    """Corners of the friction polygon on the unit circle, starting at +s (k, 2); blown up to enclose it on request.
+    """Return the corners of the friction polygon, starting at +s (k, 2): inscribed in the unit circle or circumscribed.
 
-    The inscribed polygon never asks for more friction than there is; the circumscribed one may, by 1/cos(π/k). Raises
-    ConfigError for an odd number of edges, fewer than 4 or more than MOST_EDGES.
+    The inscribed polygon never exceeds the friction cone; the circumscribed one does, by up to 1/cos(π/k). Raises ConfigError
+    for an odd number of edges, fewer than 4 or more than MOST_EDGES.
     """
     if not 4 <= edges <= MOST_EDGES or edges % 2:
         raise ConfigError("law.edges", f"expected an even number from 4 to {MOST_EDGES}, got {edges}")
@@ -199,7 +207,8 @@ def polygon(edges: int, circumscribed: bool = False) -> Array:
 
 @compiled
 def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
-    """Whether some contact's friction has no limit, and whether none has one: the others are frictionless."""
+    """Return whether the friction of any contact is unlimited, and whether that of no contact is limited: all others are
+    frictionless."""
     some, nowhere = False, True
     for i in range(len(mu)):
         free = is_free(mu[i], unlimited)

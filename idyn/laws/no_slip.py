@@ -1,24 +1,24 @@
-"""No slip, as an LCP: contacts either part or stick, whatever friction that takes  [ZD §4, Alg. 1 and 2; D15 §VI].
+"""No-slip law as an LCP: contacts either separate or stick, with unlimited friction  [ZD §4, Alg. 1 and 2; D15 §VI].
 
     0 ≤ p_N ⟂ N v⁺ + φ/dt ≥ 0,     S v⁺ = 0,     T v⁺ = 0
 
 1. Rank selection: a maximal independent set X of tangential rows, by orthogonalisation with pivoting.
-2. Their elimination: Ŷ = Y_N without its part in the span of Y_X, so Q = Ŷ Ŷᵀ.
+2. Elimination: Ŷ = Y_N minus its part in the span of Y_X, so Q = Ŷ Ŷᵀ.
 3. LCP(r, Q) by principal pivoting on Ŷ.
-4. p_X so that the rows of X vanish; the other tangential impulses are zero.
-5. Contacts that part lose their tangential rows, contacts that do not get them back, and 1–4 are done again until nothing
-   changes; when that does not settle, all choices of who is held are tried, where contacts are few, or it is begun again with
-   nobody.
-6. Where a contact that does not press holds sideways, 1–4 once more with the rows of those that press first; kept when the
-   motion is the same.
+4. p_X such that the velocities in the rows X are zero; all other tangential impulses are zero.
+5. The tangential rows of separating contacts are removed, those of closed contacts restored, and 1–4 repeated until this set of
+   held contacts does not change. If it does not converge, all sets are tried for few contacts; with more contacts the iteration
+   starts again from the empty set.
+6. If a contact carries a tangential impulse without a normal impulse, 1–4 are repeated once, with the rows of loaded contacts
+   selected first. The result is kept if the motion is the same.
 
-Different from the papers: steps 5 and 6; they hold a foot that lifts by a micron sideways with unlimited friction. The most
-independent row is taken next, not the first that is independent enough, and the orthogonal basis itself is kept instead of the
-Gram matrix D_XX, which squares the condition number: rows that are almost dependent (feet almost on one plane) are the normal
-case here.
+Differences from the papers: steps 5 and 6 are new; without them a foot that lifts by a micron is held sideways with unlimited
+friction. Rank selection takes the most independent row next, not the first one that is independent enough. The orthogonal basis
+is kept instead of the Gram matrix D_XX, which squares the condition number: almost dependent rows (feet almost on one plane)
+are usual.
 
-When it is wrong: friction is unlimited, so a foot that should slide holds; μ is used only to tell frictionless contacts
-(μ = 0) from the others. The rows it drops are violated unless the demand is consistent (MATHEMATICS §4).
+Modelling errors: friction is unlimited, so a foot that should slide sticks; μ only distinguishes frictionless contacts (μ = 0).
+The rows that rank selection drops are violated unless the demand is feasible (MATHEMATICS §4).
 """
 
 import numpy as np
@@ -36,24 +36,24 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 ALL_ROWS = 1e-9
-"""First, a tangential row is kept when more than the share `Reduced.independent` of its length is new. Feet that are not quite
-on one plane have rows that differ by less; where the demand is consistent the normals do their work, without kilonewtons that
-cancel. The next rung keeps every row that differs by more than rounding errors: the law to the letter."""
+"""Rank threshold of the later rungs: they keep every row that differs by more than rounding errors. The first rung keeps a row
+if its orthogonal part is longer than the share `Reduced.independent` of the row. Feet almost on one plane have rows that differ
+by less; for a feasible demand the normal rows replace them, without tangential impulses of kilonewtons that cancel."""
 
-SETTLES = 20
-"""Step 5 is done so often at most: a body that just lifts off may toss hundreds of contact points between the two sets."""
+MAX_UPDATES = 20
+"""Maximum number of repetitions in step 5: when a body just lifts off, hundreds of contact points may change their set."""
 
 MOST_SEARCHED = 5
-"""So many contacts are few."""
+"""Maximum number of contacts for which step 5 tries all sets."""
 
-HOLDS = 1e-10
-"""A closing speed up to this [m/s] is none: round-off of the velocities that rank selection amplifies."""
+ZERO_SPEED = 1e-10
+"""Closing speeds up to this [m/s] count as zero: rounding errors of velocities that rank selection amplifies."""
 
 PRINCIPAL, DUAL = 0, 1
 
 
 class NoSlip:
-    """Settings: max_pivots caps the pivoting of one attempt."""
+    """The no-slip law. max_pivots: limit for one attempt"""
 
     name = "no-slip"
     conditions = Conditions.NO_SLIP
@@ -64,8 +64,8 @@ class NoSlip:
     basis_type: np.dtype = np.dtype(np.bool_)
     rungs = (
         Rung("warm", Start.BASIS, 0, cold="cold"),
-        Rung("all rows", Start.NOTHING, 1),
-        Rung("dual active set", Start.NOTHING, 2),
+        Rung("all rows", Start.COLD, 1),
+        Rung("dual active set", Start.COLD, 2),
     )
 
     def __init__(self, max_pivots: int = 1000) -> None:
@@ -75,7 +75,7 @@ class NoSlip:
         return mu
 
     def solution(self, problem: Reduced, basis: Array | None, rung: int = 0) -> LawSolution:
-        """The rung of that number, from a basis or from the empty one."""
+        """Solve by the rung of that number, from the given basis; None: from an empty one."""
         start = np.zeros((len(problem.mu), 1), dtype=np.bool_) if basis is None else basis
         rule, rank = rule_of(rung, problem.independent)
         p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, problem.mu, start, rule, rank, self.max_pivots)
@@ -87,15 +87,15 @@ class NoSlip:
 def solve_no_slip(
     Y: Array, b: Array, mu: Array, guess: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:
-    """Steps 1 to 6. Returns p (3n), the face's flags, status, pivots, basis (n, 1)."""
+    """Run steps 1 to 6. Return p (3n), flags of the face, status, pivots, basis (n, 1)."""
     n = len(mu)
     held, bilateral, pivots = mu > 0.0, np.zeros(3 * n, dtype=np.bool_), 0
-    start, nobody = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
-    settles = min(n, SETTLES) + 2
+    start, no_contact = guess[:, 0].copy(), np.zeros(n, dtype=np.bool_)
+    settles = min(n, MAX_UPDATES) + 2
     last = settles + (1 << n if n <= MOST_SEARCHED else settles) - 1
     attempt = 0
     while True:
-        # step 5: who is held, as it settles; then nobody, or every choice
+        # step 5: the set of held contacts; without convergence the empty set, or all sets in turn
         if attempt == settles and n > MOST_SEARCHED:
             held = np.zeros(n, dtype=np.bool_)
         elif attempt >= settles and n <= MOST_SEARCHED:
@@ -103,8 +103,8 @@ def solve_no_slip(
                 held[i] = mu[i] > 0.0 and (attempt - settles) >> i & 1 == 0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
-        # steps 1 to 4; done when those that stay closed are those that were held
-        p, w, status, more, active = hold(Y, b, bilateral, nobody, start, rule, rank, max_pivots)
+        # steps 1 to 4; converged when the closed contacts are the held ones
+        p, w, status, more, active = hold(Y, b, bilateral, no_contact, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
         if status == SOLVED and (stays == held).all():
@@ -114,17 +114,17 @@ def solve_no_slip(
                 break
             attempt = settles - 1
         if attempt == last:
-            status = RAY  # no choice of who is held is right
+            status = RAY  # no set of held contacts is consistent
             break
         held = stays
         attempt += 1
-    # step 6: the rows of those that press first, kept when the motion is the same
-    if status == SOLVED and _idle(p, active):
+    # step 6: rows of loaded contacts first, kept if the motion is the same
+    if status == SOLVED and _unloaded_friction(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
         pivots += more
-        if again == SOLVED and (np.abs(opens - w) <= HOLDS).all():
+        if again == SOLVED and (np.abs(opens - w) <= ZERO_SPEED).all():
             p, active = other, presses
-    # the face: w_N = 0; any friction where it is held
+    # face: w_N = 0; any friction at held contacts
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):
         flags[i, 0] = w[i] <= FACE_ZERO
@@ -134,13 +134,13 @@ def solve_no_slip(
 
 @compiled
 def rule_of(rung: int, independent: float) -> tuple[int, float]:
-    """Pivoting rule and rank threshold of a rung."""
+    """Return the pivoting rule and the rank threshold of a rung."""
     return (DUAL if rung == 2 else PRINCIPAL), (independent if rung == 0 else ALL_ROWS)
 
 
 @compiled
 def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Rung 0 from the last basis, 1 with all rows and 2 by the dual active set from an empty one."""
+    """Run rung 0 from the last basis; 1 with all rows and 2 by the dual active set, both from an empty basis."""
     given, start = problem.dynamics.given, basis.copy()
     if rung > 0:
         start[:] = False
@@ -151,8 +151,8 @@ def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: in
 
 
 @compiled
-def _idle(p: Array, active: Array) -> bool:
-    """Whether a contact that does not press holds sideways."""
+def _unloaded_friction(p: Array, active: Array) -> bool:
+    """Return whether a contact carries a tangential impulse without a normal impulse."""
     idle = False
     for i in range(len(active)):
         idle = idle or (not active[i] and (p[3 * i] != 0.0 or p[3 * i + 1] != 0.0))
@@ -163,13 +163,13 @@ def _idle(p: Array, active: Array) -> bool:
 def hold(
     Y: Array, b: Array, bilateral: Array, preferred: Array, guess: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:
-    """Steps 1 to 4 with the `bilateral` rows (3n, bool) made to vanish, normals among them if so marked; those of `preferred`
-    contacts (n, bool) first. Returns p (3n), w_N (n), status, pivots, and the active normals (n, bool).
+    """Run steps 1 to 4 with zero velocity in the `bilateral` rows (3n, bool), which may include normals. Rank selection takes
+    rows of `preferred` contacts (n, bool) first. Return p (3n), w_N (n), status, pivots, and the active normals (n, bool).
     """
     n, m = len(b) // 3, Y.shape[1]
     X, U, R = local(m, np.int64), local((m, m)), local((m, m))
     k = select_rows(Y, bilateral, preferred, rank, X, U, R)  # 1. Y_X = R U
-    # the part of x = Yᵀ p that makes the rows of X vanish: U x = g = −R⁻¹ b_X, x = Uᵀ g
+    # the part of x = Yᵀ p with zero velocity in the rows X: U x = g = −R⁻¹ b_X, x = Uᵀ g
     triangle, g, x = R[:k, :k], local(k), local(m)
     for i in range(k):
         g[i] = -b[X[i]]
@@ -186,7 +186,7 @@ def hold(
         for c in range(m):
             N[i, c] = 0.0
         if bilateral[3 * i + 2]:
-            continue  # it vanishes, or depends on rows that do
+            continue  # in X, or dependent on X
         r[i] = b[3 * i + 2]
         for c in range(m):
             y = Y[3 * i + 2, c]
@@ -201,9 +201,9 @@ def hold(
                 for c in range(m):
                     N[i, c] -= s * U[j, c]
     if rule == PRINCIPAL:  # 3. 0 ≤ p_N ⟂ Ŷ Ŷᵀ p_N + r ≥ 0
-        z, status, pivots, active = ppm(N, r, lengths2, guess, HOLDS, max_pivots)
+        z, status, pivots, active = ppm(N, r, lengths2, guess, ZERO_SPEED, max_pivots)
     else:
-        z, status, pivots, active = dual_active_set(N, r, lengths2, HOLDS, max_pivots)
+        z, status, pivots, active = dual_active_set(N, r, lengths2, ZERO_SPEED, max_pivots)
     # 4. x += Ŷᵀ p_N, Rᵀ p_X = g − U Y_Nᵀ p_N
     p, w = np.zeros(3 * n), np.empty(n)
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Rank selection: a maximal independent set of the contacts' rows, by orthogonalisation with pivoting  [ZD §4, Alg. 1]."""
+"""Rank selection: a maximal independent set of contact rows, by orthogonalisation with pivoting  [ZD §4, Alg. 1]."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from idyn.types import Array
 
 
 @compiled
-def _against(U: Array, k: int, u: Array, along: Array) -> float:
-    """Make u orthogonal to the first k rows of U, in place, and add its components to `along`; its squared length then."""
+def _orthogonalise(U: Array, k: int, u: Array, along: Array) -> float:
+    """Make u orthogonal to the first k rows of U, in place, and add its components to `along`. Return its squared length."""
     length2 = 0.0
     for j in range(k):
         s = 0.0
@@ -25,14 +25,16 @@ def _against(U: Array, k: int, u: Array, along: Array) -> float:
 
 @compiled
 def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Array, U: Array, R: Array) -> int:
-    """Maximal independent set of the `bilateral` rows (3n, bool): those of `preferred` contacts (n, bool), then the others,
-    the most independent first.
+    """Select a maximal independent set of the `bilateral` rows (3n, bool): rows of `preferred` contacts (n, bool), then the
+    others, in each group the most independent first.
 
-    A row is independent when more than the share `rank` of its length is new. Returns their number k, and fills the row indices
-    X, an orthonormal basis U of their span and the lower triangle R with Y_X = R U, as far as k rows of them go (m, each).
+    A row is independent if the part orthogonal to the selected rows is longer than the share `rank` of the row. Return the
+    number k of selected rows; fill the first k rows of X (m), their indices, of U (m, m), an orthonormal basis of their span,
+    and of R (m, m), the lower triangle with Y_X = R U.
     """
     rows, m = Y.shape
-    rest, start, new = local((rows, m)), local(rows), local(rows)  # squared lengths at first, and of what is still new
+    # rest: orthogonal parts of the rows; start, new: squared lengths of the rows and of their orthogonal parts
+    rest, start, new = local((rows, m)), local(rows), local(rows)
     along = local((rows, m))  # components of the rows along the basis
     k, first = 0, True
     # squared lengths
@@ -41,9 +43,9 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
         for c in range(m):
             rest[i, c], along[i, c] = Y[i, c], 0.0
             square += Y[i, c] * Y[i, c]
-        start[i] = new[i] = square if bilateral[i] else 0.0  # who is out of the running has 0 new
+        start[i] = new[i] = square if bilateral[i] else 0.0  # 0: not a candidate
     while k < m:
-        # next: the row of which most is new; preferred contacts first
+        # next row: the one with the longest orthogonal part; preferred contacts first
         row, most = -1, 0.0
         for i in range(rows):
             if preferred[i // 3] == first and new[i] > max(most, rank * rank * start[i]):
@@ -54,13 +56,13 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
         if row < 0:
             break
         new[row] = 0.0
-        # once more orthogonal where what is left of it is full of rounding errors
+        # orthogonalise again if the remaining part is short, hence dominated by rounding errors
         u = rest[row]
         length2 = 0.0
         for c in range(m):
             length2 += u[c] * u[c]
         if length2 < 0.01 * start[row]:
-            length2 = _against(U, k, u, along[row])
+            length2 = _orthogonalise(U, k, u, along[row])
             if not length2 > rank * rank * start[row]:
                 continue
         # U_k = u/‖u‖, Y_row = R_k U
@@ -72,7 +74,7 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
         R[k, k] = length
         X[k] = row
         k += 1
-        # out of all other rows
+        # subtract the new direction from all other candidates
         for i in range(rows):
             if new[i] > 0.0:
                 s = 0.0

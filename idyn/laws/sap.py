@@ -1,16 +1,17 @@
-"""Ground whose stiffness, dissipation and friction are known, as the convex program of compliant contact  [SAP §III–§V].
+"""Compliant contact with known stiffness, dissipation and friction, as a convex program  [SAP §III–§V].
 
     min ½ ‖x‖² + ½ ‖γ(u)‖²_R        u = Y x + J v_free,  x = Lᵀ (v_u⁺ − v_u⁰)        γ(u) = argmin_{γ ∈ F} ‖γ − R⁻¹(v̂ − u)‖_R
     R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d))),    R_t = σ w,    v̂_n = −φ / (dt + τ_d)
-F is the round cone of μ, w = ‖J_i M⁻¹ J_iᵀ‖_F / 3. The joint motion is prescribed, so the program has nu unknowns, however many
-contacts there are: strongly convex, so every demand has one answer, and the impulses are γ(u) itself. No consistency step is
-needed, and no choice is left. By Newton's method with an exact line search, begun at the velocity there is now.
 
-The ground is the law's own: it is asked of v⁺, whatever the `Ground` of the options makes of other laws' velocities.
+F is the round cone of μ, w = ‖J_i M⁻¹ J_iᵀ‖_F / 3. The joint motion is prescribed, so the program has nu unknowns for any
+number of contacts. It is strongly convex: every demand is feasible and has one solution, with impulses γ(u), so projection and
+selection are not needed. Newton's method with exact line search starts from the present velocity.
 
-When it is wrong: where k, τ_d and σ are not the ground's, or gaps not measured: forces are stiff functions of where the feet
-are: 10 µm are 1 N at 10⁵ N/m. What slides is pressed as if it were nearer by (dt + τ_d) μ ‖v_T‖; what sticks creeps at
-R_t f_T dt. Friction above `MOST_FRICTION`, so also μ = ∞, is taken for that.
+The law has its own ground material and applies to v⁺: the `Ground` of the options does not change it.
+
+Modelling errors: k, τ_d and σ must be those of the ground, and gaps must be measured: forces depend stiffly on foot positions
+(10 µm change them by 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
+sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTION`, and μ = ∞, are reduced to it.
 """
 
 import numpy as np
@@ -24,20 +25,21 @@ from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array
 
 MOST_STEPS = 100
-"""Of Newton's method. Usual: 2 to 5."""
+"""Maximum number of Newton steps. Usual: 2 to 5."""
 
-ENOUGH = 1e-13
-"""The gradient is zero below this share of the largest of what it is the sum of."""
+CONVERGED = 1e-13
+"""Newton's method has converged when the gradient is below this share of its largest term."""
 
-ROUNDED = 1e-8
-"""A gradient below this share that no step makes smaller is all rounding: the certificate judges what is left."""
+STALLED = 1e-8
+"""It also ends when a gradient below this share does not decrease: it consists of rounding errors. The certificate checks the
+result."""
 
 FLAT = 1e-10
-"""The line search ends where the slope is this share of what it was."""
+"""The line search ends when the slope is below this share of the initial one."""
 
 
 class Sap:
-    """Settings: the ground's material."""
+    """Compliant contact. material: stiffness, dissipation and friction of the ground"""
 
     name = "sap"
     conditions = Conditions.COMPLIANT
@@ -58,7 +60,7 @@ class Sap:
 
 @compiled
 def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """p = γ(u) of the least cost; one answer only."""
+    """Return p = γ(u) at the minimum, the only solution."""
     material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only)
     p, status, steps = solve_compliant(problem, material)
     mu = problem.dynamics.given.mu
@@ -67,7 +69,7 @@ def sap_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -
 
 @compiled
 def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array, int, int]:
-    """Impulses (3n), status, and Newton steps."""
+    """Minimise the cost over x. Return impulses (3n), status, and the number of Newton steps."""
     d, g = problem.dynamics, problem.dynamics.given
     u, nu, rows = g.model.u, len(g.model.u), len(problem.b)
     # Y = J_u L⁻ᵀ without √(1 + T_p/dt), b = J v_free
@@ -86,7 +88,7 @@ def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array,
         H = np.eye(nu)
         for i in range(nu):
             steepest, largest = max(steepest, abs(gradient[i])), max(largest, abs(x[i]), abs(push[i]))
-        if steepest <= ENOUGH * largest or before <= min(steepest, ROUNDED * largest):
+        if steepest <= CONVERGED * largest or before <= min(steepest, STALLED * largest):
             return p, SOLVED, step
         before = steepest
         # H = 1 + Yᵀ G Y, G = −∂γ/∂u
@@ -101,24 +103,24 @@ def solve_compliant(problem: ReducedProblem, material: Material) -> tuple[Array,
         cholesky(H)
         forward(H, gradient)
         backward(H, gradient)
-        x -= _share(laws, Y, b, x, gradient) * gradient
+        x -= _step_length(laws, Y, b, x, gradient) * gradient
     return p, NOT_CERTIFIED, MOST_STEPS
 
 
 @compiled
-def _share(laws: Array, Y: Array, b: Array, x: Array, way: Array) -> float:
-    """How far to go from x against `way` (nu): to where the program is least along it, by Newton's method in a bracket."""
-    u, du = Y @ x + b, Y @ way
+def _step_length(laws: Array, Y: Array, b: Array, x: Array, direction: Array) -> float:
+    """Return the step length from x against `direction` (nu) to the minimum of the cost, by Newton's method in a bracket."""
+    u, du = Y @ x + b, Y @ direction
     p, G = np.zeros(len(u)), np.zeros((len(u), 3))
     low, high, share, flat = 0.0, np.inf, 1.0, -1.0
     for _ in range(60):
-        at = 0.0 if flat < 0.0 else share  # first of all the slope where it begins
+        at = 0.0 if flat < 0.0 else share  # first the slope at the start
         _impulses(laws, u - at * du, p, G)
-        # slope and curvature of ½‖x‖² + ½‖γ‖²_R along −way
+        # slope and curvature of ½‖x‖² + ½‖γ‖²_R along −direction
         slope, curvature = 0.0, 0.0
         for i in range(len(x)):
-            slope -= way[i] * (x[i] - at * way[i])
-            curvature += way[i] * way[i]
+            slope -= direction[i] * (x[i] - at * direction[i])
+            curvature += direction[i] * direction[i]
         for row in range(len(u)):
             slope += du[row] * p[row]
             for e in range(3):
@@ -128,7 +130,7 @@ def _share(laws: Array, Y: Array, b: Array, x: Array, way: Array) -> float:
             continue
         if abs(slope) <= flat:
             break
-        # Newton's step, or bisection where that leaves the bracket
+        # Newton's step, or bisection if that leaves the bracket
         if slope < 0.0:
             low = share
         else:
@@ -141,7 +143,7 @@ def _share(laws: Array, Y: Array, b: Array, x: Array, way: Array) -> float:
 
 @compiled
 def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
-    """Fill p = γ(u) (3n) and its slopes −∂γ/∂u, a block for each contact (3n, 3)."""
+    """Fill p = γ(u) (3n) and G = −∂γ/∂u, a block for each contact (3n, 3). laws: see `contact_laws`"""
     G[:] = 0.0
     for i in range(len(laws)):
         mu, soft_t, soft_n, aim = laws[i]
@@ -149,24 +151,24 @@ def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
         if soft_n == np.inf:
             p[s] = p[t] = p[n] = 0.0
             continue
-        # sticks, if the cone allows it: γ = R⁻¹ (v̂ − u)
+        # sticking, if inside the cone: γ = R⁻¹ (v̂ − u)
         p[s], p[t], p[n] = -u[s] / soft_t, -u[t] / soft_t, (aim - u[n]) / soft_n
         speed = np.hypot(u[s], u[t])
         if p[n] >= 0.0 and speed <= mu * p[n] * soft_t:
             G[s, 0] = G[t, 1] = 1.0 / soft_t
             G[n, 2] = 1.0 / soft_n
             continue
-        # slides: γ_n = (v̂_n − u_n + μ ‖u_T‖) / (R_n + μ² R_t), or parts
+        # sliding: γ_n = (v̂_n − u_n + μ ‖u_T‖) / (R_n + μ² R_t); separating if negative
         along = 1.0 / (soft_n + mu * mu * soft_t)
         pressure = max((aim - u[n] + mu * speed) * along, 0.0)
         p[s] = p[t] = p[n] = 0.0
         if pressure == 0.0:
             continue
-        if speed == 0.0:  # frictionless, and nothing that slides
+        if speed == 0.0:  # frictionless without sliding
             p[n] = pressure
             G[n, 2] = along
             continue
-        # γ_T = −μ γ_n u_T/‖u_T‖
+        # γ_T = −μ γ_n u_T/‖u_T‖, and its slopes
         a, c, across = u[s] / speed, u[t] / speed, mu * pressure / speed
         p[s], p[t], p[n] = -mu * pressure * a, -mu * pressure * c, pressure
         pull = mu * mu * along
@@ -179,8 +181,8 @@ def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
 
 @compiled
 def contact_laws(d: Dynamics, material: Material) -> Array:
-    """μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n is inf for contacts without impulses: those that do not
-    touch, when only touching ones count, and those that move nothing."""
+    """Return μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n = inf disables a contact: one that does not touch,
+    if only touching ones count, or one that no degree of freedom moves."""
     g = d.given
     n, nv, dt = len(g.mu), len(g.v), g.dt
     L, row, laws = g.M.copy(), np.empty((3, nv)), np.empty((n, 4))

@@ -1,7 +1,7 @@
-"""Sensed forces: inverse dynamics with contact impulses that were measured, not predicted  [ZD §7.3: ID(t−1), ID(t−2)].
+"""Sensed forces: inverse dynamics with measured instead of predicted contact impulses  [ZD §7.3: ID(t−1), ID(t−2)].
 
-When it is wrong: a measurement is at least one period old, and between contacts it is simply believed. What the contacts hold
-against one another is carried on from tick to tick, so that it drifts: the more friction there is, the further.
+Modelling errors: a measurement is at least one period old, and no contact law is applied to it. Internal forces between the
+contacts persist from tick to tick and drift, the more the larger the friction.
 """
 
 import numpy as np
@@ -14,9 +14,9 @@ from idyn.types import Array
 
 
 class Sensed:
-    """Whoever knows the measurement makes one for each tick; without one nothing pushes.
+    """Law with given contact impulses. The caller constructs one for each measurement.
 
-    p: contact impulses of one period in S, T, N rows [N·s] (3n)
+    p: contact impulses of one period in rows S, T, N [N·s] (3n); None: zero
     """
 
     name = "sensed"
@@ -33,7 +33,7 @@ class Sensed:
         self.p = p
 
     def __eq__(self, other: object) -> bool:
-        """What is compiled for one measurement serves all."""
+        """All instances are equal: they share one compiled method."""
         return isinstance(other, Sensed)
 
     def __hash__(self) -> int:
@@ -41,7 +41,7 @@ class Sensed:
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
-        return (Rung("sensed", Start.NOTHING, solve=self._measured),)
+        return (Rung("sensed", Start.COLD, solve=self._measured),)
 
     def sticking(self, mu: Array) -> Array:
         return np.zeros(len(mu))

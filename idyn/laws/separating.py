@@ -1,8 +1,8 @@
-"""Contacts of unlimited friction that part: they carry nothing, and nothing is asked of their sliding.
+"""Release of separating contacts with unlimited friction: they carry no impulse and may slide.
 
-To the letter, μ = ∞ lets a foot that just lifts hold on to the ground sideways, whatever its normal impulse, and feet that are
-almost on one plane hold against one another with kilonewtons that cancel. Friction without pressure is none. So the law is
-solved without the friction of contacts that hardly press, under this law or under the no-slip law; those that part are let go.
+Applied literally, μ = ∞ lets a lifting foot carry tangential impulses without a normal impulse, and feet almost on one plane
+press against each other with kilonewtons that cancel. Without normal force there is no friction. So the law is solved again
+without the friction of contacts that are barely loaded, under this law or under the no-slip law; separating ones are released.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,42 +15,44 @@ from idyn.laws.no_slip import NoSlip
 from idyn.terms.reduction import Reduced
 from idyn.types import Array
 
-SLIGHT = 0.01
-"""A contact whose normal impulse is a smaller share of the largest one than this hardly presses."""
+BARELY = 0.01
+"""A contact is barely loaded if its normal impulse is at most this share of the largest one."""
 
 
 def without_separating(
-    problem: Reduced, letter: LawSolution, free: Array, solve: Callable[[Reduced], LawSolution]
+    problem: Reduced, literal: LawSolution, free: Array, solve: Callable[[Reduced], LawSolution]
 ) -> Iterator[LawSolution]:
-    """The law's solutions in which contacts of unlimited friction that part carry nothing; none when all press that hold.
+    """Yield solutions of the law in which separating contacts of unlimited friction carry no impulse. No solution is yielded if
+    no contact with friction is barely loaded.
 
-    letter: its solution to the letter, successful or not; free: which contacts those are (n, bool); solve: the law for others
+    literal: solution without release, successful or not; free: contacts of unlimited friction (n, bool)
+    solve: function that solves the law for a problem with other friction coefficients
     """
-    idle, last = np.zeros_like(free), letter
+    idle, last = np.zeros_like(free), literal
     while last.status.ok:
-        more = free & ~idle & hardly_presses(last.p)
+        more = free & ~idle & barely_loaded(last.p)
         if not more.any():
             break
         idle = idle | more
         last = solve(_frictionless(problem, idle))
-    if letter.status.ok and not idle.any():
+    if literal.status.ok and not idle.any():
         return
     if idle.any():
-        yield from _parted(problem, idle, last, solve)
-    idle = free & ~_presses(problem)
+        yield from _with_released(problem, idle, last, solve)
+    idle = free & ~_loaded_under_no_slip(problem)
     if idle.any():
-        yield from _parted(problem, idle, solve(_frictionless(problem, idle)), solve)
+        yield from _with_released(problem, idle, solve(_frictionless(problem, idle)), solve)
 
 
-def hardly_presses(p: Array) -> Array:
-    """Contacts that hold sideways all the same (n, bool)."""
+def barely_loaded(p: Array) -> Array:
+    """Return contacts with tangential impulses that are barely loaded (n, bool)."""
     normal, sideways = p[2::3], np.abs(p[0::3]) + np.abs(p[1::3])
-    hardly: Array = (sideways > 0.0) & (normal <= SLIGHT * normal.max())
+    hardly: Array = (sideways > 0.0) & (normal <= BARELY * normal.max())
     return hardly
 
 
-def _presses(problem: Reduced) -> Array:
-    """Contacts that carry a normal impulse under the no-slip law (n, bool); all, when it has no answer."""
+def _loaded_under_no_slip(problem: Reduced) -> Array:
+    """Return contacts that carry a normal impulse under the no-slip law (n, bool); all, if it has no solution."""
     solution = NoSlip().solution(problem, None)
     return solution.basis[:, 0] if solution.status.ok else np.ones(len(problem.mu), dtype=np.bool_)
 
@@ -59,22 +61,22 @@ def _frictionless(problem: Reduced, idle: Array) -> Reduced:
     return msgspec.structs.replace(problem, mu=np.where(idle, 0.0, problem.mu))
 
 
-def _parted(
+def _with_released(
     problem: Reduced, idle: Array, without: LawSolution, solve: Callable[[Reduced], LawSolution]
 ) -> Iterator[LawSolution]:
-    """The solution without the friction of the idle contacts (n, bool), then one with friction for those of them that stay."""
+    """Yield the solution `without` friction at idle contacts (n, bool), then one with friction at those that stay closed."""
     if not without.status.ok:
         return
     apart = idle & (opening(problem, without.p) > FACE_ZERO)
-    yield _released(problem, without, apart, idle & ~apart)
+    yield _release(problem, without, apart, idle & ~apart)
     if apart.any() and (idle & ~apart).any():
         held = solve(_frictionless(problem, apart))
         if held.status.ok:
-            yield _released(problem, held, apart, np.zeros_like(apart))
+            yield _release(problem, held, apart, np.zeros_like(apart))
 
 
-def _released(problem: Reduced, solution: LawSolution, apart: Array, stay: Array) -> LawSolution:
-    """Without the rounding errors of what is let go; idle contacts that stay may be loaded by the selection."""
+def _release(problem: Reduced, solution: LawSolution, apart: Array, stay: Array) -> LawSolution:
+    """Return the solution with zero impulses at the contacts `apart`. The selection may load the idle contacts `stay`."""
     p, basis, face = solution.p.copy(), solution.basis.copy(), solution.face
     p.reshape(-1, 3)[apart], basis[apart] = 0.0, False
     if face is not None:
@@ -85,7 +87,7 @@ def _released(problem: Reduced, solution: LawSolution, apart: Array, stay: Array
 
 
 def opening(problem: Reduced, p: Array) -> Array:
-    """Speeds at which contacts open [m/s] (n)."""
+    """Return the opening speeds of the contacts for impulses p (3n) [m/s] (n)."""
     u = np.empty(len(p))
     contact_velocity(problem.Y, problem.b, p, u)
     return u[2::3]

@@ -1,4 +1,4 @@
-"""What each law can be given. A kind of law is one struct here, told from the others by `kind`, and one row of `AnyLaw`."""
+"""Settings of the laws: one struct for each kind, identified by the tag `kind`, and one member of `AnyLaw`."""
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -18,19 +18,19 @@ from idyn.laws.sensed import Sensed
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 LARGE = 1e6
-"""More is as good as infinite, and infinite settings make no law."""
+"""Upper limit of settings that must be finite."""
 
 
 class LawSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """Base of the settings of a law."""
+    """Base class of the settings of a law."""
 
     def build(self) -> Law:
-        """The law with these settings. Raises ConfigError for values that make none."""
+        """Return the law with these settings. Raises ConfigError for invalid values."""
         raise NotImplementedError
 
 
 class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
-    """max_pivots: allowance of one attempt"""
+    """max_pivots: limit for one attempt"""
 
     max_pivots: Count = 1000
 
@@ -39,9 +39,9 @@ class NoSlipSettings(LawSettings, frozen=True, tag="no-slip"):
 
 
 class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
-    """edges: of the friction polygon, even, ≥ 4
-    circumscribed: the polygon encloses the friction circle, it is not inside
-    max_pivots: allowance of one attempt
+    """edges: number of edges of the friction polygon, even, ≥ 4
+    circumscribed: whether the polygon encloses the friction circle instead of being inscribed
+    max_pivots: limit for one attempt
     """
 
     edges: int = 4
@@ -53,14 +53,14 @@ class CoulombSettings(LawSettings, frozen=True, tag="coulomb"):
 
 
 class ConvexSettings(LawSettings, frozen=True, tag="convex"):
-    """edges, circumscribed: as of `coulomb`; backend: that solves the quadratic program, of those that are installed"""
+    """edges, circumscribed: as for `coulomb`; backend: an installed solver of quadratic programs"""
 
     edges: int = 4
     circumscribed: bool = False
     backend: str = "daqp"
 
     variant: ClassVar[dict[str, Any]] = {}
-    """What else `Convex` is given, by kind."""
+    """Further arguments of `Convex`, by kind."""
 
     def build(self) -> Law:
         return Convex(edges=self.edges, circumscribed=self.circumscribed, backend=self.backend, **self.variant)
@@ -87,29 +87,30 @@ class ConeInfiniteSettings(ConvexSettings, frozen=True, tag="cone-infinite"):
 
 
 class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
-    """None."""
+    """Without settings."""
 
     def build(self) -> Law:
         return ContactFree()
 
 
 class SensedSettings(LawSettings, frozen=True, tag="sensed"):
-    """delay: how many measurements old the forces are; the caller keeps them for so long"""
+    """delay: age of the forces in measurements; the caller stores them"""
 
     delay: Count = 1
 
     def build(self) -> Law:
-        """The law before anything was measured."""
+        """Return the law without a measurement."""
         return Sensed()
 
 
 class SapSettings(LawSettings, frozen=True, tag="sap"):
-    """What the ground is made of; the world's engine `sap` has settings of the same names.
+    """Material of the ground; the engine `sap` of the simulator has the same settings.
 
-    stiffness: k [N/m], > 0, inf for as rigid as the period allows
+    stiffness: k [N/m], > 0, inf: as rigid as the period permits
     dissipation: τ_d [s], ≥ 0
-    beta: period of the stiffest contact, in control periods; sigma: σ, how little a sticking contact creeps
-    candidates: "touching": what is not there yet carries nothing; "near": it may, within the period
+    beta: period of the stiffest contact, in control periods
+    sigma: σ, scale of the residual slip of sticking contacts, R_t = σ w
+    candidates: "touching": contacts with a gap > 0 carry no force; "near": they may carry force within the period
     """
 
     stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5
@@ -123,14 +124,14 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
 
 
 class ExactConeSettings(LawSettings, frozen=True, tag="exact-cone"):
-    """None: its cone has no edges."""
+    """Without settings: the cone is round."""
 
     def build(self) -> Law:
         return ExactCone()
 
 
 class EnumerationSettings(LawSettings, frozen=True, tag="enumeration"):
-    """None: its polygon has four edges."""
+    """Without settings: the polygon has four edges."""
 
     def build(self) -> Law:
         return Enumeration()
@@ -153,4 +154,4 @@ AnyLaw = (
 )
 
 LAWS: dict[str, type[LawSettings]] = {kind.__struct_config__.tag: kind for kind in get_args(AnyLaw)}
-"""Kind → what it can be given."""
+"""Kind → settings."""

@@ -45,7 +45,7 @@ class Failing:
 
     def __init__(self, law, failures, status):
         self._law, self._failures, self._status = law, failures, status
-        self.rungs = (Rung("spoilt", Start.NOTHING, solve=self._spoilt),)
+        self.rungs = (Rung("spoilt", Start.COLD, solve=self._spoilt),)
 
     def __getattr__(self, name):
         return getattr(self._law, name)

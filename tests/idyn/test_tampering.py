@@ -171,7 +171,7 @@ class Mistaken:
 
     def __init__(self, law, scene, change):
         self._law, self._scene, self._change = law, scene, change
-        self.rungs = (Rung("mistaken", Start.NOTHING, solve=self._solve),)
+        self.rungs = (Rung("mistaken", Start.COLD, solve=self._solve),)
 
     def __getattr__(self, name):
         return getattr(self._law, name)

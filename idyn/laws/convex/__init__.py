@@ -1,1 +1,1 @@
-"""The convex contact models: their program, bases and pivoting."""
+"""Convex contact laws: program, bases and pivoting."""

@@ -1,12 +1,12 @@
-"""Complementary bases of the convex law: one that is guessed is solved directly, one is read off a QP's answer.
+"""Complementary bases of the convex laws: solution at a given basis, and the basis of a QP solution.
 
 In coordinates c along the rays of the friction cones (`idyn.laws.convex.rays`), with multipliers y of non-penetration and the
-actual motion x = Gᵀ c, stage I is the LCP
+motion x = Gᵀ c, stage I is the LCP
 
     0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
 
-whose basis is the set of loaded rays and of pressed contacts; nothing is asked of one that is released. Loaded rays of a basis
-are linearly independent in G, so there are at most nu of them, however many contacts there are.
+Its basis is the set of loaded rays (c > 0) and of pressed contacts (y > 0). Released contacts have no condition on their rays.
+The loaded rays of a basis are linearly independent in G, so there are at most nu of them for any number of contacts.
 """
 
 import numpy as np
@@ -20,32 +20,32 @@ from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
 NEGATIVE = 1e-10
-"""A basis is kept when nothing that must be ≥ 0 is below −NEGATIVE of the problem's units."""
+"""A basis is kept if no variable that must be ≥ 0 is below −NEGATIVE, in units of the problem."""
 
 LOADED = 1e-9
-"""Impulses of a QP's answer up to this share of the problem's unit are none."""
+"""Impulses of a QP solution up to this share of the problem's unit count as zero."""
 
-NO_PART = 1e-9
-"""A row's share in another one's dependence below this is rounding."""
+INDEPENDENT_OF = 1e-9
+"""Coefficients of a linear dependence below this count as zero."""
 
 COARSE = 1e4
-"""Dependence is judged by this multiple of a row's squared length: 3e-5 of its length must be new. A basis of rows that
-differ by less would be full of rounding errors."""
+"""Factor on the squared length against which `append_row` judges dependence: the orthogonal part of a row must exceed 3e-5 of
+its length. A basis of rows that differ by less would have large rounding errors."""
 
 CLEARLY = 1e9
-"""The same for friction that is taken first: a hundredth must be new."""
+"""The same factor for tangential rays that are taken first: the orthogonal part must exceed a hundredth."""
 
 
 @compiled
 def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, Array, Array, bool]:
-    """The point of a basis (n, k + 1: rays, then y): p (3n), y (n), the face's flags (n, 2 + k), and whether it solves the
-    law. release: contacts of free friction that carry nothing and part need not be held."""
+    """Solve at a basis (n, k + 1: rays, then y). Return p (3n), y (n), flags of the face (n, 2 + k), and whether this solves
+    the law. release: whether separating contacts of unlimited friction may slide"""
     Y, b, mu = program.Y, program.b, program.mu
     n, k, m = len(mu), len(program.directions), Y.shape[1]
     d, speed = units(Y, b, program.energy)
     rays = cone_rays(program)
     # c and y of the basis; ≥ 0 where they have a sign
-    loaded, pressed = _listed(basis, rays.taken)
+    loaded, pressed = _basis_indices(basis, rays.taken)
     K, rhs = _kkt(rays.G, rays.slopes, Y, b, loaded, pressed)
     z, solved = lu_refined(K, rhs)
     for i in range(len(z)):
@@ -77,21 +77,21 @@ def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, A
     for i in range(n):
         solved = solved and w[i] >= -NEGATIVE * speed
         parts[i] = release and is_free(mu[i], program.unlimited) and w[i] > FACE_ZERO
-        solved = solved and not (parts[i] and basis[i, :k].any())  # it would hold sideways
+        solved = solved and not (parts[i] and basis[i, :k].any())  # impulse at a separating contact
     flags, optimal = _face(program, rays, descent, parts, NEGATIVE * speed)
     return p, y, flags, solved and optimal
 
 
 @compiled
 def face_at(program: Program, p: Array, y: Array, release: bool) -> Array:
-    """The face's flags (n, 2 + k) of a solution p (3n), y (n) that some other method found."""
+    """Return flags of the face (n, 2 + k) for a solution p (3n), y (n) without a basis."""
     Y, n, m = program.Y, len(program.mu), program.Y.shape[1]
     # x = Yᵀ p
     x = np.zeros(m)
     for row in range(3 * n):
         for c in range(m):
             x[c] += p[row] * Y[row, c]
-    # contacts that part; x − Y_Nᵀ y
+    # separating contacts; x − Y_Nᵀ y
     w = _opening(Y, program.b, x)
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
@@ -104,8 +104,8 @@ def face_at(program: Program, p: Array, y: Array, release: bool) -> Array:
 
 
 @compiled
-def _listed(basis: Array, taken: Array) -> tuple[Array, Array]:
-    """Indices of a basis' rays that exist, and of its pressed contacts."""
+def _basis_indices(basis: Array, taken: Array) -> tuple[Array, Array]:
+    """Return indices of the loaded rays and of the pressed contacts of a basis."""
     n, k = basis.shape[0], basis.shape[1] - 1
     loaded, pressed = np.empty(n * k, dtype=np.int64), np.empty(n, dtype=np.int64)
     rays, normals = 0, 0
@@ -122,7 +122,7 @@ def _listed(basis: Array, taken: Array) -> tuple[Array, Array]:
 
 @compiled
 def _kkt(G: Array, slopes: Array, Y: Array, b: Array, loaded: Array, pressed: Array) -> tuple[Array, Array]:
-    """Matrix and right-hand side for the loads c of the loaded rays and the multipliers y of the pressed contacts."""
+    """Return matrix and right-hand side of the equations for c of the loaded rays and y of the pressed contacts."""
     rays, size, m = len(loaded), len(loaded) + len(pressed), Y.shape[1]
     K, rhs = np.zeros((size, size)), np.empty(size)
     # G_L G_Lᵀ c − G_L Y_Pᵀ y = −(R e)_L
@@ -146,7 +146,7 @@ def _kkt(G: Array, slopes: Array, Y: Array, b: Array, loaded: Array, pressed: Ar
 
 @compiled
 def _opening(Y: Array, b: Array, x: Array) -> Array:
-    """Speeds at which contacts open under the motion x [m/s] (n)."""
+    """Return the opening speeds Y_N x + b_N of the contacts for the motion x [m/s] (n)."""
     n = len(b) // 3
     w = np.empty(n)
     for i in range(n):
@@ -158,13 +158,14 @@ def _opening(Y: Array, b: Array, x: Array) -> Array:
 
 @compiled
 def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance: float) -> tuple[Array, bool]:
-    """The face's flags (n, 2 + k), and whether no ray leads downhill [m/s]; contacts that part carry nothing either way."""
+    """Return flags of the face (n, 2 + k), and whether no ray has a descent slope beyond `tolerance` [m/s]. Contacts marked in
+    `parts` carry no impulse and are not checked."""
     mu, n, k = program.mu, len(program.mu), len(program.directions)
     flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
     for i in range(n):
         if parts[i]:
             continue
-        # slopes G (x − Y_Nᵀ y) + R e: rays that are flat may be loaded
+        # slopes G (x − Y_Nᵀ y) + R e: rays with zero slope may be loaded
         flat, steepest = 0, 0.0
         for j in range(k):
             row = k * i + j
@@ -177,7 +178,7 @@ def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance:
             steepest = max(steepest, slope)
             flags[i, 2 + j] = slope <= FACE_ZERO
             flat += 1 if flags[i, 2 + j] else 0
-        # three flat corners span the cone: the others are steep by rounding errors only
+        # three rays of zero slope span the cone: other slopes are rounding errors
         if is_free(mu[i], program.unlimited):
             flags[i, 0] = flags[i, 4]
             flags[i, 2:] = True
@@ -189,22 +190,22 @@ def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance:
 
 @compiled
 def basis_of(program: Program, p: Array, y: Array) -> Array:
-    """A basis (n, k + 1) for the impulses p (3n) and multipliers y (n) of some solution: as few loaded rays and pressed
-    contacts as give the same motion."""
+    """Return a basis (n, k + 1) for a solution p (3n), y (n): independent loaded rays and pressed contacts with the same
+    motion."""
     Y, n, k, m = program.Y, len(program.mu), len(program.directions), program.Y.shape[1]
     rays = cone_rays(program)
     d, speed = units(Y, program.b, program.energy)
-    nothing = LOADED * speed / d
-    # independent rays that give Gᵀ c
-    loaded, count = _independent(rays.G, along_rays(program, p), rays.taken, rays.signed, nothing)
-    # independent contacts that give G_L Y_Nᵀ y
+    negligible = LOADED * speed / d
+    # independent rays with the same Gᵀ c
+    loaded, count = _independent(rays.G, along_rays(program, p), rays.taken, rays.signed, negligible)
+    # independent contacts with the same G_L Y_Nᵀ y
     T = np.zeros((n, count))
     for i in range(n):
         for j in range(count):
             for q in range(m):
                 T[i, j] += Y[3 * i + 2, q] * rays.G[loaded[j], q]
     everywhere = np.ones(n, dtype=np.bool_)
-    pressed, presses = _independent(T, y.copy(), everywhere, everywhere, nothing)
+    pressed, presses = _independent(T, y.copy(), everywhere, everywhere, negligible)
     # as a mask
     basis = np.zeros((n, k + 1), dtype=np.bool_)
     for j in range(count):
@@ -215,21 +216,23 @@ def basis_of(program: Program, p: Array, y: Array) -> Array:
 
 
 @compiled
-def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float) -> tuple[Array, int]:
-    """Rows of G that are linearly independent and give the same Gᵀ c with coefficients of the same sign: which, how many.
+def _independent(G: Array, c: Array, taken: Array, signed: Array, negligible: float) -> tuple[Array, int]:
+    """Select linearly independent rows of G with the same Gᵀ c, and coefficients ≥ 0 for signed rows. Return indices and
+    number.
 
-    Carathéodory's argument: a row that depends on those taken before hands its load over to them until it has none left, or one
-    of them has none and makes room. Overwrites c.
+    Carathéodory's theorem: the load of a row that depends on rows taken before moves to these, until its load or that of one of
+    them is zero; in the second case the row replaces that one. Overwrites c.
     """
     R, m = G.shape
     F, active, count = np.zeros((m, m)), np.empty(max(m, 1), dtype=np.int64), 0
     good = np.zeros(R, dtype=np.bool_)
-    # what presses, or feet almost on one plane would carry it by friction; then good friction; then the rest
+    # signed rays first, otherwise friction of feet almost on one plane would carry their load; then clearly independent rays of
+    # free sign; then the others
     for stage in range(3):
         for j in range(R):
-            if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > nothing):
+            if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > negligible):
                 continue
-            # taken when enough of its squared length is new
+            # taken if its orthogonal part is long enough
             length2 = 0.0
             for q in range(m):
                 length2 += G[j, q] * G[j, q]
@@ -238,9 +241,9 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
                 count += 1 if good[j] else 0
             if stage == 1 or good[j]:
                 continue
-            # dependent: it hands its load over until it has none, or an active row makes room
+            # dependent: its load moves to active rows until it is zero, or until an active row can be replaced
             while not append_row(F, G, active, count, j, COARSE * length2):
-                full = _hand_over(F, G, active, count, c, signed, j)
+                full = _redistribute(F, G, active, count, c, signed, j)
                 if full < 0:
                     break
                 delete_row(F, active, count, full)
@@ -251,8 +254,9 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, nothing: float
 
 
 @compiled
-def _hand_over(F: Array, G: Array, active: Array, count: int, c: Array, signed: Array, j: int) -> int:
-    """Move load of row j to the active rows it depends on; the active row that lost its own by that, −1 when j lost all."""
+def _redistribute(F: Array, G: Array, active: Array, count: int, c: Array, signed: Array, j: int) -> int:
+    """Move load of row j to the active rows that it depends on. Return the position of the active row whose load becomes zero
+    first; −1: the load of j does."""
     direction = -1.0 if c[j] < 0.0 else 1.0
     alpha = local(count)
     # G_j = Σ α_i G_i over the active rows
@@ -262,10 +266,10 @@ def _hand_over(F: Array, G: Array, active: Array, count: int, c: Array, signed: 
             s += G[active[i], q] * G[j, q]
         alpha[i] = direction * s
     solve_active(F, count, alpha)
-    # c_i + step α_i ≥ 0: the first that is 0
+    # largest step with c_i + step α_i ≥ 0
     step, full = abs(c[j]), -1
     for i in range(count):
-        if signed[active[i]] and alpha[i] < -NO_PART and c[active[i]] < -alpha[i] * step:
+        if signed[active[i]] and alpha[i] < -INDEPENDENT_OF and c[active[i]] < -alpha[i] * step:
             step, full = -c[active[i]] / alpha[i], i
     for i in range(count):
         c[active[i]] += step * alpha[i]

@@ -1,33 +1,33 @@
-"""The complementarity-free convex model: maximal dissipation of kinetic energy, as a QP  [ZD §2.3.4, §6].
+"""Complementarity-free convex model: maximal dissipation of kinetic energy, as a QP  [ZD §2.3.4, §6].
 
     min_p ½ pᵀ D p + pᵀ J_u (v_u⁰ + M_uu⁻¹ M_ua v_a⁺)
-    s.t.  D_N p + b_N + φ/dt ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon          (no friction rows where μ = ∞)
+    s.t.  D_N p + b_N + φ/dt ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon          (without friction rows for μ = ∞)
 
-This is stage I. D is singular as soon as contacts are redundant; stage II of the paper, the smoothest torque among equals,
-is the selection step that follows every law. *One-stage* adds ε‖p‖² instead and leaves nothing to select.
+This is stage I. D is singular if contacts are redundant; stage II of the paper, the smoothest of the equivalent torques, is the
+selection that follows every law. The *one-stage* variant adds ε‖p‖², which makes the solution unique.
 
-Warm: the last basis, solved directly and kept when it is still optimal; it loads few contacts. Where it is not, Lemke, if
-contacts are few. Cold: a QP back end, then Lemke; principal pivoting first for the contacts' energy
-(`idyn.laws.convex.pivoting`); and the basis that is read off the answer.
+Warm start: the last basis, which loads few contacts, is solved directly and kept if it is still optimal; otherwise Lemke's
+method for few contacts. Cold start: a QP back end, then Lemke's method; with the contact energy principal pivoting first
+(`idyn.laws.convex.pivoting`). The next basis is determined from the solution.
 
-This is the paper's program: its objective is the kinetic energy ½ v⁺ᵀ M v⁺ with the base's own motion in it [ZD Eq. 69, 95–98].
-With v⁺ = γ (−κ + R z) + δ q̇_des the demand drops out of the gradient, for γ M δ = 0: it is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq. 75] as
-printed lacks the X⁻¹, a momentum in the place of a velocity; repaired it is Eq. 69 again. With the joint motion prescribed the
-program brakes the base: friction takes all momentum that the cones allow in one period, whatever the feet do.
+This is the program of the paper: the objective is the kinetic energy ½ v⁺ᵀ M v⁺, including the base motion [ZD Eq. 69, 95–98].
+With v⁺ = γ (−κ + R z) + δ q̇_des the demand is not in the gradient, as γ M δ = 0: the gradient is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq.
+75] as printed lacks the X⁻¹ (a momentum instead of a velocity); corrected it is Eq. 69. As the joint motion is prescribed, the
+program brakes the base: friction removes all momentum that the cones permit in one period, for any motion of the feet.
 
 `energy='contact'` (laws `cone…`) is another program, Coulomb's law relaxed to cones [Anitescu, *Optimization-based simulation
-of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b in the place of the energy's gradient:
+of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b instead of the gradient of the energy:
 
     min_p ½ pᵀ D p + pᵀ b        under the same constraints
 
-It is the energy of the motion that is left at the contacts. Both agree where joints are free. In the second, feet that stick
-stay where they are, and the base goes on.
+Its objective is the energy of the remaining contact motion. For free joints both programs agree. With the second one sticking
+feet stay in place and the base keeps its momentum.
 
-Where friction is unlimited, contacts that part are let go in the laws `cone…` (`idyn.laws.separating`); where that leads to no
-answer, the program is taken to the letter.
+With unlimited friction the laws `cone…` release separating contacts (`idyn.laws.separating`); if that has no solution, the
+literal program is solved.
 
-When it is wrong: contacts may push while they part (no complementarity), so it predicts more normal force than there is when
-feet slide or lift; the kinetic energy depends, in addition, on the frame's own motion.
+Modelling errors: contacts may push while they separate (no complementarity), so the normal forces of sliding or lifting feet
+are too large; with the kinetic energy they also depend on the motion of the reference frame.
 """
 
 from collections.abc import Callable
@@ -65,16 +65,20 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 ONE_STAGE = 1e-8
-"""ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses stay within 1e-4 N of the
-least-norm ones; below, back ends differ from one another; at 1e-3 active contacts change."""
+"""ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses are within 1e-4 N of those
+of least norm; below, results depend on the back end; at 1e-3 the active contacts change."""
 
-GIVES = 4e-9
-"""So fast may contacts give way under the one-stage relaxation's ε p [m/s]."""
+MAX_RELAXATION = 4e-9
+"""Maximum contact velocity ε p due to the one-stage term [m/s]."""
 
 
 class Convex:
-    """Settings: energy, 'kinetic' or 'contact' (above); one_stage; infinite_friction (ID(t)_{QP,∞}, every μ > 0 taken for ∞);
-    edges k of the polygon; QP back end."""
+    """The convex laws.
+
+    energy: 'kinetic' or 'contact', see above; one_stage: add ε‖p‖²
+    infinite_friction: every μ > 0 counts as ∞, ID(t)_{QP,∞}
+    edges: k, even, ≥ 4; circumscribed: whether the polygon encloses the friction circle; backend: QP solver
+    """
 
     basis_type: np.dtype = np.dtype(np.bool_)
     material = RIGID
@@ -105,29 +109,30 @@ class Convex:
         self.kernel: Kernel = convex_kernel
 
     def sticking(self, mu: Array) -> Array:
-        """Where friction is unlimited and the energy is that of the contacts' motion: dragged along, it has no minimum."""
+        """Positive for unlimited friction with the contact energy: if such a contact must slip, the program is unbounded."""
         free = (mu > 0.0) & (np.isinf(mu) | self.unlimited_friction) & (not self._kinetic)
         return np.where(free, 1.0, 0.0)
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
-        """The rungs of this program and these settings, in their order."""
+        """Rungs for these settings, in order."""
         programs = [self._python(name, partial(self._by_program, backend=name)) for name in (self._backend, *self._others)]
         warm = () if self.one_stage else (Rung("warm", Start.BASIS, 0),)
         if self.one_stage:
             if self._kinetic:
                 return tuple(programs)
-            before, after = (self._python("pivoting", self._shortest, free) for free in (True, False))
+            before, after = (self._python("pivoting", self._one_stage_by_pivoting, free) for free in (True, False))
             return (before, *programs, after)
         if self._kinetic:
-            soon, late = self._python("lemke", self._by_lemke_at_once, True), self._python("lemke", self._by_lemke, False)
-            return (*warm, Rung("lemke", Start.BASIS, 1), soon, programs[0], late, *programs[1:])
+            before = self._python("lemke", self._by_lemke_before_program, True)
+            after = self._python("lemke", self._by_lemke, False)
+            return (*warm, Rung("lemke", Start.BASIS, 1), before, programs[0], after, *programs[1:])
         dual = self._python("dual active set", partial(self._by_pivoting, rule=DUAL, rank=ALL_ROWS))
         return (*warm, self._python("cold", self._by_pivoting), dual, *programs)
 
     def _python(self, name: str, solve: Callable[[Reduced], LawSolution], when: bool | None = None) -> Rung:
-        """A Python rung. when: None: always; of the contacts' energy: only where friction is unlimited somewhere, or only
-        where it is nowhere; of the kinetic energy, only with a last basis and few contacts, or only otherwise"""
+        """Return a Python rung. when: None: always tried; contact energy: True: only with unlimited friction at a contact,
+        False: only without; kinetic energy: True: only with a last basis and few contacts, False: only otherwise"""
 
         def attempts(problem: Reduced, basis: Array | None) -> Solutions:
             some = bool(unlimited_somewhere(problem.mu, self.unlimited_friction)[0]) and not self._kinetic
@@ -140,12 +145,12 @@ class Convex:
                     yield f"{name}, parted", parted
             yield name, solution
             if may_part and solution.status.ok:
-                yield None  # solved to the letter: what is refused then is friction without pressure, not the numbers
+                yield None  # the certificate rejects tangential without normal impulses; further rungs do not help
 
-        return Rung(name, Start.NOTHING, solve=attempts)
+        return Rung(name, Start.COLD, solve=attempts)
 
     def _rigid(self, problem: Reduced) -> bool:
-        """Whether this is the no-slip law: no friction has a limit."""
+        """Return whether this is the no-slip law: contact energy, and no friction is limited."""
         free = self.unlimited_friction or bool(np.isinf(problem.mu).all())
         return free and not self._kinetic and not self.one_stage
 
@@ -158,16 +163,16 @@ class Convex:
             p, status, pivots = self._pivoted(problem, problem.Y, rule, rank)
         return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
 
-    def _shortest(self, problem: Reduced) -> LawSolution:
-        """One-stage by pivoting: D + ε I = Y Yᵀ with more columns. Contacts give way by ε p here, so ε is less where impulses
-        are large."""
+    def _one_stage_by_pivoting(self, problem: Reduced) -> LawSolution:
+        """Solve the one-stage program by pivoting, with D + ε I = Y Yᵀ for Y with more columns. ε is reduced for large impulses
+        to keep the contact velocity ε p small."""
         epsilon, identity = self._regularisation * units(problem.Y, problem.b, problem.b)[0], np.eye(len(problem.b))
         for _ in range(2):
             p, status, pivots = self._pivoted(problem, np.hstack([problem.Y, np.sqrt(epsilon) * identity]), PRINCIPAL, ALL_ROWS)
             gives = epsilon * float(np.abs(p).max(initial=0.0))
-            if gives <= GIVES:
+            if gives <= MAX_RELAXATION:
                 break
-            epsilon *= 0.5 * GIVES / gives
+            epsilon *= 0.5 * MAX_RELAXATION / gives
         return self._plain(p, np.zeros(len(problem.mu)), STATUSES[status], pivots, epsilon)
 
     def _pivoted(self, problem: Reduced, Y: Array, rule: int, rank: float) -> tuple[Array, int, int]:
@@ -180,9 +185,9 @@ class Convex:
         p, y, status, pivots = least_kinetic_energy(self._program(problem), MOST_PIVOTS)
         return self._with_face(problem, p, y, STATUSES[status], pivots)
 
-    def _by_lemke_at_once(self, problem: Reduced) -> LawSolution:
-        """After pivots to a basis have failed. Before a back end was asked a ray proves nothing: large friction may lead there
-        by rounding errors."""
+    def _by_lemke_before_program(self, problem: Reduced) -> LawSolution:
+        """Solve by Lemke's method before the QP back end. A ray is not yet accepted: with large friction it may be due to
+        rounding errors."""
         solution = self._by_lemke(problem)
         if solution.status is Status.RAY:
             return msgspec.structs.replace(solution, status=Status.NOT_CERTIFIED)
@@ -202,8 +207,7 @@ class Convex:
         return LawSolution(p=p, face=None, status=status, iterations=iterations, basis=basis, multipliers=y, epsilon=epsilon)
 
     def _with_face(self, problem: Reduced, p: Array, y: Array, status: Status, iterations: int) -> LawSolution:
-        """Impulses that some method found, with the face and the multipliers of the basis that is read off them where there is
-        one."""
+        """Return the solution for impulses p, with face and multipliers of the basis determined from them, if there is one."""
         plain, program = self._plain(p, y, status, iterations), self._program(problem)
         if not status.ok:
             return plain
@@ -229,7 +233,7 @@ class Convex:
 
 @compiled
 def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Rung 0: the last basis; rung 1: pivots to one."""
+    """Solve at the last basis (rung 0), or pivot to a basis (rung 1)."""
     given, contact_energy = problem.dynamics.given, law.conditions == Conditions.CONE
     gradient = problem.b if contact_energy else problem.energy
     program = Program(problem.Y, problem.b, gradient, given.mu, law.unlimited, law.directions)
@@ -242,6 +246,6 @@ def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
 
 
 def _apart(problem: Reduced, p: Array) -> Array:
-    """Contacts that carry nothing and part (n, bool)."""
+    """Return contacts without impulses that separate (n, bool)."""
     apart: Array = (opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1)
     return apart

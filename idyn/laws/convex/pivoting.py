@@ -1,13 +1,13 @@
-"""The convex programs as complementarity problems: exact bases, and no iteration that ends at a tolerance.
+"""The convex programs as linear complementarity problems, solved exactly by pivoting.
 
 In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y (`idyn.laws.convex.rays`):
 
     contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
     kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
 
-The first is principal pivoting on the rows G, linear in the contacts; non-penetration need not be asked for, because a velocity
-that no ray of the cone opposes opens the contact. Where friction is free tangential rows vanish, as in the no-slip law.
-The second is positive semidefinite, for Lemke; rays of free sign are taken twice.
+The first is solved by principal pivoting on the rows G, in time linear in the contacts. Non-penetration is implied: a velocity
+that no ray of the cone opposes opens the contact. With unlimited friction tangential velocities are zero, as in the no-slip
+law. The second is positive semidefinite and solved by Lemke's method; rays of free sign are included with both signs.
 """
 
 import numpy as np
@@ -23,25 +23,25 @@ from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 
 MOST_PIVOTS = 1000
-"""Of one attempt."""
+"""Maximum number of pivots of one attempt."""
 
 SPREADS = 0.01, 1.0
-"""Of the first covering vector and of another. Robots that stand have many ties: none with 0.01, and half the pivots."""
+"""Spreads of the first and second covering vector. Standing robots have many ties: 0.01 avoids them and halves the pivots."""
 
 FEW = 8
-"""Up to so many contacts Lemke's method costs less than a QP back end."""
+"""Maximum number of contacts for which Lemke's method takes less time than a QP back end."""
 
 
 @compiled
 def least_contact_energy(
     Y: Array, b: Array, mu: Array, unlimited: bool, directions: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, int, int]:
-    """p (3n), status and pivots; rule, rank: see `idyn.laws.no_slip.hold`."""
+    """Solve the program of the contact energy. Return p (3n), status and pivots. rule, rank: see `idyn.laws.no_slip.hold`"""
     n, k, m = len(mu), len(directions), Y.shape[1]
     rays = 0
     for i in range(n):
         rays += 1 if mu[i] == 0.0 or is_free(mu[i], unlimited) else k
-    # G and R b: each ray as the normal of a contact of its own, free friction as its tangential rows
+    # G and R b: each ray is the normal of a contact of its own; unlimited friction: its tangential rows
     rows, speeds = np.zeros((3 * rays, m)), np.zeros(3 * rays)
     bilateral, row = np.zeros(3 * rays, dtype=np.bool_), 0
     for i in range(n):
@@ -56,9 +56,9 @@ def least_contact_energy(
                     rows[3 * row + 2] += mu[i] * directions[j, r] * Y[3 * i + r]
                     speeds[3 * row + 2] += mu[i] * directions[j, r] * b[3 * i + r]
             row += 1
-    # 0 ≤ c ⟂ G Gᵀ c + R b ≥ 0, the tangential rows of free friction vanish
-    nobody = np.zeros(rays, dtype=np.bool_)
-    loads, _, status, pivots, _ = hold(rows, speeds, bilateral, nobody, nobody, rule, rank, max_pivots)
+    # 0 ≤ c ⟂ G Gᵀ c + R b ≥ 0, zero tangential velocity with unlimited friction
+    no_contact = np.zeros(rays, dtype=np.bool_)
+    loads, _, status, pivots, _ = hold(rows, speeds, bilateral, no_contact, no_contact, rule, rank, max_pivots)
     # p = Rᵀ c
     p, row = np.zeros(3 * n), 0
     for i in range(n):
@@ -77,20 +77,21 @@ def least_contact_energy(
 
 @compiled
 def pivot_to_basis(program: Program, basis: Array) -> tuple[Array, Array, Array, int, int]:
-    """The least kinetic energy by pivoting, and the basis (n, k + 1) that it ends at, which overwrites the last one.
+    """Minimise the kinetic energy by pivoting, for at most `FEW` contacts (otherwise NOT_CERTIFIED). `basis` (n, k + 1)
+    receives the final basis.
 
-    Returns p (3n), multipliers y (n), the face's flags (n, 2 + k), status and pivots; not certified where contacts are not few.
+    Return p (3n), multipliers y (n), flags of the face (n, 2 + k), status and pivots.
     """
     n, k = len(program.mu), len(program.directions)
     if n > FEW:
         return np.zeros(3 * n), np.zeros(n), np.zeros((n, 2 + k), dtype=np.bool_), NOT_CERTIFIED, 0
-    # the LCP, and Lemke's final basis
+    # LCP, and the final basis of Lemke's method
     rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
     count = _list_columns(rays, place, sign)
     M, q = local((count + n, count + n)), local(count + n)
     _fill_problem(program, rays, (place[:count], sign), M, q)
     status, pivots, basic = pivot(M, q, MOST_PIVOTS, covering(len(q), SPREADS[0]))
-    # by contact: loaded rays, then pressed
+    # by contact: loaded rays, then y > 0; solution at this basis
     for i in range(n):
         for j in range(k):
             basis[i, j] = False
@@ -104,10 +105,10 @@ def pivot_to_basis(program: Program, basis: Array) -> tuple[Array, Array, Array,
 
 @compiled
 def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Array, int, int]:
-    """p (3n), multipliers of non-penetration y (n), status and pivots."""
+    """Minimise the kinetic energy by Lemke's method. Return p (3n), multipliers of non-penetration y (n), status and pivots."""
     n, k = len(program.mu), len(program.directions)
     d, speed = units(program.Y, program.b, program.energy)
-    # the LCP, by Lemke; once more with another covering vector
+    # LCP, by Lemke's method; after a failure with another covering vector
     rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
     count = _list_columns(rays, place, sign)
     M, q = np.empty((count + n, count + n)), np.empty(count + n)
@@ -128,7 +129,8 @@ def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Arra
 
 @compiled
 def _list_columns(rays: Rays, place: Array, sign: Array) -> int:
-    """Fill the places of the rays, those of free sign twice, and the sign that each counts with; how many there are."""
+    """Fill the indices `place` and signs of the LCP's load variables, with both signs for rays of free sign. Return their
+    number."""
     count = 0
     for row in range(len(rays.taken)):
         for turn in range((1 if rays.signed[row] else 2) if rays.taken[row] else 0):
@@ -139,7 +141,10 @@ def _list_columns(rays: Rays, place: Array, sign: Array) -> int:
 
 @compiled
 def _fill_problem(program: Program, rays: Rays, columns: tuple[Array, Array], M: Array, q: Array) -> None:
-    """Fill the LCP of the kinetic energy in units of order one, loads first, then multipliers. columns: places and signs"""
+    """Fill the LCP of the kinetic energy in units of order one, loads first, then multipliers.
+
+    columns: indices and signs from `_list_columns`
+    """
     place, sign = columns
     Y, size, count = program.Y, len(q), len(place)
     d, speed = units(Y, program.b, program.energy)

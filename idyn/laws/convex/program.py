@@ -1,4 +1,4 @@
-"""The convex program of stage I as matrices, and the facets of a friction polygon's cone."""
+"""Matrices of the convex program of stage I; facets of a polygonal friction cone."""
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from idyn.types import Array
 
 @compiled
 def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Array, Array, float, float]:
-    """H, f, A, lower of the stage-I program in units of order one, the impulse unit, and ε [1/kg].
+    """Return H, f, A, lower of the stage-I program in units of order one, the unit of impulse, and ε [1/kg].
 
-    Rows of A: non-penetration (n), then for each contact p_N ≥ 0 where friction is free or absent, and k facets
-    where it is not free; with μ > 0 they imply p_N ≥ 0.
+    Rows of A: non-penetration (n); then for each contact p_N ≥ 0 if friction is unlimited or zero, and k facets if it is not
+    unlimited; with μ > 0 the facets imply p_N ≥ 0.
     """
     Y, b, energy, mu, unlimited, directions = program
     n, k, m = len(mu), len(directions), Y.shape[1]
@@ -53,9 +53,9 @@ def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Arr
 
 @compiled
 def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int:
-    """Write the k rows `μ p_N·(apothem) − m_j · p_T ≥ 0` of one contact's friction cone; the next free row.
+    """Write the k rows `μ p_N·(apothem) − m_j · p_T ≥ 0` of one contact's friction cone. Return the index of the next row.
 
-    m_j is the outward normal of the polygon's edge between corners j and j + 1.
+    m_j is the outward normal of the edge between corners j and j + 1 of the polygon.
     """
     k = len(directions)
     for j in range(k):
@@ -70,8 +70,8 @@ def facets(A: Array, row: int, column: int, mu: float, directions: Array) -> int
 
 @compiled
 def turn(directions: Array, friction: Array, turned: Array) -> None:
-    """Fill the polygon (k, 2) turned such that a corner points along the friction (2), or as it is without friction. Inside a
-    round cone it contains the law's own impulses then."""
+    """Fill `turned` (k, 2) with the polygon, rotated such that a corner points along the unit vector `friction` (2); zero: not
+    rotated. A polygon inscribed in a round cone then contains the impulses of the law."""
     a, c = friction
     if a == 0.0 and c == 0.0:
         a = 1.0

@@ -1,6 +1,6 @@
-"""The convex laws' program in the coordinates of the friction cones' rays: p = Rᵀ c with c ≥ 0, G = R Y.
+"""Program of the convex laws in coordinates along the rays of the friction cones: p = Rᵀ c with c ≥ 0, G = R Y.
 
-Where friction is free a contact has two tangential rays of either sign and its normal; without friction the normal alone.
+With unlimited friction a contact has two tangential rays of free sign and its normal; without friction only the normal.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,11 @@ from idyn.types import Array
 
 
 class Program(NamedTuple):
-    """min ½ pᵀ D p + pᵀ e over the cones, D_N p + b_N ≥ 0: Y (3n, nu) and b [m/s] (3n) as in `Reduced`, the energy's gradient e
-    at p = 0 [m/s] (3n), μ (n), whether every μ > 0 counts for ∞, and the friction polygon (k, 2)."""
+    """The program min ½ pᵀ D p + pᵀ e over the friction cones, with D_N p + b_N ≥ 0.
+
+    Y (3n, nu), b [m/s] (3n): see `ReducedProblem`; energy: gradient e of the energy at p = 0 [m/s] (3n)
+    mu: friction coefficients (n); unlimited: whether every μ > 0 counts as ∞; directions: friction polygon (k, 2)
+    """
 
     Y: Array
     b: Array
@@ -25,8 +28,11 @@ class Program(NamedTuple):
 
 
 class Rays(NamedTuple):
-    """Those of all contacts, k places for each: axes in (s, t, n) (n k, 3), G (n k, nu), slopes R e (n k), which places are
-    taken and which coordinates have a sign (n k, bool)."""
+    """Rays of all contacts, k entries for each contact, not all of which are used.
+
+    axes: rays in (s, t, n) (n k, 3); G: R Y (n k, nu); slopes: R e (n k)
+    taken: whether the entry is used; signed: whether its coordinate must be ≥ 0 (n k, bool)
+    """
 
     axes: Array
     G: Array
@@ -37,7 +43,7 @@ class Rays(NamedTuple):
 
 @compiled
 def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
-    """Mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s], 1 where there is none."""
+    """Return the mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s]; 1 instead of zero."""
     n, d, speed = len(b) // 3, 0.0, 0.0
     for i in range(n):
         for c in range(Y.shape[1]):
@@ -50,7 +56,7 @@ def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
 
 @compiled
 def cone_rays(program: Program) -> Rays:
-    """The rays of a program's cones."""
+    """Return the rays of the friction cones."""
     Y, energy, mu, directions = program.Y, program.energy, program.mu, program.directions
     n, k, m = len(mu), len(directions), Y.shape[1]
     axes, G, slopes = np.zeros((n * k, 3)), np.zeros((n * k, m)), np.zeros(n * k)
@@ -78,8 +84,8 @@ def cone_rays(program: Program) -> Rays:
 
 @compiled
 def along_rays(program: Program, p: Array) -> Array:
-    """Coordinates along the rays of impulses p (n k): the two corners next to the tangential part carry it, the
-    rest goes to two opposite ones."""
+    """Return coordinates along the rays of impulses p (n k). The two rays next to the tangential part carry it; the remaining
+    normal part is shared by two opposite rays."""
     mu, directions = program.mu, program.directions
     n, k = len(mu), len(directions)
     out = np.zeros(n * k)
