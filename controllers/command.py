@@ -10,7 +10,7 @@ class Mode(StrEnum):
     """How the torque of a command was computed.
 
     OK: by the configured law, within all limits
-    DEGRADED: with a reservation that `Command.message` names, e.g. the answer of another law
+    DEGRADED: computed, but with a problem that `Command.message` names, e.g. a fallback law or a model mismatch
     HOLD, DAMPING: no answer; the last torque again, or joint damping
     FAULT: joint damping, because the state exceeds a safety limit
     """

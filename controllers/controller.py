@@ -125,7 +125,7 @@ class Controller:
             self._monitor.expect(prediction, commanded - forecast.tau, problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """Compute the command of a tick. `Command.mode` and `.message` report any reservation about the torque.
+        """Compute the command of a tick. `Command.mode` and `Command.message` report problems.
 
         Never raises on values, including NaN. Raises InputError for a state or a schedule of wrong size.
         """

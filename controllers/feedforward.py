@@ -148,7 +148,7 @@ class Predictive(FeedForward):
             tau=self._grip.filled(tau) if grips else tau,
             contacts=contacts,
             prediction=prediction,
-            message="" if as_asked else _reservation(prediction, law),
+            message="" if as_asked else _degradation(prediction, law),
         )
 
     def _without_answer(self, contacts: ContactSet, message: str) -> Forecast:
@@ -181,7 +181,7 @@ def _options(selection: Selection, consistency: Consistency, bounded: bool, warm
     return Options(selection=selection, consistency=consistency, bounded=bounded, warm_start=warm_start, ground=ground.build())
 
 
-def _reservation(prediction: Prediction, law: Law) -> str:
+def _degradation(prediction: Prediction, law: Law) -> str:
     """Return why a prediction is not the certified answer of `law` within all limits; '' if it is."""
     if not prediction.status.ok:
         other = f"fallback: the law {prediction.law} answered instead of {law.name}"

@@ -1,1 +1,1 @@
-"""TOML into typed settings: kinds, words that stand for tables, changes. Below everything that has settings."""
+"""Typed settings from TOML: families of tables, defaults, overrides. Independent of what is configured."""

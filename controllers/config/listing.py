@@ -1,4 +1,4 @@
-"""All settings that a TOML file may have: the structs that its type is made of, their fields and defaults."""
+"""List all settings that a TOML file may contain: the structs of its type, their fields and defaults."""
 
 from typing import Any, get_args
 
@@ -8,7 +8,7 @@ from controllers.config.tables import members_of
 
 
 def structs(*wanted: Any) -> list[type[msgspec.Struct]]:
-    """The structs of these types, and those of their fields, each once, in the order in which they are met."""
+    """Return the structs in these types and, recursively, in their fields; each once, in order of first occurrence."""
     found: dict[type[msgspec.Struct], None] = {}
 
     def note(each: Any) -> None:
@@ -27,7 +27,7 @@ def structs(*wanted: Any) -> list[type[msgspec.Struct]]:
 
 
 def defaults(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The default of every field, as text: 'required' where there is none, the type of a default that is a struct."""
+    """Return the default of each field as text: 'required' without one, the type's name for a struct."""
     return {field.name: _default(field) for field in msgspec.structs.fields(struct)}
 
 

@@ -1,4 +1,4 @@
-"""TOML files into typed settings: found by name or path, keys, types and bounds checked, errors with the path of the fault."""
+"""Load TOML files into typed settings: find them, check keys, types and bounds, report errors with their path."""
 
 import importlib.resources
 import tomllib
@@ -8,28 +8,32 @@ from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
 
-from controllers.config.tables import KIND, written_out
+from controllers.config.tables import KIND, expand
 from idyn.errors import ConfigError, nearest
 
 T = TypeVar("T")
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
-"""A setting that may be 0 or inf, neither negative nor NaN."""
+"""Setting ≥ 0; inf is allowed, NaN is not."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
-"""One that may be inf, neither 0 nor NaN."""
+"""Setting > 0; inf is allowed, NaN is not."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of everything that is read from TOML: unknown keys are errors."""
+    """Base of all settings read from TOML. Unknown keys are errors."""
 
 
 class Kind(Settings, frozen=True, tag_field=KIND):
-    """Base of settings that choose code: one of a family of tables, see `controllers.config.tables`."""
+    """Base of settings that choose code by their `kind`; see `controllers.config.tables`."""
 
 
 def find(kind: str, name_or_path: str) -> Path:
-    """The file of a shipped configuration (`kind` is a folder of `configs`) or of a path. Raises ConfigError."""
+    """Return the path of a shipped configuration, or of a file ending in `.toml`.
+
+    kind: folder of `configs` in which shipped configurations are looked up
+    Raises ConfigError if there is no such file.
+    """
     if name_or_path.endswith(".toml"):
         path = Path(name_or_path)
         if not path.is_file():
@@ -42,13 +46,13 @@ def find(kind: str, name_or_path: str) -> Path:
 
 
 def files(kind: str) -> dict[str, Path]:
-    """The shipped configurations of a kind, by name; folders inside do not matter."""
+    """Return the paths of the shipped configurations of a kind, by name without subfolder."""
     folder = Path(str(importlib.resources.files("configs"))) / kind
     return {path.stem: path for path in sorted(folder.rglob("*.toml"))}
 
 
 def load(kind: str, name_or_path: str, settings: type[T]) -> T:
-    """Read and validate one TOML file. Raises ConfigError with the path of the first thing that is wrong."""
+    """Read and validate one TOML file. Raises ConfigError with the path of the first invalid setting."""
     path = find(kind, name_or_path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -62,9 +66,9 @@ def parse(data: Any, settings: type[T], where: str) -> T: ...
 @overload
 def parse(data: Any, settings: UnionType, where: str) -> Any: ...
 def parse(data: Any, settings: Any, where: str) -> Any:
-    """Validate a parsed TOML table, or a word that stands for one. `where` heads the path in errors."""
+    """Validate a parsed TOML table, or a string that stands for one. `where` is the first part of the path in errors."""
     try:
-        return msgspec.convert(written_out(data, settings, where), settings)
+        return msgspec.convert(expand(data, settings, where), settings)
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
         raise ConfigError(where + at.rstrip("`"), message) from error

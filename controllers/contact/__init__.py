@@ -1,1 +1,1 @@
-"""What the prediction is told of the ground: contact sources, landing, terrains, ground models, sensed forces."""
+"""Contacts and ground for the prediction: contact sources, landing, terrains, contact compliance, sensed forces."""

@@ -1,7 +1,7 @@
-"""What the ground under a controller is taken for: one word, and the numbers it stands for.
+"""Settings of the contact compliance model, `[ground]`.
 
-Every real floor and foot yields a little, and so does every simulator's but the law's own. `yielding` keeps robots upright on
-soft, firm and stiff ground alike; `rigid` is the law to the letter, for ground that is.
+Real floors and feet are compliant, and so is the ground of every simulator except those with rigid contact. `yielding` keeps
+robots upright on soft, firm and stiff ground. `rigid` applies the contact law literally, for rigid ground.
 """
 
 from controllers.config.loading import Kind, NonNegative
@@ -9,22 +9,24 @@ from idyn.contact.ground import Ground
 
 
 class GroundSettings(Kind, frozen=True):
-    """Base of `[ground]` of a controller.
+    """Base of the settings `[ground]`.
 
-    horizon: the period that predictions look ahead [s]; 0: the control period. Longer ones see gaps close earlier, and treat
-        contact velocities as a relaxation of the same time would
+    horizon: period of the prediction [s]; 0: the control period. With a longer one gaps close earlier, and contact velocities
+        decay as with a relaxation time of the same length
     """
 
     horizon: NonNegative = 0.0
 
     def build(self) -> Ground:
-        """The numbers of the ground."""
+        """Return the parameters of the ground."""
         raise NotImplementedError
 
 
 class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
-    """relaxation, memory: T_r and T_p of `idyn.contact.ground.Ground` [s]
-    gap_noise, recovery_speed, touching: `noise`, `recovery_speed` and `touching` of it [m], [m/s], [m]
+    """Compliant ground.
+
+    relaxation, memory: T_r and T_p of `idyn.contact.ground.Ground` [s]
+    gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `Ground`
     """
 
     relaxation: NonNegative = 0.05
@@ -45,8 +47,10 @@ class YieldingSettings(GroundSettings, frozen=True, tag="yielding"):
 
 
 class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
-    """gap_noise, recovery_speed, touching: `noise`, `recovery_speed` and `touching` of `idyn.contact.ground.Ground` [m], [m/s],
-    [m]"""
+    """Rigid ground.
+
+    gap_noise, recovery_speed, touching: `noise` [m], `recovery_speed` [m/s] and `touching` [m] of `idyn.contact.ground.Ground`
+    """
 
     gap_noise: NonNegative = 1e-5
     recovery_speed: NonNegative = 0.05
@@ -59,4 +63,4 @@ class RigidSettings(GroundSettings, frozen=True, tag="rigid"):
 
 
 AnyGround = YieldingSettings | RigidSettings
-"""`[ground]` of a controller."""
+"""Type of `[ground]` in a controller's file."""

@@ -1,4 +1,4 @@
-"""Measured contact forces, kept for as long as a sensor and its filter would hold them back  [ZD §7.3]."""
+"""Measured contact forces, delayed as by a sensor with filter  [ZD §7.3]."""
 
 from collections import deque
 
@@ -8,24 +8,24 @@ from idyn.types import Array, ContactSet
 
 
 class SensedForces:
-    """Gives the forces of `delay` measurements ago to the contacts of today; owns the measurements between.
+    """Delay line of contact forces: returns those of `delay` measurements ago. Owns the measurements since then.
 
-    The newest measurement already lies one period back: ID(t−1) is delay 1, ID(t−2) delay 2.
+    The newest measurement is already one period old: ID(t−1) is delay 1, ID(t−2) delay 2.
     """
 
     def __init__(self, delay: int) -> None:
         self._measured: deque[dict[str, Array]] = deque(maxlen=delay)
 
     def reset(self) -> None:
-        """Nothing has been measured."""
+        """Forget all measurements."""
         self._measured.clear()
 
     def measure(self, contacts: ContactSet, force: Array | None) -> None:
-        """Note what was measured now: the force on the robot, in the world frame, of each contact [N] (n, 3); None: nothing."""
+        """Record a measurement: force on the robot per contact, world frame [N] (n, 3); None: not measured."""
         self._measured.append({} if force is None else dict(zip(contacts.keys, force, strict=True)))
 
     def impulses(self, contacts: ContactSet, dt: float) -> Array:
-        """Impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that were not there then."""
+        """Return the impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that were not measured then."""
         p = np.zeros((len(contacts), 3))
         if len(self._measured) < (self._measured.maxlen or 0):
             return p.ravel()

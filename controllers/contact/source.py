@@ -1,4 +1,4 @@
-"""Which contacts the prediction is told of: those that are measured, those that are planned, or both fused."""
+"""Contact sources: which contacts take part in the prediction, from measurement, from the plan, or from both."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -19,32 +19,37 @@ from idyn.types import Array, ContactSet, Kinematics
 
 
 class ContactSource:
-    """Contacts nearer than the margin, whatever is planned.
+    """Contacts with a gap up to the margin, independent of the plan.
 
-    lands: whether feet that come down change the contacts and the demand, see `land`
+    lands: whether feet that touch down change contacts and demand, see `land`
     """
 
     lands = False
 
     def __init__(self, robot: Robot, margin: float, reach: float) -> None:
-        """margin: contacts nearer than this take part [m]; reach: up to which gap `pick` wants to know of them [m]"""
+        """margin: largest gap of a contact that takes part [m]
+        reach: largest gap of the contacts to be passed to `pick` [m]
+        """
         self._places, self._margin, self.reach = robot.spheres, margin, reach
 
     def reset(self) -> None:
-        """Nothing was in contact."""
+        """Forget earlier contacts."""
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
-        """Those of the contacts that the prediction may be told of."""
+        """Return the contacts that may take part in the prediction."""
         near = max(contacts.gaps.tolist(), default=self._margin) <= self._margin
         return contacts if near else contacts.within(self._margin)
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
-        """Of a source that `lands`: the picked contacts that there will be within the period, the demand that goes with it
-        [rad/s²] (na), and the ground under them."""
+        """Return contacts, demand and ground with the feet that touch down within the period. Only for sources with `lands`.
+
+        contacts: as picked
+        demand: joint accelerations [rad/s²] (na)
+        """
         raise NotImplementedError
 
     def missing(self, contacts: ContactSet, schedule: Schedule | None) -> tuple[str, ...]:
-        """The places that are planned to stand but are not among the contacts."""
+        """Return the keys of contacts that are planned to stand but are not among `contacts`."""
         if schedule is None:
             return ()
         return _missing(self._places.keys, schedule.stance.tobytes(), contacts.keys)
@@ -56,10 +61,10 @@ def _missing(places: tuple[str, ...], stands: bytes, keys: tuple[str, ...]) -> t
 
 
 class Planned(ContactSource):
-    """The feet that are planned to stand, taken to touch whatever their gap; without a plan, near ones."""
+    """The feet that are planned to stand, with their gaps set to at most 0; without a plan, those within the margin."""
 
-    _keys: tuple[str, ...] | None = None  # of the last contacts, and
-    _rows: Array  # which places they have
+    _keys: tuple[str, ...] | None = None  # of the last contacts
+    _rows: Array  # their indices among the contact spheres
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         if schedule is None:
@@ -81,9 +86,11 @@ def _planned() -> Callable[..., bool]:
 
 @compiled
 def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array], out: tuple[Array]) -> bool:
-    """Fill which contacts are to stand, those without a place among them (n, bool). Whether all are, and touch.
+    """Fill which contacts are planned to stand or have no contact sphere (n, bool). Return whether all are, and touch.
 
-    feet: which are to stand; places: of the contacts among the feet, −1 for none (n); contacts: their gaps (n)
+    feet: planned stance of the contact spheres
+    places: sphere of each contact, −1 without one (n)
+    contacts: their gaps [m] (n)
     """
     (stance,), (rows,), (gaps,), (stands,), touch = feet, places, contacts, out, True
     for i in range(len(stands)):
@@ -93,8 +100,10 @@ def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array]
 
 
 class Fused(ContactSource):
-    """Near feet that may stand, and those that come down arrive at rest. Owns which were there in the last tick, for the
-    hysteresis, and which have landed."""
+    """Near feet that may stand by the plan; feet that touch down arrive at rest.
+
+    Owns the last tick's contacts, for hysteresis, and the landing.
+    """
 
     lands = True
 
@@ -122,53 +131,53 @@ class Fused(ContactSource):
         return picked
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
-        """All of them touch, those that are about to arrive as well."""
+        """Return contacts, demand and ground: all picked contacts that touch now or within the period."""
         touches, demand = self._landing.anticipate(at, contacts, demand)
         contacts = contacts.take(touches)
         return contacts, demand, reaching(ground, contacts)
 
 
 def reaching(ground: Ground, contacts: ContactSet) -> Ground:
-    """The ground with all contacts touching it."""
+    """Return the ground with its `touching` raised to the largest gap, so that all contacts count as touching."""
     if not len(contacts) or contacts.gaps.max() <= ground.touching:
         return ground
     return msgspec.structs.replace(ground, touching=contacts.gaps.max())
 
 
 class SourceSettings(Kind, frozen=True):
-    """Base of the ways to know what touches."""
+    """Base of the settings of contact sources."""
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
-        """The source of a controller with ticks of that period [s] on that ground. Raises ConfigError."""
+        """Build the source for the control period `period` [s] on `ground`. Raises ConfigError."""
         raise NotImplementedError
 
 
 class GeometrySettings(SourceSettings, frozen=True, tag="geometry"):
-    """Spheres of the robot against the ground, or what the state brings instead."""
+    """Contact spheres of the robot against the terrain, or the contacts in the state message."""
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
         return ContactSource(robot, margin, reach=margin)
 
 
 class ReportedSettings(SourceSettings, frozen=True, tag="sensed"):
-    """Only what the state brings."""
+    """Only the contacts in the state message."""
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
         return ContactSource(robot, margin, reach=-np.inf)
 
 
 class PlannedSettings(SourceSettings, frozen=True, tag="planner"):
-    """Exactly the feet that are planned to stand, taken to touch whatever their gap."""
+    """Exactly the feet that are planned to stand; their gaps count as at most 0."""
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
         return Planned(robot, margin, reach=np.inf)
 
 
 class FusedSettings(SourceSettings, frozen=True, tag="fused"):
-    """Measured contacts of feet that may stand, which is until the planned lift-off.
+    """Measured contacts of feet that may stand by the plan: from shortly before touchdown until lift-off.
 
-    release: a contact is kept until it is farther than this [m]
-    early: so long before its planned touchdown a foot may stand [s]
+    release: gap beyond which a contact is released [m]
+    early: time before the planned touchdown from which a foot may stand [s]
     """
 
     release: NonNegative = 0.004
@@ -176,22 +185,21 @@ class FusedSettings(SourceSettings, frozen=True, tag="fused"):
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
         if not margin <= self.release:
-            raise ConfigError("contact.source.release", f"expected at least the margin {margin}, got {self.release}")
+            raise ConfigError("contact.source.release", f"expected ≥ contact.margin = {margin:g}, got {self.release:g}")
         return Fused(self, robot, margin, Landing(robot, ground, period))
 
 
 AnySource = GeometrySettings | ReportedSettings | PlannedSettings | FusedSettings
-"""`contact.source` of a controller."""
+"""Type of `contact.source` in a controller's file."""
 
 
 class ContactSettings(Settings, frozen=True):
-    """Which contacts there are and how far gaps are trusted.
+    """Contacts of a controller, and how gaps are used.
 
-    source: how it is known what touches
-    ground, terrain: height [m] and shape of the ground, for contact spheres against it; contacts that come with a state
-        replace these
-    mu: friction coefficient of every contact instead of the robot's and the terrain's own
-    margin: contacts nearer than this take part [m]
+    source: contact source
+    ground, terrain: height [m] and shape of the ground for contact search; contacts in the state message replace the search
+    mu: friction coefficient of every contact, instead of those of robot and terrain
+    margin: largest gap of a contact that takes part [m]
     """
 
     source: AnySource = GeometrySettings()

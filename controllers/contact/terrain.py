@@ -1,4 +1,4 @@
-"""The ground by its settings."""
+"""Settings of terrains."""
 
 from typing import Annotated, Self
 
@@ -11,17 +11,18 @@ from idyn.contact.heightmap import Heightmap, hills
 from idyn.contact.terrain import Flat, FrictionMap, Slope, Stairs, Terrain
 from idyn.errors import ConfigError
 
-MOST_LINES = 2000
-"""Of a heightmap's grid, along each side."""
+MAX_LINES = 2000
+"""Largest number of grid lines of a heightmap along each side."""
 
-MOST_WORK = 2e7
-"""Lines times hills: 160 MB and some seconds while the ground is made."""
+MAX_WORK = 2e7
+"""Largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds."""
 
 
 class FrictionSettings(Settings, frozen=True):
-    """Friction from foothold to foothold, instead of the robot's own: μ ~ U(low, high) on square patches.
+    """Friction that varies over the ground and replaces the robot's: μ ~ U(low, high) on square patches.
 
-    patch: side of a patch [m]; seed: which map
+    patch: side of a patch [m]
+    seed: of the random generator
     """
 
     low: NonNegative = 0.1
@@ -31,23 +32,23 @@ class FrictionSettings(Settings, frozen=True):
 
 
 class TerrainSettings(Kind, frozen=True):
-    """Base of the ground, the same for the simulated world and for a controller that finds its contacts from geometry.
+    """Base of the settings of a terrain, for simulated worlds and for controllers that find contacts by geometry.
 
-    friction: absent: the robot's contact places have their own
+    friction: friction of the ground; None: the friction coefficients of the robot's contact spheres
     """
 
     friction: FrictionSettings | None = None
 
     def reseeded(self, seed: int) -> Self:
-        """These settings with `seed` added to their seeds."""
+        """Return these settings with `seed` added to their seeds."""
         if self.friction is None:
             return self
         return replace(self, friction=replace(self.friction, seed=self.friction.seed + seed))
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
-        """The terrain. Raises ConfigError, headed by `where`, for values that make none.
+        """Build the terrain. Raises ConfigError, with a path that starts with `where`.
 
-        ground: height of flat ground, of a slope at the origin, of the foot of stairs, of a heightmap's lowest point [m]
+        ground: height of flat ground, of a slope at the origin, in front of stairs, of a heightmap's lowest point [m]
         """
         raise NotImplementedError
 
@@ -61,14 +62,17 @@ class TerrainSettings(Kind, frozen=True):
 
 
 class FlatSettings(TerrainSettings, frozen=True, tag="flat"):
-    """The horizontal plane."""
+    """Horizontal plane."""
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         return Flat(ground, self._friction(where))
 
 
 class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
-    """angle: up along x [rad]"""
+    """Inclined plane that rises along x.
+
+    angle: inclination [rad]
+    """
 
     angle: Annotated[float, msgspec.Meta(gt=-1.2, lt=1.2)] = 0.1
 
@@ -77,7 +81,12 @@ class SlopeSettings(TerrainSettings, frozen=True, tag="slope"):
 
 
 class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
-    """Up along x. start: x of the first riser; depth, rise: size of a step [m]; steps: their number"""
+    """Stairs that rise along x.
+
+    start: x of the first riser [m]
+    depth, rise: size of a step [m]
+    steps: number of steps
+    """
 
     start: float = 0.3
     depth: Positive = 0.2
@@ -89,12 +98,13 @@ class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
 
 
 class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
-    """Hilly ground, the paper's by default.
+    """Hilly ground; by default that of the paper.
 
-    hills, bump, variance, spread: how many Gaussian hills, highest above lowest point [m], variance of a hill [m²] ± its
-        relative spread
-    side, resolution: of the square and distance of its grid's lines [m]
-    seed: which hills
+    hills: number of Gaussian hills
+    bump: height of the highest above the lowest point [m]
+    variance, spread: mean variance of a hill [m²] and its relative deviation ±
+    side, resolution: side of the square and distance of its grid lines [m]
+    seed: of the random generator
     """
 
     hills: Annotated[int, msgspec.Meta(ge=1, le=50_000)] = 1000
@@ -111,30 +121,30 @@ class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         friction = self._friction(where)
         self._check_grid(where)
-        with np.errstate(all="ignore"):  # what comes of it is looked at
+        with np.errstate(all="ignore"):  # non-finite heights are reported below
             heights = hills(
                 side=self.side, resolution=self.resolution, count=self.hills, height=self.bump, variance=self.variance,
                 spread=self.spread, seed=_seed(self.seed, where),
             )  # fmt: skip
         if not np.isfinite(heights).all():
-            says = f"hills of bump {self.bump:g} m and variance {self.variance:g} m² make no finite ground"
-            raise ConfigError(where, says)
+            got = f"bump {self.bump:g} m and variance {self.variance:g} m²"
+            raise ConfigError(where, f"expected hills of finite height, got non-finite heights from {got}")
         return Heightmap(ground + heights, self.resolution, friction)
 
     def _check_grid(self, where: str) -> None:
-        """Raises ConfigError for a grid that is too coarse to be one, or takes too much memory or time."""
+        """Raise ConfigError if the grid is too coarse, or needs too much memory or time."""
         side, resolution = self.side, self.resolution
         if not resolution <= side / 4:
-            raise ConfigError(f"{where}.resolution", f"expected at most a quarter of the side, got {resolution}")
-        if side / resolution > MOST_LINES:
-            raise ConfigError(f"{where}.resolution", f"expected ≥ {side / MOST_LINES:.2g} m for this side, got {resolution}")
-        if side / resolution * self.hills > MOST_WORK:
-            most = int(MOST_WORK * resolution / side)
-            raise ConfigError(f"{where}.hills", f"expected at most {most} on a grid so fine, got {self.hills}")
+            raise ConfigError(f"{where}.resolution", f"expected ≤ side / 4 = {side / 4:g} m, got {resolution}")
+        if side / resolution > MAX_LINES:
+            raise ConfigError(f"{where}.resolution", f"expected ≥ {side / MAX_LINES:.2g} m for this side, got {resolution}")
+        if side / resolution * self.hills > MAX_WORK:
+            most = int(MAX_WORK * resolution / side)
+            raise ConfigError(f"{where}.hills", f"expected ≤ {most} at this side and resolution, got {self.hills}")
 
 
 AnyTerrain = FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
-"""`[contact.terrain]` of a controller, `[robot.ground.terrain]` of an experiment."""
+"""Type of `[contact.terrain]` in a controller's file and of `[robot.ground.terrain]` in an experiment's."""
 
 
 def _seed(seed: int, where: str) -> int:

@@ -1,7 +1,7 @@
-"""Fingers: how the joints are moved that hold an object  [ZD §7.2.2].
+"""Grip: control of the joints of fingers that hold an object  [ZD §7.2.2].
 
-Fingers that are told where to go leave open how hard they press: at rest on an object, any squeeze goes with their motion, none
-included, and with finite friction so does an object that falls. Fingers that are told how hard to turn leave nothing open.
+A prescribed finger motion does not determine the grip force. At rest on an object, any internal force is consistent with it,
+including zero, and with finite friction so is an object that falls. Prescribed finger torques determine the grip force.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from idyn.types import Array, ContactSet
 
 
 class Grip:
-    """What gripping joints are to do, tick by tick; here: none grips.
+    """Control of gripping joints, tick by tick. Base class, and the grip without joints.
 
-    joints: names of those that grip
-    pressing: of these, those that press with a known torque; the motion of all others is prescribed
+    joints: names of the joints that grip
+    pressing: those of them that press with a known torque; the motion of all other joints is prescribed
     """
 
     pressing: tuple[str, ...] = ()
@@ -29,29 +29,34 @@ class Grip:
         self.joints = joints
 
     def torque(self, angles: Array, speeds: Array) -> Array | None:
-        """Torques of the joints that press, 0 at the others [N·m] (na), at angles [rad] and speeds [rad/s] (na); None where
-        none presses."""
+        """Return the torques of the joints that press, 0 at the others [N·m] (na); None without such joints.
+
+        angles, speeds: of the actuated joints [rad], [rad/s] (na)
+        """
         return None
 
     def applied(self, torque: Array | None) -> Array | None:
-        """Those torques (na) as a generalised force (nv)."""
+        """Return that torque (na) as a generalised force (nv); None without joints that press."""
         return None
 
     def prescribed(self, values: Array) -> Array:
-        """Of values for all actuated joints (na) those for joints whose motion is prescribed."""
+        """Select from values of all actuated joints (na) those of joints with prescribed motion."""
         return values
 
     def filled(self, values: Array) -> Array:
-        """The inverse of `prescribed`: 0 at the joints that press (na)."""
+        """Return the inverse of `prescribed`, with 0 at the joints that press (na)."""
         return values
 
     def reference(self, reference: Reference, contacts: ContactSet, angles: Array) -> Reference:
-        """`reference` with the part of joints that grip at a speed replaced. angles: of the actuated joints [rad] (na)."""
+        """Return `reference` with the motion of joints that grip at a given speed replaced.
+
+        angles: of the actuated joints [rad] (na)
+        """
         return reference
 
 
 class SpringGrip(Grip):
-    """Joints press with τ = kp (target − θ) − kd θ̇. The prediction knows τ, and takes their motion for what comes of it."""
+    """Joints that press with τ = kp (target − θ) − kd θ̇. The prediction uses τ as known and computes their motion."""
 
     def __init__(self, settings: "SpringGripSettings", robot: Robot) -> None:
         super().__init__(robot, settings.joints)
@@ -81,7 +86,7 @@ class SpringGrip(Grip):
 
 
 class SpeedGrip(Grip):
-    """The motion of joints is prescribed, the paper's way; their positions are free."""
+    """Joints that grip with a prescribed speed and free position, as in the paper."""
 
     def __init__(self, settings: "SpeedGripSettings", robot: Robot) -> None:
         super().__init__(robot, settings.joints)
@@ -100,7 +105,7 @@ class SpeedGrip(Grip):
 
 
 class GripSettings(Kind, frozen=True):
-    """Base of how joints grip instead of following the trajectory.
+    """Base of the settings of a grip: joints that do not follow the trajectory.
 
     joints: their names
     """
@@ -108,13 +113,15 @@ class GripSettings(Kind, frozen=True):
     joints: tuple[str, ...]
 
     def build(self, robot: Robot) -> Grip:
-        """Raises ConfigError for joints that the robot does not have."""
+        """Build the grip. Raises ConfigError for joints that the robot does not have."""
         raise NotImplementedError
 
 
 class SpringGripSettings(GripSettings, frozen=True, tag="spring"):
-    """targets: of the springs, one for each joint [rad]
-    kp [N·m/rad], kd [N·m·s/rad]: of the springs; kd dt must stay below a joint's lightest inertia, or it shakes
+    """Grip by virtual springs and dampers in the joints.
+
+    targets: rest angles of the springs, one per joint [rad]
+    kp, kd: stiffness [N·m/rad] and damping [N·m·s/rad]; kd dt must stay below the smallest inertia of a joint for stability
     """
 
     targets: tuple[float, ...]
@@ -123,15 +130,17 @@ class SpringGripSettings(GripSettings, frozen=True, tag="spring"):
 
     def build(self, robot: Robot) -> Grip:
         if len(self.targets) != len(self.joints):
-            raise ConfigError("grip.targets", f"expected {len(self.joints)}, one for each joint, got {len(self.targets)}")
+            raise ConfigError("grip.targets", f"expected {len(self.joints)} angles, one per joint, got {len(self.targets)}")
         return SpringGrip(self, robot)
 
 
 class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
-    """squeeze: speed of a joint whose body touches something [rad/s]; 0 holds still. Through a rigid object it is a demand that
-        cannot be met: `consistency` decides what becomes of it
-    close: speed of one whose body touches nothing [rad/s]
-    touching: a contact up to this gap is one [m]
+    """Grip at given joint speeds.
+
+    squeeze: speed of a joint whose body touches another body [rad/s]; 0 holds still. Through a rigid object this demand is not
+        feasible; `consistency` decides how it is changed
+    close: speed of a joint whose body touches no other body [rad/s]
+    touching: a contact up to this gap counts as touching [m]
     """
 
     squeeze: float = 0.0
@@ -143,22 +152,25 @@ class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
 
 
 AnyGrip = SpringGripSettings | SpeedGripSettings
-"""`[grip]` of a controller."""
+"""Type of `[grip]` in a controller's file."""
 
 
 def _indices(joints: Iterable[str], robot: Robot) -> Array:
-    """Where these joints are among the actuated ones. Raises ConfigError for one that is not, or that has several axes."""
+    """Return the indices of these joints among the actuated ones.
+
+    Raises ConfigError for a joint that is not actuated or has several degrees of freedom.
+    """
     for name in joints:
         if name not in robot.joint_names:
             raise ConfigError("grip.joints", f"no actuated joint named '{name}'{nearest(name, robot.joint_names)}")
     found = np.array([robot.joint_names.index(name) for name in joints], dtype=np.int64)
     for name in np.array(robot.joint_names)[found][robot.tree.q_index[found] < 0]:
-        raise ConfigError("grip.joints", f"expected joints of one axis, got '{name}'")
+        raise ConfigError("grip.joints", f"expected joints with one degree of freedom, got '{name}'")
     return found
 
 
 def released(robot: Robot, joints: Iterable[str]) -> Robot:
-    """The robot with `joints` among the unactuated ones: their motion is no longer prescribed. Its own scratch."""
+    """Return a robot in which `joints` are unactuated, so that their motion is not prescribed. It has its own buffers."""
     described = robot.description
     more = tuple(name for name in joints if name not in described.unactuated)
     if not more:

@@ -1,10 +1,10 @@
-"""Feet that crept apart, brought back by the forces with which they hold against one another.
+"""Spread: brings displaced feet back by internal contact forces.
 
-On ground that yields a foot that is held sideways creeps, and a push leaves feet where they slid to. The motion that the feet
-allow does not include bringing them back, and their joints' errors are taken out of the demand (`Consistency.HOLD`). What is
-free are the contacts' internal forces: they are chosen so that each foot leans towards where it should stand as the base sees
-it, f = k m g (x − x_ref) along the ground, up to a share of the weight that friction can always bear. Ground that creeps then
-lets the feet come back; ground that does not, holds them by as much.
+On compliant ground, feet under tangential load creep, and after a push feet stay where they slid. The demand cannot bring them
+back: the motion that the contacts permit does not contain it, and the errors of the joints are projected out of the demand
+(`Consistency.HOLD`). The internal contact forces are free. They are chosen so that each foot pushes along the ground towards
+its reference position relative to the base. The force on the robot is f = k m g (x − x_ref), up to a share of the weight that
+friction can always carry. On ground that creeps the feet return; elsewhere friction balances these forces.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ from idyn.types import Array, ContactSet, Kinematics, Selection
 
 
 class SpreadSettings(Settings, frozen=True):
-    """Acts with `selection = "force"` on robots with a floating base.
+    """Settings of the spread. Active with `selection = "force"` on robots with a floating base.
 
-    stiffness: k, share of the weight per distance of a foot from its place [1/m]; 0: off
-    most: the largest such force, share of the weight that a foot bears on average
+    stiffness: k, share of the weight per displacement of a foot [1/m]; 0: off
+    most: largest such force, as a share of the mean weight per foot
     """
 
     stiffness: NonNegative = 5.0
@@ -33,7 +33,7 @@ class SpreadSettings(Settings, frozen=True):
 
 
 class Spread:
-    """Forces that lean feet towards their places. Keeps no memory."""
+    """Internal forces that push displaced feet towards their reference positions. Stateless."""
 
     def __init__(self, settings: SpreadSettings, robot: Robot, selection: Selection) -> None:
         self._robot = robot
@@ -42,7 +42,10 @@ class Spread:
         self.active = settings.stiffness > 0.0 and robot.floating and selection is Selection.FORCE
 
     def preferred(self, at: Kinematics, contacts: ContactSet, angles: Array) -> Array:
-        """Contact forces on the robot in the world [N] (n, 3), for joint angles that are to be [rad] (na)."""
+        """Return the preferred contact forces on the robot, world frame [N] (n, 3).
+
+        angles: reference joint angles [rad] (na)
+        """
         robot, keys = self._robot, contacts.keys
         force, places = np.zeros((len(keys), 3)), robot.spheres
         if keys != places.keys:
@@ -56,27 +59,29 @@ class Spread:
             robot.place(q)
             normals = np.ascontiguousarray(contacts.normals, np.float64)
             given = at.placements, robot.placements, places.offsets, normals
-            _lean_there()(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
+            _lean_entry()(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
         return force
 
 
 @cache
-def _lean_there() -> Callable[..., None]:
+def _lean_entry() -> Callable[..., None]:
     return entrance(_lean, Lent(MATRIX, MATRIX, MATRIX, MATRIX), Lent(INDICES), Filled(MATRIX), REAL, REAL)
 
 
 @compiled
 def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], stiffness: float, most: float) -> None:
-    """Fill forces along the ground, in proportion to the distance from the wanted place, up to `most` [N] (n, 3).
+    """Fill contact forces along the ground, k m g (x − x_ref), at most `most` [N] (n, 3).
 
-    places: `Kinematics.placements` where they are and where they are wanted, offsets and normals (n, 3); joints (n)
+    places: `Kinematics.placements` measured and at the reference, sphere offsets [m] (n, 3), contact normals (n, 3)
+    joints: joint of each sphere (n)
+    stiffness: k m g [N/m]
     """
     (placements, wanted_placements, offsets, normals), (force,) = places, out
     here, wanted = local(offsets.shape), local(offsets.shape)
     fill_centres((placements, offsets), joints, (here,))
     fill_centres((wanted_placements, offsets), joints, (wanted,))
     for i in range(len(force)):
-        # k (x − x_ref) without its part along the normal
+        # f = k m g (I − n nᵀ) (x − x_ref), then limited to ‖f‖ ≤ most
         off, square = 0.0, 0.0
         for c in range(3):
             force[i, c] = here[i, c] - wanted[i, c]

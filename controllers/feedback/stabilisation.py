@@ -1,13 +1,14 @@
-"""VIIP: virtual compressive forces at the standing feet that push the base to where it should be  [ZD §7.3; MATHEMATICS §8].
+"""VIIP: virtual compressive forces at the standing feet, which correct the base  [ZD §7.3; MATHEMATICS §8].
 
     w = Kp (x_des ⊖ x) + Kv (v_des − v)                 wrench on the base (6)
     f = max(0, N_b w)                                   along each contact's normal
     τ = −N_qᵀ f
-with N_b, N_q the base's and the joints' columns of the contacts' normal rows. Friction is left alone: such forces never pull
-and never slip. The wrench is met as far as pushing from below can meet it; nothing is inverted, so gains are not stiffnesses.
+N_b, N_q are the columns of the base and of the joints in the normal rows of the contact Jacobian. The forces have no tangential
+part: they neither pull nor slip. They realise the wrench only as far as pushing can. No system is solved, so gains are not
+stiffnesses.
 
-`literal` does what the authors' software does instead of what it says: all three rows of each contact, N, S and T, are taken,
-and of the tangential components the positive ones are kept.
+`literal` reproduces the authors' software, which differs from the paper: it uses all three rows of each contact, N, S and T,
+and keeps the positive tangential components.
 """
 
 import math
@@ -23,45 +24,50 @@ from idyn.terms.dynamics import contact_jacobian
 from idyn.types import Array, ContactSet, Kinematics
 
 Gains = tuple[float, float, float, float, float, float]
-NONE: Gains = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+ZERO: Gains = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class StabilisationSettings(Settings, frozen=True):
-    """Gains for the base, in its own frame: forward, left, up, roll, pitch, yaw. All zero: off.
+    """Gains in the base frame: forward, left, up, roll, pitch, yaw. All zero: off.
 
-    kp: on place: height and tilt only, the others must be 0 [N/m, N·m/rad]
+    kp: on position and attitude [N/m, N·m/rad]; only height, roll and pitch: the others must be 0
     kv: on velocity [N·s/m, N·m·s/rad]
     literal: as in the authors' software, see above
     """
 
-    kp: Gains = NONE
-    kv: Gains = NONE
+    kp: Gains = ZERO
+    kv: Gains = ZERO
     literal: bool = False
 
 
 class Stabilisation:
-    """Joint torques from the error of the base. Keeps no memory."""
+    """Joint torques from the errors of the base. Stateless."""
 
     def __init__(self, settings: StabilisationSettings, robot: Robot, height: float) -> None:
-        """height: of the base above the standing feet's contact points when all is well [m]"""
+        """height: nominal height of the base above the contact points of the standing feet [m]. Raises ConfigError."""
         self.active = any(settings.kp) or any(settings.kv)
         for field in ("kp", "kv"):
             if any(not 0 <= gain < np.inf for gain in getattr(settings, field)):
                 raise ConfigError(f"stabilisation.{field}", f"expected finite gains ≥ 0, got {list(getattr(settings, field))}")
         if any(settings.kp[i] for i in (0, 1, 5)):
-            raise ConfigError("stabilisation.kp", "expected 0 for forward, left and yaw: only height and tilt have a place")
+            raise ConfigError("stabilisation.kp", "expected 0 for forward, left and yaw: only height and tilt have a reference")
         if self.active and not robot.floating:
-            raise ConfigError("stabilisation", "needs a floating base")
+            raise ConfigError("stabilisation", "expected a robot with a floating base, got a fixed one")
         self._robot, self._height, self._literal = robot, height, settings.literal
         self._kp, self._kv = np.array(settings.kp), np.array(settings.kv)
 
     def torque(self, at: Kinematics, contacts: ContactSet, velocity: Array) -> Array:
-        """[N·m] (na) for the standing contacts; velocity: desired, forward, left [m/s], turn [rad/s] (3)."""
+        """Return the joint torques for the standing contacts [N·m] (na).
+
+        velocity: desired velocity of the base, forward, left [m/s], turn [rad/s] (3)
+        """
         robot = self._robot
         tau = np.zeros(robot.na)
         if not len(contacts):
             return tau
+        # w = Kp (x_des ⊖ x) + Kv (v_des − v)
         wrench = self._kp * self._error(at, contacts) + self._kv * (_planar(velocity) - at.v[:6])
+        # τ = −N_qᵀ max(0, N_b w); `literal`: rows N, S, T of each contact
         J = contact_jacobian(robot, at, contacts)
         for i in range(len(contacts)):
             for row in J[[3 * i + 2, 3 * i, 3 * i + 1]] if self._literal else J[3 * i + 2 : 3 * i + 3]:
@@ -69,16 +75,16 @@ class Stabilisation:
         return tau
 
     def _error(self, at: Kinematics, contacts: ContactSet) -> Array:
-        """Height and tilt that are missing, in the base's frame (6)."""
+        """Return the errors x_des ⊖ x of height and tilt in the base frame (6)."""
         up = attitude.up(at.q[3:7])
-        lacking = self._height - (at.q[2] - contacts.points[:, 2].mean())
+        too_low = self._height - (at.q[2] - contacts.points[:, 2].mean())
         angle = math.atan2(math.hypot(up[0], up[1]), up[2])
         size = angle / max(math.hypot(up[0], up[1]), 1e-12)
-        return np.concatenate([lacking * up, [-up[1] * size, up[0] * size, 0.0]])
+        return np.concatenate([too_low * up, [-up[1] * size, up[0] * size, 0.0]])
 
 
 def standing_height(robot: Robot, stance: Array) -> float:
-    """Of the base above the contact places at a configuration (nq) [m]; 0 without contact places."""
+    """Return the height of the base above the contact points at a configuration (nq) [m]; 0 without contact spheres."""
     if not robot.spheres.keys:
         return 0.0
     return float(stance[2] - (contact_places(robot, stance)[:, 2] - robot.spheres.radii).mean())

@@ -1,1 +1,1 @@
-"""Planners: what the feet of a walking robot are to do, and when."""
+"""Planners: reference trajectories of the joints, and gaits with their foot motion and schedule."""

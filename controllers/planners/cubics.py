@@ -1,4 +1,4 @@
-"""Cubics that are aimed anew on the way: position and velocity go on, the acceleration steps  [ZD §7.2.1]."""
+"""Cubic paths that can be retargeted at any time: position and velocity are continuous, the acceleration steps  [ZD §7.2.1]."""
 
 import numpy as np
 
@@ -8,9 +8,10 @@ from idyn.types import Array
 
 
 class Cubics(ArrayRecord):
-    """The ways of n points, one cubic for each coordinate; at rest where it ends once its time is over.
+    """Paths of n points in d coordinates, one cubic per coordinate. A coordinate rests at the end of its cubic.
 
-    c: coefficients of 1, s, s², s³, with s the time since `since` (n, d, 4); since, until: [s] (n, d)
+    c: coefficients of 1, s, s², s³, with s the time since `since` (n, d, 4)
+    since, until: start and end of each cubic [s] (n, d)
     """
 
     c: Cube
@@ -18,20 +19,20 @@ class Cubics(ArrayRecord):
     until: Matrix
 
     def __init__(self, points: Array) -> None:
-        """At rest at `points` (n, d)."""
+        """Start at rest at `points` (n, d)."""
         c = np.zeros((*points.shape, 4))
         c[..., 0] = points
         self.put(c=c, since=np.zeros(points.shape), until=np.zeros(points.shape))
 
     def rest(self, points: Array) -> None:
-        """At rest at `points` (n, d), whatever was before."""
+        """Put all points at rest at `points` (n, d)."""
         self.c[...], self.since[:], self.until[:] = 0.0, 0.0, 0.0
         self.c[..., 0] = points
 
 
 @compiled
 def at(cubics: Cubics, i: int, k: int, t: float) -> tuple[float, float, float]:
-    """Position, velocity and acceleration of coordinate k of point i at time t [s], the latter of the time just after."""
+    """Return position, velocity and acceleration (from the right) of coordinate k of point i at time t [s]."""
     c, until = cubics.c[i, k], cubics.until[i, k]
     s = min(t, until) - cubics.since[i, k]
     p = c[0] + s * (c[1] + s * (c[2] + s * c[3]))
@@ -42,7 +43,7 @@ def at(cubics: Cubics, i: int, k: int, t: float) -> tuple[float, float, float]:
 
 @compiled
 def stop(cubics: Cubics, i: int, k: int, t: float) -> None:
-    """It stays where it is at t [s]."""
+    """Stop the coordinate at its position at time t [s]."""
     p, _, _ = at(cubics, i, k, t)
     cubics.c[i, k] = 0.0
     cubics.c[i, k, 0] = p
@@ -51,13 +52,17 @@ def stop(cubics: Cubics, i: int, k: int, t: float) -> None:
 
 @compiled
 def aim(cubics: Cubics, i: int, k: int, t: float, until: float, goal: float, velocity: float) -> None:
-    """From where it is at t, it is to be at `goal` with `velocity` at `until` [s]; too late, nothing changes."""
+    """Start a cubic at time t from the current position and velocity to `goal` with `velocity` at time `until` [s].
+
+    Does nothing if `until` ≤ t.
+    """
     if until <= t:
         return
     c, T = cubics.c[i, k], until - t
     p, v, _ = at(cubics, i, k, t)
-    way = goal - p
+    distance = goal - p
+    # x(T) = goal, ẋ(T) = velocity
     c[0], c[1] = p, v
-    c[2] = (3 * way / T - 2 * v - velocity) / T
-    c[3] = (-2 * way / T + v + velocity) / (T * T)
+    c[2] = (3 * distance / T - 2 * v - velocity) / T
+    c[3] = (-2 * distance / T + v + velocity) / (T * T)
     cubics.since[i, k], cubics.until[i, k] = t, until

@@ -1,4 +1,4 @@
-"""Settings of gaits: when each foot stands and when it swings (`controllers.planners.steps` does it)  [ZD §7.2.1]."""
+"""Settings of gaits: stance and swing of each foot  [ZD §7.2.1]. Their kernels: `controllers.planners.steps`."""
 
 from typing import Literal
 
@@ -9,18 +9,19 @@ from idyn.errors import ConfigError
 from idyn.types import Array
 
 TOUCHDOWN = {"trot": (0.25, 0.75, 0.75, 0.25), "walk": (0.25, 0.75, 0.0, 0.5)}
-"""Touchdown phases of left front, right front, left hind, right hind feet: the paper's trot, and one foot after another."""
+"""Touchdown phases of the feet left front, right front, left hind, right hind: the trot of the paper, and a four-beat walk."""
 
 
 class GaitSettings(Settings, frozen=True):
     """Timing and shape of the steps.
 
-    pattern: 'trot' or 'walk' of four feet, 'stand' whatever the path, or 'table' for the phases of `touchdown`
-    touchdown: share of the period at which each foot touches down, in the order of the robot's contacts
-    period: of the gait [s]; duty: share of it in which a foot stands
-    step_height: of the swing's highest point [m]
-    swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are cut short [m/s]
-    patience: so long feet that are to lift wait for those that are to stand meanwhile but do not touch [s]
+    pattern: 'trot' or 'walk' of four feet; 'stand': never step; 'table': the phases in `touchdown`
+    touchdown: touchdown phase of each foot, as a share of the period, in the order of the robot's contacts
+    period: period of the gait [s]
+    duty: duty factor, the share of the period in which a foot stands
+    step_height: height of the swing's highest point [m]
+    swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are shortened [m/s]
+    patience: longest delay of a lift-off while feet that are planned to stand do not touch yet [s]
     """
 
     pattern: Literal["trot", "walk", "stand", "table"] = "trot"
@@ -32,11 +33,11 @@ class GaitSettings(Settings, frozen=True):
     patience: NonNegative = 0.1
 
     def phases(self, n: int, where: str = "reference.gait") -> Array:
-        """Touchdown phases of n feet (n). Raises ConfigError for settings that are no gait of n feet."""
+        """Return the touchdown phases of n feet (n). Raises ConfigError if the settings are not a gait of n feet."""
         _check(self, where)
         phases = self.touchdown if self.pattern == "table" else TOUCHDOWN.get(self.pattern, (0.0,) * n)
         if len(phases) != n:
-            raise ConfigError(f"{where}.touchdown", f"expected a phase for each of the {n} feet, got {len(phases)}")
+            raise ConfigError(f"{where}.touchdown", f"expected {n} phases, one per foot, got {len(phases)}")
         return np.array(phases)
 
 
@@ -45,7 +46,7 @@ def _check(s: GaitSettings, where: str) -> None:
         if not 0 < getattr(s, field) < np.inf:
             raise ConfigError(f"{where}.{field}", f"expected a finite number > 0, got {getattr(s, field)}")
     if s.touchdown and s.pattern != "table":
-        raise ConfigError(f"{where}.touchdown", f"goes with pattern = 'table', got '{s.pattern}'")
+        raise ConfigError(f"{where}.touchdown", f"requires pattern = 'table', got pattern = '{s.pattern}'")
     if not 0 < s.duty < 1:
         raise ConfigError(f"{where}.duty", f"expected 0 < x < 1, got {s.duty}")
     for i, phase in enumerate(s.touchdown):

@@ -1,9 +1,10 @@
 """Inverse kinematics of legs with three hinges: foot motion in the base frame → joint motion, exact to second order.
 
-The hinges' axes (direction w, point r) and the foot x are known at zero angles; turning hinge after hinge moves them:
+The axes of the hinges (direction w, point r) and the foot x are known at zero angles; rotation about hinge after hinge moves
+them:
 
     J = [ w_j × (x − r_j) ],     ẋ = J θ̇,     ẍ = J θ̈ + J̇ θ̇
-θ by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
+θ follows by Newton's method from the last solution, then θ̇ and θ̈ with the same Jacobian.
 """
 
 import numpy as np
@@ -20,23 +21,24 @@ from idyn.types import Array
 Triad = tuple[Array, Array, Array]
 
 TOLERANCE = 1e-12
-"""Largest error of a foot that counts as solved [m]."""
+"""Largest position error of a foot in a solution [m]."""
 
 ITERATIONS = 30
-"""Of Newton's method. From the last tick's solution it takes two or three."""
+"""Largest number of Newton steps. From the last tick's solution it takes two or three."""
 
 LARGEST_STEP = 0.3
-"""Of a joint in one iteration [rad]."""
+"""Largest change of a joint angle in one Newton step [rad]."""
 
 SINGULAR = 1e-4
-"""Least |det J| over the product of the lever arms: near a stretched leg joint speeds stop growing instead of exploding."""
+"""Smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg."""
 
 
 class Legs(ArrayRecord):
-    """The legs of a robot: one for each contact place, three hinges each, none shared.
+    """Legs of a robot: one per contact sphere, three hinges each, without common joints.
 
-    axes, points: direction and a point of each hinge at zero angles (n, 3, 3); places: of the feet then (n, 3); joints: which
-    angles are each leg's (n, 3)
+    axes, points: direction and a point of each hinge at zero angles, base frame (n, 3, 3)
+    places: foot centres at zero angles, base frame [m] (n, 3)
+    joints: indices of each leg's joint angles (n, 3)
     """
 
     axes: Cube
@@ -45,9 +47,9 @@ class Legs(ArrayRecord):
     joints: Spans
 
     def __init__(self, robot: Robot) -> None:
-        """Raises ConfigError for a robot that is built otherwise."""
+        """Raises ConfigError for a robot whose legs have another structure."""
         if not robot.floating or not robot.spheres.keys:
-            raise ConfigError("reference.kind", "'gait' needs a floating base and contact places")
+            raise ConfigError("reference.kind", "'gait' needs a floating base and contact points")
         joints = [np.flatnonzero(robot.tree.support[joint][robot.tree.a]) for joint in robot.spheres.joints]
         for key, leg in zip(robot.spheres.keys, joints, strict=True):
             if len(leg) != 3:
@@ -58,20 +60,20 @@ class Legs(ArrayRecord):
         screws = robot.terms(neutral, np.zeros(robot.nv)).axes[robot.tree.a[of_legs]]
         axes = screws[..., 3:].copy()
         if not np.allclose(np.linalg.norm(axes, axis=2), 1.0):
-            raise ConfigError("reference.kind", "'gait' needs legs of hinges; a joint above a foot slides")
+            raise ConfigError("reference.kind", "'gait' needs legs of hinges, got a prismatic joint above a foot")
         self.put(
             axes=axes, points=np.cross(axes, screws[..., :3]), places=contact_places(robot, neutral).copy(), joints=of_legs
         )
 
     def feet(self, angles: Array) -> Array:
-        """Foot centres in the base frame [m] (n, 3) for joint angles [rad] (na)."""
+        """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""
         places: Array = foot_places(self.fields, angles)
         return places
 
 
 @compiled
 def foot_places(legs: Legs, angles: Array) -> Array:
-    """As `Legs.feet`."""
+    """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""
     places, w, r = np.empty_like(legs.places), local((3, 3)), local((3, 3))
     for leg in range(len(places)):
         _place(legs, leg, angles, w, r, places[leg])
@@ -80,18 +82,19 @@ def foot_places(legs: Legs, angles: Array) -> Array:
 
 @compiled
 def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
-    """Fills the joints' motion: angles, from the guess in them, speeds and accelerations (na); whether all feet get there. A
-    foot that cannot leaves the nearest angles that were found; joints of no leg stay at the guess.
+    """Fill the joint motion for a foot motion; return whether all feet are reached.
 
-    feet: places, velocities and accelerations in the base frame [m, m/s, m/s²] (n, 3)
+    feet: positions [m], velocities [m/s] and accelerations [m/s²] of the feet, base frame (n, 3)
+    motion: joint angles [rad] (in: initial guess), speeds [rad/s] and accelerations [rad/s²] (na). A foot out of reach leaves
+        the nearest angles that were found; joints outside of the legs keep the guess
     """
     (places, velocities, accelerations), (q, dq, ddq) = feet, motion
-    w, r, J, carried = local((3, 3)), local((3, 3)), local((3, 3)), local((4, 3))
+    w, r, J, work = local((3, 3)), local((3, 3)), local((3, 3)), local((4, 3))
     x, d, rest = local(3), local(3), local(3)
     dq[:], ddq[:] = 0.0, 0.0
     reached = True
     for leg in range(len(places)):
-        # θ: Newton's method on the foot's error, its steps bounded
+        # θ: Newton's method on the position error, J δθ = x_des − x, with bounded steps
         joints, there = legs.joints[leg], False
         for _ in range(ITERATIONS):
             _place(legs, leg, q, w, r, x)
@@ -103,26 +106,27 @@ def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
                 there = there and abs(rest[c]) < TOLERANCE
             if there:
                 break
-            _unravel(J, rest, d)
+            _solve3(J, rest, d)
             for j in range(3):
                 q[joints[j]] += min(max(d[j], -LARGEST_STEP), LARGEST_STEP)
         reached = reached and there
         # θ̇ = J⁻¹ ẋ,  θ̈ = J⁻¹ (ẍ − J̇ θ̇)
-        _unravel(J, velocities[leg], d)
+        _solve3(J, velocities[leg], d)
         for c in range(3):
             rest[c] = accelerations[leg, c]
-        _less_bias((w, r, x, J), d, rest, carried)
+        _subtract_bias((w, r, x, J), d, rest, work)
         for j in range(3):
             dq[joints[j]] = d[j]
-        _unravel(J, rest, d)
+        _solve3(J, rest, d)
         for j in range(3):
             ddq[joints[j]] = d[j]
     return reached
 
 
 @compiled
-def _turn(w: Array, r: Array | tuple[float, ...], c: float, s: float, x: Array) -> None:
-    """Turns the point x about the axis through r along the unit vector w, by an angle of cosine c and sine s, in place."""
+def _rotate(w: Array, r: Array | tuple[float, ...], c: float, s: float, x: Array) -> None:
+    """Rotate the point x about the axis through r along the unit vector w, by an angle with cosine c and sine s, in place."""
+    # Rodrigues: x ← r + c d + s (w × d) + (1 − c) (w · d) w,  d = x − r
     d0, d1, d2 = x[0] - r[0], x[1] - r[1], x[2] - r[2]
     along = (1.0 - c) * (w[0] * d0 + w[1] * d1 + w[2] * d2)
     x[0] = r[0] + c * d0 + s * (w[1] * d2 - w[2] * d1) + along * w[0]
@@ -132,7 +136,7 @@ def _turn(w: Array, r: Array | tuple[float, ...], c: float, s: float, x: Array) 
 
 @compiled
 def _place(legs: Legs, leg: int, angles: Array, w: Array, r: Array, x: Array) -> None:
-    """Fills axes w, points r (3, 3) and the foot x (3) of one leg at the given angles (na)."""
+    """Fill axes w, points r (3, 3) and foot x (3) of one leg at joint angles (na)."""
     copy_rows(legs.axes[leg], w)
     copy_rows(legs.points[leg], r)
     copy(legs.places[leg], x)
@@ -141,20 +145,20 @@ def _place(legs: Legs, leg: int, angles: Array, w: Array, r: Array, x: Array) ->
         angle = angles[legs.joints[leg, j]]
         c, s = np.cos(angle), np.sin(angle)
         for i in range(j + 1, 3):
-            _turn(w[j], origin, c, s, w[i])
-            _turn(w[j], r[j], c, s, r[i])
-        _turn(w[j], r[j], c, s, x)
+            _rotate(w[j], origin, c, s, w[i])
+            _rotate(w[j], r[j], c, s, r[i])
+        _rotate(w[j], r[j], c, s, x)
 
 
 @compiled
 def _cross(a: Array, b0: float, b1: float, b2: float, out: Array) -> None:
-    """Fills out with a × b."""
+    """Fill `out` with a × b."""
     out[0], out[1], out[2] = a[1] * b2 - a[2] * b1, a[2] * b0 - a[0] * b2, a[0] * b1 - a[1] * b0
 
 
 @compiled
-def _unravel(J: Array, e: Array, d: Array) -> None:
-    """Solves Σ_j J_j d_j = e for the columns J_j, kept in the rows of J, by Cramer's rule, away from singularity."""
+def _solve3(J: Array, e: Array, d: Array) -> None:
+    """Solve Σ_j J_j d_j = e by Cramer's rule, with |det J| bounded below. Column J_j is stored in row j of J."""
     scale = 1.0
     for j in range(3):
         scale *= np.sqrt(J[j, 0] ** 2 + J[j, 1] ** 2 + J[j, 2] ** 2) + 1e-12
@@ -168,17 +172,19 @@ def _unravel(J: Array, e: Array, d: Array) -> None:
 
 @compiled
 def _triple(a: Array, b: Array, c: Array) -> float:
-    """a · (b × c)"""
+    """Return a · (b × c)."""
     return a[0] * (b[1] * c[2] - b[2] * c[1]) + a[1] * (b[2] * c[0] - b[0] * c[2]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 
 
 @compiled
-def _less_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: Array, work: Array) -> None:
-    """Takes J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a; the hinges before j carry axis j along.
+def _subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: Array, work: Array) -> None:
+    """Subtract J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a. The hinges before j move axis j.
 
-    placed: w, r, x, J; work: room (4, 3)
+    placed: w, r, x, J
+    work: buffer (4, 3)
     """
     (w, r, x, J), turning, moving, part, foot = placed, work[0], work[1], work[2], work[3]
+    # ẋ = J θ̇
     foot[:] = 0.0
     for j in range(3):
         for c in range(3):

@@ -1,16 +1,17 @@
-"""The locomotion planner: a commanded base velocity into footsteps, foot motion and joint references  [ZD §7.2.1].
+"""Locomotion planner: a commanded base velocity into footsteps, foot motion and joint references  [ZD §7.2.1].
 
-Feet and base move in a plan of their own, in which the base follows the command exactly and standing feet stay where they
-are. A foot that lifts off swings along cubics to where it will stand under its hip in the middle of its next stance. Joints
-follow from the feet as the base sees them,
+The plan is kinematic. In it, the base follows the command exactly and standing feet do not move. A swinging foot follows cubics
+to the point that will be under its hip in the middle of its next stance. Joint references follow from the feet in the base
+frame,
 
     x = Rᵀ (f − c),     ẋ = Rᵀ ḟ − u − ω × x,     ẍ = Rᵀ f̈ − ω × Rᵀ ḟ − u̇ − ω̇ × x − ω × ẋ
-with c, R the base's place and heading, u its velocity in its own frame, f a foot. So standing feet move backwards as fast as
-the base is to move forwards, and touch down without sliding.
+with c, R position and heading of the planned base, u its velocity in its own frame, f a foot. So in the base frame, standing
+feet move backwards at the speed at which the base moves forwards, and feet touch down without sliding.
 
-Across the plane the plan is blind; in height it looks: a foot that comes down aims at the level of the feet that stand, seen
-from the base as it really is. Once it stands, it goes to its height below a level base, which levels the base. A foot that
-loses the ground goes after it, and no foot lifts while another one that is to carry instead does not touch yet.
+In the horizontal plane, feet move without feedback; only the path uses the measured base. In height there is feedback. A
+descending foot aims at the level of the standing feet in the frame of the measured base. After touchdown the foot moves to its
+nominal height below a level base, which levels the base. A standing foot that loses the ground is lowered until it touches, and
+lift-offs wait while a foot that is planned to stand does not touch yet.
 """
 
 from collections.abc import Callable
@@ -23,27 +24,27 @@ from controllers.planners.gait import GaitSettings
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import Plan
-from controllers.planners.steps import follow, forget
+from controllers.planners.steps import follow, restart
 from idyn.jit.compiled import INDICES, REAL, VECTOR
 from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
-UNREACHED = "the planner wants a foot where its leg does not reach"
+UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
 MEASURED, CONTACTS, MOTION = Lent(VECTOR, VECTOR, VECTOR), Lent(INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
-"""What `follow` takes besides the plan and the time."""
+"""Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
 
 
 class Locomotion:
-    """Feet that step as the gait says, under a base that follows the path. Owns the plan."""
+    """Gait planner: feet step by the gait while the base follows the path. Owns the plan."""
 
     def __init__(
         self, robot: Robot, stance: Array, start: float, gait: GaitSettings, path: PathSettings, period: float
     ) -> None:
-        """
-        stance: level configuration in which the robot starts (nq)
-        start: when the gait begins [s]; period: of the ticks [s]
+        """stance: level configuration in which the robot starts (nq)
+        start: start of the gait [s]
+        period: control period [s]
         """
         self._robot, self._path, self.legs = robot, Path(path), Legs(robot)
         self._keys, self._rows = robot.spheres.keys, robot.spheres.rows(robot.spheres.keys)  # of the last contacts
@@ -54,19 +55,19 @@ class Locomotion:
         self.reset()
 
     def reset(self) -> None:
-        """Everything back to the stance."""
+        """Return to the stance."""
         self._path.reset()
-        self.plan.ways.rest(self._feet)
+        self.plan.cubics.rest(self._feet)
         self.plan.angles[:] = self._angles
-        forget(self.plan.fields)
+        restart(self.plan.fields)
 
     @cached_property
     def _follow(self) -> Callable[..., bool]:
-        """The entrance to `follow`; the first time it is asked for, that is compiled."""
+        """Native entry point of `follow`, compiled on first access."""
         return entrance(follow, Plan.TYPE, REAL, MEASURED, CONTACTS, MOTION)
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
-        """The reference at time t [s]; times never go back. The path is followed by the base of `state`."""
+        """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
         motion = np.empty(self._robot.na), np.empty(self._robot.na), np.empty(self._robot.na)
         robot, q = self._robot, state.q
         measured = q, state.v, q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(q)
@@ -85,7 +86,7 @@ class Locomotion:
 
 
 def _around(feet: Array, centre: Array) -> Array:
-    """The feet (n, 3) moved together in the plane, so that `centre` (3) is above their middle: a trot stands on diagonals."""
+    """Return the feet (n, 3), shifted in the plane until their mean is below `centre` (3): a trot stands on diagonals."""
     shift = centre - feet.mean(axis=0)
     shift[2] = 0.0
     return feet + shift

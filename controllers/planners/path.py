@@ -1,4 +1,4 @@
-"""Where to go: waypoints, or a constant command, into a planar base velocity (forward, left, turn)."""
+"""Path following: waypoints or a constant command into a planar base velocity (forward, left, turn)."""
 
 import math
 
@@ -12,28 +12,29 @@ from idyn.jit.records import ArrayRecord, Indices, Matrix, Vector
 Triple = tuple[float, float, float]
 
 NEXT, DONE = 0, 1
-"""Where in a path's progress is what."""
+"""Indices into `Path.progress`."""
 
 FACING = math.cos(0.7)
-"""Cosine of the heading error beyond which the base turns in place; it goes forward only when it faces the waypoint."""
+"""Cosine of the heading error beyond which the base turns in place. Below it, the forward speed grows with the alignment."""
 
 TURN_GAIN = 3.0
-"""Turn per heading error [1/s]."""
+"""Turn rate per heading error [1/s]."""
 
 TURN_ACCELERATION = 2.0
-"""With which the turn changes [rad/s²]."""
+"""Largest change of the turn rate [rad/s²]."""
 
 
 class PathSettings(Settings, frozen=True):
-    """What the base is to do in the plane.
+    """Planar motion of the base.
 
-    waypoints: visited one after the other [m] (n, 2), world frame; without any, `velocity` is kept
-    repeat: begin again at the first waypoint; otherwise stop at the last
-    speed: forward, on the way to a waypoint [m/s]; turn: fastest turn [rad/s]
+    waypoints: visited in this order, world frame [m] (n, 2); without waypoints, `velocity` is commanded
+    repeat: start again at the first waypoint; false: stop at the last
+    speed: forward speed towards a waypoint [m/s]
+    turn: largest turn rate [rad/s]
     tolerance: a waypoint nearer than this is reached [m]
-    velocity: forward [m/s], left [m/s], turn [rad/s], when there are no waypoints
-    duration: of that command [s]
-    acceleration: with which velocities change [m/s²]
+    velocity: forward [m/s], left [m/s], turn [rad/s], without waypoints
+    duration: duration of that command [s]
+    acceleration: largest change of the velocity [m/s²]
     """
 
     waypoints: tuple[tuple[float, float], ...] = ()
@@ -47,10 +48,11 @@ class PathSettings(Settings, frozen=True):
 
 
 class Path(ArrayRecord):
-    """Follows `PathSettings`, whose names its fields have.
+    """Path follower. Fields as in `PathSettings`, and:
 
-    waypoints (n, 2), velocity (3); accelerations: forward, left, turn (3); progress: number of the next waypoint, and whether
-    there is no way left to go (2)
+    waypoints (n, 2), velocity (3)
+    accelerations: limits forward, left, turn (3)
+    progress: index of the next waypoint, and whether the path is finished (2)
     """
 
     waypoints: Matrix
@@ -64,7 +66,7 @@ class Path(ArrayRecord):
     duration: float
 
     def __init__(self, settings: PathSettings, where: str = "reference.path") -> None:
-        """Raises ConfigError for values that make no path."""
+        """Raises ConfigError for invalid settings."""
         s = settings
         for field in ("tolerance", "acceleration"):
             if not getattr(s, field) > 0:
@@ -77,20 +79,23 @@ class Path(ArrayRecord):
         self.put(repeat=s.repeat, speed=s.speed, turn=s.turn, tolerance=s.tolerance, duration=s.duration)
 
     def reset(self) -> None:
-        """Begin with the first waypoint."""
+        """Start again at the first waypoint."""
         self.progress[:] = 0
 
 
 @compiled
 def command(path: Path, t: float, pose: Triple) -> Triple:
-    """Base velocity forward, left [m/s] and turn [rad/s] at time t [s] with the base at x, y [m] and heading yaw."""
+    """Return the base velocity forward, left [m/s] and turn [rad/s] at time t [s].
+
+    pose: x, y [m] and yaw [rad] of the base
+    """
     n, progress, stop = len(path.waypoints), path.progress, (0.0, 0.0, 0.0)
     if n == 0:
         progress[DONE] = t >= path.duration
         return stop if progress[DONE] else (path.velocity[0], path.velocity[1], path.velocity[2])
-    # on to the first waypoint that is not reached yet; once round at most: all of them may be near
+    # skip waypoints that are reached, each at most once: all of them may be near
     for _ in range(n):
-        if progress[DONE] or _way_left(path, pose) >= path.tolerance:
+        if progress[DONE] or _distance(path, pose) >= path.tolerance:
             break
         _advance(path)
     if progress[DONE]:
@@ -100,23 +105,23 @@ def command(path: Path, t: float, pose: Triple) -> Triple:
     error = np.arctan2(goal[1] - pose[1], goal[0] - pose[0]) - pose[2]
     error -= 2.0 * np.pi * np.round(error / (2.0 * np.pi))
     turn = min(max(TURN_GAIN * error, -path.turn), path.turn)
-    # forward the faster the better the base faces the goal, and v² ≤ 2 a d before the last one
+    # forward speed by the alignment with the goal; v² ≤ 2 a d before the last waypoint
     ahead, speed = max(0.0, (np.cos(error) - FACING) / (1.0 - FACING)), path.speed
     if progress[NEXT] + 1 == n and not path.repeat:
-        speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _way_left(path, pose)))
+        speed = min(speed, np.sqrt(2.0 * path.accelerations[0] * _distance(path, pose)))
     return speed * ahead, 0.0, turn
 
 
 @compiled
-def _way_left(path: Path, pose: Triple) -> float:
-    """Distance to the next waypoint [m]."""
+def _distance(path: Path, pose: Triple) -> float:
+    """Return the distance to the next waypoint [m]."""
     goal = path.waypoints[path.progress[NEXT]]
     return np.hypot(goal[0] - pose[0], goal[1] - pose[1])
 
 
 @compiled
 def _advance(path: Path) -> None:
-    """The next waypoint is the one after, the first one again, or none."""
+    """Select the following waypoint. After the last one: the first with `repeat`, else the path is finished."""
     progress = path.progress
     last = progress[NEXT] + 1 == len(path.waypoints)
     progress[DONE] = last and not path.repeat

@@ -1,4 +1,4 @@
-"""Reference trajectories of the joints: hold, sway, squat, sinusoid, and the planner's gaits."""
+"""Reference trajectories of the joints: hold, sway, squat, sinusoid, and gaits."""
 
 from typing import ClassVar, Protocol
 
@@ -17,23 +17,23 @@ from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
 KNOTS = 41
-"""Inverse-kinematics solutions along a stroke; the spline between them is off by less than 1e-8 rad for centimetres."""
+"""Inverse-kinematics solutions along a stroke. The spline between them is exact to 1e-8 rad for strokes of centimetres."""
 
 
 class Trajectory(Protocol):
-    """Where the joints should be over time; a base of those that remember nothing."""
+    """Reference of the joints over time. Base of stateless trajectories."""
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
-        """The reference at time t [s], the robot being in `state` with `contacts`. Times do not go back, save after `reset`."""
+        """Return the reference at time t [s] for the measured state and contacts. t must not decrease, except after `reset`."""
         ...
 
     def reset(self) -> None:
-        """The next time is the first one."""
+        """Forget earlier times."""
         return
 
 
 class Hold(Trajectory):
-    """Stay at the given joint angles."""
+    """Hold the given joint angles."""
 
     def __init__(self, angles: Array) -> None:
         zero = np.zeros(len(angles))
@@ -44,10 +44,10 @@ class Hold(Trajectory):
 
 
 class BaseStroke(Trajectory):
-    """The base goes to and fro along a line, s(t) = A r(t) sin 2πft, while the contact places stay.
+    """The base oscillates along a line, s(t) = A r(t) sin 2πft, while the contact spheres stay in place.
 
-    The joint angles along the stroke are solved once and joined by a spline θ(s), so that
-    θ̇ = θ' ṡ and θ̈ = θ'' ṡ² + θ' s̈ are exact derivatives of what is asked. r(t) is the quintic smooth step over the ramp.
+    The joint angles along the stroke are solved once and joined by a spline θ(s), so that θ̇ = θ' ṡ and θ̈ = θ'' ṡ² + θ' s̈ are
+    the exact derivatives of the reference. r(t) is the quintic smooth step over the ramp.
     """
 
     def __init__(self, robot: Robot, stance: Array, direction: Array, settings: "StrokeSettings") -> None:
@@ -59,7 +59,7 @@ class BaseStroke(Trajectory):
         self._start, self._ramp = settings.start, settings.ramp
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
-        """The reference at time t [s], whatever the robot does."""
+        """Return the reference at time t [s], independent of the state."""
         s, ds, dds = self._stroke(max(t - self._start, 0.0))
         first = self._angles(s, 1)
         return Reference(q=self._angles(s), v=first * ds, a=self._angles(s, 2) * ds * ds + first * dds)
@@ -75,7 +75,7 @@ class BaseStroke(Trajectory):
 
 
 class Sinusoid(Trajectory):
-    """All joints to and fro together, `amplitude` down from the stance: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
+    """All joints oscillate in phase between stance and stance − A: θ(t) = θ₀ − A r(t) (1 − cos 2πft) / 2  [ZD §7.2.2]."""
 
     def __init__(self, angles: Array, settings: "OscillationSettings") -> None:
         self._angles = angles
@@ -84,7 +84,7 @@ class Sinusoid(Trajectory):
         self._start, self._ramp = settings.start, settings.ramp
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
-        """The reference at time t [s], whatever the robot does."""
+        """Return the reference at time t [s], independent of the state."""
         t = max(t - self._start, 0.0)
         r, dr, ddr = smooth_step(t, self._ramp)
         w = self._omega
@@ -97,7 +97,7 @@ class Sinusoid(Trajectory):
 
 
 def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
-    """The quintic from 0 at t = 0 to 1 at `duration` [s], level at both ends, and its first two derivatives [1/s], [1/s²]."""
+    """Return the quintic from 0 at t = 0 to 1 at `duration` [s], flat at both ends, and its derivatives [1/s], [1/s²]."""
     x = min(t / duration, 1.0)
     return (
         x**3 * (10 - 15 * x + 6 * x * x),
@@ -107,46 +107,55 @@ def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
 
 
 class TrajectorySettings(Kind, frozen=True):
-    """Base of what the joints are to do. walks: feet leave the ground"""
+    """Base of the settings of a trajectory.
+
+    walks: whether feet leave the ground
+    """
 
     walks: ClassVar[bool] = False
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
-        """The way that the base is to go in the plane, from corner to corner [m] (n, 2); without any: to stay."""
+        """Planned path of the base in the plane, from corner to corner [m] (n, 2); empty: the base stays."""
         return ()
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
-        """The trajectory, from a stance (nq), of ticks of that period [s]. Raises ConfigError for what makes no motion."""
+        """Build the trajectory from a stance (nq) for the control period [s]. Raises ConfigError for invalid settings."""
         raise NotImplementedError
 
 
 class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
-    """The stance."""
+    """Hold the stance."""
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         return Hold(robot.joint_angles(stance))
 
 
 class MotionSettings(TrajectorySettings, frozen=True):
-    """start: the stance is held so long first [s]"""
+    """Base of the settings of a motion.
+
+    start: time for which the stance is held first [s]
+    """
 
     start: float = 0.0
 
     def _check(self, robot: Robot, floating: bool) -> None:
-        """Raises ConfigError for a start that never comes, or a robot that cannot be moved so."""
+        """Raise ConfigError for an invalid start, or a robot that cannot perform this motion."""
         if not 0 <= self.start < np.inf:
             raise ConfigError("reference.start", f"expected a finite number ≥ 0, got {self.start}")
         if floating and not robot.floating:
-            raise ConfigError("reference.kind", f"'{kind_of(self)}' moves a floating base; this robot's base is fixed")
+            raise ConfigError("reference.kind", f"'{kind_of(self)}' needs a floating base; this robot's base is fixed")
         for name in np.array(robot.joint_names)[robot.tree.q_index < 0]:
-            raise ConfigError("reference.kind", f"'{kind_of(self)}' moves joints of one axis; this robot has '{name}'")
+            only = "expected only joints with one degree of freedom"
+            raise ConfigError("reference.kind", f"'{kind_of(self)}': {only}, got '{name}'")
 
 
 class OscillationSettings(MotionSettings, frozen=True):
-    """amplitude: of the base [m], of a sinusoid from end to end [rad]
+    """Settings of an oscillation.
+
+    amplitude: of the base [m]; of a sinusoid from end to end [rad]
     frequency: [Hz]
-    ramp: time in which the motion grows from nothing [s]
+    ramp: time in which the amplitude grows from 0 [s]
     """
 
     amplitude: Positive = 0.01
@@ -155,7 +164,7 @@ class OscillationSettings(MotionSettings, frozen=True):
 
 
 class StrokeSettings(OscillationSettings, frozen=True):
-    """The base to and fro along a line, by joint motion over feet that stay."""
+    """Oscillation of the base along a line, by joint motion over standing feet."""
 
     direction: ClassVar[tuple[float, float, float]]
 
@@ -165,19 +174,19 @@ class StrokeSettings(OscillationSettings, frozen=True):
 
 
 class SwaySettings(StrokeSettings, frozen=True, tag="sway"):
-    """Sideways."""
+    """Sideways oscillation of the base."""
 
     direction: ClassVar[tuple[float, float, float]] = (0.0, 1.0, 0.0)
 
 
 class SquatSettings(StrokeSettings, frozen=True, tag="squat"):
-    """Up and down."""
+    """Vertical oscillation of the base."""
 
     direction: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 1.0)
 
 
 class SinusoidSettings(OscillationSettings, frozen=True, tag="sinusoid"):
-    """All joints, together."""
+    """Oscillation of all joints in phase."""
 
     def build(self, robot: Robot, stance: Array, period: float) -> Trajectory:
         self._check(robot, floating=False)
@@ -185,7 +194,11 @@ class SinusoidSettings(OscillationSettings, frozen=True, tag="sinusoid"):
 
 
 class WalkSettings(MotionSettings, frozen=True, tag="gait"):
-    """gait: the steps; path: where to go"""
+    """Gait along a path.
+
+    gait: timing and shape of the steps
+    path: motion of the base
+    """
 
     gait: GaitSettings = GaitSettings()
     path: PathSettings = PathSettings()
@@ -202,4 +215,4 @@ class WalkSettings(MotionSettings, frozen=True, tag="gait"):
 
 
 AnyTrajectory = HoldSettings | SwaySettings | SquatSettings | SinusoidSettings | WalkSettings
-"""`[reference]` of a controller."""
+"""Type of `[reference]` in a controller's file."""

@@ -1,1 +1,1 @@
-"""Shipped robots: loading, standing poses, inverse kinematics, attitude."""
+"""Robots from configurations, their stance, inverse kinematics and attitude."""

@@ -1,4 +1,4 @@
-"""How a free body is turned, by its unit quaternion xyzw in the world, q[3:7] of a floating base."""
+"""Attitude of a free body from its unit quaternion xyzw in the world frame, q[3:7] of a floating base."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from idyn.types import Array
 
 @compiled
 def up(quaternion: Array) -> Array:
-    """The world's z axis in the body's frame (3)."""
+    """Return the world's z axis in the body frame (3)."""
     x, y, z, w = quaternion
     return np.array([2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)])
 
 
 @compiled
 def tilt(quaternion: Array) -> float:
-    """Angle between the body's z axis and the world's [rad]."""
+    """Return the angle between the z axes of body and world [rad]."""
     x, y = quaternion[0], quaternion[1]
     upright = 1.0 - 2.0 * (x * x + y * y)
     return np.arccos(min(max(upright, -1.0), 1.0))
@@ -23,13 +23,13 @@ def tilt(quaternion: Array) -> float:
 
 @compiled
 def yaw(quaternion: Array) -> float:
-    """Heading of the body's x axis in the plane [rad]."""
+    """Return the heading of the body's x axis in the horizontal plane [rad]."""
     x, y, z, w = quaternion
     return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
 def rotation(quaternion: Array) -> Array:
-    """From the body's frame to the world's (3, 3)."""
+    """Return the rotation matrix from body to world frame (3, 3)."""
     x, y, z, w = quaternion.tolist()
     return np.array(
         [

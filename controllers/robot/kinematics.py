@@ -1,7 +1,7 @@
-"""Inverse kinematics: joint angles that carry the base elsewhere while the contact places stay where they are.
+"""Inverse kinematics for any robot: joint angles that keep or move the contact spheres while the base is moved.
 
-For any robot, while something is built. Legs that walk have their own, `controllers.planners.legs`: it runs in the tick, and
-gives speeds and accelerations with the angles.
+Used when controllers and experiments are built. Gaits use `controllers.planners.legs`, which runs in the tick and also gives
+speeds and accelerations.
 """
 
 import numpy as np
@@ -12,34 +12,35 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 
 CLOSED = 1e-5
-"""A chain that is open by less counts as closed [m]."""
+"""A closed chain with gaps smaller than this counts as closed [m]."""
 
 TOLERANCE = 1e-11
-"""Largest error of a contact place that counts as solved [m]."""
+"""Largest position error of a contact sphere in a solution [m]."""
 
 
 def contact_places(robot: Robot, q: Array) -> Array:
-    """Centres of all contact spheres [m] (n, 3)."""
+    """Return the centres of all contact spheres in the world frame [m] (n, 3)."""
     return centres_of(robot, q, robot.spheres)
 
 
 def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "reference") -> Array:
-    """Joint angles (na) that hold the contact places of q while the base moves by `shift` [m] (3) without turning.
+    """Return joint angles (na) that keep the contact spheres of q in place while the base is shifted by `shift` [m] (3).
 
-    Raises ConfigError, naming `where`, when the legs do not reach.
+    Raises ConfigError with the path `where` if the legs do not reach.
     """
     moved = np.array(q)
     moved[:3] += shift
     angles = angles_for_places(robot, moved, contact_places(robot, q))
     if angles is None:
-        raise ConfigError(where, f"the contact places cannot be held when the base moves by {np.array(shift)} m")
+        raise ConfigError(where, f"the legs do not reach the contact points when the base moves by {np.array(shift)} m")
     return angles
 
 
 def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
-    """Joint angles (na) that put the contact places at `places` [m] (n, 3) with the base of q; None when they do not reach.
+    """Return joint angles (na) that put the contact spheres at `places` [m] (n, 3) with the base of q; None if out of reach.
 
-    Gauss–Newton with the contact Jacobian, from the joint angles of q. Closed chains stay so, by joints without a motor.
+    Gauss–Newton steps with the contact Jacobian, from the joint angles of q. Closed chains are kept closed by their joints
+    without a motor.
     """
     moved, still = np.array(q), np.zeros(robot.nv)
     joints = robot.tree.a if not robot.closures.keys else np.arange(6 if robot.floating else 0, robot.nv)
@@ -48,6 +49,7 @@ def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
         error = np.concatenate([(places - contact_places(robot, moved)).ravel(), -gaps])
         if np.abs(error[: places.size]).max() < TOLERANCE and np.abs(gaps).max(initial=0.0) < CLOSED:
             return robot.joint_angles(moved)
+        # δθ = argmin ‖[J; G] δθ − [x_des − x; −g]‖, with |δθ| ≤ 0.2 rad
         axes = robot.terms(moved, still).axes
         step, rows = np.zeros(robot.nv), np.vstack([contact_jacobian(robot, axes, places), G])
         step[joints] = np.linalg.lstsq(rows[:, joints], error, rcond=1e-9)[0]
@@ -56,7 +58,11 @@ def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
 
 
 def contact_jacobian(robot: Robot, axes: Array, points: Array) -> Array:
-    """World velocities of the first n contact places' bodies at `points` [m] (n, 3) per velocity (3n, nv)."""
+    """Jacobian of the world velocities of n points on the bodies of the first n contact spheres (3n, nv).
+
+    axes: linear and angular velocity per unit velocity, see `Kinematics` (nv, 6)
+    points: in the world frame [m] (n, 3)
+    """
     rows = []
     for joint, point in zip(robot.spheres.joints, points, strict=False):
         velocity = axes[:, :3] + np.cross(axes[:, 3:], point)

@@ -1,4 +1,4 @@
-"""Robots from their configurations."""
+"""Load robots from their configurations."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -18,19 +18,21 @@ ROBOT_DATA = "example-robot-data:"
 
 
 class RobotSettings(Settings, frozen=True):
-    """A robot: `configs/robots/*.toml`.
+    """Settings of a robot: `configs/robots/*.toml`.
 
     urdf: path relative to the TOML file, or `example-robot-data:<path below its robots folder>`
     base: 'free_flyer' or 'fixed'
-    actuated: planar and floating joints with a motor for each of their degrees of freedom; unactuated: others without one.
-        Names: see `idyn.model.description.Description`
-    contact: places that may touch the ground, and boxes of other bodies; sole: flat feet, which do so with their corners
-    box: what else may be touched
-    closure: where chains are closed: frames of two bodies whose origins stay together
-    tau_max: effort limits that replace the URDF's [N·m]
-    armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: directly driven
-    standing: joint angles of the nominal stance [rad]; joints left out stand at 0. Joints without a motor that close a chain
-        are moved until it is closed
+    actuated: planar and floating joints with a motor for each of their degrees of freedom; names as in
+        `idyn.model.description.Description`
+    unactuated: other joints without a motor
+    contact: contact spheres: points that may touch the ground, or the boxes of other bodies
+    sole: flat feet, whose corners become contact spheres
+    box: boxes that contact spheres of other bodies may touch
+    closure: closed chains: pairs of frames on two bodies whose origins coincide
+    tau_max: effort limits that replace those of the URDF [N·m]
+    armature: rotor inertia times gear ratio squared [kg·m²], of every actuated joint or by joint; 0: direct drive
+    standing: joint angles of the nominal stance [rad]; 0 for joints left out. Joints without a motor in a closed chain are
+        moved until it is closed
     """
 
     urdf: str
@@ -47,7 +49,7 @@ class RobotSettings(Settings, frozen=True):
 
 
 def load_robot(name_or_path: str) -> tuple[Robot, Array]:
-    """The robot of a configuration and its standing configuration (nq). Raises ConfigError or ModelError."""
+    """Return the robot of a configuration and its nominal stance (nq). Raises ConfigError or ModelError."""
     settings = load("robots", name_or_path, RobotSettings)
     path = urdf_path(settings.urdf, find("robots", name_or_path).parent)
     robot = Robot.from_urdf(
@@ -65,7 +67,7 @@ def load_robot(name_or_path: str) -> tuple[Robot, Array]:
 
 
 def urdf_path(urdf: str, base: Path) -> Path:
-    """Where a robot's URDF lies. Raises ConfigError when it, or the package that carries it, is missing."""
+    """Return the path of a robot's URDF. Raises ConfigError if the file, or the package that contains it, is missing."""
     if not urdf.startswith(ROBOT_DATA):
         path = base / urdf
     else:

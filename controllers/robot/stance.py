@@ -1,4 +1,4 @@
-"""The stance that a robot starts in: by its joint angles on a plane, and on the ground that there is."""
+"""The stance in which a robot starts: from its joint angles on a plane, then adapted to the terrain."""
 
 import numpy as np
 
@@ -9,17 +9,20 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 
 CLOSING_STEPS = 50
-"""Of Newton's method."""
+"""Largest number of Newton steps that close the chains."""
 
 OUT_OF_PLANE = 1e-5
-"""What no joint can close may stay open by so much [m]: links of a plane linkage that are not quite in one plane."""
+"""Largest gap of a closed chain [m]. Planar linkages whose links are not exactly in one plane cannot close further."""
 
 RESTING = 1e-10
-"""A foot with a gap of at most this rests [m], and a joint that would move by less [rad or m]."""
+"""Convergence limit: gap of a resting foot [m], last joint step [rad or m]."""
 
 
 def standing(robot: Robot, angles: dict[str, float]) -> Array:
-    """The stance with the given joint angles [rad], base level, its lowest contact sphere on the plane z = 0 (nq)."""
+    """Return the stance with the given joint angles [rad]: base level, lowest contact sphere on the plane z = 0 (nq).
+
+    Raises ConfigError for an unknown joint or a chain that cannot be closed.
+    """
     known = [*robot.joint_names, *(passive_joints(robot) if robot.closures.keys else ())]
     step = np.zeros(robot.nv)
     for name, angle in angles.items():
@@ -28,38 +31,41 @@ def standing(robot: Robot, angles: dict[str, float]) -> Array:
         step[robot.tree.dof_names.index(name)] = angle
     q = robot.with_joint_angles(robot.integrate(robot.neutral(), step), step[robot.tree.a])
     if robot.closures.keys:
-        q = closed(robot, q)
+        q = close_chains(robot, q)
     if robot.floating and robot.spheres.keys:
         q[2] -= float((contact_places(robot, q)[:, 2] - robot.spheres.radii).min())
     return q
 
 
 def passive_joints(robot: Robot) -> list[str]:
-    """Names of the degrees of freedom without a motor that are not the base's."""
+    """Return the names of the degrees of freedom without a motor, except those of the base."""
     first = 6 if robot.floating else 0
     return [robot.tree.dof_names[k] for k in robot.tree.u.tolist() if k >= first]
 
 
-def closed(robot: Robot, q: Array) -> Array:
-    """q with its closed chains closed by their joints without a motor, which go the shortest way (nq). Raises ConfigError where
-    they cannot be closed."""
+def close_chains(robot: Robot, q: Array) -> Array:
+    """Return q with its chains closed by their joints without a motor, moved by least-squares steps (nq).
+
+    Raises ConfigError if a chain cannot be closed.
+    """
     u = robot.tree.u
     for _ in range(CLOSING_STEPS):
         gaps, G = robot.closure_gaps(q)
+        # Newton: G_u δq_u = −g, least norm
         step = np.zeros(robot.nv)
         step[u] = np.linalg.lstsq(G[:, u], -gaps, rcond=1e-9)[0]
         if np.abs(step).max() < RESTING and np.abs(gaps).max() < OUT_OF_PLANE:
             return q
         q = robot.integrate(q, step)
     worst = robot.closures.keys[int(np.abs(gaps).argmax()) // 3]
-    raise ConfigError("standing", f"the chain {worst} stays open by {np.abs(gaps).max():.3g} m")
+    raise ConfigError("standing", f"the closed chain {worst} does not close: gap {np.abs(gaps).max():.3g} m")
 
 
 def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
-    """The stance on the terrain (nq): every contact place straight above or below where it was, touching without penetration.
+    """Return the stance on the terrain (nq): each contact sphere moves vertically until it touches without penetration.
 
-    The base keeps its attitude and goes up by what the feet do on average; joints do the rest. A robot with a fixed base stays
-    as it is. Raises ConfigError when the legs do not reach.
+    The base keeps its attitude and is raised by the mean displacement of the feet; joints do the rest. A robot with a fixed
+    base is returned unchanged. Raises ConfigError if the legs do not reach.
     """
     if not robot.floating or not robot.spheres.keys:
         return stance
@@ -72,7 +78,7 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
             break
         places[:, 2] -= gaps / np.maximum(normals[:, 2], 0.1)
     else:
-        raise ConfigError("contact.terrain", "no place straight above or below a foot of the stance touches the ground")
+        raise ConfigError("contact.terrain", "found no ground vertically above or below a foot of the stance")
     up = places[:, 2] - start[:, 2]
     if np.abs(up).max() < RESTING:
         return stance
@@ -82,4 +88,4 @@ def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     if angles is None:
         raise ConfigError("contact.terrain", "the legs of the stance do not reach the ground on all feet")
     q = robot.with_joint_angles(q, angles)
-    return closed(robot, q) if robot.closures.keys else q
+    return close_chains(robot, q) if robot.closures.keys else q

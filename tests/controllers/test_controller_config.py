@@ -124,7 +124,7 @@ def test_a_missing_field_is_named():
 
 
 def test_legs_that_do_not_reach_are_named(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be held") as caught:
+    with pytest.raises(ConfigError, match="do not reach the contact points") as caught:
         build(tmp_path, controller_text(reference__kind='"squat"\namplitude = 1.0'))
     assert caught.value.path == "reference.amplitude"
 

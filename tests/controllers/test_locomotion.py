@@ -185,7 +185,7 @@ def test_a_foot_that_is_nowhere_is_told_of_and_forgotten():
     walker = Walker(velocity=(0.2, 0.0, 0.0))
     walker.run(0.2)
     before = walker.plan.plan.angles.copy()
-    walker.plan.plan.ways.c[0, 2] = np.nan
+    walker.plan.plan.cubics.c[0, 2] = np.nan
     assert "does not reach" in walker.tick().problem
     np.testing.assert_array_equal(walker.plan.plan.angles, before)
 
@@ -219,7 +219,7 @@ def test_reset_begins_anew():
         ({"duty": 1.0}, r"reference\.gait\.duty: expected 0 < x < 1"),
         ({"period": 0.0}, r"reference\.gait\.period"),
         ({"swing_speed": 0.0}, r"reference\.gait\.swing_speed"),
-        ({"pattern": "table"}, r"reference\.gait\.touchdown: expected a phase for each of the 4 feet, got 0"),
+        ({"pattern": "table"}, r"reference\.gait\.touchdown: expected 4 phases, one per foot, got 0"),
         ({"pattern": "table", "touchdown": (0.0, 0.5, 0.5, 1.0)}, r"reference\.gait\.touchdown\[3\]"),
     ],
 )

@@ -101,5 +101,5 @@ def test_a_pose_that_jumps_is_passed_over_and_drives_do_not_subtract_poses():
 
 
 def test_motions_of_single_axes_are_refused():
-    with pytest.raises(ConfigError, match=r"reference.kind: 'sinusoid' .* joints of one axis.* 'rail.0'"):
+    with pytest.raises(ConfigError, match=r"reference.kind: 'sinusoid': .* joints with one degree of freedom, got 'rail.0'"):
         build(reference={"kind": "sinusoid"})

@@ -108,7 +108,7 @@ def test_hold_holds():
 def test_an_arm_cannot_sway():
     robot, _ = load_robot("solo12")
     arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
-    with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' moves a floating base"):
+    with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' needs a floating base"):
         motion("sway").build(arm, arm.neutral(), 0.001)
 
 

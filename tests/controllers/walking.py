@@ -39,7 +39,7 @@ class Walker:
 
     def swing_speeds(self):
         """Of the feet over the ground, in the last tick [m/s] (n)."""
-        t, ways = (self.k - 1) * self.dt, self.plan.plan.ways
+        t, ways = (self.k - 1) * self.dt, self.plan.plan.cubics
         return np.array([np.hypot(*(at(ways.fields, i, k, t)[1] for k in range(2))) for i in range(len(ways.since))])
 
     def tick(self):
