@@ -1,19 +1,21 @@
-"""The README is true: its Python runs, its client talks to a real server, its configuration is one."""
+"""The documentation is true: code runs, configurations are valid, commands exist, links resolve, and tables are complete."""
 
 import json
 import re
-import textwrap
+import shlex
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
 import msgspec
 import numpy as np
 import pytest
+from documents import BLOCKS, DOCUMENTS, ROOT, anchors, blocks, inline, links, table, titled, words
 
 from controllers.build import build_controller
-from controllers.command import Inputs
-from controllers.config.loading import load, parse
+from controllers.command import Inputs, Mode
+from controllers.config.loading import files, load, parse
 from controllers.config.tables import kind_of
 from controllers.contact.ground import AnyGround
 from controllers.contact.source import AnySource
@@ -22,80 +24,39 @@ from controllers.feedback.grip import AnyGrip
 from controllers.planners.trajectory import AnyTrajectory
 from controllers.robot.load import RobotSettings
 from controllers.settings import AnyControlLaw, ControllerSettings
-from idyn.types import State
-from sim_harness.commands.main import build_parser, main
+from idyn.status import Status
+from idyn.types import Consistency, Residuals, Selection, State
+from sim_harness.commands.compare import STUDIES
+from sim_harness.commands.main import COMMANDS, build_parser, main
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.settings import load_comparison, plan_of
+from sim_harness.compare.settings import ComparisonSettings, load_comparison, plan_of
+from sim_harness.run.plan import ExperimentSettings
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.world.worlds import AnyEngine
+from transport.protocol.errors import ProtocolError
+from transport.protocol.messages.error import Code
+from transport.protocol.messages.state import StateMessage
+from transport.protocol.messages.torque import TorqueMessage, WatchdogLevel
+from transport.robot.failsafe import FailsafeMode
 from transport.server.settings import ServerSettings
+
+SETTINGS = "docs/reference/settings.md"
+STATUSES = "docs/reference/statuses.md"
+WIRE = "docs/reference/wire-protocol.md"
+
+CONFIGURATIONS = {
+    "robot": (RobotSettings, {"urdf": "my_robot.urdf"}),
+    "controller": (ControllerSettings, {"robot": "quadruped"}),
+    "server": (ServerSettings, {"controller": "quadruped"}),
+    "experiment": (ExperimentSettings, {"server": "quadruped", "laws": ["coulomb"], "duration": 1.0}),
+    "comparison": (ComparisonSettings, {"title": "a title"}),
+}
+"""Word in the first line of a TOML block → type of the configuration, and what it requires besides."""
+
+COMMAND_NAMES = {command.__name__.rpartition(".")[2] for command in COMMANDS}
 
 BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "hold")
 """Kinds without settings of their own; the others of a family that share theirs stand before the one that has them."""
-
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return [textwrap.dedent(block) for block in re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)]
-
-
-def test_the_library_example_runs():
-    single, many, _ = blocks("python")
-    exec(compile(single + many, "README.md", "exec"), {})
-
-
-def test_the_client_written_by_hand_gets_a_torque(tmp_path):
-    namespace: dict = {}
-    exec(compile(blocks("python")[2], "README.md", "exec"), namespace)
-    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
-    with ServerProcess(settings) as server:
-        status, tau = namespace["talk"](server.endpoint)
-    assert status == "ok"
-    assert tau.shape == (12,)
-    assert np.abs(tau).max() > 0.1
-
-
-def test_the_robot_example_is_a_valid_configuration():
-    parse(tomllib.loads(blocks("toml")[4]), RobotSettings, "README")
-
-
-def test_the_gait_example_is_a_valid_configuration():
-    """Put into a shipped controller, the robot walks by it."""
-    settings = parse({"robot": "quadruped"} | tomllib.loads(blocks("toml")[0]), ControllerSettings, "README")
-    controller = build_controller(settings)
-    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
-    commands = [controller.step(state, controller.contacts(state.q), Inputs(dt=0.001)) for _ in range(20)]
-    assert not commands[-1].reference.schedule.stance.all()
-
-
-def test_a_robot_of_ones_own_walks_in_mujoco(tmp_path, monkeypatch):
-    """The four files as they stand there, by the command that is named there."""
-    monkeypatch.chdir(tmp_path)
-    for block in blocks("toml"):
-        if (name := re.match(r"# (my_(?:robot|controller|walk)\.toml)\n", block)) and not Path(name[1]).exists():
-            Path(name[1]).write_text(block, encoding="utf-8")
-    Path("my_server.toml").write_text('controller = "my_controller.toml"\n', encoding="utf-8")
-    assert main(["check", "my_robot.toml"]) == 1  # one link of that file has a placeholder for its inertia, which is said
-    assert main(["simulate", "my_walk.toml", "--seconds", "1.5", "--json", "figures.json"]) == 0
-    (figures,) = json.loads(Path("figures.json").read_text())
-    assert figures["upright"]
-    assert figures["tracking"] < 0.005
-    assert figures["force_error_relative"] < 0.05
-    assert figures["modes"] == {"ok": 1.0}
-
-
-def test_the_scene_example_is_a_valid_controller():
-    settings = parse(
-        {"robot": "quadruped", **tomllib.loads(next(block for block in blocks("toml") if "[contact.terrain]" in block))},
-        ControllerSettings,
-        "README",
-    )
-    controller = build_controller(settings)
-    contacts = controller.contacts(controller.stance)
-    assert len(contacts) == 4
-    assert (contacts.mu == 0.1).all()
-
 
 FAMILIES = {
     "law": AnyControlLaw,
@@ -108,13 +69,168 @@ FAMILIES = {
 }
 
 
+def settings_of(block):
+    """The configuration that the block is, completed by what it requires."""
+    first = re.search("|".join(CONFIGURATIONS), block.title)
+    assert first, f"{block}: expected a first line that names one of {', '.join(CONFIGURATIONS)}"
+    kind, required = CONFIGURATIONS[first[0]]
+    return parse(required | tomllib.loads(block.text), kind, str(block))
+
+
+def check_command(words):
+    """Parse `idyn …`, and look up the configurations that it names."""
+    options = vars(build_parser().parse_args(words))
+    named = [*np.atleast_1d(options.get("what", [])), options.get("experiment"), options.get("config")]
+    known = {*files("experiments"), *files("robots"), *files("server"), *STUDIES, "paper", "engines"}
+    for name in map(str, filter(None, named)):
+        own = "/" in name or re.search(r"[A-Z.]", name)  # a path or a placeholder
+        assert own or name in known, f"no configuration named {name}"
+
+
+# -- README.md ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_short():
+    assert len(DOCUMENTS["README.md"].splitlines()) <= 250
+
+
+def test_the_readme_has_two_commands_the_second_marked_for_the_ci():
+    demo, tests, *_ = blocks("sh", "README.md")
+    assert demo.text.strip().endswith("idyn demo")
+    after = DOCUMENTS["README.md"].split("<!-- test command -->\n")[1]
+    assert after.startswith(f"```sh\n{tests.text}```")
+
+
+# -- code blocks ----------------------------------------------------------------------------------------------------------
+
+
+def test_code_blocks_are_of_known_languages():
+    assert {str(block) for block in BLOCKS if block.language not in ("python", "toml", "sh")} == set()
+
+
+@pytest.mark.parametrize("document", sorted({block.document for block in blocks("python")}))
+def test_python_runs(document):
+    """The blocks of a document, one after the other."""
+    namespace: dict = {}
+    for block in blocks("python", document):
+        exec(compile(block.text, str(block), "exec"), namespace)
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_toml_is_a_valid_configuration(block):
+    settings_of(block)
+
+
+@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+def test_shell_commands_exist(block):
+    for command in re.split(r"\n|&&", block.text.strip()):
+        program, *arguments = shlex.split(command)
+        if Path(program).name == "idyn":
+            check_command(arguments)
+        else:
+            assert Path(program).name in ("python3.11", "pip", "pytest")
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+def test_inline_commands_exist(document):
+    for code in inline(document):
+        if re.fullmatch(r"idyn [a-z]+", code):
+            assert code.removeprefix("idyn ") in COMMAND_NAMES
+        elif re.match(r"idyn [a-z]", code) and not re.search(r"[\[|…]", code):
+            check_command(shlex.split(code)[1:])
+
+
+def test_the_client_written_by_hand_gets_a_torque(tmp_path):
+    namespace: dict = {}
+    exec(compile(titled("client").text, "own-client.md", "exec"), namespace)
+    settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")
+    with ServerProcess(settings) as server:
+        status, tau = namespace["talk"](server.endpoint)
+    assert status == "ok"
+    assert tau.shape == (12,)
+    assert np.abs(tau).max() > 0.1
+
+
+def test_a_robot_walks_by_the_gait_example():
+    controller = build_controller(settings_of(titled("controller: a gait")))
+    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+    commands = [controller.step(state, controller.contacts(state.q), Inputs(dt=0.001)) for _ in range(20)]
+    assert not commands[-1].reference.schedule.stance.all()
+
+
+def test_your_own_robot_walks_in_mujoco(tmp_path, monkeypatch):
+    """The four files of the guide, by the commands that it names."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks("toml", "docs/how-to/own-robot.md"):
+        if name := re.match(r"my_\w+\.toml", block.title):
+            Path(name[0]).write_text(block.text, encoding="utf-8")
+    assert main(["check", "my_robot.toml"]) == 1  # it names the link with a placeholder for its inertia
+    assert main(["simulate", "my_walk.toml", "--seconds", "1.5", "--json", "figures.json"]) == 0
+    (figures,) = json.loads(Path("figures.json").read_text())
+    assert figures["upright"]
+    assert figures["tracking"] < 0.005
+    assert figures["force_error_relative"] < 0.05
+    assert figures["modes"] == {"ok": 1.0}
+
+
+def test_the_ground_example_sets_ground_and_friction():
+    (block,) = (block for block in blocks("toml", SETTINGS) if "[contact.terrain]" in block.text)
+    controller = build_controller(settings_of(block))
+    contacts = controller.contacts(controller.stance)
+    assert len(contacts) == 4
+    assert (contacts.mu == 0.1).all()
+
+
+def test_the_example_of_kinds_sets_them():
+    (block,) = (block for block in blocks("toml", SETTINGS) if "[contact.source]" in block.text)
+    settings = settings_of(block)
+    assert (settings.law.edges, settings.contact.source.early, kind_of(settings.reference)) == (8, 0.02, "hold")
+
+
+def test_the_comparison_example_can_be_run(tmp_path):
+    path = tmp_path / "my_comparison.toml"
+    path.write_text(titled("my_comparison.toml").text, encoding="utf-8")
+    comparison = load_comparison(str(path))
+    for controller in comparison.controllers:
+        assert plan_of(comparison, comparison.scene[0], controller).controller.contact.mu == 0.1
+
+
+# -- links and names ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+def test_relative_links_resolve(document):
+    for link in links(document):
+        target, _, anchor = link.partition("#")
+        path = (ROOT / document).parent / target if target else ROOT / document
+        assert path.exists(), link
+        assert not anchor or anchor in anchors(path), link
+
+
+def test_the_index_names_every_document():
+    listed = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in links("docs/README.md")}
+    assert {ROOT / document for document in DOCUMENTS} - listed == {ROOT / "docs/README.md"}
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+def test_names_of_modules_and_files_exist(document):
+    for code in inline(document):
+        if re.fullmatch(r"(idyn|controllers|transport|sim_harness)(\.\w+)+", code):
+            home, _, name = code.rpartition(".")
+            assert hasattr(import_module(home), name) or import_module(code), code
+        elif re.fullmatch(r"(idyn|controllers|transport|sim_harness|configs|tests)/[\w/.-]*", code):
+            assert (ROOT / code).exists(), code
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------------
+
+
 def test_the_table_of_kinds_has_them_all_with_all_their_settings():
-    rows = README[README.index("<!-- kinds -->") : README.index("<!-- /kinds -->")].splitlines()[3:]
+    rows = table(SETTINGS, "kinds")
     assert len(rows) == len(FAMILIES)
-    for row, family in zip(rows, FAMILIES.values(), strict=True):
-        first, kinds = row.strip("| ").split(" | ")
-        assert FAMILIES[re.findall(r"`([a-z.]+)`", first)[0]] is family
-        kinds, _, shared = kinds.partition("; all: ")
+    for (first, second), family in zip(rows, FAMILIES.values(), strict=True):
+        assert FAMILIES[words(first)[0]] is family
+        kinds, _, shared = second.partition("; all: ")
         found, waiting = {}, []
         for kind, settings in re.findall(r"`([a-z-]+)`(?: \(([^)]*)\))?", kinds):
             waiting.append(kind)
@@ -125,34 +241,34 @@ def test_the_table_of_kinds_has_them_all_with_all_their_settings():
         assert found == {kind_of(each): set(each.__struct_fields__) for each in get_args(family)}
 
 
-def test_the_kinds_example_is_a_valid_configuration():
-    text = next(block for block in blocks("toml") if "[contact.source]" in block)
-    settings = parse({"robot": "quadruped"} | tomllib.loads(text), ControllerSettings, "README")
-    assert (settings.law.edges, settings.contact.source.early, kind_of(settings.reference)) == (8, 0.02, "hold")
+@pytest.mark.parametrize(
+    ("document", "mark", "names"),
+    [
+        ("docs/concepts/contact-laws.md", "laws", [kind_of(each) for each in get_args(AnyControlLaw)]),
+        ("docs/concepts/selection.md", "selections", list(Selection)),
+        ("docs/concepts/feasible-demands.md", "consistencies", list(Consistency)),
+        ("docs/concepts/certificate-and-fallbacks.md", "residuals", Residuals.__struct_fields__),
+        ("docs/reference/controllers.md", "controllers", CONTROLLERS),
+        ("docs/reference/worlds.md", "engines", [kind_of(each) for each in get_args(AnyEngine)]),
+        (STATUSES, "statuses", Status.__members__),
+        (STATUSES, "modes", list(Mode)),
+        (STATUSES, "levels", list(WatchdogLevel)),
+        (STATUSES, "failsafe", list(FailsafeMode)),
+        (STATUSES, "codes", list(Code)),
+        (WIRE, "state", StateMessage.__struct_fields__),
+        (WIRE, "torque", TorqueMessage.__struct_fields__),
+    ],
+)
+def test_a_table_has_all_of_a_kind(document, mark, names):
+    named = [word for row in table(document, mark) for word in words(row[0])]
+    assert sorted(named) == sorted({*names} - {"v"})  # the schema version is in every message
 
 
-def test_the_comparison_example_can_be_run(tmp_path):
-    path = tmp_path / "my_comparison.toml"
-    path.write_text(next(block for block in blocks("toml") if "[[scene]]" in block))
-    comparison = load_comparison(str(path))
-    for controller in comparison.controllers:
-        assert plan_of(comparison, comparison.scene[0], controller).controller.contact.mu == 0.1
+def test_the_table_of_codes_says_which_are_recoverable():
+    for code, _, recoverable in table(STATUSES, "codes"):
+        assert ProtocolError(Code(words(code)[0]), None, "").recoverable == (recoverable == "yes")
 
 
-def test_the_controllers_of_the_table_are_all_there_are():
-    section = README[README.index("| controller | is |") :].split("\n\n")[0]
-    named = [cell for row in section.splitlines()[2:] for cell in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])]
-    assert sorted(named) == sorted(CONTROLLERS)
-
-
-def test_every_command_of_the_table_exists():
-    for command in re.findall(r"^\| `idyn (\w+)", README, flags=re.MULTILINE):
-        with pytest.raises(SystemExit) as end:
-            build_parser().parse_args([command, "--help"])
-        assert end.value.code == 0
-
-
-def test_two_shell_commands_and_a_marked_test_command():
-    demo, tests = blocks("sh")
-    assert demo.strip().endswith("idyn demo")
-    assert README.index("<!-- test command -->") < README.index(tests.strip())
+def test_the_table_of_commands_has_them_all():
+    named = {words(row[0])[0].split()[1] for row in table("docs/reference/commands.md", "commands")}
+    assert named == COMMAND_NAMES

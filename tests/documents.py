@@ -1,0 +1,80 @@
+"""README.md and docs/: their code blocks, inline commands, links, tables and anchors."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+}
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    """A fenced code block. number: its place among the document's blocks, from 1"""
+
+    document: str
+    number: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.number}"
+
+    @property
+    def title(self) -> str:
+        """Its first line where that is a comment, else ''."""
+        first = self.text.split("\n", 1)[0]
+        return first.removeprefix("# ") if first.startswith("# ") else ""
+
+
+BLOCKS = [
+    Block(document, number, language, text)
+    for document, content in sorted(DOCUMENTS.items())
+    for number, (language, text) in enumerate(_FENCE.findall(content), start=1)
+]
+
+
+def blocks(language: str, document: str = "") -> list[Block]:
+    return [block for block in BLOCKS if block.language == language and document in ("", block.document)]
+
+
+def titled(title: str) -> Block:
+    """The only block with this title."""
+    (found,) = (block for block in BLOCKS if block.title == title)
+    return found
+
+
+def prose(document: str) -> str:
+    """A document without its code blocks."""
+    return _FENCE.sub("", DOCUMENTS[document])
+
+
+def inline(document: str) -> list[str]:
+    """Inline code, with line breaks as spaces."""
+    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose(document))]
+
+
+def links(document: str) -> list[str]:
+    """Relative links, with anchors."""
+    return [link for link in _LINK.findall(prose(document)) if "://" not in link]
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", path.read_text(encoding="utf-8")), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def table(document: str, mark: str) -> list[list[str]]:
+    """Cells of the table between `<!-- mark -->` and `<!-- /mark -->`, row by row without the heading."""
+    rows = DOCUMENTS[document].split(f"<!-- {mark} -->\n")[1].split(f"<!-- /{mark} -->")[0].splitlines()[2:]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip("| "))] for row in rows]
+
+
+def words(cell: str) -> list[str]:
+    """Inline code in a cell."""
+    return re.findall(r"`([^`]+)`", cell)
