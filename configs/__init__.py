@@ -1,1 +1,1 @@
-"""Robots, controllers, servers and experiments that ship with the project: data only."""
+"""Shipped configurations of robots, controllers, servers and experiments. Data only."""
