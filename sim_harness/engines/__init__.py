@@ -1,1 +1,1 @@
-"""Forward contact engines, one file each, behind one small protocol; they share solvers with the laws but no laws."""
+"""Forward contact engines behind one protocol. They share solvers with the contact laws, but no law code."""

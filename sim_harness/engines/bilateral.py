@@ -1,16 +1,17 @@
-"""Constraint rows for engines that know contacts only: closures and welds are eliminated, stops become contacts.
+"""Constraint rows for engines that handle contacts only: closures and welds are eliminated, stops become contacts.
 
     M⁻¹  →  M⁻¹ − M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁻¹ G M⁻¹        G v⁺ = −g/dt
-Rows that depend on those before them are left out [D15 Alg. 2]; in the coordinates y = Lᵀ v with M = L Lᵀ the rest is a
-projection along orthonormal directions Q, by which nothing has to be solved again.
+Rows that depend on earlier rows are dropped [D15 Alg. 2]. In the coordinates y = Lᵀ v with M = L Lᵀ the elimination is a
+projection along orthonormal directions Q and needs no further linear solve.
 
-Different from the paper: the orthonormal basis itself is carried on from row to row, at O(nv) for each direction that is there,
-instead of the Cholesky factor of G M⁻¹ Gᵀ, which squares the condition number. The right side is −g/dt and not zero: rows
-are met at the end of the step to first order, as gaps of contacts are, so what one step leaves open, O(dt²), the next
-one closes, and drift stays bounded by that; a row that is far open is closed at `FASTEST`.
+Differences from the paper:
+- The orthonormal basis is updated row by row, at O(nv) for each direction of the basis. The paper updates the Cholesky factor
+  of G M⁻¹ Gᵀ, which squares the condition number.
+- The right side is −g/dt, not zero. Like contact gaps, rows are satisfied at the end of the step to first order. The next step
+  closes the error O(dt²) of the last one, so drift stays bounded. `FASTEST` limits the closing speed of large errors.
 
-Modelling error: rows are rigid. Where they nearly become dependent (dead centres of linkages) errors of g grow by up to
-1/DEPENDENT; of dependent rows the later ones carry no impulse.
+Modelling error: rows are rigid. Near dependence (dead centres of linkages) errors of g grow by up to 1/DEPENDENT. Dependent
+rows that are dropped carry no impulse.
 """
 
 from typing import NamedTuple
@@ -26,25 +27,25 @@ from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.vectors import add, dot, largest
 
 DEPENDENT = 1e-6
-"""A row is left out when less than this share of its length is new, lengths being those in the metric M⁻¹."""
+"""A row is dropped when its part orthogonal to earlier rows is below this share of its length, in the metric M⁻¹."""
 
 NOTHING = 1e-11
-"""Less than this share of a length is rounding."""
+"""A vector below this share of its original length is rounding error."""
 
 FASTEST = 1.0
-"""Speed at which a row is closed at the most [m/s or rad/s]: 1 mm in a step of 1 ms, far more than one step leaves open."""
+"""Largest closing speed of a row [m/s or rad/s]: 1 mm in a step of 1 ms, far more than the error of one step."""
 
 ROUNDING, SHARE = 1e-6, 1e-2
-"""Rows contradict one another when a dependent one is off from what the others make of it by more than this [m or rad], and by
-more than this share of the largest g: rows that agree are off by what is of second order in g."""
+"""A dependent row contradicts the others when g differs from their combination by more than ROUNDING [m or rad] and by more
+than SHARE of the largest g. Consistent rows differ by terms of second order in g."""
 
 
-class Held(NamedTuple):
-    """Rows in the coordinates y = Lᵀ v: L⁻¹ Gᵀ = (C Q)ᵀ.
+class RowFactor(NamedTuple):
+    """Orthonormal factor of constraint rows in the coordinates y = Lᵀ v: G L⁻ᵀ = C Q.
 
-    Q: orthonormal directions that are held (rank, nv)
-    C: rows of G in them (m, rank)
-    kept: rows that are independent, C[kept] is lower triangular (rank)
+    Q: orthonormal constrained directions (rank, nv)
+    C: coefficients of the rows of G in Q (m, rank)
+    kept: indices of the independent rows; C[kept] is lower triangular (rank)
     """
 
     Q: Array
@@ -53,7 +54,7 @@ class Held(NamedTuple):
 
 
 def without_stops(problem: ForwardProblem) -> ForwardProblem:
-    """The same problem with its stops as contacts after the others: without tangents, μ = 0, gap g; `rows` are bilateral."""
+    """Return the problem with its stops appended as contacts without tangents, with μ = 0 and gap g; `rows` are bilateral."""
     rows = problem.rows
     if rows is None or not rows.stops.any():
         return problem
@@ -71,7 +72,11 @@ def without_stops(problem: ForwardProblem) -> ForwardProblem:
 
 
 def row_impulses(problem: ForwardProblem, p: Array, bilateral: Array) -> Array | None:
-    """Impulses of all rows of the problem, in its order: those of stops are in p (n + stops, 3), after the contacts' (m)."""
+    """Return the impulses of all rows of the problem in its order (m), None without rows.
+
+    p: impulses of the contacts, then of the stops (n + stops, 3)
+    bilateral: impulses of the rows that are not stops
+    """
     rows = problem.rows
     if rows is None:
         return None
@@ -82,8 +87,8 @@ def row_impulses(problem: ForwardProblem, p: Array, bilateral: Array) -> Array |
 
 
 @compiled
-def held_rows(L: Array, G: Array) -> Held:
-    """[D15 Alg. 2] for the rows G (m, nv): one after the other, those that depend on earlier ones left out."""
+def factor_rows(L: Array, G: Array) -> RowFactor:
+    """Factor the rows G (m, nv) in order and drop rows that depend on earlier ones [D15 Alg. 2]."""
     X = G.copy()
     for i in range(len(X)):
         forward(L, X[i])
@@ -91,10 +96,10 @@ def held_rows(L: Array, G: Array) -> Held:
 
 
 @compiled
-def orthonormalise(X: Array, share: float) -> Held:
-    """Directions of the rows X (m, nv), X ≈ C Q. share: of its length that has to be new, or a row is left out.
+def orthonormalise(X: Array, share: float) -> RowFactor:
+    """Factor the rows X ≈ C Q (m, nv) by Gram–Schmidt with reorthogonalisation.
 
-    Gram–Schmidt, done twice: orthogonal to rounding errors.
+    share: a row is dropped when its part orthogonal to earlier rows is below this share of its length
     """
     m, nv = X.shape
     Q, kept = np.zeros((min(m, nv), nv)), np.zeros(min(m, nv), dtype=np.int64)
@@ -110,20 +115,20 @@ def orthonormalise(X: Array, share: float) -> Held:
                 C[i, j] += s
                 add(x, -s, Q[j])
         rest2 = dot(0.0, x, x)
-        least2 = max(share * share * length2, NOTHING * NOTHING * longest2)  # a plane linkage's third row is all rounding
-        if rank < len(Q) and not rest2 <= least2:  # NaN is kept, and seen
+        least2 = max(share * share * length2, NOTHING * NOTHING * longest2)  # a planar linkage's third row is rounding error
+        if rank < len(Q) and not rest2 <= least2:  # NaN rows are kept, so the error shows in the result
             C[i, rank] = np.sqrt(rest2)
             for d in range(nv):
                 Q[rank, d] = x[d] / C[i, rank]
             kept[rank] = i
             rank += 1
-    return Held(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
+    return RowFactor(Q[:rank].copy(), C[:, :rank].copy(), kept[:rank].copy())
 
 
 @compiled
-def along(held: Held, values: Array) -> Array:
-    """The components t along Q for which the kept rows have these values: C[kept] t = values[kept] (rank)."""
-    _, C, kept = held
+def components(factor: RowFactor, values: Array) -> Array:
+    """Return the components t along Q with C[kept] t = values[kept] (rank)."""
+    _, C, kept = factor
     t = np.empty(len(kept))
     for j in range(len(kept)):
         s = values[kept[j]]
@@ -134,9 +139,9 @@ def along(held: Held, values: Array) -> Array:
 
 
 @compiled
-def row_forces(held: Held, load: Array) -> Array:
-    """Row impulses λ (m) with Q-components `load` of L⁻¹ Gᵀ λ (rank); 0 for rows that were left out."""
-    _, C, kept = held
+def row_forces(factor: RowFactor, load: Array) -> Array:
+    """Return row impulses λ (m) for which L⁻¹ Gᵀ λ has the components `load` along Q (rank); dropped rows get 0."""
+    _, C, kept = factor
     out = np.zeros(len(C))
     for j in range(len(kept) - 1, -1, -1):
         s = load[j]
@@ -148,7 +153,7 @@ def row_forces(held: Held, load: Array) -> Array:
 
 @compiled
 def project(Q: Array, x: Array) -> None:
-    """x ← x without its components along Q, in place; exactly zero where no more than rounding is left."""
+    """x ← x − Qᵀ Q x, in place; exactly zero when only rounding error remains."""
     length2 = dot(0.0, x, x)
     for j in range(len(Q)):
         add(x, -dot(0.0, Q[j], x), Q[j])
@@ -159,7 +164,7 @@ def project(Q: Array, x: Array) -> None:
 
 @compiled
 def closing_speeds(g: Array, dt: float) -> Array:
-    """What the rows' G v⁺ are to be: −g/dt, `FASTEST` at the most (m)."""
+    """Return the required row velocities G v⁺ = −g/dt, limited to ±`FASTEST` (m)."""
     out = np.empty(len(g))
     for i in range(len(g)):
         out[i] = -g[i] / dt
@@ -169,36 +174,39 @@ def closing_speeds(g: Array, dt: float) -> Array:
 
 
 @compiled
-def worst_contradiction(held: Held, g: Array) -> tuple[int, float]:
-    """The dependent row whose g is furthest off from what the kept rows make of it, and by how much [m or rad]; −1 when all
-    agree as well as linearised rows can."""
-    against = -along(held, g)
+def worst_contradiction(factor: RowFactor, g: Array) -> tuple[int, float]:
+    """Return the dependent row whose g differs most from the combination of the kept rows, and the difference [m or rad].
+
+    The row is −1 when all rows agree within the linearisation error.
+    """
+    negative = -components(factor, g)
     row, worst = -1, max(ROUNDING, SHARE * largest(g))
     for i in range(len(g)):
-        s = dot(g[i], held.C[i], against)
-        if not abs(s) <= worst:  # NaN is one, too
+        s = dot(g[i], factor.C[i], negative)
+        if not abs(s) <= worst:  # NaN counts as a contradiction
             row, worst = i, abs(s)
     return row, worst if row >= 0 else 0.0
 
 
 @compiled
-def meet_rows(held: Held, g: Array, dt: float, y: Array) -> bool:
-    """y ← the nearest motion in y = Lᵀ v that meets the rows, in place; whether they agree."""
-    row, _ = worst_contradiction(held, g)
-    t = along(held, closing_speeds(g, dt))
-    project(held.Q, y)
+def satisfy_rows(factor: RowFactor, g: Array, dt: float, y: Array) -> bool:
+    """Project y = Lᵀ v onto G v = −g/dt, in place, and return whether the rows are consistent."""
+    row, _ = worst_contradiction(factor, g)
+    t = components(factor, closing_speeds(g, dt))
+    # y ← (1 − Qᵀ Q) y + Qᵀ t
+    project(factor.Q, y)
     for j in range(len(t)):
-        add(y, t[j], held.Q[j])
+        add(y, t[j], factor.Q[j])
     return row < 0
 
 
 @compiled
-def answer_of_rows(held: Held, G: Array, x: Array, rest: Array) -> tuple[Array, float]:
-    """Impulses λ of the rows with Gᵀ λ = rest (m), and ‖rest − Gᵀ λ‖∞, inf where it is not finite; x: L⁻¹ rest (nv)"""
-    load = np.zeros(len(held.Q))
+def solve_row_impulses(factor: RowFactor, G: Array, x: Array, rest: Array) -> tuple[Array, float]:
+    """Return row impulses λ with Gᵀ λ = rest (m) and the error ‖rest − Gᵀ λ‖∞, inf when non-finite; x: L⁻¹ rest (nv)."""
+    load = np.zeros(len(factor.Q))
     for j in range(len(load)):
-        load[j] = dot(0.0, held.Q[j], x)
-    impulses = row_forces(held, load)
+        load[j] = dot(0.0, factor.Q[j], x)
+    impulses = row_forces(factor, load)
     left = rest.copy()
     for i in range(len(impulses)):
         add(left, -impulses[i], G[i])
@@ -206,13 +214,12 @@ def answer_of_rows(held: Held, G: Array, x: Array, rest: Array) -> tuple[Array, 
 
 
 @compiled
-def no_rows(nv: int) -> Held:
-    return Held(np.zeros((0, nv)), np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
+def no_rows(nv: int) -> RowFactor:
+    return RowFactor(np.zeros((0, nv)), np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
 
 
 def check_rows(M: Array, rows: Rows) -> None:
-    """Raises InputError for rows of wrong shapes, that are not finite, or contradict one another; rows that yield contradict
-    nothing.
+    """Raise InputError for wrong shapes, non-finite values or rigid rows that contradict each other.
 
     M: inertia (nv, nv), positive definite
     """
@@ -227,9 +234,10 @@ def check_rows(M: Array, rows: Rows) -> None:
     on = np.flatnonzero(~rows.stops & ~rows.yields)
     L = M.copy()
     cholesky(L)
-    row, off = worst_contradiction(held_rows(L, rows.G[on]), rows.g[on])
+    row, error = worst_contradiction(factor_rows(L, rows.G[on]), rows.g[on])
     if row >= 0:
         raise InputError(
             f"rows[{on[row]}]",
-            f"contradicts the rows before it, expected one that they leave free or agree with; it is off by {off:.3g} m or rad",
+            f"expected a row that is independent of or consistent with the rows before it, got one that contradicts them "
+            f"by {error:.3g} m or rad",
         )

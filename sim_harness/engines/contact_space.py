@@ -1,4 +1,4 @@
-"""The step seen from the contacts: J v⁺ = D p + b with D = J M⁻¹ Jᵀ over all degrees of freedom that constraint rows leave."""
+"""The step in contact space: J v⁺ = D p + b with D = J M⁻¹ Jᵀ in the null space of the bilateral constraint rows."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from idyn.status import Status
 from idyn.terms.inputs import finite
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import (
-    Held,
-    answer_of_rows,
-    held_rows,
-    meet_rows,
+    RowFactor,
+    factor_rows,
     no_rows,
     project,
     row_impulses,
+    satisfy_rows,
+    solve_row_impulses,
     without_stops,
 )
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
@@ -23,18 +23,18 @@ from sim_harness.engines.vectors import add, dot, gram, largest, transposed_time
 
 
 class Space(Record, frozen=True):
-    """What an engine needs that knows contacts only; stops are n_s further contacts, N = n + n_s.
+    """The contact problem of a step. The n_s joint stops are additional contacts, N = n + n_s.
 
-    given: the problem as it came
-    problem: the same with stops as contacts: J (3N, nv), mu, gaps (N)
-    L: M = L Lᵀ (nv, nv)
-    v_free: velocity after the step without contacts, rows being met (nv)
-    Y: v⁺ = v_free + L⁻ᵀ Yᵀ p (3N, nv)
-    lengths2: squared lengths of the rows of J in the metric M⁻¹, before constraint rows take their share (3N)
-    b: J v⁺ = D p + b (3N)
-    held: the rows
-    agree: whether the rows do not contradict one another
-    regular: False when M is not positive definite, or the problem not sound; the rest is then meaningless
+    given: the original problem
+    problem: the same problem with stops as contacts: J (3N, nv), mu, gaps (N)
+    L: Cholesky factor, M = L Lᵀ (nv, nv)
+    v_free: velocity after the step without contact impulses, with the rows satisfied (nv)
+    Y: factor of D, v⁺ = v_free + L⁻ᵀ Yᵀ p (3N, nv)
+    lengths2: squared lengths of the rows of J in the metric M⁻¹, before projection onto the null space of the rows (3N)
+    b: contact velocity without contact impulses, J v⁺ = D p + b (3N)
+    factor: orthonormal factor of the bilateral rows
+    consistent: false when the rows contradict each other
+    regular: false when M is not positive definite or the problem has invalid numbers; all other fields are then undefined
     """
 
     given: ForwardProblem
@@ -44,32 +44,35 @@ class Space(Record, frozen=True):
     Y: Array
     lengths2: Array
     b: Array
-    held: Held
-    agree: bool
+    factor: RowFactor
+    consistent: bool
     regular: bool
 
     @property
     def D(self) -> Array:
-        """Y Yᵀ (3N, 3N), reckoned when it is asked for."""
+        """Compute the Delassus matrix Y Yᵀ (3N, 3N)."""
         return gram(self.Y)
 
 
 def contact_space(given: ForwardProblem) -> Space:
-    """Raises InputError for rows that yield: they are to be folded into M and force before."""
+    """Return the contact problem of a step.
+
+    Raises InputError for compliant rows. Fold them into M and force first (`compliant_rows`).
+    """
     if given.rows is not None and given.rows.yields.any():
-        raise InputError("rows.compliance", "expected rigid rows, which are all that this engine knows")
+        raise InputError("rows.compliance", "expected rigid rows (zero compliance), got compliant rows")
     a, sound = without_stops(given), is_sound(given)
     G, g = (np.zeros((0, len(a.v))), np.zeros(0)) if a.rows is None else (a.rows.G, a.rows.g)
-    L, v_free, Y, lengths2, b, held, agree, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)
+    L, v_free, Y, lengths2, b, factor, consistent, regular = _contact_space(a.M, a.v, a.dt * (a.force - a.h), a.J, G, g, a.dt)
     return Space(
-        given=given, problem=a, L=L, v_free=v_free, Y=Y, lengths2=lengths2, b=b, held=held, agree=agree,
+        given=given, problem=a, L=L, v_free=v_free, Y=Y, lengths2=lengths2, b=b, factor=factor, consistent=consistent,
         regular=regular and sound,
     )  # fmt: skip
 
 
 @compiled
 def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]:
-    """L with M = L Lᵀ, Lᵀ v⁺ = L⁻¹ dt (f − h) + Lᵀ v without contacts and rows (nv), and whether M is positive definite.
+    """Return L with M = L Lᵀ, Lᵀ v⁺ = L⁻¹ dt (f − h) + Lᵀ v without contacts and rows (nv), and whether M ≻ 0.
 
     drive: dt (f − h) (nv)
     """
@@ -86,31 +89,31 @@ def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]
 @compiled
 def _contact_space(
     M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
-) -> tuple[Array, Array, Array, Array, Array, Held, bool, bool]:
-    """L, v_free, Y, lengths2, b, held, agree, regular of `Space`; drive: dt (f − h) (nv)."""
+) -> tuple[Array, Array, Array, Array, Array, RowFactor, bool, bool]:
+    """Return L, v_free, Y, lengths2, b, factor, consistent, regular of `Space`; drive: dt (f − h) (nv)."""
     m, nv = J.shape
     Y, lengths2, b = J.copy(), np.zeros(m), np.zeros(m)
     L, v_free, regular = unconstrained(M, v, drive)
     if not regular:
         return L, v_free, Y, lengths2, b, no_rows(nv), True, False
-    # Lᵀ v_free, and what the rows leave of it
-    held = held_rows(L, G)
-    agree = meet_rows(held, g, dt, v_free)
+    # Lᵀ v_free, projected onto G v⁺ = −g/dt
+    factor = factor_rows(L, G)
+    consistent = satisfy_rows(factor, g, dt, v_free)
     backward(L, v_free)
-    # b = J v_free, Y = J L⁻ᵀ without its components along the rows
+    # b = J v_free; Y = J L⁻ᵀ (1 − Qᵀ Q)
     for i in range(m):
         b[i] = dot(0.0, J[i], v_free)
         forward(L, Y[i])
         lengths2[i] = dot(0.0, Y[i], Y[i])
-        project(held.Q, Y[i])
-    return L, v_free, Y, lengths2, b, held, agree, True
+        project(factor.Q, Y[i])
+    return L, v_free, Y, lengths2, b, factor, consistent, True
 
 
 @compiled
 def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
 ) -> tuple[Array, Array, float]:
-    """v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), what the rows have to answer for, M(v⁺ − v) − Jᵀp − drive (nv), and its largest entry."""
+    """Return v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), the momentum left to the rows, M(v⁺ − v) − Jᵀp − drive (nv), and its maximum norm."""
     v_plus, rest = np.zeros(len(v)), -drive
     for i in range(len(p)):
         add(v_plus, p[i], Y[i])
@@ -124,22 +127,22 @@ def _velocity_after(
 
 
 @compiled
-def _answer_of_rows(held: Held, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
-    """As `answer_of_rows`."""
+def _solve_row_impulses(factor: RowFactor, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
+    """Return the same as `solve_row_impulses`, with x = L⁻¹ rest computed here."""
     x = rest.copy()
     forward(L, x)
-    return answer_of_rows(held, G, x, rest)
+    return solve_row_impulses(factor, G, x, rest)
 
 
 def solution(space: Space, p: Array, status: Status, iterations: int, contact: float) -> ForwardSolution:
-    """The engine's answer from its impulses p (3N) and its largest violation of its contact law."""
+    """Return the engine's solution for impulses p (3N); contact: largest violation of its contact law [N·s or m/s]."""
     a = space.problem
     v_plus, rest, dynamics = _velocity_after(a.M, a.v, a.dt * (a.force - a.h), a.J, space.L, space.v_free, space.Y, p)
     impulses = np.zeros(0)
     if a.rows is not None:
-        impulses, dynamics = _answer_of_rows(space.held, space.L, a.rows.G, rest)
+        impulses, dynamics = _solve_row_impulses(space.factor, space.L, a.rows.G, rest)
     finite = np.isfinite(v_plus).all() and np.isfinite(dynamics)
-    if status.ok and not space.agree:
+    if status.ok and not space.consistent:
         status = Status.NOT_CERTIFIED
     p = p.reshape(-1, 3)
     return ForwardSolution(
@@ -154,7 +157,7 @@ def solution(space: Space, p: Array, status: Status, iterations: int, contact: f
 
 
 def is_sound(problem: ForwardProblem) -> bool:
-    """Whether it is made of numbers: all finite but friction, which is ≥ 0."""
+    """Check that all numbers of the problem are finite; friction must be ≥ 0 and may be infinite."""
     a, rows = problem, problem.rows
     if not _sound(a.J, a.v, a.h, a.force, a.gaps, a.mu):
         return False
@@ -175,7 +178,7 @@ def _sound(J: Array, v: Array, h: Array, force: Array, gaps: Array, mu: Array) -
 
 
 def no_solution(problem: ForwardProblem) -> ForwardSolution:
-    """For an inertia that is not positive definite, or data that are not finite: the velocity stays."""
+    """Return the answer for a singular inertia or non-finite data: unchanged velocity, zero impulses."""
     return ForwardSolution(
         v_plus=problem.v,
         p=np.zeros((len(problem.mu), 3)),

@@ -2,15 +2,15 @@
 
     min ½ v⁺ᵀ M v⁺ + cᵀ p_N  =  min ½ pᵀ D p + bᵀ p + cᵀ p_N + const.          J v⁺ = D p + b
     s.t.  N v⁺ + c ≥ 0,   p_N ≥ 0,   p_T in μ p_N × polygon      c gap speed φ/dt
-Of all impulses that keep bodies apart and lie in the friction polygons, those after which the least kinetic energy is
-left: the model of Drumwright & Shell and of Anitescu, over all degrees of freedom and under given joint torques.
+Among all impulses that prevent penetration and lie in the friction polygons, the engine chooses those with the least kinetic
+energy after the step: the model of Drumwright & Shell and of Anitescu, in all degrees of freedom and for given joint torques.
 
-Different from the textbook: the gap speed is in the energy, too, as in Anitescu's relaxation; without it bodies that come
-near one another are slowed down before they touch. That of a penetrating contact is at least −recovery, as in `lcp`.
+Differences from the textbook: the cost includes the gap speed, as in Anitescu's relaxation. Without it approaching bodies
+slow down before they touch. The gap speed of a penetrating contact is at least −recovery, as in `lcp`.
 
-Modelling error: a contact may push although it parts (p_N and N v⁺ + c both positive), so feet that slide or lift feel
-more normal force than rigid Coulomb contact gives them. The polygon is that of the engine `lcp`. D is singular where
-contacts are redundant: v⁺ is unique, the single impulses are not.
+Modelling error: a contact may push while it opens (p_N and N v⁺ + c both positive), so sliding or lifting feet get more
+normal force than from rigid Coulomb contact. The polygon is the same as in the engine `lcp`. With redundant contacts D is
+singular: v⁺ is unique, the individual impulses are not.
 """
 
 from typing import Annotated
@@ -28,14 +28,14 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.vectors import SHIFTS
 
 TOLERANCE = 1e-8
-"""Largest violation of the optimality conditions that counts as solved, relative to the fastest contact [m/s]."""
+"""Largest violation of the optimality conditions of a solved step, relative to the speed of the fastest contact [m/s]."""
 
 
 class Dissipation(Kind, frozen=True, tag="dissipation"):
     """Settings of the engine.
 
-    edges: corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
-    recovery: largest speed at which a penetration is undone [m/s], ≥ 0; see the engine `lcp`
+    edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
+    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; see the engine `lcp`
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
@@ -50,7 +50,10 @@ class Dissipation(Kind, frozen=True, tag="dissipation"):
 
 
 def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Status, int, float]:
-    """Impulses (3n), status, iterations, and how far they are from optimal [m/s]. In units of mass and speed of order one."""
+    """Return impulses (3n), status, iterations and the violation of optimality [m/s].
+
+    The QP is scaled to masses and speeds of order one.
+    """
     if not len(b) or not np.isfinite(b).all():
         return np.zeros(len(b)), Status.SOLVED if not len(b) else Status.NON_FINITE, 0, 0.0
     weight = float(np.trace(D))
@@ -75,9 +78,9 @@ def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[A
 
 @compiled
 def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Array]:
-    """A and l of A p ≥ l: D_N p ≥ −b_N − c, then p_N ≥ 0, then the facets of every cone that has any.
+    """Return A and l of A p ≥ l: D_N p ≥ −b_N − c, then p_N ≥ 0, then the facets of all friction polygons with finite μ.
 
-    Facets m_j · p_T ≤ μ cos(π/edges) p_N, with m_j halfway between two corners; with μ = 0 they leave p_T = 0.
+    Facets are m_j · p_T ≤ μ cos(π/edges) p_N with m_j halfway between two corners. For μ = 0 they imply p_T = 0.
     """
     n = len(mu)
     size = 2 * n
@@ -89,7 +92,7 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
         A[i] = D[3 * i + 2]  # D_N p ≥ −b_N − c
         lower[i] = -b[3 * i + 2] - c[i]
         A[n + i, 3 * i + 2] = 1.0  # p_N ≥ 0
-        for j in range(edges if mu[i] < np.inf else 0):
+        for j in range(edges if mu[i] < np.inf else 0):  # −m_j · p_T + μ cos(π/edges) p_N ≥ 0
             angle = np.pi * (2 * j + 1) / edges
             A[row, 3 * i] = -np.cos(angle)
             A[row, 3 * i + 1] = -np.sin(angle)
@@ -100,7 +103,7 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
 
 @compiled
 def optimality(H: Array, f: Array, A: Array, lower: Array, x: Array, y: Array) -> float:
-    """The largest violation of H x + f = Aᵀ y,  A x ≥ l,  y ≥ 0,  and of y ⟂ A x − l as |min(y, A x − l)|."""
+    """Return the largest violation of H x + f = Aᵀ y and of 0 ≤ y ⟂ A x − l ≥ 0, the latter as |min(y, A x − l)|."""
     worst = np.abs(H @ x + f - A.T @ y).max()
     slack = A @ x - lower
     for i in range(len(lower)):

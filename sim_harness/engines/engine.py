@@ -1,7 +1,7 @@
-"""What every forward engine is given and what it answers: one velocity step in the full space, no inverse dynamics.
+"""Input and output of a forward engine, which computes one velocity step in all degrees of freedom, without inverse dynamics.
 
     M (v⁺ − v) = Jᵀ p + dt (f − h)
-The engines differ in which impulses p they allow. They know nothing of the laws whose predictions are tested with them.
+The engines differ in the impulses p that they allow. They share no code with the contact laws that are tested against them.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from idyn.types import Array, Record
 
 
 class Rows(Record, frozen=True):
-    """Constraints beside contacts, m rows: closures, welds and couplers g(q) = 0, stops of joints g(q) ≥ 0, springs.
+    """Constraints other than contacts, m rows: closures, welds and couplers g(q) = 0, joint stops g(q) ≥ 0, springs.
 
-    A row that yields presses with λ = −(g + τ_d ġ) / e at the end of the step, which a stop does only while that is positive.
-    Elastic elements are such rows, too, also where they are not linear [Macklin §5.2]: at every configuration −g / e are the
-    forces there and Gᵀ diag(1/e) G their stiffness, or what is positive semidefinite of it.
+    The force of a compliant row is λ = −(g + τ_d ġ) / e at the end of the step. A compliant stop acts only while λ > 0.
+    Elastic elements are compliant rows, including nonlinear ones [Macklin §5.2]: at every configuration −g / e are their forces
+    and Gᵀ diag(1/e) G is their stiffness, or its positive semidefinite part.
 
-    G: ġ = G v (m, nv)
-    g: where they stand now [m or rad] (m)
-    stops: which are one-sided (m)
-    compliance: e = 1/k, ≥ 0, 0 for rigid [m/N, rad/(N·m)] (m); None: all are rigid
-    dissipation: τ_d, ≥ 0, of a row that yields; its damping is k τ_d [s] (m); None: of none
+    G: Jacobian, ġ = G v (m, nv)
+    g: constraint values at the beginning of the step [m or rad] (m)
+    stops: true for one-sided rows (m)
+    compliance: e = 1/k, ≥ 0, 0 for rigid rows [m/N, rad/(N·m)] (m); None: all rows are rigid
+    dissipation: τ_d ≥ 0 of compliant rows, damping is k τ_d [s] (m); None: no row is damped
     """
 
     G: Array
@@ -35,21 +35,23 @@ class Rows(Record, frozen=True):
 
     @property
     def yields(self) -> Array:
-        """Which rows are not rigid (m)."""
+        """Return true for each compliant row (m)."""
         return np.zeros(len(self.g), dtype=bool) if self.compliance is None else self.compliance > 0.0
 
     @property
     def damping_times(self) -> Array:
-        """τ_d of all rows, 0 of rigid ones [s] (m)"""
+        """Return τ_d of all rows, 0 for rigid rows [s] (m)."""
         return np.zeros(len(self.g)) if self.dissipation is None else np.where(self.yields, self.dissipation, 0.0)
 
 
 class Springs(Record, frozen=True):
-    """Springs and dampers of the joints, one for each degree of freedom: force −stiffness · (stretch + way) − damping · v.
+    """Joint springs and dampers, one per degree of freedom, force −stiffness · (stretch + Δq) − damping · v.
 
-    stiffness: [N/m, N·m/rad], ≥ 0 (nv)
-    damping: [N·s/m, N·m·s/rad], ≥ 0 (nv)
-    stretch: how far each joint is from where its spring rests [m, rad] (nv)
+    Δq is the displacement since the beginning of the step.
+
+    stiffness: ≥ 0 [N/m, N·m/rad] (nv)
+    damping: ≥ 0 [N·s/m, N·m·s/rad] (nv)
+    stretch: joint position minus rest position of the spring, at the beginning of the step [m, rad] (nv)
     """
 
     stiffness: Array
@@ -58,37 +60,39 @@ class Springs(Record, frozen=True):
 
 
 class System(Protocol):
-    """The bodies at configurations beside the one they are at: q ⊕ shift, where a step dt v = shift [m or rad] (nv) leads."""
+    """Evaluates the bodies at other configurations q ⊕ shift, with the displacement shift = dt v [m or rad] (nv)."""
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
-        """M (nv, nv) and h (nv) at q ⊕ shift and velocity v, until the next call."""
+        """Return M (nv, nv) and h (nv) at q ⊕ shift and velocity v. They are valid until the next call."""
         ...
 
     def rows(self, shift: Array) -> Rows | None:
-        """The constraint rows at q ⊕ shift, in the order of the problem's."""
+        """Return the constraint rows at q ⊕ shift, in the order of `ForwardProblem.rows`."""
         ...
 
     def contacts(self, shift: Array) -> tuple[Array, Array]:
-        """J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift: the points go with their bodies, normals and
-        tangents stay."""
+        """Return J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift.
+
+        Contact points move with their bodies. Normals and tangents are fixed.
+        """
         ...
 
 
 class ForwardProblem(Record, frozen=True):
-    """One step of the simulated world; n contacts, nv velocities.
+    """One step of the simulated world with n contacts and nv velocities.
 
     M, h: joint-space inertia (nv, nv) and Coriolis, centrifugal and gravity forces (nv)
     v: velocity before the step (nv)
     J: contact Jacobian, rows S, T, N of each contact (3n, nv)
     force: generalised force of motors and pushes [N, N·m] (nv)
     mu: friction coefficients, may be 0 or inf (n)
-    gaps: signed distances φ, negative when penetrating [m] (n)
+    gaps: signed distances φ, negative in penetration [m] (n)
     dt: step [s]
-    rows: constraints beside contacts, if there are any
-    stiffness, dissipation: of the bodies in contact [N/m] (n), [s] (n); None where the engine has its own
-    bias: reckons Ṅ v, the acceleration along the normals that v̇ = 0 leaves [m/s²] (n), for engines that ask for it
-    springs: of the joints, for engines that take them into their own scheme; what is folded into M and force is not here
-    system: for engines that look at other configurations; the others do not ask for it
+    rows: constraints other than contacts, None without any
+    stiffness, dissipation: of the contacts [N/m] (n), [s] (n); None: the engine uses its own settings
+    bias: function that returns Ṅ v, the normal acceleration at v̇ = 0 [m/s²] (n); only some engines call it
+    springs: joint springs for an `Integrator`; springs that are already folded into M and force are not listed
+    system: evaluates other configurations; only some engines use it
     """
 
     M: Array
@@ -108,10 +112,10 @@ class ForwardProblem(Record, frozen=True):
 
 
 class Accuracy(Record, frozen=True):
-    """How well a convex engine solved its own problem [SAP §VI-C].
+    """Relative errors of a convex engine in its own optimisation problem [SAP §VI-C].
 
-    momentum: e_m, ‖D ∇ℓ‖ over the larger of ‖D p‖ and ‖D Jᵀγ‖ with D = diag(M)^-½
-    slackness: e_μ, the mean of |g · γ| of the contacts that were looked at, over the cost ℓ
+    momentum: e_m = ‖D ∇ℓ‖ / max(‖D p‖, ‖D Jᵀγ‖) with D = diag(M)^-½
+    slackness: e_μ, mean of |g · γ| over the contacts in the problem, divided by the cost ℓ
     """
 
     momentum: float
@@ -119,17 +123,17 @@ class Accuracy(Record, frozen=True):
 
 
 class ForwardSolution(Record, frozen=True):
-    """Where the step ends.
+    """Result of one step.
 
     v_plus: velocity after the step (nv)
     p: impulses on the first bodies in contact coordinates (s, t, n) [N·s] (n, 3)
-    status: how the solve ended; v_plus and p are usable but doubtful unless `status.ok`
-    iterations: pivots or iterations, of all attempts together
+    status: outcome of the solve; unless `status.ok`, v_plus and p are the best approximation found
+    iterations: pivots or iterations, sum over all attempts
     dynamics: ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞ [N·s, N·m·s]
-    contact: how far p and v⁺ are from the engine's own contact law, its largest violation [N·s or m/s]
-    rows: impulses of the constraint rows, None where the problem has none [N·s, N·m·s] (m)
-    drift: the velocity with which the configuration moves during the step, None for v_plus (nv)
-    accuracy: of engines that minimise, None for the others
+    contact: largest violation of the engine's own contact law by p and v⁺ [N·s or m/s]
+    rows: impulses of the constraint rows [N·s, N·m·s] (m); None when the problem has no rows
+    drift: velocity that integrates the configuration, when it is not v_plus (nv); None: v_plus does
+    accuracy: set by engines that minimise a cost, else None
     """
 
     v_plus: Array
@@ -143,35 +147,43 @@ class ForwardSolution(Record, frozen=True):
     accuracy: Accuracy | None = None
 
     @property
-    def course(self) -> Array:
-        """The velocity with which the configuration moves, whether or not it is v_plus (nv)."""
+    def configuration_velocity(self) -> Array:
+        """Return the velocity that integrates the configuration: `drift`, or v_plus without it (nv)."""
         return self.v_plus if self.drift is None else self.drift
 
 
 class Engine(Protocol):
-    """A contact model with its solver. Holds settings only: two calls with equal problems give equal bits."""
+    """A contact model with its solver. Holds settings only: equal problems give bitwise equal solutions."""
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution: ...
 
 
 @runtime_checkable
 class Integrator(Engine, Protocol):
-    """An engine with an integration scheme of its own, by the name of a setting. It is given `springs`; for all other engines
-    they are folded into M and force."""
+    """An engine with its own integration scheme, which receives joint springs in `ForwardProblem.springs`.
 
-    @property
-    def scheme(self) -> str: ...
-
-
-@runtime_checkable
-class Yielding(Engine, Protocol):
-    """An engine that takes rows with compliance as they are. For all others they are folded into M and force.
-
-    rows_at, contacts_at: where in the step the G and the J of its forces are taken, 0 at its beginning, 1 at its end
+    For all other engines the world folds springs into M and force.
     """
 
     @property
-    def rows_at(self) -> float: ...
+    def scheme(self) -> str:
+        """Return the name of the integration scheme."""
+        ...
+
+
+@runtime_checkable
+class CompliantEngine(Engine, Protocol):
+    """An engine that handles compliant rows itself.
+
+    For all other engines the world folds compliant rows into M and force.
+    """
 
     @property
-    def contacts_at(self) -> float: ...
+    def rows_at(self) -> float:
+        """Return the fraction of the step at which G of the row forces is evaluated: 0 beginning, 1 end."""
+        ...
+
+    @property
+    def contacts_at(self) -> float:
+        """Return the fraction of the step at which J of the contact forces is evaluated: 0 beginning, 1 end."""
+        ...

@@ -1,4 +1,4 @@
-"""Contacts and constraint rows of a step as one list of items with three rows S, T, N each."""
+"""Contacts and constraint rows of a step as one list of items with three Jacobian rows S, T, N each."""
 
 import numpy as np
 
@@ -9,9 +9,12 @@ from sim_harness.engines.engine import ForwardProblem
 def items_of(
     problem: ForwardProblem, contacts: Array, rows: Array, stiffness: float, dissipation: float
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """J (3k, nv), friction, stiffness [N/m], τ_d [s] and gaps [m or rad] (k) of some contacts (n), then of some rows (m).
+    """Return J (3k, nv), friction, stiffness [N/m], τ_d [s] and gaps [m or rad] (k) of selected contacts, then selected rows.
 
-    stiffness, dissipation: of contacts that the world has none for. Rows have no tangents and no friction here.
+    Constraint rows get zero tangent rows and zero friction. A rigid item has infinite stiffness.
+
+    contacts, rows: true for selected contacts (n) and constraint rows (m)
+    stiffness, dissipation: for contacts when the problem has no stiffness [N/m] or no dissipation [s]
     """
     a, n, m = problem, np.count_nonzero(contacts), np.count_nonzero(rows)
     J, (mu, tau, gaps), k = np.zeros((3 * (n + m), len(a.v))), np.zeros((3, n + m)), np.full(n + m, np.inf)

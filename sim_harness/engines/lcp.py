@@ -4,14 +4,15 @@
 F holds `edges` tangent directions per contact and c the gap speed φ/dt:
 the time stepping of Stewart & Trinkle and of Anitescu & Potra.
 
-Different from the textbook: a contact with μ = ∞ has no λ (its tangents stick), one with μ = 0 no tangents at all; nothing
-bounds the friction of the former where it is open, so the step is solved again without that of contacts that do not press,
-until the same ones press, or, when that does not settle, with all of it; the gap speed of a penetrating contact is at least
-−recovery, so that a penetration is worked off and not thrown off.
+Differences from the textbook:
+- A contact with μ = ∞ has no λ, since its tangents stick. A contact with μ = 0 has no tangents.
+- The LCP does not bound the friction of an open contact with μ = ∞. The step is therefore solved again without the friction
+  of open contacts until the set of open contacts does not change. If the set keeps changing, the last solve keeps all friction.
+- The gap speed of a penetrating contact is at least −recovery, so bodies leave a penetration slowly instead of being ejected.
 
-Modelling error: the polygon lies inside the friction circle, so the largest friction is between μ cos(π/edges) and μ
-times the normal force, depending on direction, and a sliding friction need not point exactly against the slip. Contact
-is inelastic, and what happens inside a step is not resolved: velocities are first order in dt.
+Modelling error: the polygon is inscribed in the friction circle. The largest friction is between μ cos(π/edges) and μ times the
+normal force, depending on direction, and sliding friction may not point exactly against the slip. Contact is inelastic.
+Events inside a step are not resolved: velocities are first order in dt.
 """
 
 from typing import Annotated
@@ -29,19 +30,19 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.vectors import SHIFTS
 
 TOLERANCE = 1e-8
-"""Largest |min(z, w)| of a step that counts as solved, relative to max(1, ‖r‖∞) [N·s or m/s]. Usual: 1e-15."""
+"""Largest |min(z, w)| of a solved step, relative to max(1, ‖r‖∞) [N·s or m/s]. Typical: 1e-15."""
 
 ROUNDS = 8
-"""Solutions of one step at the most, while contacts of unlimited friction come and go."""
+"""Largest number of LCPs per step while the set of open contacts with μ = ∞ changes."""
 
 
 class PolygonLcp(Kind, frozen=True, tag="lcp"):
     """Settings of the engine.
 
-    edges: corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
-    recovery: largest speed at which a penetration is undone [m/s], ≥ 0; 0 leaves it. The body arrives at the surface
+    edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
+    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; 0 keeps the penetration. The body reaches the surface
         with this speed and hops by recovery² / 2g: 0.1 mm at the default, 50 mm at 1 m/s
-    max_pivots: allowance of one Lemke run
+    max_pivots: largest number of pivots of one Lemke run
     """
 
     edges: Annotated[int, msgspec.Meta(ge=3, le=32)] = 4
@@ -69,7 +70,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
 def solve_polygon(
     D: Array, b: Array, mu: Array, gap_speed: Array, edges: int, recovery: float, max_pivots: int
 ) -> tuple[Array, int, int, float]:
-    """Impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| of the LCP without any shift of D."""
+    """Return impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| of the LCP with the unshifted D."""
     n = len(mu)
     c = np.maximum(gap_speed, -recovery)
     A, r, contact, direction = polygon_lcp(D, b, mu, c, edges)
@@ -98,7 +99,7 @@ def solve_polygon(
     for i in range(len(r)):
         if direction[i, 2] > 0.0:
             p[contact[i], 2] += z_best[i]
-        else:  # a tangent; zero for λ
+        else:  # tangent variables; the direction of a λ is zero
             p[contact[i], 0] += direction[i, 0] * z_best[i]
             p[contact[i], 1] += direction[i, 1] * z_best[i]
     return p, status, pivots, best
@@ -106,9 +107,9 @@ def solve_polygon(
 
 @compiled
 def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Array, Array, Array]:
-    """Matrix A and vector r of w = A z + r, and for each z its contact and its direction (s, t, n), all 0 for a λ.
+    """Return A and r of w = A z + r, and the contact and direction (s, t, n) of each variable z; zero direction for λ.
 
-    Order: the n normals, then of each contact its tangents and its λ.
+    Order of variables: the n normals, then the tangents and λ of each contact.
     """
     n = len(mu)
     size = n
@@ -116,7 +117,7 @@ def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
         size += (edges if mu[i] > 0.0 else 0) + (1 if 0.0 < mu[i] < np.inf else 0)
     contact, direction = np.zeros(size, dtype=np.int64), np.zeros((size, 3))
     A, r = np.zeros((size, size)), np.zeros(size)
-    # directions, and the rows −Eᵀ and E of λ beside μ
+    # directions of F; coupling of λ: A holds μ, −Eᵀ in the row of λ and E in its column
     row = n
     for i in range(n):
         contact[i], direction[i, 2] = i, 1.0
@@ -132,7 +133,7 @@ def polygon_lcp(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
             for j in range(row - edges, row):
                 A[j, row], A[row, j] = 1.0, -1.0
             row += 1
-    # r: b along the directions, with c for normals; A: D along them
+    # r = dᵀ b (+ c for normals) and A += d_xᵀ D d_y for directions d
     for x in range(size):
         for e in range(3):
             r[x] += direction[x, e] * b[3 * contact[x] + e]

@@ -1,7 +1,7 @@
-"""Impulses along the normals alone, once all else is eliminated: an LCP whose matrix is a Gram matrix  [D15 §V].
+"""LCP in the normal impulses after all other variables are eliminated; its matrix is a Gram matrix  [D15 §V].
 
     0 ≤ z ⟂ w = Y Yᵀ z + r ≥ 0          Y (n, nv)
-Three ways to the same w, which [D15 Tables I–III] compare; z differs where contacts are redundant.
+Three solvers give the same w, compared in [D15 Tables I–III]; z differs when contacts are redundant.
 """
 
 from typing import Literal
@@ -17,27 +17,27 @@ from idyn.types import Array
 from sim_harness.engines.vectors import SHIFTS, gram
 
 Solver = Literal["ppm", "qp", "lemke"]
-"""ppm: the modified Principal Pivoting Method [D15 Alg. 1], nv × nv systems only, the monotone rule where it cycles; qp: an
-active-set method for quadratic programs (DAQP); lemke: Lemke's method."""
+"""ppm: modified principal pivoting method [D15 Alg. 1] with systems of size ≤ nv, monotone pivoting rule when it cycles;
+qp: active-set method for quadratic programs (DAQP); lemke: Lemke's method."""
 
 GOOD = 1e-8
-"""Largest |min(z, w)| of Lemke's answer, as a share of max |r|, for which no other shift is tried."""
+"""Lemke's solution is accepted without a further shift when |min(z, w)| is below this share of max |r|."""
 
 MOST_PIVOTS = 1000
-"""Of one LCP."""
+"""Largest number of pivots per LCP."""
 
 SATISFIED = 1e-12
-"""w above minus this times max |r| is not negative."""
+"""w counts as non-negative when it is above −SATISFIED · max |r|."""
 
 
 ROUNDING = 1e-12
-"""Share of the largest impulse below which that of an inactive bound of a QP is."""
+"""Impulses of a QP below this share of the largest one belong to inactive bounds and are set to zero."""
 
 NON_FINITE = Status.NON_FINITE.value
 
 
 def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tuple[Array, Status, int]:
-    """z (n), status, pivots or iterations. lengths2: of the rows before anything was eliminated from them, squared (n)."""
+    """Return z (n), status, pivots or iterations; lengths2: squared lengths of the rows of Y before any elimination (n)."""
     if solver == "qp":
         return by_qp(Y, r, lengths2)
     z, status, pivots = by_pivots(Y, r, lengths2, solver == "lemke")
@@ -46,7 +46,7 @@ def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tupl
 
 @compiled
 def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool) -> tuple[Array, int, int]:
-    """As `normal_impulses`."""
+    """Return the same as `normal_impulses`, with ppm or Lemke's method; the status is its number."""
     n, least, largest, finite = len(r), 0.0, 0.0, True
     for i in range(n):
         least, largest = min(least, r[i]), max(largest, abs(r[i]))
@@ -66,6 +66,7 @@ def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool) -> tuple[Arra
 
 @compiled
 def _lemke(Y: Array, r: Array) -> tuple[Array, int, int]:
+    """Solve by Lemke's method with increasing shifts of the diagonal of Y Yᵀ; return the best z (n), status and pivots."""
     n, A = len(r), gram(Y)
     best, least, status, pivots, mean, largest = np.zeros(n), np.inf, SOLVED, 0, np.trace(A) / n, np.abs(r).max()
     for shift in SHIFTS:
@@ -83,7 +84,7 @@ def _lemke(Y: Array, r: Array) -> tuple[Array, int, int]:
 
 
 def by_qp(Y: Array, r: Array, lengths2: Array) -> tuple[Array, Status, int]:
-    """In units of mass and speed of order one, as its tolerances are absolute; an impulse below `ROUNDING` counts as zero."""
+    """Return the same as `normal_impulses`, with DAQP; the QP is scaled to order one, as DAQP's tolerances are absolute."""
     if not np.isfinite(r).all():
         return np.zeros(len(r)), Status.NON_FINITE, 0
     if not len(r) or r.min() >= 0.0:

@@ -1,14 +1,14 @@
-"""`penalty`: spring and damper along the normal, regularised Coulomb friction across it: compliant terrain  [ZD §7.5].
+"""`penalty`: compliant terrain, spring and damper along the normal and regularised Coulomb friction  [ZD §7.5].
 
     f_N = max(0, −kp φ⁺ − kv N v⁺)  where φ ≤ 0, else 0      φ⁺ = φ + dt N v⁺
     f_T = −μ f_N u_T / √(|u_T|² + slip_speed²)           u_T = (S, T) v⁺
-All else on the right is taken at the end of the step, so stiffness and damping never make it unstable, at any dt.
-Solved by Newton's method in the 3n impulses, with a fixed-point pass (friction as viscous drag, its coefficient held)
-to begin with and wherever Newton's step does not bring law and impulses nearer. Usual: 1 to 5 passes.
+The right side is implicit, evaluated at the end of the step, so it is stable for all stiffness, damping and dt.
+Newton's method solves for the 3n impulses. A fixed-point pass (friction as viscous drag with fixed coefficient) is the first
+pass, and replaces every Newton step that does not reduce the residual. Typical: 1 to 5 passes.
 
-Modelling error: a loaded contact sinks in by f_N / kp; one that ought to stick creeps at slip_speed · r / √(1 − r²),
-where r is the share of the friction limit in use. μ above MU_CAP, so also μ = ∞, is taken for MU_CAP; with so much
-friction a leg can jam, the law then has no solution or several, and the step ends with NOT_CERTIFIED.
+Modelling error: a loaded contact sinks in by f_N / kp. A contact that should stick creeps at slip_speed · r / √(1 − r²),
+where r is the used share of the friction limit. μ is limited to MU_CAP, also μ = ∞. With so much friction a leg can jam: the
+law then has no solution or several, and the step ends with NOT_CERTIFIED.
 """
 
 from typing import NamedTuple
@@ -24,30 +24,30 @@ from sim_harness.engines.contact_space import contact_space, no_solution, soluti
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 
 MU_CAP = 100.0
-"""The authors' stand-in for infinite friction."""
+"""Friction coefficient used for infinite friction, the authors' value."""
 
 AGREED = 1e-10
-"""The iteration stops when the impulses agree with the law to this share of the largest."""
+"""The iteration stops when the residual of the law is below this share of the largest impulse."""
 
 MOST_PASSES = 100
-"""Of the iteration."""
+"""Largest number of passes of the iteration."""
 
 SHORTEST = 1 / 32
-"""Newton steps are halved down to this share before the fixed-point pass takes over."""
+"""Smallest share of a Newton step in the line search; below it a fixed-point pass follows."""
 
 ROUNDING = 1e-12
-"""A contact apart by no more touches [m]."""
+"""Largest gap of a touching contact [m]."""
 
 TOLERANCE = 1e-5
-"""Share of the largest impulse by which a step that counts as solved may disagree with the law."""
+"""Largest residual of the law in a solved step, as a share of the largest impulse."""
 
 
 class Penalty(Kind, frozen=True, tag="penalty"):
     """Settings of the engine.
 
-    kp: stiffness [N/m], > 0; the default lets the paper's robot sink in by 1 mm on its four feet
-    kv: damping [N·s/m], ≥ 0; the authors' value. Critical for the paper's robot: 240
-    slip_speed: speed at which friction reaches 71 % of its limit [m/s], > 0; less sticks better, takes more passes
+    kp: stiffness [N/m], > 0; at the default the paper's robot sinks in by 1 mm on its four feet
+    kv: damping [N·s/m], ≥ 0; the default is the authors' value. Critical damping of the paper's robot: 240
+    slip_speed: speed at which friction reaches 71 % of its limit [m/s], > 0; smaller values reduce creep and need more passes
     """
 
     kp: Positive = 11772.0
@@ -66,8 +66,10 @@ class Penalty(Kind, frozen=True, tag="penalty"):
         return solution(space, p, Status.SOLVED if solved else Status.NOT_CERTIFIED, passes, error)
 
     def materials(self, problem: ForwardProblem, count: int) -> tuple[Array, Array]:
-        """Stiffness [N/m] and damping [N·s/m] of the contacts, of which there are `count` with the stops (count): those of what
-        touches where that has a stiffness, else the engine's own."""
+        """Return stiffness [N/m] and damping [N·s/m] of contacts and stops (count).
+
+        The values of the problem apply to contacts with finite stiffness, the engine's own values to all others.
+        """
         kp, kv = np.full(count, self.kp), np.full(count, self.kv)
         if problem.stiffness is not None and problem.dissipation is not None:
             soft = np.flatnonzero(np.isfinite(problem.stiffness))
@@ -77,8 +79,14 @@ class Penalty(Kind, frozen=True, tag="penalty"):
 
 
 class Compliance(NamedTuple):
-    """Of the contacts (n): friction, gaps, and their springs for one step: stiffness [N·s/m] and damping [kg] times dt; slip
-    speed [m/s]."""
+    """Parameters of the law for one step (n).
+
+    mu: friction coefficients
+    gaps: φ [m]
+    stiffness: dt kp [N·s/m]
+    damping: dt (kv + dt kp) [kg]
+    slip_speed: [m/s]
+    """
 
     mu: Array
     gaps: Array
@@ -89,9 +97,9 @@ class Compliance(NamedTuple):
 
 @compiled
 def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tuple[Array, int, float]:
-    """Impulses p (3n) that obey the law at u = D p + b, passes, and the disagreement max |p − law(u)| left [N·s].
+    """Return impulses p (3n) that satisfy the law at D p + b, the passes, and the residual max |p − law(D p + b)| [N·s].
 
-    u: contact velocities from which to start (3n).
+    u: initial guess of the contact velocities (3n)
     """
     p = _fixed_point(D, b, _law(u, ground)[1])
     best, least = p, np.inf
@@ -104,7 +112,7 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
         if error <= AGREED * _largest(p) or passes >= MOST_PASSES:
             return best, passes, least
         passes += 1
-        # Newton's step on p − law(D p + b) = 0, halved until it gains; where none does, a fixed-point pass
+        # Newton step on p − law(D p + b) = 0, halved until the residual falls, else a fixed-point pass
         LU, order, _ = lu_factor(np.eye(len(p)) - _blocks(slope, D))
         step = lu_solve(LU, order, law - p)
         share = 1.0
@@ -119,7 +127,7 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
 
 @compiled
 def _fixed_point(D: Array, b: Array, viscous: Array) -> Array:
-    """The p with p = −(C (D p + b) + g): the law with its coefficients held. `viscous` is C and g (2, 3n)."""
+    """Return the solution of p = −(C (D p + b) + g), the law with fixed coefficients; viscous: C and g (2, 3n)."""
     A = np.eye(len(b))
     for i in range(len(b)):
         for j in range(len(b)):
@@ -130,17 +138,19 @@ def _fixed_point(D: Array, b: Array, viscous: Array) -> Array:
 
 @compiled
 def _law(u: Array, ground: Compliance) -> tuple[Array, Array, Array]:
-    """Impulses p(u) (3n); C and g with p = −(C u + g) (2, 3n); dp/du, one block per contact (n, 3, 3)."""
+    """Return impulses p(u) (3n), C and g with p = −(C u + g) (2, 3n), and dp/du in one block per contact (n, 3, 3)."""
     mu, gaps, stiffness, damping, slip_speed = ground
     p, viscous, slope = np.zeros(len(u)), np.zeros((2, len(u))), np.zeros((len(mu), 3, 3))
     for i in range(len(mu)):
         s, t, n = 3 * i, 3 * i + 1, 3 * i + 2
+        # p_N = −dt kp φ − dt (kv + dt kp) u_N
         normal = -stiffness[i] * gaps[i] - damping[i] * u[n]
-        if gaps[i] > ROUNDING or normal <= 0.0:  # nothing acts at a distance, dampers included
+        if gaps[i] > ROUNDING or normal <= 0.0:  # an open contact has neither spring nor damper force
             continue
         p[n] = normal
         viscous[0, n], viscous[1, n] = damping[i], stiffness[i] * gaps[i]
         slope[i, 2, 2] = -damping[i]
+        # p_T = −μ p_N u_T / √(|u_T|² + slip_speed²) and its derivatives
         limit = min(mu[i], MU_CAP) * normal
         speed = np.sqrt(u[s] * u[s] + u[t] * u[t] + slip_speed * slip_speed)
         for a in range(2):
@@ -154,7 +164,7 @@ def _law(u: Array, ground: Compliance) -> tuple[Array, Array, Array]:
 
 @compiled
 def _blocks(slope: Array, D: Array) -> Array:
-    """Block diagonal of `slope` times D (3n, 3n)."""
+    """Return diag(slope) D, the block diagonal of `slope` (n, 3, 3) times D (3n, 3n)."""
     m = D.shape[0]
     out = np.zeros((m, m))
     for i in range(m):

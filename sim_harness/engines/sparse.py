@@ -1,4 +1,4 @@
-"""Jacobians of three rows for each contact, of which only the columns are kept that it moves."""
+"""Sparse Jacobians: three rows per contact, with the non-zero columns only."""
 
 from typing import Protocol
 
@@ -9,9 +9,12 @@ from idyn.types import Array
 
 
 class Sparse(Protocol):
-    """A matrix (3k, n): the columns of item i are columns[begin[i]:begin[i + 1]], their three rows in `rows` (·, 3).
+    """A sparse matrix (3k, n) with three rows per item.
 
-    first: the least column that is linked with each (n)
+    begin: item i has the entries begin[i] to begin[i + 1] (k + 1)
+    columns: column of each entry
+    rows: the item's three values in that column (·, 3)
+    first: smallest column that shares an item with each column (n)
     """
 
     @property
@@ -29,9 +32,11 @@ class Sparse(Protocol):
 
 @compiled
 def compressed(J: Array, members: Array, dofs: Array, first: Array) -> tuple[Array, Array, Array]:
-    """begin, columns and rows of some items (k) of J, for some of its columns in the given order (n).
+    """Return begin, columns and rows of a `Sparse` matrix.
 
-    first: the least column that is linked with each, lowered in place (n)
+    members: indices of the items of J (k)
+    dofs: columns of J in their new order (n)
+    first: smallest column that shares an item with each column; lowered in place (n)
     """
     n, k, x = len(dofs), len(members), 0
     begin, columns, rows = np.zeros(k + 1, dtype=np.int64), np.zeros(k * n, dtype=np.int64), np.zeros((k * n, 3))
@@ -49,7 +54,7 @@ def compressed(J: Array, members: Array, dofs: Array, first: Array) -> tuple[Arr
 
 @compiled
 def speeds(J: Sparse, v: Array) -> Array:
-    """J v (k, 3)"""
+    """Return J v (k, 3)."""
     u = np.zeros((len(J.begin) - 1, 3))
     for i in range(len(u)):
         for x in range(J.begin[i], J.begin[i + 1]):
@@ -60,7 +65,7 @@ def speeds(J: Sparse, v: Array) -> Array:
 
 @compiled
 def pushed(J: Sparse, p: Array) -> Array:
-    """Jᵀ p (n)"""
+    """Return Jᵀ p (n)."""
     y = np.zeros(len(J.first))
     for i in range(len(p)):
         if p[i, 0] != 0.0 or p[i, 1] != 0.0 or p[i, 2] != 0.0:

@@ -1,6 +1,6 @@
-"""Contacts that are held sideways: their tangential rows eliminated from the problem in the normals, and found again.
+"""Sticking contacts: eliminate their tangential rows from the problem in the normals, and recover their friction impulses.
 
-S v⁺ = T v⁺ = 0 of contacts that are held        N v⁺ + c = Y Yᵀ p_N + r of all
+S v⁺ = T v⁺ = 0 of sticking contacts        N v⁺ + c = Y Yᵀ p_N + r of all contacts
 """
 
 from typing import NamedTuple
@@ -10,30 +10,32 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import copy
 from idyn.types import Array
-from sim_harness.engines.bilateral import DEPENDENT, Held, along, orthonormalise, project, row_forces
+from sim_harness.engines.bilateral import DEPENDENT, RowFactor, components, orthonormalise, project, row_forces
 from sim_harness.engines.vectors import add, dot, pushed
 
 ROUNDING = 1e-12
-"""An impulse below this share of the largest counts as zero. Those of a QP's inactive bounds are not quite zero."""
+"""An impulse below this share of the largest counts as zero. A QP returns tiny non-zero impulses at inactive bounds."""
 
 INDEPENDENT = 1e-3
-"""A tangential row is left out when less than this share of its length is new, in the metric M⁻¹. Points of a face that are not
-quite on one plane differ by less; their normals hold what such rows would hold with lever arms of micrometres."""
+"""A tangential row is dropped when its part orthogonal to earlier rows is below this share of its length, in the metric M⁻¹.
+Rows of points that lie almost in one plane differ by less. Their normals already constrain that motion, which the tangential
+rows would constrain with lever arms of micrometres."""
 
 SHARE = 1e-6
-"""A contact can press when its share of the smallest impulses is more than this of the largest of them."""
+"""A contact can press when its share of the smallest impulses exceeds this share of the largest one."""
 
 
 class Stick(NamedTuple):
-    """The problem in the normals while some contacts are held sideways.
+    """The problem in the normals for a given set of k sticking contacts.
 
-    rows: of S and T of those contacts, in the order of their elimination (2k)
-    held, t: their directions and how fast the motion must go along them
+    rows: indices of the rows S and T of the sticking contacts, in the order of elimination (2k)
+    factor: orthonormal factor of these rows
+    t: required velocity along the directions Q of the factor (rank)
     Y, r: N v⁺ + c = Y Yᵀ p_N + r (N, nv), (N)
     """
 
     rows: Array
-    held: Held
+    factor: RowFactor
     t: Array
     Y: Array
     r: Array
@@ -41,6 +43,7 @@ class Stick(NamedTuple):
 
 @compiled
 def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
+    """Eliminate the tangential rows of sticking contacts; contacts: their indices (k); Y, b: see `Space`; c: gap speeds (N)."""
     n, nv, m = len(c), Y.shape[1], 2 * len(contacts)
     rows, X, speeds = np.zeros(m, dtype=np.int64), np.zeros((m, nv)), np.zeros(m)
     for k in range(m):
@@ -48,30 +51,30 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
         speeds[k] = -b[rows[k]]
         copy(Y[rows[k]], X[k])
     # the motion x along Q that makes S v⁺ = T v⁺ = 0
-    held = orthonormalise(X, INDEPENDENT)
-    t = along(held, speeds)
+    factor = orthonormalise(X, INDEPENDENT)
+    t = components(factor, speeds)
     x = np.zeros(nv)
     for j in range(len(t)):
-        add(x, t[j], held.Q[j])
-    # r = N v⁺ + c at x; Y without its components along Q
+        add(x, t[j], factor.Q[j])
+    # r = N v⁺ + c at x; Y ← N L⁻ᵀ (1 − Qᵀ Q)
     normals, r = np.zeros((n, nv)), np.zeros(n)
     for i in range(n):
         copy(Y[3 * i + 2], normals[i])
         r[i] = dot(b[3 * i + 2] + c[i], normals[i], x)
-        project(held.Q, normals[i])
-    return Stick(rows, held, t, normals, r)
+        project(factor.Q, normals[i])
+    return Stick(rows, factor, t, normals, r)
 
 
 @compiled
 def impulses(Y: Array, stick: Stick, z: Array) -> Array:
-    """All impulses (3N) from those of the normals (N): the tangential ones make the kept rows' speeds vanish."""
+    """Return all impulses (3N) for normal impulses z (N): friction makes the velocities of the kept tangential rows zero."""
     p = np.zeros(len(Y))
     for i in range(len(z)):
         p[3 * i + 2] = z[i]
     pulled, load = -pushed(Y, p), stick.t.copy()
     for j in range(len(load)):
-        load[j] = dot(load[j], stick.held.Q[j], pulled)
-    friction = row_forces(stick.held, load)
+        load[j] = dot(load[j], stick.factor.Q[j], pulled)
+    friction = row_forces(stick.factor, load)
     for k in range(len(friction)):
         p[stick.rows[k]] = friction[k]
     return p
@@ -79,7 +82,10 @@ def impulses(Y: Array, stick: Stick, z: Array) -> Array:
 
 @compiled
 def can_press(Y: Array, z: Array, touches: Array) -> Array:
-    """Which contacts press, or could take over a share of what others press (N, bool); Y: rows of the normals (N, nv)."""
+    """Return which contacts press or could take a share of the load of pressing contacts (N, bool).
+
+    Y: rows of the normals (N, nv); z: normal impulses (N); touches: contacts that are closed at the end of the step (N)
+    """
     n, nv = Y.shape
     largest = 0.0
     for i in range(n):
@@ -91,14 +97,14 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
     on = np.flatnonzero(touches | presses)
     if largest == 0.0 or not more:
         return presses
-    # the smallest impulses with the same effect Yᵀ z: its part in the row space of Yᵀ
+    # the smallest impulses with the same effect Yᵀ z: project z onto the row space of Yᵀ
     X, share = np.zeros((nv, len(on))), np.zeros(len(on))
     for k in range(len(on)):
         for d in range(nv):
             X[d, k] = Y[on[k], d]
     pressing = z[on]
-    for way in orthonormalise(X, DEPENDENT).Q:
-        add(share, dot(0.0, way, pressing), way)
+    for direction in orthonormalise(X, DEPENDENT).Q:
+        add(share, dot(0.0, direction, pressing), direction)
     largest = 0.0
     for k in range(len(on)):
         largest = max(largest, abs(share[k]))
@@ -109,7 +115,7 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
 
 @compiled
 def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
-    """The largest of |min(p_N, N v⁺ + c)| and of the speeds along the rows that are held."""
+    """Return the largest of |min(p_N, N v⁺ + c)| and of the velocities of the sticking rows; held: their indices."""
     x, worst = pushed(Y, p), 0.0
     for i in range(len(c)):
         w = dot(b[3 * i + 2] + c[i], Y[3 * i + 2], x)

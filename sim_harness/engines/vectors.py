@@ -1,4 +1,4 @@
-"""Vector sums for compiled functions, in one fixed order, so that bits are equal on every machine."""
+"""Vector sums for compiled functions with a fixed order of summation, so results are bitwise equal on every machine."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from idyn.jit.compiled import compiled
 from idyn.types import Array
 
 SHIFTS = (0.0, 1e-12, 1e-10, 1e-8)
-"""Shares of the mean diagonal of Y Yᵀ that are added to it, one after the other, until a problem is solved."""
+"""Diagonal shifts as shares of the mean diagonal of Y Yᵀ, tried in this order until a problem is solved."""
 
 
 @compiled
 def dot(start: float, x: Array, y: Array) -> float:
-    """start + x · y"""
+    """Return start + x · y."""
     s = start
     for d in range(len(x)):
         s += x[d] * y[d]
@@ -27,7 +27,7 @@ def add(x: Array, share: float, y: Array) -> None:
 
 @compiled
 def largest(x: Array) -> float:
-    """max |x|, 0 of nothing, inf where x is not finite"""
+    """Return max |x|, 0 for an empty x, inf for a non-finite x."""
     worst = 0.0
     for s in x:
         worst = max(worst, abs(s)) if np.isfinite(s) else np.inf
@@ -36,7 +36,7 @@ def largest(x: Array) -> float:
 
 @compiled
 def pushed(Y: Array, p: Array) -> Array:
-    """Yᵀ p (nv) of rows Y (m, nv) and impulses p (m)"""
+    """Return Yᵀ p (nv) for rows Y (m, nv) and impulses p (m)."""
     z = np.zeros(Y.shape[1])
     add_pushed(Y, p, z)
     return z
@@ -52,7 +52,7 @@ def add_pushed(Y: Array, p: Array, z: Array) -> None:
 
 @compiled
 def gram(Y: Array) -> Array:
-    """Y Yᵀ (m, m)"""
+    """Return Y Yᵀ (m, m)."""
     m = len(Y)
     D = np.zeros((m, m))
     for i in range(m):
@@ -63,7 +63,7 @@ def gram(Y: Array) -> Array:
 
 @compiled
 def transposed_times(L: Array, v: Array, y: Array) -> None:
-    """y ← y + Lᵀ v for a lower triangle L, in place."""
+    """y ← y + Lᵀ v for a lower triangular L, in place."""
     for d in range(len(v)):
         for r in range(d, len(v)):
             y[d] += L[r, d] * v[r]

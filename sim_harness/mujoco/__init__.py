@@ -1,1 +1,1 @@
-"""MuJoCo as the simulated world: its dynamics, its contacts, its integration."""
+"""MuJoCo as a simulated world."""

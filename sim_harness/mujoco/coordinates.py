@@ -1,8 +1,8 @@
-"""States between Pinocchio's coordinates, which are ours, and MuJoCo's.
+"""Conversion of states between Pinocchio's coordinates, which `idyn` uses, and MuJoCo's.
 
-A free joint of ours is position and quaternion xyzw relative to where the joint is placed, its velocity linear and angular in
-the body's frame; MuJoCo's are relative to the world, with a quaternion wxyz, and the linear velocity is in the world frame.
-Every other joint is one angle or length in both.
+Pinocchio: a free joint has position and quaternion xyzw relative to the joint placement, and linear and angular velocity in the
+body frame. MuJoCo: position and quaternion wxyz relative to the world, linear velocity in the world frame, angular velocity in
+the body frame. All other joints have one angle or length in both.
 """
 
 import numpy as np
@@ -13,14 +13,16 @@ from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.robot_model import body_name, quaternion_of
 
 XYZW = [1, 2, 3, 0]
-"""Where the parts of a quaternion xyzw are in one wxyz."""
+"""Indices that convert a quaternion wxyz to xyzw."""
 WXYZ = [3, 0, 1, 2]
+"""Indices that convert a quaternion xyzw to wxyz."""
 
 
 class FreeJoint(Record, frozen=True):
-    """Where a free joint is: q[place], v[speed] of ours, qpos[address], qvel[dof] of MuJoCo's.
+    """Indices of a free joint: q[place] and v[speed] in Pinocchio's, qpos[address] and qvel[dof] in MuJoCo's coordinates.
 
-    rotation (3, 3), origin [m] (3): of the joint in the world where our q is neutral
+    rotation: placement of the joint in the world at neutral q (3, 3)
+    origin: position of the joint in the world at neutral q [m] (3)
     """
 
     place: slice
@@ -32,16 +34,16 @@ class FreeJoint(Record, frozen=True):
 
 
 class Coordinates:
-    """The maps for one robot and its model.
+    """Coordinate conversion for one robot and its MuJoCo model.
 
-    dofs: MuJoCo's index of each of our velocities (nv)
+    dofs: MuJoCo's index of each of Pinocchio's velocities (nv)
     """
 
     def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
         self._robot = robot
         self._neutral = robot.neutral()
         joint = np.array([model.body(body_name(i)).jntadr[0] for i in robot.tree.dof_joint])  # of each velocity
-        first = np.searchsorted(robot.tree.dof_joint, robot.tree.dof_joint)  # our first velocity of the same joint
+        first = np.searchsorted(robot.tree.dof_joint, robot.tree.dof_joint)  # first velocity of the same joint
         self.dofs = model.jnt_dofadr[joint] + np.arange(robot.nv) - first
         free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
         self._single = np.flatnonzero(~free)
@@ -61,7 +63,7 @@ class Coordinates:
         ]
 
     def to_mujoco(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """qpos and qvel of (q, v)."""
+        """Return qpos and qvel for (q, v)."""
         qpos, qvel = np.empty(len(self._addresses) + 7 * len(self._free)), np.empty(len(v))
         qpos[self._addresses] = self._robot.difference(self._neutral, q)[self._single]
         qvel[self.dofs] = v
@@ -74,7 +76,7 @@ class Coordinates:
         return qpos, qvel
 
     def from_mujoco(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
-        """(q, v) of qpos and qvel."""
+        """Return (q, v) for qpos and qvel."""
         step = np.zeros(self._robot.nv)
         step[self._single] = qpos[self._addresses]
         q, v = self._robot.integrate(self._neutral, step), np.array(qvel[self.dofs])
@@ -87,14 +89,14 @@ class Coordinates:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Quaternion a b (4), all wxyz."""
+    """Return the quaternion product a b (4), all wxyz."""
     result = np.empty(4)
     mujoco.mju_mulQuat(result, a, np.ascontiguousarray(b))
     return result
 
 
 def _rotation(quaternion: Array) -> Array:
-    """Matrix of a quaternion wxyz (3, 3)."""
+    """Return the rotation matrix of a quaternion wxyz (3, 3)."""
     matrix = np.empty(9)
     mujoco.mju_quat2Mat(matrix, np.ascontiguousarray(quaternion))
     return matrix.reshape(3, 3)

@@ -1,4 +1,4 @@
-"""The only door to MuJoCo, which is an optional package."""
+"""The only module that imports MuJoCo, an optional package. Raises ConfigError when it is not installed."""
 
 from idyn.errors import ConfigError
 
@@ -9,4 +9,4 @@ except ModuleNotFoundError as error:
 
 __all__ = ["mujoco"]
 
-mujoco.set_mju_user_warning(lambda _: None)  # its warnings are counted in the data and become a status; by default, a log file
+mujoco.set_mju_user_warning(lambda _: None)  # no log file; MjData counts warnings and the world reports them in the status

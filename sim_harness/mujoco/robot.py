@@ -1,11 +1,10 @@
-"""A robot in MuJoCo's world.
+"""A robot in a MuJoCo world.
 
-The ground is that of `idyn.contact.terrain`: below each contact place lies a plane that touches the terrain at the point
-nearest to the place, laid anew before each physics step. So gaps and normals are the terrain's own, on hills as on the flat,
-and friction may change from foothold to foothold.
+The ground is that of `idyn.contact.terrain`. Before each physics step a plane below each contact point is placed tangent to the
+terrain at the nearest point. So gaps and normals are those of the terrain, also on hills, and friction may vary with the place.
 
-Modelling error: in a corner (stairs) a place has one contact, with the nearer side. Joint limits, and contact of anything but
-the robot's contact places, with the terrain and with boxes of other bodies, are not simulated.
+Modelling error: in a corner (stairs) a contact point has one contact, with the nearer face. Only the robot's contact points
+make contact, with the terrain and with boxes of other bodies. Joint limits are not simulated.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from sim_harness.world.world import MARGIN, Push, StepResult
 
 
 def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[RobotBodies, StepResult]:
-    """Raises ConfigError for what MuJoCo cannot carry."""
+    """Return the MuJoCo world of a robot. Raises ConfigError for a robot that MuJoCo does not support."""
     model = build_model(bodies.robot, settings)
     coordinates = Coordinates(bodies.robot, model)
     if bodies.friction is not None:
@@ -35,14 +34,16 @@ def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[Ro
 
 
 def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, settings: MujocoSettings) -> None:
-    """Friction in the joints. MuJoCo's own is soft: by default a light leg creeps under its load at more than 1 rad/s."""
+    """Set joint friction, stiffer than MuJoCo's default, with which a light leg creeps under its load at over 1 rad/s."""
     model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
     model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
 
 
 class RobotContent(Content[RobotBodies, StepResult]):
+    """A robot, its terrain planes and its contact forces."""
+
     def __init__(self, bodies: RobotBodies, model: mujoco.MjModel, dofs: Array) -> None:
-        """dofs: MuJoCo's index of each of our velocities (nv)"""
+        """dofs: MuJoCo's index of each of Pinocchio's velocities (nv)"""
         self.bodies, self.model, self._motors = bodies, model, dofs[bodies.robot.tree.a]
         places, keys = range(len(bodies.robot.spheres.keys)), range(len(bodies.robot.contact_names))
         self._planes = np.array([model.body(plane_name(i)).mocapid[0] for i in places], dtype=np.int64)
@@ -59,7 +60,7 @@ class RobotContent(Content[RobotBodies, StepResult]):
         self._before, self._impulses = self._everywhere, np.zeros((len(self._pairs), 3))
 
     def prepare(self, data: mujoco.MjData) -> None:
-        """A plane below each contact place, tangent to the terrain, and the friction of all contacts."""
+        """Place the tangent plane below each contact point and set the friction of all contacts."""
         c, n = self._everywhere, len(self._planes)
         data.mocap_pos[self._planes] = c.points[:n] - c.gaps[:n, None] * c.normals[:n]
         for plane, normal in zip(self._planes, c.normals[:n], strict=True):
@@ -75,8 +76,8 @@ class RobotContent(Content[RobotBodies, StepResult]):
             force = push.share(*span) * np.array(push.force)
             mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, body, data.qfrc_applied)
 
-    def feel(self, data: mujoco.MjData, h: float) -> None:
-        """On the bodies of the contact places, world frame, contact places first and then pairs [N·s] (·, 3)."""
+    def record_forces(self, data: mujoco.MjData, h: float) -> None:
+        """Add the impulses on the bodies of the contact points, world frame, contact points first, then pairs [N·s] (·, 3)."""
         forces, wrench = np.zeros((len(self._pairs), 3)), np.zeros(6)
         found = data.contact
         for i, ((first, second), frame) in enumerate(zip(found.geom.tolist(), found.frame, strict=True)):

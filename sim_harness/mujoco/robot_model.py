@@ -1,7 +1,7 @@
-"""A robot as a MuJoCo model: one body for each joint, with the very placements, axes and inertias that Pinocchio has.
+"""A robot as a MuJoCo model: one body per joint, with the placements, axes and inertias of the Pinocchio model.
 
-Nothing passes through MuJoCo's own URDF reader, so nothing is fused, balanced, bounded or left out. Only contact places touch:
-each its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and the boxes of other bodies.
+MuJoCo's URDF reader is not used, because it fuses, balances, bounds or omits bodies. Only contact points make contact: each
+with its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and with the boxes of other bodies.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.settings import MujocoSettings
 
 POINT = 1e-10
-"""Radius of a contact place without one: MuJoCo has no points [m]."""
+"""Radius of a contact point without radius [m], because MuJoCo has no point geometries."""
 
 
 def body_name(joint: int) -> str:
@@ -21,12 +21,12 @@ def body_name(joint: int) -> str:
 
 
 def plane_name(place: int) -> str:
-    """Of the mocap body and of its plane: the ground below a contact place."""
+    """Return the name of the mocap body and of its plane, the ground below a contact point."""
     return f"ground {place}"
 
 
 def pair_name(row: int) -> str:
-    """Of a contact place and its ground, then of the robot's pairs: in the order of `Robot.contact_names`."""
+    """Return the name of a geometry pair; rows in the order of `Robot.contact_names`, contact points first, then pairs."""
     return f"pair {row}"
 
 
@@ -39,36 +39,39 @@ def box_name(box: int) -> str:
 
 
 def build_model(robot: Robot, settings: MujocoSettings) -> mujoco.MjModel:
-    """Raises ConfigError for what MuJoCo cannot carry."""
+    """Return the MuJoCo model of a robot. Raises ConfigError for a robot that MuJoCo does not support."""
     spec = bodies_of(robot, settings)
     _add_geometry(spec, robot, settings)
     return compiled_model(spec, robot)
 
 
 def bodies_of(robot: Robot, settings: MujocoSettings) -> mujoco.MjSpec:
-    """The bodies and joints, that touch nothing yet. Raises ConfigError for what MuJoCo cannot carry."""
+    """Return the bodies and joints without contact geometry. Raises ConfigError for joints that MuJoCo does not support."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
     option = spec.option
     option.cone = getattr(mujoco.mjtCone, f"mjCONE_{settings.cone.upper()}")
     option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{settings.integrator.upper()}")
     option.impratio = settings.impratio
-    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a world that diverges says so and does not begin again
+    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a diverging world reports it and is not reset
     _add_bodies(spec, robot)
     _close_chains(spec, robot, settings)
     return spec
 
 
 def compiled_model(spec: mujoco.MjSpec, robot: Robot) -> mujoco.MjModel:
-    """Raises ConfigError for what MuJoCo cannot carry."""
+    """Compile the model. Raises ConfigError with MuJoCo's reason when it fails."""
     try:
         return spec.compile()
     except ValueError as error:
         reason = " ".join(str(error).split())
-        raise ConfigError("engine", f"'mujoco' refuses {robot.name} (`idyn check` may know why): {reason}") from error
+        raise ConfigError(
+            "engine", f"'mujoco' cannot compile the model of {robot.name} (see also `idyn check`): {reason}"
+        ) from error
 
 
 def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
+    """Add one body per joint, placed at the neutral configuration. Raises ConfigError for unsupported joint types."""
     neutral = robot.neutral()
     rotations, origins = robot.place(neutral)
     axes = robot.terms(neutral, np.zeros(robot.nv)).axes
@@ -76,7 +79,7 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
     spec.option.gravity = content.gravity
     for i in range(1, len(robot.tree.parents)):
         parent = robot.tree.parents[i]
-        moments, axes_of_inertia = np.linalg.eigh(content.inertias[i])  # older MuJoCos do this to 1e-8 only
+        moments, axes_of_inertia = np.linalg.eigh(content.inertias[i])  # older versions of MuJoCo are accurate to 1e-8 only
         body = spec.body(body_name(parent)).add_body(
             name=body_name(i),
             pos=rotations[parent].T @ (origins[i] - origins[parent]),
@@ -95,13 +98,13 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
         else:
             raise ConfigError(
                 "engine",
-                "'mujoco' has revolute, continuous and prismatic joints, and floating ones without motors on the environment; "
-                f"of {robot.name}, joint {i} is something else",
+                "'mujoco' supports revolute, continuous and prismatic joints and an unactuated floating joint at the world, "
+                f"got another type for joint {i} of {robot.name}",
             )
 
 
 def _close_chains(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:
-    """A site at each end of a closure, and the constraint that they stay together, as stiff as the timestep allows."""
+    """Add a site at each end of a closure and the constraint that the sites coincide, as stiff as the time step allows."""
     for k, (joints, offsets) in enumerate(zip(robot.closures.joints, robot.closures.offsets, strict=True)):
         ends = [f"closure {k} {side}" for side in ("first", "second")]
         for name, joint, offset in zip(ends, joints, offsets, strict=True):
@@ -117,7 +120,11 @@ def _close_chains(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -
 
 
 def _add_axis(body: mujoco.MjsBody, to_body: Array, axis: Array, armature: float) -> None:
-    """axis: unit velocity of the joint in the world frame, linear at the world's origin and angular (6)"""
+    """Add a hinge or slide to a body.
+
+    to_body: rotation from the world to the body frame (3, 3)
+    axis: unit velocity of the joint in the world frame, linear at the world's origin and angular (6)
+    """
     linear, angular = axis[:3], axis[3:]
     if angular.any():
         body.add_joint(type=mujoco.mjtJoint.mjJNT_HINGE, axis=to_body @ angular, armature=armature)
@@ -126,7 +133,7 @@ def _add_axis(body: mujoco.MjsBody, to_body: Array, axis: Array, armature: float
 
 
 def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -> None:
-    """Spheres with a plane each, boxes, and the pairs of them that may touch."""
+    """Add contact spheres with a plane each, boxes, and the pairs of geometries that may touch."""
     kinds = mujoco.mjtGeom
     for i, joint in enumerate(robot.spheres.joints):
         spec.body(body_name(joint)).add_geom(
@@ -157,11 +164,11 @@ def _add_geometry(spec: mujoco.MjSpec, robot: Robot, settings: MujocoSettings) -
             solimp=settings.solimp,
         )
     for geom in spec.geoms:
-        geom.contype = geom.conaffinity = 0  # nothing touches but the pairs
+        geom.contype = geom.conaffinity = 0  # only the listed pairs make contact
 
 
 def quaternion_of(rotation: Array) -> Array:
-    """wxyz (4)"""
+    """Return the quaternion wxyz of a rotation matrix (4)."""
     quaternion = np.empty(4)
     mujoco.mju_mat2Quat(quaternion, np.ascontiguousarray(rotation).ravel())
     return quaternion

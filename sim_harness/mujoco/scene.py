@@ -1,9 +1,9 @@
-"""A scene in MuJoCo's world: its collisions, its contact law, its solver, its integration; ours is only the question.
+"""A scene in a MuJoCo world, with MuJoCo's collision detection, contact law, solver and integration.
 
-What it did is handed on in the terms of our engines, contacts and forces as MuJoCo had them, so that the checker judges it as
-it does the others: by our inertia, our Jacobian and our Coriolis forces.
+A step returns MuJoCo's contacts and forces in the form of the project's engines, so the same residuals apply. They are computed
+with the project's inertia, Jacobian and Coriolis forces.
 
-A step of the scene is one of MuJoCo. Contacts without force are not reported.
+A step of the scene is one step of MuJoCo. Contacts without force are not reported.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,22 @@ from sim_harness.scenes.bodies.contacts import GROUND, touching_materials
 from sim_harness.scenes.scene import Scene, force_now, where_now
 from sim_harness.world.bodies import forward_problem
 from sim_harness.world.jacobian import along_contacts
-from sim_harness.world.world import Push, Step, Taken, Touching, step_of
+from sim_harness.world.world import ForceTimes, Push, Step, Touching, step_of
 
-TAKEN = Taken(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
-"""MuJoCo's integrator `Euler`; the others take more at the end."""
+FORCE_TIMES = ForceTimes(bodies=0.0, springs=0.0, dampers=1.0, rows=0.0)
+"""Force times of MuJoCo's integrator `Euler`. The other integrators evaluate more forces at the end of the step."""
 
 
 def scene_world(scene: Scene, settings: MujocoSettings) -> MujocoWorld[Scene, Step]:
-    """Raises ConfigError for what MuJoCo cannot carry."""
+    """Return the MuJoCo world of a scene. Raises ConfigError for a scene that MuJoCo does not support."""
     model = scene_model(scene, settings)
     coordinates = Coordinates(scene.robot, model)
     return MujocoWorld(SceneContent(scene, model, coordinates), coordinates, settings)
 
 
 class SceneContent(Content[Scene, Step]):
+    """A scene, its external forces and its contact forces."""
+
     def __init__(self, scene: Scene, model: mujoco.MjModel, coordinates: Coordinates) -> None:
         self.bodies, self.model, self._coordinates = scene, model, coordinates
         named = list(range(len(scene.settings.body))) + ([] if scene.settings.ground is None else [GROUND])
@@ -47,7 +49,7 @@ class SceneContent(Content[Scene, Step]):
         self._qpos = data.qpos.copy()
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
-        """The scene's forces in the middle of the step."""
+        """Apply the scene's external forces, evaluated at the middle of the step."""
         scene, t = self.bodies, span[0] + span[1] / 2
         for force in scene.settings.force:
             i = scene.names.index(force.body)
@@ -55,14 +57,14 @@ class SceneContent(Content[Scene, Step]):
             where = geom.xpos + geom.xmat.reshape(3, 3) @ where_now(force, t)
             mujoco.mj_applyFT(self.model, data, force_now(force, t), np.zeros(3), where, body, data.qfrc_applied)
 
-    def feel(self, data: mujoco.MjData, h: float) -> None:
-        """The contacts of the step, and the force on the first body of each, world frame [N] (n, 3)."""
+    def record_forces(self, data: mujoco.MjData, h: float) -> None:
+        """Record the contacts of the step and the force on the first body of each, world frame [N] (n, 3)."""
         found, n, scene = data.contact, data.ncon, self.bodies
         pairs, forces, wrench = np.zeros((n, 2), dtype=np.int64), np.zeros((n, 3)), np.zeros(6)
         frames = np.array(found.frame).reshape(n, 3, 3)
         for k in range(n):
             first, second = (self._bodies[geom] for geom in found.geom[k].tolist())
-            sign = -1.0 if first != GROUND else 1.0  # MuJoCo's normal and force are towards and on the second
+            sign = -1.0 if first != GROUND else 1.0  # MuJoCo's normal points to the second geom, its force acts on it
             pairs[k] = (first, second) if first != GROUND else (second, first)
             mujoco.mj_contactForce(self.model, data, k, wrench)
             forces[k], frames[k] = sign * (wrench[:3] @ frames[k]), sign * frames[k]
@@ -81,7 +83,8 @@ class SceneContent(Content[Scene, Step]):
         self._pairs, self._forces, self._tied = pairs, forces, self._of_constraints(data)
 
     def _of_constraints(self, data: mujoco.MjData) -> Array:
-        """Generalised force of closures and stops, constraints of MuJoCo's own, in our velocities at the beginning (nv)."""
+        """Return the generalised force of MuJoCo's equality and limit constraints, in Pinocchio's velocities at the beginning
+        of the step (nv)."""
         kinds = mujoco.mjtConstraint
         own = np.isin(data.efc_type, [int(kinds.mjCNSTR_EQUALITY), int(kinds.mjCNSTR_LIMIT_JOINT)])
         force = np.zeros(self.model.nv)
@@ -101,4 +104,4 @@ class SceneContent(Content[Scene, Step]):
             dynamics=float("nan"),
             contact=float("nan"),
         )
-        return step_of(problem, solution, Touching(contacts=contacts, pairs=self._pairs), TAKEN, ending.seconds)
+        return step_of(problem, solution, Touching(contacts=contacts, pairs=self._pairs), FORCE_TIMES, ending.seconds)

@@ -1,4 +1,4 @@
-"""A scene as a MuJoCo model: the robot's bodies with the scene's shapes, closures, springs and stops."""
+"""A scene as a MuJoCo model: bodies with the scene's shapes, closures, springs and stops."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from sim_harness.scenes.bodies.urdf import joint_name
 
 
 def geom_name(body: int) -> str:
-    """Of the shape of a body, or of the ground."""
+    """Return the name of the geometry of a body or of the ground."""
     return "ground" if body == GROUND else f"shape {body}"
 
 
 def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
-    """Raises ConfigError for what MuJoCo cannot carry."""
+    """Return the MuJoCo model of a scene. Raises ConfigError for a scene that MuJoCo does not support."""
     _check(scene, settings)
     spec = bodies_of(scene.robot, settings)
     spec.option.gravity = scene.gravity
@@ -37,37 +37,45 @@ def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
         moving = [i for i, body in enumerate(scene.settings.body) if body.touches and scene.joints[i]]
         pairs += [(i, GROUND) for i in moving]
     for geom in spec.geoms:
-        geom.contype = geom.conaffinity = 0  # nothing touches but the pairs
+        geom.contype = geom.conaffinity = 0  # only the listed pairs make contact
     for i, j in pairs:
         _add_pair(spec, scene, settings, (i, j))
-    held = [_add_closure(spec, scene, closure) for closure in scene.settings.closure]
+    closures = [_add_closure(spec, scene, closure) for closure in scene.settings.closure]
     model = compiled_model(spec, scene.robot)
-    for row, data in enumerate(held):
-        model.eq_data[row] = data  # the compiler's own are those of its neutral configuration
+    for row, data in enumerate(closures):
+        model.eq_data[row] = data  # the compiler computes its data at the neutral configuration
     _add_effects(model, scene)
     return model
 
 
 def _check(scene: SceneModel, settings: MujocoSettings) -> None:
-    """Raises ConfigError for what only other engines have."""
+    """Raise ConfigError for features of a scene that only other engines support."""
     if scene.settings.dt > settings.timestep * (1 + 1e-9):
-        raise ConfigError("engine.timestep", f"'mujoco' takes a scene's steps as they are, got {scene.settings.dt} s")
+        raise ConfigError(
+            "engine.timestep", f"expected at least the step of the scene, {scene.settings.dt} s, got {settings.timestep} s"
+        )
     ground = [] if scene.settings.ground is None else [("scene.ground", scene.settings.ground.material)]
     bodies = [(f"scene.body[{i}]", body.material) for i, body in enumerate(scene.settings.body)]
     for i, body in enumerate(scene.settings.body):
         if body.shape.hull is not None:
-            raise ConfigError(f"scene.body[{i}].shape.hull", "the engine 'mujoco' has boxes, spheres and cylinders here")
+            raise ConfigError(
+                f"scene.body[{i}].shape.hull", "expected a box, sphere or cylinder for the engine 'mujoco', got a hull"
+            )
     if yields(scene.settings):
-        raise ConfigError("scene", "the engine 'mujoco' has no closures and stops with a stiffness, and no elastic bodies here")
+        raise ConfigError(
+            "scene", "the engine 'mujoco' does not support closures and stops with stiffness or elastic bodies in scenes"
+        )
     if scene.settings.cells:
-        raise ConfigError("scene.cells", "the engine 'mujoco' finds its contacts itself")
+        raise ConfigError("scene.cells", "the engine 'mujoco' does not support cells, it has its own collision detection")
     for where, material in ground + bodies:
         if np.isfinite(material.stiffness):
-            raise ConfigError(f"{where}.material.stiffness", "the engine 'mujoco' has no stiffness in N/m")
+            raise ConfigError(
+                f"{where}.material.stiffness", "the engine 'mujoco' does not support stiffness in N/m, expected inf"
+            )
 
 
 def _shape(shape: Shape) -> tuple[int, list[float]]:
-    """MuJoCo's kind, and its half sizes."""
+    """Return MuJoCo's geometry type and its sizes [m]."""
     kinds = mujoco.mjtGeom
     if shape.box is not None:
         return kinds.mjGEOM_BOX, [edge / 2 for edge in shape.box]
@@ -90,7 +98,7 @@ def _add_pair(spec: mujoco.MjSpec, scene: SceneModel, settings: MujocoSettings, 
 
 
 def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSettings) -> Array:
-    """What MuJoCo holds two bodies together by, from where they are at the reference configuration."""
+    """Add an equality constraint between two bodies and return its data at the reference configuration."""
     joints = [int(scene.joints[scene.names.index(name)]) if name else 0 for name in closure.bodies]
     (turn, place), (other_turn, other_place) = (_joint_pose(scene, joint) for joint in joints)
     equality = spec.add_equality()
@@ -112,13 +120,13 @@ def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSetting
 
 
 def _joint_pose(scene: SceneModel, joint: int) -> tuple[Array, Array]:
-    """Of a joint's frame at the reference configuration: rotation (3, 3), origin [m] (3)."""
+    """Return rotation (3, 3) and origin [m] (3) of a joint's frame at the reference configuration."""
     rotations, origins = scene.robot.place(scene.reference)
     return rotations[joint].copy(), origins[joint].copy()
 
 
 def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:
-    """Springs, dampers, friction and stops of slides and hinges."""
+    """Set springs, dampers, friction and stops of slides and hinges."""
     effects = scene.effects
     for body in scene.settings.body:
         for k in range(0 if isinstance(body.joint, str) else len(body.joint)):

@@ -1,22 +1,22 @@
-"""Settings of the MuJoCo world. The names are MuJoCo's, where it has them."""
+"""Settings of the MuJoCo world. Names are MuJoCo's where it has the same setting."""
 
 from typing import Literal
 
 from controllers.config.loading import Kind, Positive
 
 GROUNDS = {"default": 0.02, "firm": 0.005, "stiff": 0.002}
-"""Time constants of named grounds [s]: MuJoCo's default, a laboratory's floor, the stiffest that 1 ms steps allow."""
+"""Time constants of named grounds [s]: MuJoCo's default, a laboratory floor, the stiffest ground for steps of 1 ms."""
 
 
 class MujocoSettings(Kind, frozen=True, tag="mujoco"):
-    """`[engine]` of the kind `mujoco`.
+    """`[engine]` of kind `mujoco`.
 
-    ground: how much all contacts yield, a row of `GROUNDS`: critically damped, with that time constant
-    solref: of all contacts instead: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)
+    ground: compliance of all contacts, a row of `GROUNDS`: critically damped with that time constant
+    solref: replaces `ground`: (time constant [s], damping ratio), or MuJoCo's direct form (−stiffness, −damping)
     solimp: impedance of all contacts: (smallest, largest, width [m], midpoint, power)
-    cone: the friction cone
-    impratio: impedance of friction over that of the normal direction; more of it creeps less
-    integrator: of the velocities into the positions, and of joint damping
+    cone: type of the friction cone
+    impratio: ratio of friction to normal impedance; larger values reduce creep
+    integrator: MuJoCo's integrator
     timestep: longest physics step [s]; a control period is divided into equal steps no longer than this
     """
 
@@ -33,9 +33,9 @@ class MujocoSettings(Kind, frozen=True, tag="mujoco"):
         if not (first > 0 and second > 0) and not (first < 0 and second <= 0):
             raise ValueError(f"solref: expected two numbers > 0, or a stiffness < 0 and a damping ≤ 0, got {first}, {second}")
         if 0 < first < 2 * self.timestep:
-            raise ValueError(f"solref: expected a time constant of two timesteps at least, got {first} s at {self.timestep} s")
+            raise ValueError(f"solref: expected a time constant of at least two time steps of {self.timestep} s, got {first} s")
 
     @property
     def contact_solref(self) -> tuple[float, float]:
-        """What all contacts get as solref."""
+        """Return solref of all contacts."""
         return (GROUNDS[self.ground], 1.0) if self.solref is None else self.solref

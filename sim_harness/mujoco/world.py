@@ -1,6 +1,6 @@
-"""The world that MuJoCo moves on: its dynamics, its contact law, its solver and its integration. Noise-free and deterministic.
+"""World with MuJoCo's dynamics, contact law, solver and integration. Noise-free and deterministic.
 
-Modelling error: first order in the physics step; friction coefficients are between 1e-5, MuJoCo's least, and `MU_CAP`.
+Modelling error: first order in the physics step. Friction coefficients are limited to 1e-5, MuJoCo's minimum, to `MU_CAP`.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,19 @@ from sim_harness.world.bodies import Bodies
 from sim_harness.world.world import Push, StepResult
 
 SLACK = 1e-9
-"""Share of a physics step by which it may be longer than the setting, so that 1 ms are not two steps of 0.5 ms."""
+"""Relative tolerance of the longest physics step, so that rounding does not divide 1 ms into two steps."""
 
 
 class Ending(Record, frozen=True):
-    """How a step of MuJoCo's ended.
+    """Outcome of a step of MuJoCo.
 
-    before: the state at its beginning; t: then [s]; dt: [s]; seconds: of this machine, that it took [s]
-    missed: ‖M v̇ + c − τ − Jᵀf‖∞, the largest impulse of all physics steps [N·s, N·m·s]
+    before: state at the beginning of the step
+    t: time at the beginning [s]
+    dt: length of the step [s]
+    status: outcome
+    iterations: solver iterations, sum over physics steps
+    missed: residual h ‖M v̇ + c − τ − Jᵀf‖∞, the largest of all physics steps of length h [N·s, N·m·s]
+    seconds: computation time [s]
     """
 
     before: State
@@ -43,33 +48,38 @@ R = TypeVar("R", bound=StepResult)
 
 
 class Content(Generic[B, R]):
-    """What is in MuJoCo's world, a robot or a scene; contacts: those of the state."""
+    """Base class of the content of a MuJoCo world, a robot or a scene; contacts: contacts of the state."""
 
     bodies: B
     model: mujoco.MjModel
     contacts: ContactSet
 
     def move(self, state: State) -> None:
-        """The bodies are there now, and finite."""
+        """Update the content for a new finite state."""
 
     def begin(self, data: mujoco.MjData) -> None:
-        """A step begins."""
+        """Prepare for a step."""
 
     def prepare(self, data: mujoco.MjData) -> None:
-        """A physics step begins."""
+        """Prepare for a physics step."""
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
-        """Add the forces of a physics step to `qfrc_applied`; the bodies have been placed. span: its time and length [s]"""
+        """Add the forces of a physics step to `qfrc_applied`, after the kinematics; span: time and length of the step [s]."""
 
-    def feel(self, data: mujoco.MjData, h: float) -> None:
-        """Note the contact forces of a physics step of h [s]."""
+    def record_forces(self, data: mujoco.MjData, h: float) -> None:
+        """Record the contact forces of a physics step of h [s]."""
 
     def result(self, ending: Ending, after: State) -> R:
+        """Return the result of a step; after: state at its end."""
         raise NotImplementedError
 
 
 class MujocoWorld(Generic[B, R]):
-    """A `World`. model, data: MuJoCo's own, to be looked at; `coordinates` leads from ours to theirs"""
+    """A `World` simulated by MuJoCo.
+
+    model, data: MuJoCo's objects; callers must not modify them
+    coordinates: conversion between Pinocchio's and MuJoCo's coordinates
+    """
 
     def __init__(self, content: Content[B, R], coordinates: Coordinates, settings: MujocoSettings) -> None:
         self._content, self.coordinates, self._longest = content, coordinates, settings.timestep
@@ -91,7 +101,7 @@ class MujocoWorld(Generic[B, R]):
 
     def _move(self, state: State) -> None:
         self.state, self.q, self.v = state, state.q, state.v
-        if self._finite:  # nowhere has no contacts: the last ones stay
+        if self._finite:  # a non-finite state has no contacts, so the last ones are kept
             self._content.move(state)
 
     @property
@@ -113,7 +123,7 @@ class MujocoWorld(Generic[B, R]):
             content.load(data, (t + k * h, h), tau, pushes)
             mujoco.mj_step2(self.model, data)
             seconds += perf_counter() - begin
-            content.feel(data, h)
+            content.record_forces(data, h)
             iterations += int(data.solver_niter.sum())
             missed = max(missed, h * self._missed())
             q, v = self.coordinates.from_mujoco(data.qpos, data.qvel)
@@ -127,7 +137,7 @@ class MujocoWorld(Generic[B, R]):
         return content.result(ending, self.state)
 
     def _missed(self) -> float:
-        """‖M v̇ + c − τ − Jᵀf‖∞ of the physics step: how far MuJoCo's solver came [N, N·m]."""
+        """Return the residual ‖M v̇ + c − τ − Jᵀf‖∞ of the physics step [N, N·m]."""
         data, inertial = self.data, np.zeros(self.model.nv)
         mujoco.mj_mulM(self.model, data, inertial, data.qacc)
         forces = data.qfrc_passive + data.qfrc_applied + data.qfrc_constraint

@@ -6,7 +6,7 @@ from idyn.types import Array, Record
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.scenes.bodies.model import JointEffects
 from sim_harness.world.joints import CREEP
-from sim_harness.world.world import Taken
+from sim_harness.world.world import ForceTimes
 
 
 class Residuals(Record, frozen=True):
@@ -30,7 +30,7 @@ NAMES = Residuals.__struct_fields__
 
 
 def residuals_of(
-    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, taken: Taken
+    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, force_times: ForceTimes
 ) -> Residuals:
     """stretch: of the joints' springs at the beginning (nv)"""
     p, a = solution.p, problem
@@ -40,7 +40,7 @@ def residuals_of(
     work = np.abs(p[:, 2] * (a.gaps + a.dt * u[:, 2])) / a.dt
     power = np.maximum(0.0, (p[:, :2] * u[:, :2]).sum(axis=1)) / a.dt
     return Residuals(
-        momentum=momentum(problem, solution, effects, stretch, taken),
+        momentum=momentum(problem, solution, effects, stretch, force_times),
         cone=float(np.maximum(beyond, 0.0).max(initial=0.0)),
         gap_work=float(work.sum()),
         power=float(power.sum()),
@@ -48,22 +48,26 @@ def residuals_of(
     )
 
 
-def momentum(problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, taken: Taken) -> float:
+def momentum(
+    problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, force_times: ForceTimes
+) -> float:
     """As in `Residuals`."""
     a, M, h, v_plus = problem, problem.M, problem.h, solution.v_plus
-    if taken.bodies and a.system is not None:
-        M, h = a.system.terms(taken.bodies * a.dt * solution.course, a.v + taken.bodies * (v_plus - a.v))
-    stretch = stretch + taken.springs * a.dt * solution.course
+    if force_times.bodies and a.system is not None:
+        M, h = a.system.terms(
+            force_times.bodies * a.dt * solution.configuration_velocity, a.v + force_times.bodies * (v_plus - a.v)
+        )
+    stretch = stretch + force_times.springs * a.dt * solution.configuration_velocity
     resisting = (
         effects.stiffness * stretch
-        + effects.viscous * (a.v + taken.dampers * (v_plus - a.v))
+        + effects.viscous * (a.v + force_times.dampers * (v_plus - a.v))
         + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
     )
     J, rows = a.J, a.rows
-    if taken.rows and a.system is not None:
-        rows = a.system.rows(taken.rows * a.dt * solution.course)
-    if taken.contacts and a.system is not None:
-        J, _ = a.system.contacts(taken.contacts * a.dt * solution.course)
+    if force_times.rows and a.system is not None:
+        rows = a.system.rows(force_times.rows * a.dt * solution.configuration_velocity)
+    if force_times.contacts and a.system is not None:
+        J, _ = a.system.contacts(force_times.contacts * a.dt * solution.configuration_velocity)
     push = J.T @ solution.p.ravel() + a.dt * (a.force - h - resisting)
     if rows is not None and solution.rows is not None:
         push = push + rows.G.T @ solution.rows

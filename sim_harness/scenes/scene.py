@@ -59,7 +59,7 @@ class Scene(SceneModel, Bodies):
                 out += self.force_at(axes, body, point, force_now(force, t))
         return out
 
-    def in_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
+    def with_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
         effects = self.effects
         viscous = np.zeros_like(effects.viscous) if integrates else effects.viscous
         if integrates and (effects.stiffness.any() or effects.viscous.any()):

@@ -1,4 +1,4 @@
-"""The paper's scheme of the engine `newton` and its variants, for comparison with the engine  [Macklin §6 to 8]."""
+"""The iteration scheme of the paper behind the engine `newton`, with its variants, for comparison  [Macklin §6 to 8]."""
 
 from typing import Annotated, Literal
 
@@ -6,21 +6,21 @@ import msgspec
 
 from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.iteration import Rules
-from sim_harness.engines.newton.passes import Way
+from sim_harness.engines.newton.passes import PassSettings
 
 FUNCTIONS = ("fischer-burmeister", "minimum-map")
 PRECONDITIONERS = ("unit", "time-step", "effective-mass")
 SOLVERS = ("dense", "pcr", "pcg", "jacobi", "gauss-seidel")
-"""In the order of the constants of `functions`, `rows` and `linear` in `sim_harness.engines.newton`."""
+"""Names in the order of the constants in `functions`, `rows` and `linear` of `sim_harness.engines.newton`."""
 
 
 class Scheme(Newton, frozen=True, tag="newton-scheme"):
-    """The engine with other `Rules`; no kind of its own in any file.
+    """The engine `newton` with other `Rules`. Configuration files cannot select it.
 
-    function, form ("weighted" is the paper's), solver, linear_iterations, damping, regularisation: see there
-    finish: exact steps
-    preconditioner: r, which makes impulses comparable with speeds: 1, dt² (friction dt), or times the effective mass (66)
-    max_iterations: allowance of Newton's steps and, where those fail, of sweeps over the contacts
+    function, solver, linear_iterations, damping, regularisation: as in `Rules`; form: `Rules.weighted`, the paper's form
+    finish: `Rules.exact`, exact steps
+    preconditioner: r, which scales impulses to velocities: 1, dt² (dt for friction), or these times the effective mass (66)
+    max_iterations: largest number of Newton steps and, if these fail, of sweeps over the contacts
     """
 
     function: Literal["fischer-burmeister", "minimum-map"] = "fischer-burmeister"
@@ -34,8 +34,10 @@ class Scheme(Newton, frozen=True, tag="newton-scheme"):
     max_iterations: Annotated[int, msgspec.Meta(ge=1, le=1000000)] = 10000
 
     @property
-    def way(self) -> Way:
-        return super().way._replace(preconditioner=PRECONDITIONERS.index(self.preconditioner), limit=self.max_iterations)
+    def pass_settings(self) -> PassSettings:
+        return super().pass_settings._replace(
+            preconditioner=PRECONDITIONERS.index(self.preconditioner), limit=self.max_iterations
+        )
 
     @property
     def rules(self) -> Rules:

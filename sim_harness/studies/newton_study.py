@@ -1,7 +1,8 @@
-"""Linear solvers, preconditioners and functions of the engine `newton`: `idyn compare newton-study`.
+"""Linear solvers, preconditioners and complementarity functions of the engine `newton`: `idyn compare newton-study`.
 
-The paper's scheme on one step each of a stack of boxes, a beam of stiff rows and an arch: which linear solver, which r, which
-function [Macklin §10.3 to 10.5, figures 11 and 16 to 18], and where rounding ends it (91), (92).
+The paper's scheme on one step each of a stack of boxes, a beam of stiff rows and an arch, with different linear solvers,
+preconditioners r and complementarity functions [Macklin §10.3 to 10.5, figures 11 and 16 to 18]; and the error at which
+rounding stops the iteration (91), (92).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,42 +27,46 @@ from sim_harness.studies.newton_scheme import FUNCTIONS, PRECONDITIONERS, SOLVER
 from sim_harness.world.worlds import build_scene
 
 COLUMNS = 31
-"""Columns of boxes in which rounding ends the iteration."""
+"""Number of random columns of boxes in which the rounding error is measured."""
 
 ITERATIONS, LINEAR = 100, 40
-"""Of Newton's method, and of the linear solver in each, as in the paper's comparison."""
+"""Iterations of Newton's method, and of the linear solver in each of them, as in the paper's comparison."""
 
 LINKS, STIFFNESS, LINK_MASS, LINK, LOAD = 16, 250.0, 0.003, 0.05, 5.0
-"""The paper's beam: bodies, bending stiffness [N·m/rad], mass of each [kg]; here their length [m], the load on its end [N]."""
+"""The paper's beam: number of bodies, bending stiffness [N·m/rad], mass of a body [kg]; length of a body [m] and load on the
+end [N] are ours."""
 
 G, MU, DT = 9.81, 0.7, 1 / 120
+"""Gravity [m/s²], friction coefficient, time step [s]."""
 
 EARLY, TOLERANCE = 20, 1e-9
-"""Iterations after which tables look, and the distance at which schemes end."""
+"""First number of iterations in the tables, and relative distance at which the schemes stop."""
 
 KINDS = {f"{r}, {function}": (function, r) for function, r in product(FUNCTIONS, PRECONDITIONERS)}
-"""Function and r, by label."""
+"""Label → complementarity function and preconditioner r."""
 
 
-class Course(Record, frozen=True):
-    """Distance from Coulomb's law after each iteration, as a share of the fastest row's speed, as long as it is finite (N).
+class Convergence(Record, frozen=True):
+    """Convergence of the iteration.
 
-    iterations: how many there were, exact steps included
+    error: distance from Coulomb's law after each iteration, relative to the speed of the fastest row, while it is finite (N)
+    iterations: number of iterations, exact steps included
     """
 
     error: Array
     iterations: int
 
     def after(self, iterations: int) -> float:
-        """The distance after so many iterations, or after the last; inf without any."""
+        """Return the distance after so many iterations, or after the last one; inf without any."""
         return float(self.error[:iterations][-1]) if len(self.error) else np.inf
 
 
 class Floor(NamedTuple):
-    """Residual and error after Newton's last step in one precision, and the bounds on them.
+    """Rounding floor: residual and error after Newton's last step in one precision, and their bounds.
 
-    residual, by (92): ‖A‖ ‖x‖ δ [m/s]
-    error: of impulses; by (91): ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖, and at_most with ν as (92) has it [N·s]
+    residual: [m/s]; residual_expected: bound (92), ‖A‖ ‖x‖ δ [m/s]; error: of the impulses [N·s]
+    error_expected: bound (91), ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖ [N·s]
+    error_at_most: bound (91) with ν from (92) [N·s]
     """
 
     residual: float
@@ -72,9 +77,9 @@ class Floor(NamedTuple):
 
 
 def beam() -> ForwardProblem:
-    """Links in the plane (x, z, angle) and at rest, pinned to one another and to a wall by rigid rows, bent against springs.
+    """Return the problem of a beam at rest: links in the plane (x, z, angle), pinned to each other and to a wall by rigid rows.
 
-    The last four lie on the ground, and the end is loaded.
+    Compliant rows resist bending. The last four links lie on the ground, the end carries a load.
     """
     nv, each = 3 * LINKS, np.eye(LINKS)
     own, last = np.eye(3), -np.eye(3)
@@ -102,7 +107,7 @@ def beam() -> ForwardProblem:
 
 
 def first_step(scene: str) -> ForwardProblem:
-    """The problem of the first step of a scene."""
+    """Return the problem of the first step of a scene."""
     return build_scene(load_scene(scene), Newton()).step().problem
 
 
@@ -114,29 +119,33 @@ PROBLEMS: dict[str, Callable[[], ForwardProblem]] = {
 
 
 def paper(**settings: str | float) -> Newton:
-    """The paper's scheme."""
+    """Return the paper's scheme. settings: fields of `Scheme` that replace the paper's"""
     given = {"solver": "pcr", "linear_iterations": LINEAR}
     return Scheme(**(given | {"tolerance": 1e-15, "max_iterations": ITERATIONS} | settings))  # type: ignore[arg-type]
 
 
-def constrained(engine: Newton, problem: ForwardProblem) -> Constraints:
+def constraints_of(engine: Newton, problem: ForwardProblem) -> Constraints:
+    """Return the constraints of a problem as the engine sees them in its first pass."""
     a = problem
     free, _ = free_motion(a.M, a.v, a.dt * (a.force - a.h))
     plan, J = stack_of(a, engine.recovery, contacts_too=False).plan()
-    return constraints(plan, J, free.L, free.z, engine.way.preconditioner)
+    return constraints(plan, J, free.L, free.z, engine.pass_settings.preconditioner)
 
 
-def course(engine: Newton, problem: ForwardProblem) -> Course:
-    """From p = 0 and v = 0."""
-    c = constrained(engine, problem)
-    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.way.limit)
+def convergence(engine: Newton, problem: ForwardProblem) -> Convergence:
+    """Iterate from p = 0 and v = 0 and return the convergence."""
+    c = constraints_of(engine, problem)
+    root = iterate(c, engine.rules, np.zeros(len(c.w)), np.zeros(len(c.z_free)), engine.pass_settings.limit)
     error = root.history / c.scale
-    return Course(error=error[np.isfinite(error)], iterations=root.iterations)
+    return Convergence(error=error[np.isfinite(error)], iterations=root.iterations)
 
 
-def linear_courses(problem: ForwardProblem) -> dict[str, Array]:
-    """‖A x − b‖ by diag(A)⁻¹, as shares of the first, after 0, 1, … iterations on the first Newton step's system, by solver."""
-    c = constrained(paper(), problem)
+def linear_residuals(problem: ForwardProblem) -> dict[str, Array]:
+    """Return the relative residuals of each linear solver on the system A x = b of the first Newton step.
+
+    Residuals are ‖A x − b‖ in the norm of diag(A)⁻¹, relative to the initial one, after 0, 4, 8, … iterations.
+    """
+    c = constraints_of(paper(), problem)
     tied = np.r_[np.arange(c.plan.ties), np.arange(c.plan.ties + 2, len(c.w), 3)]
     A = c.D[np.ix_(tied, tied)] + np.diag(c.plan.softness[tied] + 1e-6 * c.w[tied])
     b = -(c.Y @ c.z_free + c.plan.offset)[tied]
@@ -151,15 +160,18 @@ def linear_courses(problem: ForwardProblem) -> dict[str, Array]:
 
 
 def floor(number: type[np.floating]) -> Floor:
-    """Newton's method on normals of columns of boxes, about 8 to 32768 kg, that all press: refined in one precision.
-    Medians over columns of random masses: where rounding throws a single one is chance."""
+    """Return the rounding floor of Newton's method in one precision, on the normals of columns of boxes that all press.
+
+    The masses are random, about 8 to 32768 kg. The figures are medians over columns, since the rounding error of a single
+    column is random.
+    """
     rng = np.random.default_rng(0)
     columns = (8.0 ** np.arange(1, 6) * rng.uniform(0.5, 2.0, 5) for _ in range(COLUMNS))
     return Floor(*np.median([_floor_of(number, masses) for masses in columns], axis=0).tolist())
 
 
 def _floor_of(number: type[np.floating], masses: Array) -> tuple[float, ...]:
-    """The fields of a `Floor` for one column."""
+    """Return the fields of a `Floor` for one column."""
     J = np.eye(5) - np.eye(5, k=-1)
     D, b = J @ np.diag(1 / masses) @ J.T, -G * DT * np.array([1.0, 0, 0, 0, 0])
     exact = G * DT * np.cumsum(masses[::-1])[::-1]
@@ -173,39 +185,40 @@ def _floor_of(number: type[np.floating], masses: Array) -> tuple[float, ...]:
     return residual, expected, error, inverse * delta * residual + largest * delta, inverse * expected + largest * delta
 
 
-def course_table(courses: dict[tuple[str, str], Course], kinds: Iterable[str]) -> Table:
-    """What is left after 20 and 100 iterations, by problem."""
+def convergence_table(found: dict[tuple[str, str], Convergence], kinds: Iterable[str]) -> Table:
+    """Return a table of the distances after `EARLY` and `ITERATIONS` iterations, by kind and problem."""
     after = {
-        (kind, f"{name}, after {k}"): courses[name, kind].after(k)
+        (kind, f"{name}, after {k}"): found[name, kind].after(k)
         for kind in kinds
         for name in PROBLEMS
         for k in (EARLY, ITERATIONS)
     }
-    return crossed("distance left", after, lambda left: f"{left:.1e}" if left < 1e3 else "diverges")
+    return crossed("distance", after, lambda distance: f"{distance:.1e}" if distance < 1e3 else "diverges")
 
 
-def course_picture(found: Figures) -> bytes:
-    """Distance over iterations: by solver above, by r and function below."""
+def convergence_picture(found: Figures) -> bytes:
+    """Draw distances over iterations: by linear solver in the upper row, by r and function in the lower row."""
     panels: list[Plot] = []
     for kinds, name in product((SOLVERS, KINDS), PROBLEMS):
-        errors = {kind: found["courses"][name, kind].error for kind in kinds}
+        errors = {kind: found["convergence"][name, kind].error for kind in kinds}
         lines = {kind: (np.arange(1, len(e) + 1), np.clip(e, 1e-16, 1e4)) for kind, e in errors.items()}
-        labels = {"title": name, "xlabel": "iterations", "ylabel": "distance from the law [of the fastest row's speed]"}
+        labels = {"title": name, "xlabel": "iterations", "ylabel": "distance from the law / fastest row's speed"}
         panels.append(Plot(lines=lines, log="y", legend=len(panels) % 3 == 0, axes=labels))
     return picture(panels, across=3, size=(13, 8))
 
 
 def linear_picture(found: Figures) -> bytes:
-    """Residuals of one linear system of each problem over iterations."""
+    """Draw residuals of the linear systems over iterations, by solver."""
     panels: list[Plot] = []
     for name, by_solver in found["linear"].items():
         lines = {solver: (4 * np.arange(len(x)), np.clip(x, 1e-12, 1e6)) for solver, x in by_solver.items()}
-        labels = {"title": name, "xlabel": "linear iterations", "ylabel": "residual [of the first]"}
+        labels = {"title": name, "xlabel": "linear iterations", "ylabel": "residual / initial residual"}
         panels.append(Plot(lines=lines, log="y", legend=not panels, axes=labels))
     return picture(panels, across=3, size=(13, 4))
 
 
 def study() -> Study:
+    """Return the study of the engine `newton`."""
     problems = {name: build() for name, build in PROBLEMS.items()}
     kinds = {solver: paper(solver=solver) for solver in SOLVERS}
     kinds |= {kind: paper(function=f, preconditioner=r) for kind, (f, r) in KINDS.items()}
@@ -218,16 +231,16 @@ def study() -> Study:
     }
     return Study(
         "The engine newton",
-        "The paper's scheme on one step of a stack, a beam and an arch; all distances in shares.",
+        "The paper's scheme on one step of a stack, a beam and an arch; all distances are relative.",
         sweeps={
-            "courses": Sweep((problems, kinds), lambda problem, engine: course(engine, problem)),
-            "schemes": Sweep((schemes, problems), course),
+            "convergence": Sweep((problems, kinds), lambda problem, engine: convergence(engine, problem)),
+            "schemes": Sweep((schemes, problems), convergence),
             "floors": Sweep(({number.__name__: number for number in (np.float32, np.float64)},), floor),
-            "linear": Sweep((problems,), linear_courses),
+            "linear": Sweep((problems,), linear_residuals),
         },
         tables=(
-            lambda found: course_table(found["courses"], SOLVERS),
-            lambda found: course_table(found["courses"], KINDS),
+            lambda found: convergence_table(found["convergence"], SOLVERS),
+            lambda found: convergence_table(found["convergence"], KINDS),
             lambda found: crossed(
                 "iterations to 1e-9",
                 found["schemes"],
@@ -241,8 +254,8 @@ def study() -> Study:
         pictures=(
             Picture(
                 "convergence",
-                "Distance from Coulomb's law: by linear solver above, by r and function (PCR) below.",
-                course_picture,
+                "Distance from Coulomb's law: by linear solver (upper row), by r and function with PCR (lower row).",
+                convergence_picture,
             ),
             Picture("linear", "Residuals of the first step's linear system, by solver.", linear_picture),
         ),

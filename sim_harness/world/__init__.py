@@ -1,1 +1,1 @@
-"""Worlds that move a robot or a scene."""
+"""Worlds that simulate a robot or a scene."""

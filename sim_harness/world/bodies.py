@@ -1,4 +1,4 @@
-"""What a world of our engines moves: a robot on its ground or a scene, as engines need to know it."""
+"""Bodies of an engine world: common interface of a robot on its ground and of a scene."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,9 +15,12 @@ from sim_harness.world.world import Push, Touching, checked_state
 
 
 class Bodies:
-    """What differs between a robot and a scene; what is not said here is as for a robot on its own.
+    """Base class with the parts that differ between a robot and a scene. Default methods are those of a robot.
 
-    robot: all bodies, also the scratch; terrain: the ground; start: the first state; dt: of a step without one [s]
+    robot: all bodies, and their work arrays
+    terrain: the ground
+    start: first state
+    dt: default step [s]
     """
 
     robot: Robot
@@ -26,66 +29,74 @@ class Bodies:
     dt: float = 1e-3
 
     def checked(self, q: Array, v: Array | None) -> State:
-        """A copy of (q, v), at rest without v. Raises InputError for what they cannot be at."""
+        """Return a copy of (q, v), v = 0 without v. Raises InputError for an invalid state."""
         return checked_state(self.robot, q, v)
 
     def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
-        """M (nv, nv), h (nv) and the joint axes (nv, 6) as in `DynamicsTerms`, for the caller to keep."""
+        """Return copies of M (nv, nv), h (nv) and the joint axes (nv, 6) as in `DynamicsTerms`."""
         terms = self.robot.terms(q, v)
         return terms.M.copy(), terms.h.copy(), terms.axes.copy()
 
     def touching(self, q: Array) -> Touching:
+        """Return the contacts at q."""
         raise NotImplementedError
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Of contacts at q: see `moved_contacts` (n, 3)."""
+        """Return the centres of curvature of both surfaces at the contacts [m] (n, 3), see `moved_contacts`."""
         raise NotImplementedError
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
-        """Closures, stops and elastic elements, None where there are none."""
+        """Return the rows of closures, stops and elastic elements at q, None without any."""
         if not self.robot.closures.keys:
             return None
         gaps, G = self.robot.closure_gaps(q)
         return Rows(G=G, g=gaps, stops=np.zeros(len(gaps), dtype=bool))
 
     def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
-        """As `ForwardProblem` has it."""
+        """Return the function `bias` of `ForwardProblem`, None when it is not available."""
         return None
 
     def force(self, axes: Array, state: State, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> Array:
-        """Generalised force of the motors' torques, of pushes and of what else acts (nv); span: time and length of the step."""
+        """Return the generalised force of motor torques, pushes and other external forces [N, N·m] (nv).
+
+        span: time and length of the step [s]
+        """
         raise NotImplementedError
 
-    def in_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
-        """The step from q with the joints' springs in it, and their friction, which is to be put in. integrates: whether the
-        engine takes springs and dampers into a scheme of its own"""
+    def with_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
+        """Return the step from q with the joint springs added, and the joint friction still to be added.
+
+        integrates: whether the engine is an `Integrator`, which handles springs and dampers itself
+        """
         return problem, None
 
     def moved(self, q: Array, shift: Array) -> Array:
-        """Where a displacement along the axes at q leads (nq)."""
+        """Return the configuration after a displacement along the axes at q (nq)."""
         return self.robot.integrate(q, shift)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
-        """J (m, nv) at another configuration for velocities along the axes at q; changed in place."""
+        """Transform J (m, nv) at the configuration `moved` to velocities along the axes at q, in place, and return it."""
         return J
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
+        """Return the state after a step from q; drift: configuration velocity, v_plus: final velocity, along the axes at q."""
         return State(q=self.robot.integrate(q, drift * dt), v=v_plus)
 
 
-class Elsewhere(Record, frozen=True):
-    """Bodies at configurations beside q, a `System`; touching: the contacts of the step."""
+class MovedBodies(Record, frozen=True):
+    """Bodies at configurations other than q, implements `System`; touching: contacts of the step."""
 
     bodies: Bodies
     q: Array
     touching: Touching
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
+        """Return M (nv, nv) and h (nv) at q ⊕ shift."""
         M, h, _ = self.bodies.terms(self.bodies.robot.integrate(self.q, shift), v)
         return M, h
 
     def rows(self, shift: Array) -> Rows | None:
+        """Return the constraint rows at q ⊕ shift."""
         moved = self.bodies.moved(self.q, shift)
         rows = self.bodies.rows(moved, self._axes(moved))
         if rows is not None:
@@ -93,6 +104,7 @@ class Elsewhere(Record, frozen=True):
         return rows
 
     def contacts(self, shift: Array) -> tuple[Array, Array]:
+        """Return J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift."""
         bodies, moved = self.bodies, self.bodies.moved(self.q, shift)
         pivots = bodies.pivots(self.q, self.touching)
         J, gaps = moved_contacts(bodies.robot, self.touching.contacts, self.q, moved, self._axes(moved), pivots)
@@ -105,10 +117,12 @@ class Elsewhere(Record, frozen=True):
 def moved_contacts(
     robot: Robot, contacts: ContactSet, q: Array, moved: Array, axes: Array, pivots: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """J (3n, nv) and gaps [m] (n) of the contacts at q when they have gone with the bodies to where `axes` are.
+    """Return J (3n, nv) and gaps [m] (n) of the contacts at q after the bodies have moved to the configuration `moved`.
 
-    pivots: on the first and on the second body the centres about which the surface is round there, which go with the bodies
-        while the contact stays where it is beside them: it rolls on; of flat faces and corners the points themselves (n, 3)
+    axes: joint axes at `moved` (nv, 6)
+    pivots: centres of curvature of the surfaces of the first and second body at each contact [m] (n, 3). They move with the
+        bodies, and the contact point keeps its offset from them, so round bodies roll. For flat faces and corners they are the
+        contact points themselves
     """
     c, ground = contacts, np.zeros_like(contacts.others)
     ends = []
@@ -126,9 +140,10 @@ def moved_contacts(
 def forward_problem(
     robot: Robot, terms: tuple[Array, Array, Array], v: Array, contacts: ContactSet, force: Array, dt: float, **more: Any
 ) -> ForwardProblem:
-    """The step from velocity v under a generalised force [N, N·m] (nv).
+    """Return the step from velocity v under a generalised force [N, N·m] (nv).
 
-    terms: M, h and the axes where it begins; more: what else `ForwardProblem` has
+    terms: M, h and the axes at the beginning of the step
+    more: further fields of `ForwardProblem`
     """
     M, h, axes = terms
     J = contact_jacobian(axes, robot.tree.support, contacts)

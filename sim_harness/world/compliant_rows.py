@@ -1,10 +1,10 @@
-"""Rows that yield, for engines that know rigid ones only: springs at the end of the step, put into M and force.
+"""Compliant rows for engines with rigid rows only: implicit springs that are folded into M and force.
 
     λ = −(g + (dt + τ_d) G v⁺) / e
     M  →  M + dt (dt + τ_d) Gᵀ E⁻¹ G            f  →  f − Gᵀ E⁻¹ (g + (dt + τ_d) G v)
-Exact in any engine, up to rounding: M takes up k dt², so at 10¹⁵ N/m the balance of momentum is off by 10⁻⁸ of it. A stop that
-yields presses or does not; which, is found by solving the step again until it agrees. Usual: one solve, two where
-it is met or left.
+This is exact in every engine up to rounding: M grows by k dt², so at 10¹⁵ N/m the relative error of the momentum balance is
+10⁻⁸. A compliant stop is either active or not. The active stops are found by repeating the step until they do not change.
+Typical: one solve, two when a stop is reached or left.
 """
 
 import msgspec
@@ -12,24 +12,25 @@ import numpy as np
 
 from idyn.status import Status
 from idyn.types import Array, Record
-from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Rows, Yielding
+from sim_harness.engines.engine import CompliantEngine, Engine, ForwardProblem, ForwardSolution, Rows
 
 ROUNDS = 8
-"""Solutions of one step at the most."""
+"""Largest number of solves per step."""
 
 
-class Folded(Record, frozen=True):
-    """An engine that is asked about rigid rows only, and answers about all."""
+class FoldingEngine(Record, frozen=True):
+    """Adapter that adds compliant rows to an engine with rigid rows."""
 
     engine: Engine
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
+        """Solve with compliant rows folded into M and force; the solution has the impulses of all rows."""
         rows = problem.rows
         if rows is None or not rows.yields.any():
             return self.engine.solve(problem)
         presses = ~rows.stops | (forces(rows, problem.v, problem.dt) > 0.0)
         for _ in range(ROUNDS):
-            found = self.engine.solve(folded(problem, rows.yields & presses))
+            found = self.engine.solve(fold_rows(problem, rows.yields & presses))
             pressure = forces(rows, found.v_plus, problem.dt)
             before, presses = presses, ~rows.stops | (pressure > 0.0)
             if (presses == before).all():
@@ -42,13 +43,13 @@ class Folded(Record, frozen=True):
         return msgspec.structs.replace(found, rows=impulses)
 
 
-def taking_compliance(engine: Engine) -> Engine:
-    """The engine itself where it takes rows that yield, or the same for which they are folded."""
-    return engine if isinstance(engine, Yielding) else Folded(engine=engine)
+def with_compliance(engine: Engine) -> Engine:
+    """Return the engine itself if it supports compliant rows, else wrapped in a `FoldingEngine`."""
+    return engine if isinstance(engine, CompliantEngine) else FoldingEngine(engine=engine)
 
 
 def forces(rows: Rows, v: Array, dt: float) -> Array:
-    """−(g + (dt + τ_d) G v) / e, 0 of rigid rows [N, N·m] (m)"""
+    """Return the row forces −(g + (dt + τ_d) G v) / e, 0 for rigid rows [N, N·m] (m)."""
     soft = rows.yields
     out, e = np.zeros(len(soft)), rows.compliance
     if e is not None:
@@ -56,8 +57,8 @@ def forces(rows: Rows, v: Array, dt: float) -> Array:
     return out
 
 
-def folded(problem: ForwardProblem, which: Array) -> ForwardProblem:
-    """The same step with these rows (m) in M and force, and no others that yield."""
+def fold_rows(problem: ForwardProblem, which: Array) -> ForwardProblem:
+    """Return the step with the compliant rows `which` (m) folded into M and force and all other compliant rows removed."""
     rows, dt = problem.rows, problem.dt
     assert rows is not None
     assert rows.compliance is not None

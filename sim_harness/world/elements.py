@@ -1,13 +1,13 @@
-"""Elastic tetrahedra as constraint rows: nine for each, along the directions in which its energy bends.
+"""Elastic tetrahedra as constraint rows: nine rows each, along the eigenvectors of the energy Hessian.
 
-    F = Σ x_k b_kᵀ = U diag(s) Vᵀ        U = volume · Ψ(s)        Q_a: directions of F, orthonormal, ∂²Ψ/∂F² = Σ h_a Q_a ⊗ Q_a
+    F = Σ x_k b_kᵀ = U diag(s) Vᵀ        energy = volume · Ψ(s)      Q_a: eigenmatrices of F, ∂²Ψ/∂F² = Σ h_a Q_a ⊗ Q_a
     row a:  G = Q_a : ∂F/∂x      e = 1 / (volume h_a)      −g / e = −volume (∂Ψ/∂F : Q_a)
-Three directions stretch, three flip and three twist pairs of axes [Smith et al. 2019]. Together they carry the exact force and
-the exact stiffness but for directions along which the energy bends the other way: those do not press and are not stiff.
+Three eigenmatrices stretch, three flip and three twist pairs of axes [Smith et al. 2019]. Together they give the exact force
+and stiffness, except along directions with negative curvature h_a, which get neither force nor stiffness.
 
-Different from the paper [Macklin §5.2, App. B]: it has three rows, along the stretches, and leaves shear to the change of their
-directions, all of which is lost where that is left out; and D₁ = (λ + μ) / 2 here where it has λ / 2, so that small strains are
-those of the given Young's modulus and Poisson's ratio.
+Differences from the paper [Macklin §5.2, App. B]: the paper has three rows, along the stretches, and represents shear by the
+change of their directions, so an iteration that omits this change has no shear stiffness. Here D₁ = (λ + μ) / 2 instead of
+λ / 2, so small strains match the given Young's modulus and Poisson's ratio.
 """
 
 from typing import Literal, NamedTuple
@@ -20,19 +20,23 @@ from idyn.types import Array
 Energy = Literal["corotational", "neo-hookean"]
 
 ROWS = 9
-"""Of each tetrahedron."""
+"""Number of rows of each tetrahedron."""
 
 FLAT = 1e-9
-"""A stretch's bending of less than this share of μ is taken for this."""
+"""Smallest curvature h_a of a stretch, as a share of μ."""
 
 PAIRS = np.array([(0, 1), (0, 2), (1, 2)])
+"""Pairs of axes that are flipped and twisted."""
 
 
 class Elastic(NamedTuple):
-    """One material, its tetrahedra, and how they lie at rest.
+    """Tetrahedra of one material with their rest shape.
 
-    nodes: four corners of each (k, 4); b: gradients of the corners' shape functions [1/m] (k, 4, 3); volumes: [m³] (k)
-    mu, lam: Lamé's constants [Pa]; hyper: stable neo-Hookean, or else co-rotational
+    nodes: indices of the four corners (k, 4)
+    b: gradients of the shape functions of the corners [1/m] (k, 4, 3)
+    volumes: [m³] (k)
+    mu, lam: Lamé's constants [Pa]
+    hyper: true for stable neo-Hookean, false for co-rotational energy
     """
 
     nodes: Array
@@ -44,7 +48,7 @@ class Elastic(NamedTuple):
 
 
 def elastic_body(points: Array, nodes: Array, young: float, poisson: float, energy: Energy) -> Elastic:
-    """Tetrahedra that are at rest with their corners at `points` [m] (n, 3); nodes: (k, 4)"""
+    """Return tetrahedra with corners nodes (k, 4) that are stress-free at `points` [m] (n, 3)."""
     edges = points[nodes[:, 1:]] - points[nodes[:, :1]]  # rows: edges from the first corner
     inverse = np.linalg.inv(edges)
     b = np.concatenate([-inverse.sum(axis=2)[:, None], inverse.transpose(0, 2, 1)], axis=1)
@@ -54,14 +58,14 @@ def elastic_body(points: Array, nodes: Array, young: float, poisson: float, ener
 
 @compiled
 def _constants(mu: float, lam: float) -> tuple[float, float, float]:
-    """C₁, D₁ [Pa], and α, with which the body is at rest at s = 1: α = 1 + C₁ / D₁."""
+    """Return C₁, D₁ [Pa] and α = 1 + C₁ / D₁, for which the body is stress-free at s = 1."""
     first, second = 0.5 * mu, 0.5 * (lam + mu)
     return first, second, 1.0 + first / second
 
 
 @compiled
 def stretch_slopes(s: Array, mu: float, lam: float, hyper: bool) -> tuple[Array, Array]:
-    """∂Ψ/∂s (3) and ∂²Ψ/∂s² (3, 3) [Pa] of Ψ = μ Σ (s − 1)² + ½ λ (Σ s − 3)², or C₁ (Σ s² − 3) + D₁ (J − α)²."""
+    """Return ∂Ψ/∂s (3) and ∂²Ψ/∂s² (3, 3) [Pa] of Ψ = μ Σ (s − 1)² + ½ λ (Σ s − 3)², or C₁ (Σ s² − 3) + D₁ (J − α)²."""
     c, H = np.zeros(3), np.zeros((3, 3))
     first, second, alpha = _constants(mu, lam)
     J = s[0] * s[1] * s[2]
@@ -80,7 +84,7 @@ def stretch_slopes(s: Array, mu: float, lam: float, hyper: bool) -> tuple[Array,
 
 @compiled
 def shear_slopes(s: Array, k: int, mu: float, lam: float, hyper: bool) -> tuple[float, float]:
-    """How Ψ bends when the axes i and j, all but k, are flipped and twisted: (Ψ_i ∓ Ψ_j) / (s_i ∓ s_j) [Pa]"""
+    """Return the curvatures of flip and twist of the axes i and j other than k: (Ψ_i ∓ Ψ_j) / (s_i ∓ s_j) [Pa]."""
     if hyper:
         first, second, alpha = _constants(mu, lam)
         pressure = second * (s[0] * s[1] * s[2] - alpha) * s[k]
@@ -93,7 +97,7 @@ def shear_slopes(s: Array, k: int, mu: float, lam: float, hyper: bool) -> tuple[
 
 @compiled
 def principal(F: Array) -> tuple[Array, Array, Array]:
-    """Rotations U and V and stretches s with F = U diag(s) Vᵀ; turned inside out, the last stretch is negative."""
+    """Return rotations U and V and stretches s with F = U diag(s) Vᵀ; the last stretch of an inverted element is negative."""
     U, s, Vt = np.linalg.svd(F)
     V = Vt.T.copy()
     if np.linalg.det(U) < 0.0:
@@ -105,7 +109,7 @@ def principal(F: Array) -> tuple[Array, Array, Array]:
 
 @compiled
 def deformation(body: Elastic, e: int, x: Array) -> Array:
-    """F of tetrahedron e with its corners among x [m] (n, 3)"""
+    """Return the deformation gradient F = Σ x_k b_kᵀ of tetrahedron e; x: all corners [m] (n, 3)."""
     F = np.zeros((3, 3))
     for k in range(4):
         for i in range(3):
@@ -116,15 +120,15 @@ def deformation(body: Elastic, e: int, x: Array) -> Array:
 
 @compiled
 def element_rows(body: Elastic, x: Array) -> tuple[Array, Array, Array]:
-    """G for velocities of the corners (9k, 3n), g (9k), compliance [1/J] (9k), at x [m] (n, 3)."""
+    """Return G for velocities of the corners (9k, 3n), g (9k) and compliance [1/J] (9k) at the corners x [m] (n, 3)."""
     count = len(body.nodes)
     G, g, compliance = np.zeros((ROWS * count, 3 * len(x))), np.zeros(ROWS * count), np.zeros(ROWS * count)
     for e in range(count):
         U, s, V = principal(deformation(body, e, x))
-        for a in range(ROWS):
-            Q, bend, slope = direction(body, s, a)
+        for a in range(ROWS):  # g = (∂Ψ/∂F : Q_a) / h_a, e = 1 / (volume h_a), G = U Q_a Vᵀ : ∂F/∂x
+            Q, curvature, slope = direction(body, s, a)
             row = ROWS * e + a
-            g[row], compliance[row] = slope / bend, 1.0 / (body.volumes[e] * bend)
+            g[row], compliance[row] = slope / curvature, 1.0 / (body.volumes[e] * curvature)
             Q = U @ Q @ V.T
             for k in range(4):
                 for i in range(3):
@@ -135,18 +139,18 @@ def element_rows(body: Elastic, x: Array) -> tuple[Array, Array, Array]:
 
 @compiled
 def direction(body: Elastic, s: Array, a: int) -> tuple[Array, float, float]:
-    """Q_a between the principal axes (3, 3), how Ψ bends and rises along it [Pa]; where it bends the other way Q = 0."""
+    """Return Q_a in principal axes (3, 3), curvature h_a and slope of Ψ along it [Pa]; Q_a = 0 for negative curvature."""
     Q = np.zeros((3, 3))
     if a < 3:
         c, H = stretch_slopes(s, body.mu, body.lam, body.hyper)
-        bends, axes = np.linalg.eigh(H)
+        curvatures, axes = np.linalg.eigh(H)
         for i in range(3):
             Q[i, i] = axes[i, a]
-        return Q, max(bends[a], FLAT * body.mu), np.dot(axes[:, a].copy(), c)
+        return Q, max(curvatures[a], FLAT * body.mu), np.dot(axes[:, a].copy(), c)
     i, j = PAIRS[(a - 3) % 3]
     flip, twist = shear_slopes(s, 3 - i - j, body.mu, body.lam, body.hyper)
-    bend, sign = (flip, 1.0) if a < 6 else (twist, -1.0)
-    if bend <= FLAT * body.mu:
+    curvature, sign = (flip, 1.0) if a < 6 else (twist, -1.0)
+    if curvature <= FLAT * body.mu:
         return Q, body.mu, 0.0
     Q[i, j], Q[j, i] = np.sqrt(0.5), sign * np.sqrt(0.5)
-    return Q, bend, 0.0
+    return Q, curvature, 0.0

@@ -1,7 +1,8 @@
-"""The world of our engines: a robot or a scene that one of them moves on, step by step. Noise-free and deterministic.
+"""World of the project's engines: simulates a robot or a scene with one engine. Noise-free and deterministic.
 
-A step is semi-implicit: the engine finds v⁺ from the dynamics and the contacts at q, then q⁺ = q ⊕ v⁺ dt,
-or as the engine says that q drifts; springs and dampers of joints are those at its end. Modelling error: first order in dt.
+A step is semi-implicit: the engine computes v⁺ from the dynamics and contacts at q, then q⁺ = q ⊕ v⁺ dt, or with
+`ForwardSolution.drift` for v⁺. Joint springs and dampers are evaluated at the end of the step. Modelling error: first order
+in dt.
 """
 
 import time
@@ -11,12 +12,12 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from idyn.types import Array, ContactSet, State
-from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Integrator, Yielding
+from sim_harness.engines.engine import CompliantEngine, Engine, ForwardProblem, ForwardSolution, Integrator
 from sim_harness.engines.sap.motion import SCHEMES
-from sim_harness.world.bodies import Bodies, Elsewhere, forward_problem
-from sim_harness.world.compliant_rows import taking_compliance
+from sim_harness.world.bodies import Bodies, MovedBodies, forward_problem
+from sim_harness.world.compliant_rows import with_compliance
 from sim_harness.world.joints import solve_with_friction
-from sim_harness.world.world import Push, Step, Taken, Touching, step_of
+from sim_harness.world.world import ForceTimes, Push, Step, Touching, step_of
 
 B = TypeVar("B", bound=Bodies)
 
@@ -26,8 +27,8 @@ class EngineWorld(Generic[B]):
 
     def __init__(self, bodies: B, engine: Engine) -> None:
         self.bodies, self.robot, self.terrain = bodies, bodies.robot, bodies.terrain
-        self.engine = taking_compliance(engine)
-        self._integrates, self._taken = isinstance(engine, Integrator), taken_by(engine)
+        self.engine = with_compliance(engine)
+        self._integrates, self._force_times = isinstance(engine, Integrator), force_times_of(engine)
         self.reset(bodies.start.q, bodies.start.v)
 
     def reset(self, q: Array, v: Array | None = None) -> None:
@@ -51,8 +52,8 @@ class EngineWorld(Generic[B]):
         solution = self._solve(problem)
         seconds = time.perf_counter() - begin
         self.t += dt
-        self._move(self.bodies.after(self.q, solution.v_plus, solution.course, dt))
-        return step_of(problem, solution, touching, self._taken, seconds)
+        self._move(self.bodies.after(self.q, solution.v_plus, solution.configuration_velocity, dt))
+        return step_of(problem, solution, touching, self._force_times, seconds)
 
     def _problem(self, touching: Touching, tau: Array | None, dt: float, pushes: Sequence[Push]) -> ForwardProblem:
         bodies, q, v, contacts = self.bodies, self.q, self.v, touching.contacts
@@ -69,18 +70,18 @@ class EngineWorld(Generic[B]):
             bias=bodies.bias(q, v, contacts),
             stiffness=touching.stiffness if soft else None,
             dissipation=touching.dissipation if soft else None,
-            system=Elsewhere(bodies=bodies, q=q, touching=touching),
+            system=MovedBodies(bodies=bodies, q=q, touching=touching),
         )
 
     def _solve(self, problem: ForwardProblem) -> ForwardSolution:
-        problem, friction = self.bodies.in_joints(problem, self.q, self._integrates)
+        problem, friction = self.bodies.with_joints(problem, self.q, self._integrates)
         return self.engine.solve(problem) if friction is None else solve_with_friction(self.engine, problem, friction)
 
 
-def taken_by(engine: Engine) -> Taken:
-    """Where in a step an engine takes forces."""
-    pressing = (engine.rows_at, engine.contacts_at) if isinstance(engine, Yielding) else (0.0, 0.0)
+def force_times_of(engine: Engine) -> ForceTimes:
+    """Return the times at which an engine evaluates forces."""
+    pressing = (engine.rows_at, engine.contacts_at) if isinstance(engine, CompliantEngine) else (0.0, 0.0)
     if not isinstance(engine, Integrator):
-        return Taken(0.0, 1.0, 1.0, *pressing)
+        return ForceTimes(0.0, 1.0, 1.0, *pressing)
     share = SCHEMES[engine.scheme].theta
-    return Taken(share, share, share, *pressing)
+    return ForceTimes(share, share, share, *pressing)

@@ -1,7 +1,7 @@
 """Contact Jacobian and point forces of the simulated world.
 
-The inverse dynamics has kernels of its own for the same quantities; the two are kept apart on purpose, so that an error
-in one shows as a disagreement between prediction and simulation.
+`idyn` has its own kernels for the same quantities. They are separate on purpose: an error in one of them shows as a
+disagreement between prediction and simulation.
 """
 
 import numpy as np
@@ -11,9 +11,10 @@ from idyn.types import Array, ContactSet
 
 
 def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array:
-    """J (3n, nv), rows S, T, N of each contact: J v is the velocity of body 1 relative to body 2 along s, t, n.
+    """Return J (3n, nv), rows S, T, N of each contact: J v is the velocity of body 1 relative to body 2 along s, t, n.
 
-    axes: unit spatial velocities of the degrees of freedom (`DynamicsTerms.axes`); support: `Robot.support`.
+    axes: unit spatial velocities of the degrees of freedom (`DynamicsTerms.axes`)
+    support: which degrees of freedom move each joint (`Robot.tree.support`)
     """
     c = contacts
     return relative_jacobian(axes, support, c.bodies, c.others, c.points, c.tangents, c.normals)
@@ -23,7 +24,7 @@ def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array
 def relative_jacobian(
     axes: Array, support: Array, bodies: Array, others: Array, points: Array, tangents: Array, normals: Array
 ) -> Array:
-    """`contact_jacobian` of bodies (n), others (n), points [m], tangents and normals (n, 3)."""
+    """Return the same as `contact_jacobian`, from joints bodies and others (n), points [m], tangents and normals (n, 3)."""
     n, nv = len(bodies), axes.shape[0]
     J = np.zeros((3 * n, nv))
     for i in range(n):
@@ -33,9 +34,9 @@ def relative_jacobian(
         t0, t1, t2 = n1 * s2 - n2 * s1, n2 * s0 - n0 * s2, n0 * s1 - n1 * s0
         for d in range(nv):
             if support[bodies[i], d] == support[others[i], d]:
-                continue  # moves both or none
+                continue  # moves both bodies or neither
             sign = 1.0 if support[bodies[i], d] else -1.0
-            # the velocity of the point, linear + angular × point
+            # velocity of the point: linear + angular × point
             vx = sign * (axes[d, 0] + axes[d, 4] * z - axes[d, 5] * y)
             vy = sign * (axes[d, 1] + axes[d, 5] * x - axes[d, 3] * z)
             vz = sign * (axes[d, 2] + axes[d, 3] * y - axes[d, 4] * x)
@@ -47,7 +48,7 @@ def relative_jacobian(
 
 @compiled
 def generalised_force(axes: Array, support: Array, joint: int, point: Array, force: Array) -> Array:
-    """Generalised force (nv) of a force [N] (3) at a point [m] (3) of the body of `joint`, both in the world frame."""
+    """Return the generalised force (nv) of a force [N] (3) at a point [m] (3) of the body of `joint`, both in world frame."""
     nv = axes.shape[0]
     f = np.zeros(nv)
     mx = point[1] * force[2] - point[2] * force[1]
@@ -62,7 +63,7 @@ def generalised_force(axes: Array, support: Array, joint: int, point: Array, for
 
 @compiled
 def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
-    """Impulses (n, 3) from contact coordinates (s, t, n) to the world frame."""
+    """Transform impulses (n, 3) from contact coordinates (s, t, n) to the world frame."""
     out = np.empty_like(p)
     for i in range(len(p)):
         s0, s1, s2 = tangents[i, 0], tangents[i, 1], tangents[i, 2]
@@ -76,7 +77,7 @@ def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
 
 @compiled
 def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
-    """World vectors (n, 3) in the coordinates n, s, t of their contacts (n, 3)."""
+    """Transform world vectors (n, 3) to the coordinates (n, s, t) of their contacts."""
     out = np.empty_like(vectors)
     for i in range(len(vectors)):
         x, y, z = vectors[i, 0], vectors[i, 1], vectors[i, 2]

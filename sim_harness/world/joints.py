@@ -1,11 +1,11 @@
-"""Springs and friction in joints, taken at the end of the step: no stiffness makes it unstable, friction never drives.
+"""Springs and friction in joints, evaluated at the end of the step: stable for every stiffness, and friction never drives.
 
     τ = −(viscous + coulomb / max(|v⁺|, CREEP)) v⁺ − k (x + dt v⁺)
-A joint with Coulomb friction either sticks, a stiff damper that lets it creep, or slides against the whole of its friction;
-which, is found by solving the step again until it agrees. Usual: one solve, two in the tick in which a joint stops or starts.
+A joint with Coulomb friction either sticks, modelled as a stiff damper that lets it creep, or slides with full friction. The
+mode of each joint is found by repeating the step until no mode changes. Typical: one solve, two when a joint stops or starts.
 
-Modelling error: a joint that ought to stick creeps at CREEP times the share of its friction in use. Friction at break-away is
-that of sliding.
+Modelling error: a joint that should stick creeps at CREEP times the used share of its friction. Static and sliding friction are
+equal.
 """
 
 import msgspec
@@ -17,21 +17,25 @@ from idyn.types import Array, Record
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 
 CREEP = 1e-4
-"""Speed below which Coulomb friction is a damper [rad/s]. Less sticks better and brings D nearer to singular."""
+"""Speed below which Coulomb friction is a damper [rad/s]. Smaller values reduce creep and make D more ill-conditioned."""
 
 ROUNDS = 8
-"""Solutions of one step at the most."""
+"""Largest number of solves per step."""
 
 
 class JointFriction(Record, frozen=True):
-    """Of all degrees of freedom (nv): viscous [N·m·s/rad], coulomb [N·m]; 0 where there is none."""
+    """Joint friction of all degrees of freedom, 0 without friction.
+
+    viscous: [N·m·s/rad] (nv)
+    coulomb: [N·m] (nv)
+    """
 
     viscous: Array
     coulomb: Array
 
     @staticmethod
     def of(robot: Robot, viscous: dict[str, float], coulomb: dict[str, float]) -> "JointFriction":
-        """From values by actuated joint."""
+        """Return the friction from values by name of actuated joint."""
         columns = np.zeros((2, robot.nv))
         for row, values in zip(columns, (viscous, coulomb), strict=True):
             row[robot.tree.a] = [values[name] for name in robot.joint_names]
@@ -39,9 +43,10 @@ class JointFriction(Record, frozen=True):
 
 
 def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> ForwardProblem:
-    """The step with springs −k (x + dt v⁺) in it: exact in any engine, as M v⁺ + dt² k v⁺ is (M + dt² k) v⁺.
+    """Return the step with springs −k (x + dt v⁺); exact in every engine, because M v⁺ + dt² k v⁺ = (M + dt² k) v⁺.
 
-    stiffness k [N/m, N·m/rad] and stretch x at the beginning of the step [m, rad] of all degrees of freedom (nv)
+    stiffness: k of all degrees of freedom [N/m, N·m/rad] (nv)
+    stretch: x at the beginning of the step [m, rad] (nv)
     """
     dt = problem.dt
     return msgspec.structs.replace(
@@ -52,11 +57,11 @@ def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> F
 
 
 def solve_with_friction(engine: Engine, problem: ForwardProblem, friction: JointFriction) -> ForwardSolution:
-    """The engine's step with the joints' friction in it.
+    """Return the engine's step with joint friction.
 
-    A damper b on v⁺ is exact in any engine: M (v⁺ − v) = … − dt b v⁺ is (M + dt b)(v⁺ − v) = … − dt b v.
+    A damper b on v⁺ is exact in every engine: M (v⁺ − v) = … − dt b v⁺ becomes (M + dt b)(v⁺ − v) = … − dt b v.
     """
-    direction = np.where(np.abs(problem.v) > CREEP, np.sign(problem.v), 0.0) * (friction.coulomb > 0)  # 0: sticks
+    direction = np.where(np.abs(problem.v) > CREEP, np.sign(problem.v), 0.0) * (friction.coulomb > 0)  # 0: the joint sticks
     for _ in range(ROUNDS):
         damping = friction.viscous + np.where(direction == 0.0, friction.coulomb / CREEP, 0.0)
         damped = msgspec.structs.replace(
@@ -72,8 +77,10 @@ def solve_with_friction(engine: Engine, problem: ForwardProblem, friction: Joint
 
 
 def _directions(direction: Array, v_plus: Array, coulomb: Array) -> Array:
-    """Which way each joint slides after all, 0 where it sticks: a sliding one must not have turned round, a sticking one not
-    exceed its friction."""
+    """Return the sliding direction of each joint after a solve, 0 for sticking (nv).
+
+    A sliding joint that reversed its direction sticks. A sticking joint that exceeded its friction slides.
+    """
     slips = np.where(np.abs(v_plus) > CREEP, np.sign(v_plus), 0.0)
     turned = (direction != 0.0) & (v_plus * direction <= CREEP)
     return np.where(turned, 0.0, np.where(direction == 0.0, slips, direction)) * (coulomb > 0)

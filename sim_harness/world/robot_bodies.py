@@ -1,7 +1,6 @@
-"""A robot on its ground, as engines need to know it.
+"""A robot on its ground as the bodies of an engine world.
 
-Joint limits and contact of anything but the robot's contact places, with the terrain and with boxes of other bodies, are not
-simulated.
+Only the robot's contact points make contact, with the terrain and with boxes of other bodies. Joint limits are not simulated.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +18,14 @@ from sim_harness.world.joints import JointFriction
 from sim_harness.world.world import MARGIN, Push, Touching, checked_state
 
 NEARBY = 1e-4
-"""How far off gaps are looked at to see how they bend [m or rad]: Ṅ v is then right to 1e-7 of v²."""
+"""Step of the central differences for Ṅ v [m or rad]; the error is about 1e-7 v²."""
 
 
 class RobotBodies(Bodies):
     """A robot on its ground.
 
-    mu: friction coefficients instead of the terrain's and the robot's own (one per contact place, then one per pair)
-    friction: in the joints, none by default
+    mu: friction coefficients, one per contact point, then one per pair; None: those of terrain and robot
+    friction: joint friction, None without any
     """
 
     def __init__(
@@ -39,29 +38,29 @@ class RobotBodies(Bodies):
         return Touching(contacts=self.near(q, MARGIN))
 
     def near(self, q: Array, margin: float) -> ContactSet:
-        """The contacts that are nearer than a margin [m]."""
+        """Return the contacts with a gap below the margin [m]."""
         return contacts_from_geometry(self.robot, q, self.terrain, margin=margin, mu=self.mu)
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Contact places are spheres."""
+        """Return the centres of the contact spheres, and the contact points on the ground (n, 3)."""
         c = touching.contacts
         radii = dict(zip(self.robot.spheres.keys, self.robot.spheres.radii, strict=True))
         radius = np.array([radii[key.split("/")[0]] for key in c.keys]).reshape(-1, 1)
         return c.points + radius * c.normals, c.points
 
     def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
-        """Ṅ v, how the gaps bend along the motion, by central differences [m/s²] (n)."""
+        """Return a function that computes Ṅ v, the second derivative of the gaps, by central differences [m/s²] (n)."""
 
-        def bend() -> Array:
+        def second_derivative() -> Array:
             span = NEARBY / max(1.0, float(np.abs(v).max()))
-            bend = -2.0 * contacts.gaps
+            difference = -2.0 * contacts.gaps
             for side in (-span, span):
                 near = self.near(self.robot.integrate(q, side * v), np.inf)
                 gaps = dict(zip(near.keys, near.gaps, strict=True))
-                bend += [gaps[key] for key in contacts.keys]
-            return bend / span**2
+                difference += [gaps[key] for key in contacts.keys]
+            return difference / span**2
 
-        return bend
+        return second_derivative
 
     def force(self, axes: Array, state: State, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> Array:
         robot, force = self.robot, np.zeros(self.robot.nv)
@@ -76,5 +75,5 @@ class RobotBodies(Bodies):
                 force += generalised_force(axes, robot.tree.support, joint, point, share * np.array(push.force))
         return force
 
-    def in_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
+    def with_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
         return problem, self.friction

@@ -1,4 +1,4 @@
-"""The interface of a simulated world, and the result of a step; the worlds are listed in `sim_harness.world.worlds`."""
+"""Interface of a simulated world and result of a step. `sim_harness.world.worlds` lists the worlds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -15,16 +15,16 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.world.jacobian import world_impulses
 
 MARGIN = 0.01
-"""Contacts nearer than this to the terrain are reported and simulated [m]: what a foot of 10 m/s passes in 1 ms."""
+"""Contacts with a gap below this are reported and simulated [m]: the distance that a foot of 10 m/s moves in 1 ms."""
 
 
 class Push(Record, frozen=True):
-    """A force from outside, constant over an interval.
+    """An external force, constant over an interval.
 
-    frame: any frame of the body that is pushed
+    frame: any frame of the pushed body
     force: in the world frame [N] (3)
-    point: where it acts, in the frame of the joint that carries the body (of a floating base: the base frame) [m] (3)
-    start, duration: [s]; steps that the interval covers in part get their share, so the momentum is force · duration
+    point: point of action, in the frame of the joint that carries the body (floating base: base frame) [m] (3)
+    start, duration: interval [s]; a step covered in part gets a proportional force, so the total impulse is force · duration
     """
 
     frame: str
@@ -34,16 +34,17 @@ class Push(Record, frozen=True):
     duration: float = np.inf
 
     def share(self, t: float, dt: float) -> float:
-        """How much of the step [t, t + dt] it acts in, 0 to 1."""
+        """Return the fraction of the step [t, t + dt] in which the push acts, 0 to 1."""
         return max(min(t + dt, self.start + self.duration) - max(t, self.start), 0.0) / dt
 
 
 class Touching(Record, frozen=True):
-    """The contacts of an instant (n).
+    """The contacts of a configuration (n).
 
-    contacts: first and second joint and all that an engine needs
-    pairs: of scenes, indices of the two bodies, the second `GROUND` for the ground (n, 2)
-    stiffness [N/m], dissipation [s]: of scenes, inf and 0 where neither surface has any (n)
+    contacts: joints, points, axes, gaps and friction
+    pairs: in scenes, indices of the two bodies, the second is `GROUND` for the ground (n, 2)
+    stiffness: in scenes, inf when both surfaces are rigid [N/m] (n)
+    dissipation: in scenes, 0 when both surfaces are rigid [s] (n)
     """
 
     contacts: ContactSet
@@ -53,14 +54,14 @@ class Touching(Record, frozen=True):
 
 
 class StepResult(Record, frozen=True):
-    """What happened in one step.
+    """Contacts and forces of one step.
 
-    contacts: those at the beginning of the step
+    contacts: contacts at the beginning of the step
     impulse: on the robot, world frame [N·s] (n, 3)
     force: on the robot along n, s and t = n × s of each contact, mean over the step [N] (n, 3)
-    status: how the engine ended
-    iterations: of the engine
-    dynamics: by how much the equation of motion was missed, ‖·‖∞ [N·s, N·m·s]
+    status: status of the engine
+    iterations: iterations of the engine
+    dynamics: residual of the equation of motion, ‖·‖∞ [N·s, N·m·s]
     """
 
     contacts: ContactSet
@@ -72,13 +73,17 @@ class StepResult(Record, frozen=True):
 
     @property
     def normal_force(self) -> Array:
-        """[N] (n)"""
+        """Return the normal force of each contact [N] (n)."""
         return self.force[:, 0]
 
 
-class Taken(NamedTuple):
-    """Where in a step an engine's world takes forces, 0 at its beginning, 1 at its end: M and h at this configuration, springs,
-    dampers, and along which Jacobians rows and contacts press."""
+class ForceTimes(NamedTuple):
+    """Times at which a world evaluates forces, as fractions of the step: 0 beginning, 1 end.
+
+    bodies: configuration and velocity of M and h
+    springs, dampers: joint springs and dampers
+    rows, contacts: Jacobians of constraint rows and contacts
+    """
 
     bodies: float
     springs: float
@@ -88,21 +93,26 @@ class Taken(NamedTuple):
 
 
 class Step(StepResult, frozen=True):
-    """A step with what was asked and answered.
+    """A step with the engine's problem and solution.
 
-    problem: what the engine was asked, before joints were put into it; solution: its answer
-    taken: where in the step forces are taken
-    seconds: of this machine, that the engine took [s]
+    touching: contacts with their materials
+    problem: problem of the engine, before joint springs and friction are added
+    solution: solution of the engine
+    force_times: times at which the world evaluates forces
+    seconds: computation time of the engine [s]
     """
 
     touching: Touching
     problem: ForwardProblem
     solution: ForwardSolution
-    taken: Taken
+    force_times: ForceTimes
     seconds: float
 
 
-def step_of(problem: ForwardProblem, solution: ForwardSolution, touching: Touching, taken: Taken, seconds: float) -> Step:
+def step_of(
+    problem: ForwardProblem, solution: ForwardSolution, touching: Touching, force_times: ForceTimes, seconds: float
+) -> Step:
+    """Return the result of a step from the engine's problem and solution."""
     c, p, force = touching.contacts, solution.p, np.empty_like(solution.p)
     force[:, 0], force[:, 1:] = p[:, 2], p[:, :2]
     force /= problem.dt
@@ -116,17 +126,19 @@ def step_of(problem: ForwardProblem, solution: ForwardSolution, touching: Touchi
         touching=touching,
         problem=problem,
         solution=solution,
-        taken=taken,
+        force_times=force_times,
         seconds=seconds,
     )
 
 
 class World(Protocol):
-    """Owns the state (q, v), the time t [s] and the contacts of that state; read them, never write them.
+    """A simulated world with state (q, v), time t [s] and contacts of that state, which callers must not modify.
 
-    robot: the world's own instance, not shared (it is also the scratch)
-    terrain: its ground
+    robot: the world's own instance; not shared, because it holds work arrays
+    terrain: the ground
+    state: configuration and velocity
     q, v: as in `State` (nq), (nv)
+    t: time since the last reset [s]
     """
 
     robot: Robot
@@ -138,25 +150,26 @@ class World(Protocol):
 
     @property
     def contacts(self) -> ContactSet:
-        """From the geometry of robot and terrain, whatever the world itself makes of them."""
+        """Return the contacts from the geometry of robot and terrain, independent of the world's contact model."""
         ...
 
     def reset(self, q: Array, v: Array | None = None) -> None:
-        """Put the bodies at (q, v), at rest without v, and the clock to 0. Raises InputError for what they cannot be at."""
+        """Set the state to (q, v), v = 0 without v, and the time to 0. Raises InputError for an invalid state."""
         ...
 
     def step(self, tau: Array | None = None, dt: float | None = None, pushes: Sequence[Push] = ()) -> StepResult:
-        """Apply the joint torques tau [N·m] (na), none without, and the pushes for dt [s], without for the scene's own."""
+        """Simulate one step with joint torques tau [N·m] (na), default 0, and pushes for dt [s], default the scene's step."""
         ...
 
 
 def checked_state(robot: Robot, q: Array, v: Array | None) -> State:
-    """A copy of (q, v), at rest without v. Raises InputError for wrong shapes, values that are not
-    finite and quaternions that are not of unit length."""
+    """Return a copy of (q, v), v = 0 without v. Raises InputError for wrong shapes, non-finite values or quaternions that are
+    not normalised."""
     v = np.zeros(robot.nv) if v is None else v
     for name, value, size in (("q", q, robot.nq), ("v", v, robot.nv)):
         if value.shape != (size,) or not np.isfinite(value).all():
-            raise InputError(name, f"expected {size} finite numbers, got shape {value.shape}")
+            got = f"shape {value.shape}" if value.shape != (size,) else "NaN or infinite values"
+            raise InputError(name, f"expected {size} finite numbers, got {got}")
     state = State(q=np.array(q, dtype=np.float64), v=np.array(v, dtype=np.float64))
     check_turns(robot, state.q)
     return state

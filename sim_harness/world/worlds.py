@@ -1,6 +1,6 @@
-"""The worlds of robots and of scenes by their engines: ours share one, MuJoCo is one of its own.
+"""Worlds of robots and scenes by engine: the project's engines share one world class, MuJoCo has its own.
 
-A new engine is one file in `sim_harness.engines` and one member of `OwnEngine`.
+To add an engine, write a file in `sim_harness.engines` and add a member to `OwnEngine`.
 """
 
 from typing import get_args
@@ -38,9 +38,9 @@ NAMES = tuple(str(kind_of(each)) for each in get_args(AnyEngine))
 
 
 def check_engine(engine: AnyEngine) -> None:
-    """Raises ConfigError for a package that is missing."""
+    """Raise ConfigError when the package of the engine is not installed."""
     if isinstance(engine, MujocoSettings):
-        import sim_harness.mujoco.door  # noqa: F401, PLC0415 - refuses where MuJoCo is missing
+        import sim_harness.mujoco.door  # noqa: F401, PLC0415 - raises ConfigError without MuJoCo
 
 
 def build_world(
@@ -52,7 +52,11 @@ def build_world(
     mu: Array | None = None,
     friction: JointFriction | None = None,
 ) -> World:
-    """The world of an engine, with the robot at rest at q. `mu`, `friction`: see `RobotBodies`. Raises InputError."""
+    """Return the world of an engine with the robot at rest at q.
+
+    mu, friction: see `RobotBodies`
+    Raises InputError for a wrong mu or state, ConfigError for a robot that MuJoCo does not support.
+    """
     places = len(robot.contact_names)
     if mu is not None and not (isinstance(mu, np.ndarray) and mu.shape == (places,) and np.all(mu >= 0.0)):
         raise InputError("mu", f"expected {places} friction coefficients ≥ 0, got {mu}")
@@ -65,7 +69,7 @@ def build_world(
 
 
 def build_scene(settings: SceneSettings, engine: Engine | MujocoSettings) -> SceneWorld:
-    """The world of an engine, at the scene's start. Raises ConfigError for what the engine does not have."""
+    """Return the world of an engine at the scene's start. Raises ConfigError when the engine does not support the scene."""
     scene = Scene(settings)
     if not isinstance(engine, MujocoSettings):
         return EngineWorld(scene, engine)

@@ -10,12 +10,12 @@ from controllers.config.loading import parse
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
 from idyn.errors import InputError
-from sim_harness.engines.engine import Rows, Yielding
+from sim_harness.engines.engine import CompliantEngine, Rows
 from sim_harness.engines.sap.engine import Sap
 from sim_harness.scenes.bodies.contacts import Geometry
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.world.bodies import Elsewhere
-from sim_harness.world.compliant_rows import Folded, taking_compliance
+from sim_harness.world.bodies import MovedBodies
+from sim_harness.world.compliant_rows import FoldingEngine, with_compliance
 from sim_harness.world.robot_bodies import RobotBodies
 from sim_harness.world.worlds import ENGINES, AnyEngine, build_scene
 
@@ -47,7 +47,7 @@ def spring_step(v, g):
     ("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)]
 )
 def test_a_row_that_yields_is_an_implicit_spring(name, stop, g, v):
-    engine = taking_compliance(parse(name, AnyEngine, "engine"))
+    engine = with_compliance(parse(name, AnyEngine, "engine"))
     solution = engine.solve(weight_on_a_row(stop, g, v))
     v_plus, impulse = spring_step(v, g)
     if stop and impulse < 0:
@@ -68,26 +68,24 @@ def test_rows_that_yield_and_rigid_ones_are_told_in_the_order_of_the_problem(nam
         stops=np.array([True, False, False]),
         compliance=np.array([0.0, 1 / K, 0.0]),
     )
-    solution = taking_compliance(parse(name, AnyEngine, "engine")).solve(
-        msgspec.structs.replace(problem, rows=rows, system=None)
-    )
+    solution = with_compliance(parse(name, AnyEngine, "engine")).solve(msgspec.structs.replace(problem, rows=rows, system=None))
     residual = problem.M @ (solution.v_plus - problem.v) - problem.J.T @ solution.p.ravel() - rows.G.T @ solution.rows
     np.testing.assert_allclose(residual, -DT * problem.h, atol=1e-10)
     assert solution.rows[1] == pytest.approx(-DT * K * DT * solution.v_plus[0], rel=1e-6)
     assert abs(solution.v_plus[1]) < 0.03  # what slides is held at once, by sap but for β² / 4π² of it
 
 
-@pytest.mark.parametrize("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), Yielding)])
+@pytest.mark.parametrize("name", [name for name in ENGINES if not isinstance(parse(name, AnyEngine, ""), CompliantEngine)])
 def test_an_engine_of_rigid_rows_refuses_others(name):
     with pytest.raises(InputError, match=r"rows\.compliance.*rigid"):
         parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
 
 
 def test_sap_takes_compliance_as_it_is():
-    assert taking_compliance(Sap()) == Sap()
+    assert with_compliance(Sap()) == Sap()
     for stop in (False, True):
         problem = weight_on_a_row(stop, -0.01, 0.1)
-        np.testing.assert_allclose(Sap().solve(problem).v_plus, Folded(engine=Sap()).solve(problem).v_plus, atol=1e-9)
+        np.testing.assert_allclose(Sap().solve(problem).v_plus, FoldingEngine(engine=Sap()).solve(problem).v_plus, atol=1e-9)
 
 
 def test_stops_that_never_agree_are_not_certified():
@@ -99,7 +97,7 @@ def test_stops_that_never_agree_are_not_certified():
             solution = Sap().solve(problem)
             return msgspec.structs.replace(solution, v_plus=np.full(4, 1.0 if pressed else -1.0))
 
-    assert not Folded(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
+    assert not FoldingEngine(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
 
 
 def test_equal_bits_without_compliance():
@@ -107,7 +105,7 @@ def test_equal_bits_without_compliance():
         weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
     )
     lcp = parse("lcp", AnyEngine, "engine")
-    assert (taking_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
+    assert (with_compliance(lcp).solve(rigid).v_plus == lcp.solve(rigid).v_plus).all()
 
 
 def slopes(values, nv, at, eps=1e-6):
@@ -181,7 +179,7 @@ def point_velocity(axes, model, body, point, v):
 def test_rows_and_contacts_of_a_robot_elsewhere():
     world = robot_world()
     robot, contacts = world.robot, world.contacts
-    system = Elsewhere(bodies=world.bodies, q=world.q, touching=world.bodies.touching(world.q))
+    system = MovedBodies(bodies=world.bodies, q=world.q, touching=world.bodies.touching(world.q))
     rest = np.zeros(robot.nv)
     J, gaps = system.contacts(rest)
     np.testing.assert_allclose(gaps, contacts.gaps, atol=1e-15)
@@ -189,7 +187,7 @@ def test_rows_and_contacts_of_a_robot_elsewhere():
     assert system.rows(rest) is None
     legs, q = load_robot("fivebar")
     bodies = RobotBodies(legs, Flat(), q)
-    closed = Elsewhere(bodies=bodies, q=q, touching=bodies.touching(q))
+    closed = MovedBodies(bodies=bodies, q=q, touching=bodies.touching(q))
     still = np.zeros(legs.nv)
     np.testing.assert_allclose(closed.rows(still).G, slopes(lambda s: closed.rows(s).g, legs.nv, still), atol=1e-6)
 
@@ -197,7 +195,7 @@ def test_rows_and_contacts_of_a_robot_elsewhere():
 @pytest.mark.parametrize("name", ["lcp", "sap"])
 @pytest.mark.parametrize("stiffness", [1e2, 1e6, 1e10, 1e12])
 def test_a_spring_row_gives_way_by_weight_over_stiffness_however_stiff(name, stiffness):
-    engine = taking_compliance(parse(name, AnyEngine, "engine"))
+    engine = with_compliance(parse(name, AnyEngine, "engine"))
     g, v = 0.0, 0.0
     for _ in range(3000):
         v = engine.solve(weight_on_a_row(False, g, v, 1 / stiffness, 2 / np.sqrt(stiffness))).v_plus[0]

@@ -11,7 +11,7 @@ from test_engines import check_dynamics, random_problems
 from idyn.status import Status
 from sim_harness.engines.engine import Rows
 from sim_harness.engines.first_order.engine import FirstOrder
-from sim_harness.engines.first_order.space import contact_ways, free_motion
+from sim_harness.engines.first_order.space import free_motion, scaled_jacobian
 
 ENGINE = FirstOrder()
 
@@ -176,9 +176,9 @@ def test_first_order_row_21_is_sparse():
     assert np.count_nonzero(np.abs(J @ np.linalg.solve(M, J.T)) > 1e-12) <= 18 * 100
     problem = step_of(M, np.zeros(600), np.zeros(600), 0.01, J, np.zeros(100), 0.5)
     bodies, table = ENGINE.parts(problem, ENGINE.choose(problem))
-    ways, _, _ = contact_ways(bodies, free_motion(bodies), table)
-    assert ways.begin[-1] <= 12 * 100
-    assert (np.arange(600) - ways.first).sum() <= 12 * 600
+    Y, _, _ = scaled_jacobian(bodies, free_motion(bodies), table)
+    assert Y.begin[-1] <= 12 * 100
+    assert (np.arange(600) - Y.first).sum() <= 12 * 600
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from newton_rods import pendulum, rope, weight_on_a_spring
 
 from sim_harness.engines.newton.engine import Newton
 from sim_harness.engines.newton.linear import conjugate_gradients, conjugate_residuals
-from sim_harness.engines.newton.passes import turning
+from sim_harness.engines.newton.passes import geometric_stiffness
 
 
 @pytest.mark.parametrize("engine", [Newton(), paper(max_iterations=100)])
@@ -198,7 +198,7 @@ def test_newton_row_21_how_a_tight_rod_resists_turning():
     rod = pendulum(angle=0.0)
     change = np.array([1e-3 / H, 0, 0])
     J, J_there = (rod.rows(shift).G for shift in (np.zeros(3), H * change))
-    c = -turning(J, J_there, np.array([-50.0 * H]), change, np.zeros(3))
+    c = -geometric_stiffness(J, J_there, np.array([-50.0 * H]), change, np.zeros(3))
     assert c[0] == pytest.approx(-3.472e-3, abs=1e-6)
     assert c[1] == c[2] == 0.0
     inertia = rod.terms(None, None)[0] @ change

@@ -1,9 +1,9 @@
-"""The convexified law of `first-order`: Newton's method on the slope of a strictly convex function.
+"""The convexified law of `first-order`: Newton's method on the gradient of a strictly convex function.
 
     F(y) = y − Yᵀ (P(p₀ − (w₀ + Y y) / R̃) − p₀) = 0        y = Lᵀ δv
-P is the law's map from what is asked for to impulses, the nearest point of the cone in the metric R̃. From impulses p₀, at which
-w₀ is reckoned anew, one round of Newton steps leads to the next: the first finds them, the others take off what is left by
-rounding, which 1/R makes much of, and lead to p where R is 0 and R̃ is not (proximal points). The line search is exact.
+P projects onto the friction cone in the metric R̃. Each round of Newton steps starts from impulses p₀, with w₀ evaluated at p₀,
+and gives the p₀ of the next round. The first round finds the solution. Further rounds remove rounding errors, which 1/R
+amplifies, and are proximal-point steps where R = 0 < R̃. The line search is exact.
 """
 
 from typing import NamedTuple
@@ -13,23 +13,28 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
 from idyn.types import Array
-from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table, press, slope, violation
-from sim_harness.engines.first_order.methods import STIFFEST, Rules, Ways, add_product, answer, eliminate
+from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table, law_impulse, slope, violation
+from sim_harness.engines.first_order.methods import STIFFEST, Rules, ScaledJacobian, add_product, eliminate, law_velocity
 from sim_harness.engines.sap.cone import APART
 from sim_harness.engines.sparse import pushed, speeds
 
 NON_FINITE = Status.NON_FINITE.value
 
 ROUNDS = 30
-"""Usual: 2, one more where R is 0."""
+"""Largest number of rounds. Typical: 2, or 3 where R is 0."""
 
 SMALL, ROUNDING, FLAT = 1e-11, 1e-14, 1e-10
-"""A Newton step that ends a round, as a share of what F adds up, and of all motion; slope along a line, as a share of that
-at its beginning."""
+"""A round ends when a Newton step is below SMALL of the terms of F plus ROUNDING of all motion. The line search ends when the
+slope is below FLAT of its initial value."""
 
 
 class Round(NamedTuple):
-    """What a round begins with: impulses p₀ and what they ask for, z₀ = p₀ − w₀ / R̃ (N, 3), and R̃ (N, 2)."""
+    """Start of a round.
+
+    p: impulses p₀ (N, 3)
+    z: z₀ = p₀ − w₀ / R̃ (N, 3)
+    R: R̃ along tangents and normal (N, 2)
+    """
 
     p: Array
     z: Array
@@ -37,19 +42,19 @@ class Round(NamedTuple):
 
 
 @compiled
-def convexified(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
-    """Impulses (N, 3), status, Newton steps, and their violation [m/s].
+def convexified(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
+    """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
-    w: of no impulses (N, 3); y: where to begin (nv)
+    w: w at p = 0 (N, 3); y: initial guess (nv)
     """
     n, steps, error = len(table.mu), 0, np.inf
     p, R = np.zeros((n, 3)), np.zeros((n, 2))
     for i in range(n):
         for e in range(2):
             R[i, e] = max(table.R[i, e], STIFFEST * table.weights[i, e])
-    # proximal points: each round from the impulses of the last
+    # proximal-point iteration: each round starts from the impulses of the last
     for k in range(ROUNDS):
-        w_now = answer(ways, table, w, p)
+        w_now = law_velocity(Y, table, w, p)
         before, error = error, violation(p, w_now, table, True)
         if error <= rules.tolerance:
             return p, SOLVED, steps, error
@@ -57,16 +62,16 @@ def convexified(ways: Ways, table: Table, w: Array, y: Array, rules: Rules) -> t
             return p, NON_FINITE, steps, np.inf
         if k > 2 and error > 0.9 * before:
             break
-        start = Round(p, asked(p, w_now, R, table), R)
-        dy, used = newton(ways, table, start, y if k == 0 else np.zeros_like(y), rules)
+        start = Round(p, targets(p, w_now, R, table), R)
+        dy, used = newton(Y, table, start, y if k == 0 else np.zeros_like(y), rules)
         steps += used
-        p = impulses(table, start, speeds(ways, dy))
+        p = impulses(table, start, speeds(Y, dy))
     return p, NOT_CERTIFIED, steps, error
 
 
 @compiled
-def asked(p: Array, w: Array, R: Array, table: Table) -> Array:
-    """p − w / R̃ (N, 3); nothing where nothing moves."""
+def targets(p: Array, w: Array, R: Array, table: Table) -> Array:
+    """Return z = p − w / R̃ (N, 3), 0 for components that move no body."""
     z = np.zeros_like(p)
     for i in range(len(p)):
         for e in range(3):
@@ -77,7 +82,7 @@ def asked(p: Array, w: Array, R: Array, table: Table) -> Array:
 
 
 @compiled
-def _asked_at(start: Round, u: Array, i: int, z: Array) -> None:
+def _target(start: Round, u: Array, i: int, z: Array) -> None:
     """z ← z₀ − u / R̃ of item i at speeds u (N, 3)."""
     for e in range(3):
         r = start.R[i, NORMAL if e == 2 else TANGENT]
@@ -86,47 +91,50 @@ def _asked_at(start: Round, u: Array, i: int, z: Array) -> None:
 
 @compiled
 def impulses(table: Table, start: Round, u: Array) -> Array:
-    """P(z₀ − u / R̃) (N, 3)"""
+    """Return P(z₀ − u / R̃) (N, 3)."""
     p, z = np.empty((len(u), 3)), np.empty(3)
     for i in range(len(u)):
-        _asked_at(start, u, i, z)
-        press(z, table.mu[i], table.tie[i], start.R[i], True, p[i])
+        _target(start, u, i, z)
+        law_impulse(z, table.mu[i], table.tie[i], start.R[i], True, p[i])
     return p
 
 
 @compiled
-def rest(ways: Ways, table: Table, start: Round, y: Array) -> tuple[Array, Array]:
-    """F(y) (nv) and Y y (N, 3)"""
-    u = speeds(ways, y)
-    return y - pushed(ways, impulses(table, start, u) - start.p), u
+def residual(Y: ScaledJacobian, table: Table, start: Round, y: Array) -> tuple[Array, Array]:
+    """Return F(y) (nv) and Y y (N, 3)."""
+    u = speeds(Y, y)
+    return y - pushed(Y, impulses(table, start, u) - start.p), u
 
 
 @compiled
-def newton(ways: Ways, table: Table, start: Round, y: Array, rules: Rules) -> tuple[Array, int]:
-    """From y (nv): the zero of F, or where the allowance ends; steps."""
+def newton(Y: ScaledJacobian, table: Table, start: Round, y: Array, rules: Rules) -> tuple[Array, int]:
+    """Return the zero of F from the initial guess y (nv), or the last iterate after `max_steps`, and the steps."""
     for step in range(rules.max_steps):
-        F, u = rest(ways, table, start, y)
-        way = newton_way(ways, table, start, u, F)
+        F, u = residual(Y, table, start, y)
+        dy = newton_direction(Y, table, start, u, F)
         little = SMALL * (np.sqrt(np.dot(y, y)) + np.sqrt(np.dot(F - y, F - y))) + ROUNDING * rules.motion
-        if not np.sqrt(np.dot(way, way)) > little:
-            return y + way, step + 1
-        share = exact_share(table, start, u, speeds(ways, way), np.dot(y, way), np.dot(way, way))
+        if not np.sqrt(np.dot(dy, dy)) > little:
+            return y + dy, step + 1
+        share = exact_share(table, start, u, speeds(Y, dy), np.dot(y, dy), np.dot(dy, dy))
         if share == 0.0:
             return y, step + 1
-        y = y + share * way
+        y = y + share * dy
     return y, rules.max_steps
 
 
 @compiled
 def exact_share(table: Table, start: Round, u: Array, along: Array, first: float, second: float) -> float:
-    """Where along a line, at speeds u + α along (N, 3), the convexified law's cost is least: its slope is
-    first + α second − along · (P − p₀), which grows; by bisection and regula falsi (Illinois)."""
+    """Return the α ≥ 0 that minimises the cost of the convexified law on a line with speeds u + α along (N, 3).
+
+    The slope first + α second − along · (P − p₀) increases with α. Its zero is bracketed by doubling, then found by regula
+    falsi (Illinois variant) and bisection.
+    """
     low, high, share = 0.0, np.inf, 1.0
     at_low = _slope_along(table, start, u, along, 0.0, first)
     at_high, flat = 0.0, FLAT * abs(at_low)
     if not at_low < 0.0:
         return 0.0
-    # double the share until the slope is > 0, then regula falsi with the stale end halved (Illinois)
+    # double α until the slope is > 0, then regula falsi with the slope of the unchanged end halved (Illinois)
     for _ in range(100):
         here = _slope_along(table, start, u + share * along, along, share * second, first)
         if abs(here) <= flat:
@@ -146,25 +154,26 @@ def exact_share(table: Table, start: Round, u: Array, along: Array, first: float
 
 @compiled
 def _slope_along(table: Table, start: Round, u: Array, along: Array, more: float, first: float) -> float:
+    """Return the slope first + more − along · (P − p₀) at speeds u (N, 3)."""
     change = impulses(table, start, u) - start.p
     return first + more - np.sum(along * change)
 
 
 @compiled
-def newton_way(ways: Ways, table: Table, start: Round, u: Array, F: Array) -> Array:
-    """−(I + Yᵀ G Y)⁻¹ F (nv), by factors within the matrix's profile; no pivots, as its diagonal is."""
+def newton_direction(Y: ScaledJacobian, table: Table, start: Round, u: Array, F: Array) -> Array:
+    """Return −(I + Yᵀ G Y)⁻¹ F (nv) by profile factorisation; the matrix is positive definite, so no pivoting is needed."""
     nv = len(F)
-    lower, upper = np.zeros((nv, nv)), np.zeros((nv, nv))  # the latter transposed
+    lower, upper = np.zeros((nv, nv)), np.zeros((nv, nv))  # upper triangle stored transposed
     for d in range(nv):
         lower[d, d] = upper[d, d] = 1.0
     z, G = np.empty(3), np.empty((3, 3))
     for i in range(len(table.mu)):
         if start.R[i, NORMAL] == 0.0:
             continue
-        _asked_at(start, u, i, z)
+        _target(start, u, i, z)
         if slope(z, table.mu[i], table.tie[i], start.R[i], G) == APART:
             continue
-        add_product(ways, i, G, table.mu[i] == 0.0 or table.tie[i], lower, upper)
-    way = -F
-    eliminate(lower, upper, ways.first, way)
-    return way
+        add_product(Y, i, G, table.mu[i] == 0.0 or table.tie[i], lower, upper)
+    dy = -F
+    eliminate(lower, upper, Y.first, dy)
+    return dy

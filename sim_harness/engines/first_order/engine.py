@@ -1,25 +1,26 @@
-"""`first-order`: springs and dampers at the end of the step, however stiff, and exact friction cones  [Drumwright].
+"""`first-order`: implicit springs and dampers of any stiffness, and exact friction cones  [Drumwright].
 
     φ⁺ = φ + dt φ̇⁺        λ⁺ = −K φ⁺ − B φ̇⁺        φ̇⁺ = J v⁺        (51)–(53)
-Implicit Euler in how far contacts and rows give way, semi-explicit in q and v: one evaluation of the bodies per step, first
-order, and stable at any K, B and dt (L-stable: what is too stiff for dt is at rest at the end of the step). With p = dt λ
+Implicit Euler in the deflection of contacts and rows, semi-explicit in q and v. A step evaluates the bodies once, is of first
+order, and is stable for all K, B and dt (L-stable: springs too stiff for dt are at rest at the end of the step). With p = dt λ
     J v⁺ + R p = −E φ / dt        R = 1/(dt² K + dt B)        E = dt K / (dt K + B)
-for a row that is tied; contacts and stops press only, and friction opposes what slides with all of μ p_n at the most.
+holds for a bilateral row. Contacts and stops only press, and friction opposes sliding with at most μ p_n.
 
-Different from the paper [its digest, §0]:
-- Its quadratic programs have the smallest forces that satisfy inequalities. Where contacts share their bodies these are not its
-  own springs; here they are: complementarity, one by one. `sim_harness.studies` has the paper's programs.
-- M̂ Ġ v in (23) is left out: contacts without load would press. Closures keep what curvature leaves open, dt² at a time.
-- Rigid rows (K = ∞) are met as other engines meet them, not by a number that is large.
+Differences from the paper [its digest, §0]:
+- The paper's quadratic programs give the smallest forces that satisfy inequalities. For contacts on common bodies these are not
+  the forces of its own springs. Here each contact satisfies its complementarity condition. `sim_harness.studies` has the
+  paper's programs.
+- M̂ Ġ v in (23) is omitted, because contacts without load would press. Closures keep the error of curvature, O(dt²) per step.
+- Rigid rows (K = ∞) are eliminated as in the other engines, not replaced by a large stiffness.
 
-Where it ends: no solution may be found where contacts jam at μ = ∞, in piles of a hundred contacts that are stiff (K dt²
-beyond 1e7 of the bodies' masses) and rub, and in some 2 of 10 000 steps of a box that tumbles on the ground: the status says
-so, and the answer is the nearest that was found.
+Limits: the solver may fail for contacts that jam at μ = ∞, for piles of a hundred stiff contacts with friction (K dt² above
+1e7 of the bodies' masses), and in about 2 of 10 000 steps of a box that tumbles on the ground. The status then reports the
+failure, and the solution is the best approximation found.
 
-Modelling error: first order in dt; springs that a step does not resolve are dead, so nothing bounces that is stiffer than
-about 1/dt² of its mass. What sticks creeps at its load over B_t. A damper acts on what is near as well: with `dissipation` a
-landing begins before the ground. Contacts that are taken only once they touch (`touching`) bounce by the part of a step that
-they are deep.
+Modelling error: first order in dt. Springs that a step does not resolve are overdamped, so bodies do not bounce on stiffnesses
+above about their mass over dt². A sticking contact creeps at its load over B_t. Dampers act on near contacts as well: with
+`dissipation` a landing is damped before the body touches. With candidates "touching", contacts bounce because of the depth
+they reach within the step before they are included.
 """
 
 from typing import ClassVar, Literal, NamedTuple
@@ -34,26 +35,31 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.first_order.cone import solve
 from sim_harness.engines.first_order.convex import convexified
 from sim_harness.engines.first_order.law import Table
-from sim_harness.engines.first_order.methods import Rules, Ways
-from sim_harness.engines.first_order.space import Bodies, Free, contact_ways, free_motion, times_transposed, velocity_after
+from sim_harness.engines.first_order.methods import Rules, ScaledJacobian
+from sim_harness.engines.first_order.space import Bodies, Free, free_motion, scaled_jacobian, times_transposed, velocity_after
 from sim_harness.engines.items import items_of
 
 TOLERANCE = 1e-10
-"""Largest violation of the contact law of a step that counts as solved, as a share of the fastest contact or of 1 m/s."""
+"""Largest violation of the contact law in a solved step, relative to max(1 m/s, speed of the fastest contact)."""
 
 MOST_STEPS = 30
-"""Of Newton's method at a time."""
+"""Largest number of Newton steps per call."""
 
 NOTHING = 1e-200
-"""Stand-in for no stiffness at all [N/m]."""
+"""Smallest stiffness, used in place of 0 [N/m]."""
 
 
-Contacts = tuple[Ways, Array, Array]
-"""What `contact_ways` finds."""
+ContactTerms = tuple[ScaledJacobian, Array, Array]
+"""Result of `scaled_jacobian`."""
 
 
 class Chosen(NamedTuple):
-    """What of a problem is in the table, and what is rigid: contacts (n), rows that yield or stop (m), tied rigid rows (m)."""
+    """Partition of the problem's constraints.
+
+    contacts: contacts in the table (n)
+    soft: rows in the table, compliant rows and stops (m)
+    rigid: rows that are eliminated, rigid bilateral rows (m)
+    """
 
     contacts: Array
     soft: Array
@@ -61,13 +67,13 @@ class Chosen(NamedTuple):
 
 
 class FirstOrder(Kind, frozen=True, tag="first-order"):
-    """Settings of the engine; stiffness and dissipation of contacts that the world has none for.
+    """Settings of the engine; stiffness and dissipation apply to contacts for which the world defines none.
 
-    stiffness: K [N/m], > 0, may be inf; dissipation: τ_d [s], ≥ 0, B = K τ_d
-    tangential: B_t [N·s/m], > 0, of friction that holds: a load F creeps at F/B_t
-    friction: "cone" is Coulomb's law; "convex" its convexification, of one solution, under which what slides glides
-    candidates: "near" takes all contacts that are reported, which presses what arrives to rest within its step; "touching"
-        those with φ ≤ 0
+    stiffness: K [N/m], > 0, may be inf
+    dissipation: τ_d [s], ≥ 0, B = K τ_d
+    tangential: B_t of sticking friction [N·s/m], > 0; a contact with tangential load F creeps at F/B_t
+    friction: "cone" is Coulomb's law; "convex" is its convexification with a unique solution, under which sliding bodies glide
+    candidates: "near" uses all reported contacts, so an impact ends at rest within its step; "touching" those with φ ≤ 0
     """
 
     stiffness: Positive = 1e9
@@ -85,31 +91,32 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         free = free_motion(bodies)
         if not (free.regular and is_sound(problem)):
             return no_solution(problem)
-        contacts = contact_ways(bodies, free, table)
+        contacts = scaled_jacobian(bodies, free, table)
         found = self.impulses(bodies, free, table, contacts)
-        return answer(problem, chosen, found, free.agree, velocity_after(bodies, free, *contacts[:2], found[0]))
+        return step_solution(problem, chosen, found, free.consistent, velocity_after(bodies, free, *contacts[:2], found[0]))
 
-    def impulses(self, bodies: Bodies, free: Free, table: Table, contacts: Contacts) -> tuple[Array, Status, int, float]:
-        """Of the table (N, 3), status, steps and violation [m/s]."""
-        ways, order, w = contacts
+    def impulses(self, bodies: Bodies, free: Free, table: Table, contacts: ContactTerms) -> tuple[Array, Status, int, float]:
+        """Return impulses of the table (N, 3), status, Newton steps and violation [m/s]."""
+        Y, order, w = contacts
         begin = times_transposed(free.L, free.first, bodies.v - free.v_free)
         motion = float(np.linalg.norm(times_transposed(free.L, free.first, free.v_free)))
         scale = max(1.0, float(np.abs(w).max(initial=0.0)))
-        how = convexified if self.friction == "convex" else solve
-        p, code, steps, error = how(ways, table, w, begin[order], Rules(TOLERANCE * scale, motion, MOST_STEPS))
+        method = convexified if self.friction == "convex" else solve
+        p, code, steps, error = method(Y, table, w, begin[order], Rules(TOLERANCE * scale, motion, MOST_STEPS))
         return p, STATUSES[code], steps, error
 
     def choose(self, problem: ForwardProblem) -> Chosen:
+        """Return which constraints are in the table and which are eliminated."""
         a, rows = problem, problem.rows
         contacts = np.ones(len(a.mu), dtype=bool) if self.candidates == "near" else a.gaps <= 0.0
         if rows is None:
-            nothing = np.zeros(0, dtype=bool)
-            return Chosen(contacts, nothing, nothing)
+            empty = np.zeros(0, dtype=bool)
+            return Chosen(contacts, empty, empty)
         rigid = ~rows.stops & ~rows.yields
         return Chosen(contacts, ~rigid, rigid)
 
     def parts(self, problem: ForwardProblem, chosen: Chosen) -> tuple[Bodies, Table]:
-        """The bodies with all that is linked to them, contacts first; the table's weights are not yet those of the bodies."""
+        """Return the bodies and the table, contacts first. The table's weights are zero until `scaled_jacobian` sets them."""
         a, rows, dt = problem, problem.rows, problem.dt
         J, mu, k, tau, gaps = items_of(a, chosen.contacts, chosen.soft, self.stiffness, self.dissipation)
         n, tie, e = np.count_nonzero(chosen.contacts), np.zeros(len(mu), dtype=bool), 1.0 / np.maximum(k, NOTHING)
@@ -117,21 +124,26 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         if rows is not None:
             tie[n:], G, g = ~rows.stops[chosen.soft], rows.G[chosen.rigid], rows.g[chosen.rigid]
             e[n:] = 0.0 if rows.compliance is None else rows.compliance[chosen.soft]
-        tau[e == 0.0] = 0.0  # what is rigid has no damping
+        tau[e == 0.0] = 0.0  # rigid items have no damping
         R = np.empty((len(mu), 2))
         R[:, 0], R[:, 1] = 1.0 / (dt * self.tangential), e / (dt * (dt + tau))
         table = Table(mu, tie, R, np.zeros((len(mu), 2)), -gaps / (dt + tau))
         return Bodies(a.M, a.v, dt * (a.force - a.h), J, G, g, dt), table
 
 
-def answer(
+def step_solution(
     problem: ForwardProblem,
     chosen: Chosen,
     found: tuple[Array, Status, int, float],
-    agree: bool,
+    consistent: bool,
     after: tuple[Array, Array, float],
 ) -> ForwardSolution:
-    """found: impulses of the table, status, steps and violation; agree: whether rigid rows do; after: of `velocity_after`"""
+    """Return the engine's solution.
+
+    found: impulses of the table, status, steps and violation
+    consistent: false when rigid rows contradict each other
+    after: result of `velocity_after`
+    """
     (impulses, status, steps, error), (v_plus, ties, dynamics) = found, after
     p, rows = np.zeros((len(chosen.contacts), 3)), None
     n = np.count_nonzero(chosen.contacts)
@@ -139,7 +151,7 @@ def answer(
     if problem.rows is not None:
         rows = np.empty(len(problem.rows.g))
         rows[chosen.soft], rows[chosen.rigid] = impulses[n:, 2], ties
-    if status.ok and not agree:
+    if status.ok and not consistent:
         status = Status.NOT_CERTIFIED
     return ForwardSolution(
         v_plus=v_plus,

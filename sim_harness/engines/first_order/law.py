@@ -1,10 +1,10 @@
-"""Contacts and rows of `first-order`: springs and dampers of K and B at the end of the step, and Coulomb's law in them.
+"""Contact law of `first-order`: springs K and dampers B at the end of the step, with Coulomb friction.
 
     w = J v⁺ + R p − v̂        0 ≤ p_n ⟂ w_n ≥ 0        p_t = argmin {w_t · x, ‖x‖ ≤ μ p_n}        ties: w_n = 0
     R = 1 / (dt² K + dt B)        v̂_n = −E φ / dt        E = dt K / (dt K + B)        [Drumwright §4.2 (53), (61)]
-With R > 0 both are maps of what is asked for, z = p − w / R: p_n = max(z_n, 0), and p_t the nearest point to z_t of the disc of
-radius μ p_n. The convexified law has the nearest point of the whole cone instead, in the metric R, as `sap_cone` reckons it:
-with w_t as before and w_n = μ ‖w_t‖ where something slides, so that it glides  [SAP §III-C].
+Ties are bilateral rows. With R > 0 the law is a projection of z = p − w / R: p_n = max(z_n, 0), and p_t is the point nearest to
+z_t of the disc of radius μ p_n. The convexified law projects z onto the whole cone in the metric R, as `sap.cone` does. It has
+the same w_t, but w_n = μ ‖w_t‖ where a contact slides, so sliding bodies glide above the ground  [SAP §III-C].
 """
 
 from typing import NamedTuple
@@ -20,17 +20,17 @@ TANGENT, NORMAL = 0, 1
 """Columns of R and of weights."""
 
 STEEPEST = 1e3
-"""Stand-in for infinite friction in the convexified law."""
+"""Friction coefficient used for infinite friction in the convexified law."""
 
 
 class Table(NamedTuple):
-    """Of all contacts, stops and ties, in this order (N).
+    """Parameters of all items: contacts, stops and ties, in this order (N).
 
-    mu: friction, 0 for stops, may be inf
-    tie: which pull as well
-    R: along tangents and the normal [1/kg], ≥ 0 (N, 2)
-    weights: how far each gives way to an impulse, all others being away, with R [1/kg]; 0 where nothing moves (N, 2)
-    v_hat: v̂_n [m/s]
+    mu: friction coefficients, 0 for stops, may be inf (N)
+    tie: true for bilateral rows (N)
+    R: compliance along tangents and normal [1/kg], ≥ 0 (N, 2)
+    weights: diagonal of Y Yᵀ + R, mean effective inverse mass [1/kg]; 0 for items that move no body (N, 2)
+    v_hat: v̂_n [m/s] (N)
     """
 
     mu: Array
@@ -41,8 +41,11 @@ class Table(NamedTuple):
 
 
 @compiled
-def press(z: Array, mu: float, tie: bool, R: Array, convex: bool, p: Array) -> int:
-    """p ← the impulse of one that asks for z (3), and its region."""
+def law_impulse(z: Array, mu: float, tie: bool, R: Array, convex: bool, p: Array) -> int:
+    """Set p to the impulse of the law for z = p − w / R (3), and return the region.
+
+    convex: whether to use the convexified law
+    """
     if tie:
         p[0], p[1], p[2] = 0.0, 0.0, z[2]
         return STICKING
@@ -62,6 +65,7 @@ def press(z: Array, mu: float, tie: bool, R: Array, convex: bool, p: Array) -> i
 
 @compiled
 def _cone(mu: float, R: Array) -> Array:
+    """Return the parameters of `sap.cone` for one contact (4)."""
     law = np.zeros(4)
     law[sap_cone.MU], law[sap_cone.R_T], law[sap_cone.R_N] = min(mu, STEEPEST), R[TANGENT], R[NORMAL]
     return law
@@ -69,9 +73,9 @@ def _cone(mu: float, R: Array) -> Array:
 
 @compiled
 def slope(z: Array, mu: float, tie: bool, R: Array, G: Array) -> int:
-    """G ← −∂p/∂u [kg] (3, 3) of the convexified law, symmetric and ⪰ 0, with dz = −du/R; and the region."""
+    """G ← −∂p/∂u [kg] (3, 3) of the convexified law, symmetric and ⪰ 0, with dz = −du/R; return the region."""
     p = np.empty(3)
-    region = press(z, mu, tie, R, True, p)
+    region = law_impulse(z, mu, tie, R, True, p)
     for i in range(3):
         for j in range(3):
             G[i, j] = 0.0
@@ -84,8 +88,10 @@ def slope(z: Array, mu: float, tie: bool, R: Array, G: Array) -> int:
 
 @compiled
 def violation(p: Array, w: Array, table: Table, convex: bool) -> float:
-    """How far impulses p (N, 3) at w (N, 3) are from their law: the largest change that p − w/weights, put to the law, makes of
-    p, as a velocity [m/s]. 0 if and only if they obey it."""
+    """Return the violation of the law by impulses p (N, 3) at w (N, 3) as a velocity [m/s]; 0 if and only if they satisfy it.
+
+    It is the largest entry of weights · (P(p − w/weights) − p).
+    """
     worst = 0.0
     z, there = np.empty(3), np.empty(3)
     for i in range(len(p)):
@@ -98,10 +104,10 @@ def violation(p: Array, w: Array, table: Table, convex: bool) -> float:
         for e in range(3):
             weight = weights[NORMAL if e == 2 else TANGENT]
             z[e] = p[i, e] - (w[i, e] / weight if weight > 0.0 else 0.0)
-        if not convex:  # the disc is that of the impulse that is, not of the one that is asked for
+        if not convex:  # the radius of the friction disc is μ p_n, not μ z_n
             worst = max(worst, abs(max(z[2], 0.0) - p[i, 2]) * weights[NORMAL])
             z[2] = p[i, 2]
-        press(z, table.mu[i], False, weights, convex, there)
+        law_impulse(z, table.mu[i], False, weights, convex, there)
         for e in range(3):
             worst = max(worst, abs(there[e] - p[i, e]) * weights[NORMAL if e == 2 else TANGENT])
         if not np.isfinite(z[0] + z[1] + z[2]):

@@ -1,4 +1,4 @@
-"""How contacts of `first-order` move the bodies, in y = Lᵀ v, in which M is the identity, and linear systems there."""
+"""Scaled Jacobian of `first-order` in the coordinates y = Lᵀ v, where the inertia is the identity, and linear systems in y."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
 from sim_harness.engines.sparse import pushed, speeds
 
 STIFFEST = 1e-10
-"""In linear systems R is R, or this share of the weights where that is more: a Newton step loses as many digits, and where R is
-0 comes to its end in several. Rounds, each from w as it is, make up for both."""
+"""Lower bound of R in linear systems, as a share of the weights. A Newton step loses as many digits as the bound is small, and
+where R = 0 several steps are needed. Every round evaluates w anew, which corrects both."""
 
 
-class Ways(NamedTuple):
-    """Y = J L⁻ᵀ, a `Sparse`; first: where each row of I + Yᵀ G Y begins (nv)."""
+class ScaledJacobian(NamedTuple):
+    """Y = J L⁻ᵀ as a `Sparse` matrix; first: first non-zero column of each row of I + Yᵀ G Y (nv)."""
 
     begin: Array
     columns: Array
@@ -24,8 +24,12 @@ class Ways(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """tolerance: largest violation [m/s] of what counts as solved; motion: ‖Lᵀ v‖, whose rounding is the floor of errors [√J];
-    max_steps: of Newton's method at a time."""
+    """Termination of Newton's method.
+
+    tolerance: largest violation of a solution [m/s]
+    motion: ‖Lᵀ v‖, its rounding error bounds the attainable accuracy [√J]
+    max_steps: largest number of Newton steps per call
+    """
 
     tolerance: float
     motion: float
@@ -33,9 +37,9 @@ class Rules(NamedTuple):
 
 
 @compiled
-def answer(ways: Ways, table: Table, w: Array, p: Array) -> Array:
-    """w + (Y Yᵀ + R) p (N, 3)"""
-    u = speeds(ways, pushed(ways, p))
+def law_velocity(Y: ScaledJacobian, table: Table, w: Array, p: Array) -> Array:
+    """Return w + (Y Yᵀ + R) p (N, 3)."""
+    u = speeds(Y, pushed(Y, p))
     for i in range(len(p)):
         for e in range(3):
             u[i, e] += w[i, e] + table.R[i, NORMAL if e == 2 else TANGENT] * p[i, e]
@@ -43,16 +47,16 @@ def answer(ways: Ways, table: Table, w: Array, p: Array) -> Array:
 
 
 @compiled
-def add_product(ways: Ways, i: int, G: Array, plain: bool, lower: Array, upper: Array) -> None:
-    """Add Yᵢᵀ G Yᵢ to a matrix, of which `upper` has the transpose of the other triangle; plain: only G₂₂ is not 0."""
+def add_product(Y: ScaledJacobian, i: int, G: Array, plain: bool, lower: Array, upper: Array) -> None:
+    """Add Yᵢᵀ G Yᵢ to the matrix with lower triangle `lower` and upper triangle `upper`ᵀ; plain: only G₂₂ is non-zero."""
     left, right = np.empty(3), np.empty(3)
-    for x in range(ways.begin[i], ways.begin[i + 1]):
-        row, a = ways.columns[x], ways.rows[x]
+    for x in range(Y.begin[i], Y.begin[i + 1]):
+        row, a = Y.columns[x], Y.rows[x]
         for e in range(3):
             left[e] = a[0] * G[0, e] + a[1] * G[1, e] + a[2] * G[2, e]
             right[e] = G[e, 0] * a[0] + G[e, 1] * a[1] + G[e, 2] * a[2]
-        for k in range(ways.begin[i], x + 1):
-            column, c = ways.columns[k], ways.rows[k]
+        for k in range(Y.begin[i], x + 1):
+            column, c = Y.columns[k], Y.rows[k]
             if plain:
                 both = left[2] * c[2]
                 lower[row, column] += both
@@ -64,9 +68,9 @@ def add_product(ways: Ways, i: int, G: Array, plain: bool, lower: Array, upper: 
 
 @compiled
 def eliminate(lower: Array, upper: Array, first: Array, x: Array) -> None:
-    """x ← A⁻¹ x with A = lower triangle of `lower` and, transposed, of `upper`, which become its factors; in place."""
+    """x ← A⁻¹ x in place; A has the lower triangle `lower` and the upper triangle `upper`ᵀ, overwritten by its factors."""
     n = len(x)
-    # A = L U row by row with L's diagonal 1, and x ← L⁻¹ x
+    # A = L U row by row with unit diagonal of L, and x ← L⁻¹ x
     for i in range(n):
         for j in range(first[i], i):
             s, t = lower[i, j], upper[i, j]

@@ -1,7 +1,7 @@
-"""The step of `first-order` from contacts and rows: what its Newton method is given, and where its impulses lead.
+"""Input of the Newton method of `first-order`, and the velocity after the step from its impulses.
 
-Rigid rows are projected out in y = Lᵀ v, as `bilateral` does it for other engines; all that yields is in the table. M's blocks,
-one for each tree, stay apart, and trees are put in an order in which what links them stays near the diagonal (`sap_islands`).
+Rigid rows are eliminated by projection in y = Lᵀ v, as in `bilateral`. Compliant rows are items of the table. The
+factorisation keeps the blocks of M, one per tree, separate and orders the trees for a small bandwidth (`sap.islands`).
 """
 
 from typing import NamedTuple
@@ -10,9 +10,9 @@ import numpy as np
 
 from idyn.jit.compiled import compiled
 from idyn.types import Array
-from sim_harness.engines.bilateral import Held, answer_of_rows, held_rows, meet_rows, no_rows, project
+from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, project, satisfy_rows, solve_row_impulses
 from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
-from sim_harness.engines.first_order.methods import Ways
+from sim_harness.engines.first_order.methods import ScaledJacobian
 from sim_harness.engines.sap.islands import (
     backward_within,
     cholesky_within,
@@ -27,7 +27,15 @@ from sim_harness.engines.vectors import add, dot
 
 
 class Bodies(NamedTuple):
-    """The step before any impulse: drive, dt (f − h) (nv); J, three rows for each item (3N, nv); G, g, the rigid rows (m)."""
+    """The step without impulses.
+
+    M: inertia (nv, nv)
+    v: velocity before the step (nv)
+    drive: dt (f − h) (nv)
+    J: three rows for each item of the table (3N, nv)
+    G, g: rigid rows (m, nv), (m)
+    dt: step [s]
+    """
 
     M: Array
     v: Array
@@ -39,36 +47,45 @@ class Bodies(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Where it leads without impulses of the table: L within `first`, v_free (nv), the rigid rows, and whether they agree."""
+    """Result of the step without impulses of the table.
+
+    L: Cholesky factor of M (nv, nv)
+    first: first non-zero column of each row of L (nv)
+    v_free: velocity after the step with rigid rows only (nv)
+    factor: orthonormal factor of the rigid rows
+    consistent: false when rigid rows contradict each other
+    regular: false when M is not positive definite
+    """
 
     L: Array
     first: Array
     v_free: Array
-    held: Held
-    agree: bool
+    factor: RowFactor
+    consistent: bool
     regular: bool
 
 
 @compiled
 def free_motion(bodies: Bodies) -> Free:
+    """Compute the step without impulses of the table."""
     nv = len(bodies.v)
     first, L, y = profile(bodies.M), bodies.M.copy(), bodies.drive.copy()
     cholesky_within(L, first)
     for d in range(nv):
         if not 0.0 < L[d, d] < np.inf:
             return Free(L, first, y, no_rows(nv), True, False)
-    # y = Lᵀ v_free = L⁻¹ dt (f − h) + Lᵀ v, then what the rigid rows leave of it
+    # y = Lᵀ v_free = L⁻¹ dt (f − h) + Lᵀ v, projected onto G v⁺ = −g/dt
     forward_within(L, first, y)
     y += times_transposed(L, first, bodies.v)
-    held = held_rows(L, bodies.G)
-    agree = meet_rows(held, bodies.g, bodies.dt, y)
+    factor = factor_rows(L, bodies.G)
+    consistent = satisfy_rows(factor, bodies.g, bodies.dt, y)
     backward_within(L, first, y)
-    return Free(L, first, y, held, agree, True)
+    return Free(L, first, y, factor, consistent, True)
 
 
 @compiled
 def times_transposed(L: Array, first: Array, v: Array) -> Array:
-    """Lᵀ v (nv)"""
+    """Return Lᵀ v (nv)."""
     y = np.zeros(len(v))
     for r in range(len(v)):
         for d in range(first[r], r + 1):
@@ -77,8 +94,8 @@ def times_transposed(L: Array, first: Array, v: Array) -> Array:
 
 
 @compiled
-def contact_ways(bodies: Bodies, free: Free, table: Table) -> tuple[Ways, Array, Array]:
-    """Y, the order of its columns (nv), and w without impulses (N, 3). Adds to the table's weights what the bodies give way."""
+def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[ScaledJacobian, Array, Array]:
+    """Return Y, the order of its columns (nv), and w at p = 0 (N, 3). Sets the weights of the table in place."""
     J, n, nv = bodies.J, len(table.mu), len(bodies.v)
     Y, w = J.copy(), np.zeros((n, 3))
     # Y = J L⁻ᵀ, w = J v_free − v̂, weights ‖Y_i‖² + R
@@ -91,20 +108,20 @@ def contact_ways(bodies: Bodies, free: Free, table: Table) -> tuple[Ways, Array,
             forward_within(free.L, free.first, y)
             column = NORMAL if e == 2 else TANGENT
             table.weights[i, column] = max(table.weights[i, column], np.dot(y, y))
-            project(free.held.Q, y)
+            project(free.factor.Q, y)
         w[i, 2] -= table.v_hat[i]
         for e in range(2):
             if table.weights[i, e] > 0.0:
                 table.weights[i, e] += table.R[i, e]
-    order, first = _order(J, bodies.M, free.held), np.arange(nv)
+    order, first = _order(J, bodies.M, free.factor), np.arange(nv)
     begin, columns, rows = compressed(Y, np.arange(n), order, first)
-    return Ways(begin, columns, rows, first), order, w
+    return ScaledJacobian(begin, columns, rows, first), order, w
 
 
 @compiled
-def _order(J: Array, M: Array, held: Held) -> Array:
-    """Degrees of freedom as islands and, within them, trees follow one another (nv); as they are where rigid rows tie all."""
-    if len(held.Q):
+def _order(J: Array, M: Array, factor: RowFactor) -> Array:
+    """Return the degrees of freedom ordered by island and tree (nv), in their original order when there are rigid rows."""
+    if len(factor.Q):
         return np.arange(len(M))
     tree = trees_of(M)
     trees, _ = islands_of(touched(J, tree))
@@ -119,15 +136,15 @@ def _order(J: Array, M: Array, held: Held) -> Array:
 
 
 @compiled
-def velocity_after(bodies: Bodies, free: Free, ways: Ways, order: Array, p: Array) -> tuple[Array, Array, float]:
-    """v⁺ (nv), impulses of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
-    nv, y = len(bodies.v), pushed(ways, p)
+def velocity_after(bodies: Bodies, free: Free, Y: ScaledJacobian, order: Array, p: Array) -> tuple[Array, Array, float]:
+    """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
+    nv, y = len(bodies.v), pushed(Y, p)
     v_plus = np.zeros(nv)
     for d in range(nv):
         v_plus[order[d]] = y[d]
     backward_within(free.L, free.first, v_plus)
     v_plus += free.v_free
-    # what the rigid rows have to answer for: M (v⁺ − v) − Jᵀ p − drive
+    # momentum left to the rigid rows: Gᵀ λ = M (v⁺ − v) − Jᵀ p − drive
     rest, change = -bodies.drive, v_plus - bodies.v
     for i in range(len(p)):
         for e in range(3):
@@ -137,5 +154,5 @@ def velocity_after(bodies: Bodies, free: Free, ways: Ways, order: Array, p: Arra
         rest[r] = dot(rest[r], bodies.M[r], change)
     x = rest.copy()
     forward_within(free.L, free.first, x)
-    impulses, worst = answer_of_rows(free.held, bodies.G, x, rest)
+    impulses, worst = solve_row_impulses(free.factor, bodies.G, x, rest)
     return v_plus, impulses, worst

@@ -1,1 +1,1 @@
-"""The non-smooth Newton method."""
+"""The non-smooth Newton engine."""

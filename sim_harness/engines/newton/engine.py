@@ -1,20 +1,23 @@
-"""`newton`: rigid or compliant contact with Coulomb's law itself, its cone round, by non-smooth Newton  [Macklin].
+"""`newton`: rigid or compliant contact with Coulomb's law and round friction cones, by a non-smooth Newton method  [Macklin].
 
     M (v⁺ − v) = Jᵀ p + dt (f − h)       0 ≤ φ⁺ ⟂ p_N ≥ 0        p_T against v_T⁺, ‖p_T‖ = μ p_N where it slides
-Normals and friction are found together; no polygon, no lift-off of what slides. Rows with compliance e press with
-−(g⁺ + τ_d ġ⁺)/e, contacts with stiffness k likewise (e = 1/k), at the end of the step; without, they are rigid.
+Normal and friction impulses are solved together, without friction polygons and without artificial opening of sliding contacts.
+The force of a row with compliance e is −(g⁺ + τ_d ġ⁺)/e at the end of the step, that of a contact with stiffness k the same
+with e = 1/k. All other rows and contacts are rigid.
 
-Different from the paper, beside what `newton_iteration` and `newton_functions` list:
-- Newton's exact steps on the natural map follow the first of the paper's, which leave a fixed share each;
-- contacts are linearised where the step begins, as in our other engines, rows alone looked at where it ends (`positions`);
-- what is penetrated at the beginning is undone at `recovery` at the most, and open ties at `FASTEST`: at the level of positions
-  alone a step would turn a millimetre into a metre per second;
-- a compliant contact damps from the step on in which it begins closed: near ones would brake what only comes near.
+Differences from the paper, in addition to those listed in `iteration` and `functions`:
+- Exact Newton steps on the natural map follow the first steps of the paper's iteration, which converges only linearly.
+- Contacts are linearised at the beginning of the step, as in the other engines. Only rows are evaluated at its end
+  (`positions`).
+- `recovery` limits the speed at which an initial penetration is reduced, `FASTEST` the closing speed of ties. A formulation in
+  positions only would turn a millimetre into a metre per second.
+- The damping of a compliant contact acts only in steps that begin with the contact closed. Otherwise it would slow down bodies
+  that only approach.
 
-Modelling error: inelastic; first order in dt. Impulses of redundant rigid contacts are not unique: those answered are near
-the most even ones. With μ = ∞ not every step has a solution. Refused although they have one are some 2 of 10 000 steps of a box
-that tumbles on the ground, 3 of 900 random piles of three boxes, masses 1000 : 1 and pushed, and some of heaps with a hundred
-contacts and more. All factors are dense: n³ of contacts.
+Modelling error: contact is inelastic; first order in dt. Impulses of redundant rigid contacts are not unique; the solution is
+close to the most uniform one. With μ = ∞ some steps have no solution. The engine fails although a solution exists in about
+2 of 10 000 steps of a box that tumbles on the ground, in 3 of 900 random pushed piles of three boxes with masses 1000 : 1, and
+in some heaps with a hundred contacts and more. All factorisations are dense: cost n³ in the number of contacts.
 """
 
 from typing import Annotated, Literal
@@ -29,27 +32,28 @@ from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.engines.newton.functions import FISCHER_BURMEISTER
 from sim_harness.engines.newton.iteration import Rules
 from sim_harness.engines.newton.linear import DENSE
-from sim_harness.engines.newton.passes import Way, free_motion, settle
+from sim_harness.engines.newton.passes import PassSettings, free_motion, solve_passes
 from sim_harness.engines.newton.rows import EFFECTIVE_MASS
 from sim_harness.engines.newton.stack import stack_of
 
 MOST_ITERATIONS = 10000
-"""Of Newton's steps and, where those fail, of sweeps over the contacts."""
+"""Largest number of Newton steps plus sweeps over the contacts."""
 
 REGULARISATION = 1e-6
-"""ε, share of each row's diagonal that is added to it."""
+"""ε, share of each row's diagonal that is added to the diagonal."""
 
 
 class Newton(Kind, frozen=True, tag="newton"):
     """Settings of the engine.
 
-    tolerance: largest distance from Coulomb's law of a step that counts as solved, of the fastest row's speed or 0.1 m/s (in
-        short steps 100 m/s² dt); usual with exact steps: rounding
-    positions: what holds at the end of the step itself, where worlds can say what is there, and not as linearised at its
-        beginning: "rows"; "end": contacts as well, whose points then go with their bodies: not for what rolls, nor for piles
-        that tumble by 0.1 rad a step, which then gain energy; "start": neither
-    geometric_stiffness: forces that turn with particles are taken into the steps: for strips and ropes that are stretched far
-    recovery: largest speed at which a penetration of rigid contacts is undone [m/s], see the engine `lcp`
+    tolerance: largest violation of Coulomb's law in a solved step, relative to the speed of the fastest row, at least 0.1 m/s
+        (or 100 m/s² · dt in short steps); typical: rounding error
+    recovery: largest speed at which a penetration of rigid contacts is reduced [m/s], see the engine `lcp`
+    positions: constraints evaluated at the end of the step instead of linearised at its beginning: "rows", "end" (rows and
+        contacts), "start" (neither). With "end" contact points move with their bodies; do not use it for rolling bodies or for
+        piles that tumble by 0.1 rad per step, which then gain energy. The world must provide `ForwardProblem.system`
+    geometric_stiffness: whether Newton steps include the change of force directions with motion, for strips and ropes under
+        large strain
     """
 
     tolerance: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6
@@ -59,10 +63,12 @@ class Newton(Kind, frozen=True, tag="newton"):
 
     @property
     def rows_at(self) -> float:
+        """See `CompliantEngine`."""
         return 0.0 if self.positions == "start" else 1.0
 
     @property
     def contacts_at(self) -> float:
+        """See `CompliantEngine`."""
         return 1.0 if self.positions == "end" else 0.0
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
@@ -71,7 +77,7 @@ class Newton(Kind, frozen=True, tag="newton"):
         if not (regular and is_sound(a)):
             return no_solution(a)
         stack = stack_of(a, self.recovery, self.positions == "end")
-        found = settle(stack, free, self.rules, self.way)
+        found = solve_passes(stack, free, self.rules, self.pass_settings)
         dynamics = float(np.abs(a.M @ (found.v - a.v) - found.J.T @ found.p - a.dt * (a.force - a.h)).max(initial=0.0))
         finite = np.isfinite(dynamics) and np.isfinite(found.error)
         return ForwardSolution(
@@ -85,12 +91,12 @@ class Newton(Kind, frozen=True, tag="newton"):
         )
 
     @property
-    def way(self) -> Way:
-        return Way(
+    def pass_settings(self) -> PassSettings:
+        return PassSettings(
             preconditioner=EFFECTIVE_MASS,
             limit=MOST_ITERATIONS,
-            elsewhere=self.positions != "start",
-            stiffens=self.geometric_stiffness,
+            relinearise=self.positions != "start",
+            geometric_stiffness=self.geometric_stiffness,
         )
 
     @property

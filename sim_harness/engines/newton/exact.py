@@ -1,10 +1,10 @@
-"""How far impulses are from Coulomb's law, and Newton's exact steps on that distance.
+"""Residual of Coulomb's law (natural map), and Newton steps with its exact Jacobian.
 
-The natural map, in speeds, w for r:
-    tie       a                                            a stop or normal    min(a, w p)
+The natural map as velocities, with the weight w of each row:
+    tie       a                                            stop or normal    min(a, w p)
     tangents  w p_T − P(w p_T − v_T), P onto the disc of radius μ max(0, w p_N − a) w_T / w_N
-Its slope is not symmetric, and exact: near a solution in the middle of a mode (stick, slip, open) each step squares the error
-[Alart and Curnier 1991], where the paper's own iteration, which keeps W as it is, gains a fixed share.
+The Jacobian is exact and not symmetric. Near a solution inside a mode (stick, slip, open) convergence is quadratic [Alart and
+Curnier 1991]. The paper's iteration, which keeps W fixed in each step, converges linearly.
 """
 
 import numpy as np
@@ -16,27 +16,27 @@ from sim_harness.engines.newton.rows import Constraints, normal_row
 from sim_harness.engines.vectors import add_pushed, dot
 
 SHIFT = 1e-9
-"""Share of a row's own diagonal that is added to it: of redundant rows the impulses then change as little as can be."""
+"""Smallest diagonal shift, as a share of the row's diagonal. It keeps changes of redundant impulses small."""
 
 MOST_SHIFT = 0.1
-"""Where steps lead nowhere."""
+"""Largest diagonal shift, as a share of the row's diagonal, used when steps fail repeatedly."""
 
 ROUNDING = 1e-14
-"""Share of the fastest row's speed."""
+"""The refinement stops at a violation below this share of the fastest row's speed."""
 
 HALVINGS, ARMIJO = 6, 1e-4
-"""Of a step that does not lower the sum of squares by this share."""
+"""Largest number of trial lengths of a step, each half of the last; share by which a step must reduce the sum of squares."""
 
 GAIN, IDLE = 0.9, 30
-"""So many steps in a row that do not leave less than this share of the least distance end a trial."""
+"""The refinement stops after IDLE steps in a row that do not reduce the least violation below the share GAIN."""
 
 NEAR = 1e-9
-"""Share of the fastest row's speed below which what does not gain is rounding."""
+"""Below this share of the fastest row's speed, a step without improvement is a rounding effect and ends the refinement."""
 
 
 @compiled
 def motion(c: Constraints, p: Array) -> Array:
-    """z = z_free + Yᵀ p (nv)"""
+    """Return z = z_free + Yᵀ p (nv)."""
     z = c.z_free.copy()
     add_pushed(c.Y, p, z)
     return z
@@ -44,25 +44,25 @@ def motion(c: Constraints, p: Array) -> Array:
 
 @compiled
 def speeds_of(c: Constraints, p: Array, u: Array) -> None:
-    """u ← J v with the velocity that p leads to (m)"""
+    """u ← J v = Y (z_free + Yᵀ p) (m), in place."""
     z = motion(c, p)
     for i in range(len(u)):
         u[i] = dot(0.0, c.Y[i], z)
 
 
 @compiled
-def make_allowed(c: Constraints, p: Array) -> None:
-    """Nothing pulls, and friction is within its cone, in place: radially."""
+def project_feasible(c: Constraints, p: Array) -> None:
+    """Project p in place: p_N ≥ 0 and friction radially onto its disc."""
     plan = c.plan
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
         p[row] = max(p[row], 0.0)
-    shorten_friction(c, p)
+    clamp_friction(c, p)
 
 
 @compiled
-def shorten_friction(c: Constraints, p: Array) -> None:
-    """p_T to μ max(0, p_N), in place."""
+def clamp_friction(c: Constraints, p: Array) -> None:
+    """Shorten p_T to ‖p_T‖ ≤ μ max(0, p_N), in place."""
     plan = c.plan
     for i in range(len(plan.mu)):
         t = plan.ties + plan.stops + 3 * i
@@ -77,7 +77,7 @@ def shorten_friction(c: Constraints, p: Array) -> None:
 
 @compiled
 def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
-    """F ← the natural map at impulses p with speeds u (m); its largest entry [m/s]."""
+    """F ← the natural map at impulses p with speeds u (m); return its largest entry [m/s]."""
     plan, w = c.plan, c.w
     for i in range(plan.ties):  # a
         F[i] = u[i] + plan.offset[i] + plan.softness[i] * p[i]
@@ -87,8 +87,8 @@ def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
         F[row] = min(a, w[row] * p[row])
         if i < plan.stops:
             continue
-        # w p_T − P(y): v_T where it sticks
-        s, t, (y_s, y_t, length, radius) = row - 2, row - 1, asked_of_tangents(c, p, u, row, a)
+        # w p_T − P(y), which is v_T where the contact sticks
+        s, t, (y_s, y_t, length, radius) = row - 2, row - 1, tangent_target(c, p, u, row, a)
         if length <= radius:
             F[s], F[t] = u[s], u[t]
         else:
@@ -101,8 +101,8 @@ def natural_residual(c: Constraints, p: Array, u: Array, F: Array) -> float:
 
 
 @compiled
-def asked_of_tangents(c: Constraints, p: Array, u: Array, row: int, a: float) -> tuple[float, float, float, float]:
-    """y = w p_T − v_T of the contact whose normal is `row`, ‖y‖, and the radius of its disc [m/s]."""
+def tangent_target(c: Constraints, p: Array, u: Array, row: int, a: float) -> tuple[float, float, float, float]:
+    """Return y = w p_T − v_T (two entries), ‖y‖ and the radius of the friction disc [m/s]; row: normal row of the contact."""
     w, s, t = c.w, row - 2, row - 1
     y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
     mu = c.plan.mu[(row - c.plan.ties - c.plan.stops) // 3]
@@ -111,15 +111,17 @@ def asked_of_tangents(c: Constraints, p: Array, u: Array, row: int, a: float) ->
 
 @compiled
 def disc(mu: float, pressure: float, ratio: float) -> float:
-    """μ times what presses, 0 · ∞ = 0"""
+    """Return the radius of the friction disc, μ max(0, pressure) ratio, with 0 · ∞ = 0."""
     return mu * pressure * ratio if pressure > 0.0 and mu > 0.0 else 0.0
 
 
 @compiled
 def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Array:
-    """p after a full step; F: the natural map at p, whose speeds are u. What cannot be solved is NaN.
+    """Return p after a full Newton step (m), NaN when the Jacobian is singular.
 
-    shift: share of a row's own diagonal that is added to it
+    u: speeds at p (m)
+    F: natural map at p (m)
+    shift: share of each row's diagonal that is added to the diagonal
     """
     plan, w, m = c.plan, c.w, len(p)
     K = np.zeros((m, m))
@@ -128,7 +130,7 @@ def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Ar
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
         a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
-        if a <= w[row] * p[row]:  # min(a, w p) is a where it presses
+        if a <= w[row] * p[row]:  # min(a, w p) = a: the row presses
             _own_row(c, K, row)
         else:
             K[row, row] = w[row]
@@ -144,7 +146,7 @@ def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Ar
 
 @compiled
 def _own_row(c: Constraints, K: Array, row: int) -> None:
-    """∂a/∂p"""
+    """Set the row of K to ∂a/∂p = D + softness."""
     for j in range(len(K)):
         K[row, j] = c.D[row, j]
     K[row, row] += c.plan.softness[row]
@@ -152,19 +154,19 @@ def _own_row(c: Constraints, K: Array, row: int) -> None:
 
 @compiled
 def _tangents(c: Constraints, K: Array, p: Array, u: Array, row: int) -> None:
-    """Rows S and T of a contact whose normal is `row`."""
+    """Set the tangent rows of K for the contact with normal row `row`: ∂(w p_T − P(y))/∂p."""
     plan, w, s, t = c.plan, c.w, row - 2, row - 1
     mu = plan.mu[(row - plan.ties - plan.stops) // 3]
     a, ratio = u[row] + plan.offset[row] + plan.softness[row] * p[row], w[s] / w[row]
-    y_s, y_t, length, radius = asked_of_tangents(c, p, u, row, a)
-    if length <= radius:  # sticks: v_T
+    y_s, y_t, length, radius = tangent_target(c, p, u, row, a)
+    if length <= radius:  # sticks: F_T = v_T
         for j in range(len(K)):
             K[s, j], K[t, j] = c.D[s, j], c.D[t, j]
         return
     K[s, s], K[t, t] = w[s], w[t]
     if radius == 0.0:
         return
-    # slides: w p_T − radius y / ‖y‖, of which y and, by the pressure, the radius change
+    # slides: F_T = w p_T − radius y / ‖y‖, where y depends on p and the radius on the pressure w p_N − a
     n_s, n_t, share = y_s / length, y_t / length, radius / length
     for j in range(len(K)):
         dy_s, dy_t, pressure = -c.D[s, j], -c.D[t, j], -c.D[row, j]
@@ -178,25 +180,28 @@ def _tangents(c: Constraints, K: Array, p: Array, u: Array, row: int) -> None:
 
 
 @compiled
-def finish(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, int]:
-    """Exact steps from p, in place: p ← the best of them; its distance, and how many were tried.
+def refine(c: Constraints, p: Array, error: float, limit: int) -> tuple[float, int]:
+    """Refine p in place by exact Newton steps; return the violation of the best iterate [m/s] and the number of steps.
 
-    A step is halved until the sum of squares of the natural map falls. Where it does not, the next is shifted more and so
-    shorter, in redundant directions above all; where it does, less.
+    A step is halved until the sum of squares of the natural map falls. If it never does, the next step has a larger diagonal
+    shift, which shortens it most in redundant directions. After a success the shift decreases.
+
+    error: violation at p [m/s]
+    limit: largest number of steps
     """
     m = len(p)
     at, new, u, u_new, F, F_new = p.copy(), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
     speeds_of(c, at, u)
     natural_residual(c, at, u, F)
-    tried, idle, shift = 0, 0, SHIFT  # idle: steps in a row without a gain
+    tried, idle, shift = 0, 0, SHIFT  # idle: consecutive steps without improvement
     while tried < limit and error > ROUNDING * c.scale and idle < IDLE:
         full = exact_step(c, at, u, F, shift)
         before, share, worst, falls = np.dot(F, F), 1.0, 0.0, False
-        # ‖F‖² must fall by Armijo's share; what pulls or is beyond its cone is put back first
+        # backtracking on ‖F‖² with Armijo's condition; each trial is first projected onto p_N ≥ 0 and the cone
         for _ in range(HALVINGS):
             for i in range(m):
                 new[i] = at[i] + share * (full[i] - at[i])
-            make_allowed(c, new)
+            project_feasible(c, new)
             speeds_of(c, new, u_new)
             worst = natural_residual(c, new, u_new, F_new)
             falls = np.dot(F_new, F_new) < (1.0 - ARMIJO * share) * before

@@ -1,13 +1,16 @@
-"""The iteration of the engine `newton` for rows that stay as they are: non-smooth Newton in v and p together  [Macklin §6].
+"""The iteration of the engine `newton` for fixed constraint rows: non-smooth Newton in v and p together  [Macklin §6].
 
     (J_α M⁻¹ J_αᵀ + C + ε) Δp = −φ + J_α M⁻¹ g        Δv = M⁻¹ (J_αᵀ Δp − g)        g = M (v − v_free) − J_αᵀ p
-C: ∂φ/∂p of normals, W of tangents. `weighted` is the paper's form, a normal's row and force multiplied with α = ∂φ/∂a;
-otherwise its row is divided by α, which is the same at a root, and whose slope in the force is exact.
+C: ∂φ/∂p of normals, W of tangents. In the paper's form (`weighted`) the row and the force of a normal are multiplied by
+α = ∂φ/∂a. In the other form its row is divided by α, which has the same roots and an exact derivative in the force.
 
-Different from the paper: ε is a share of each row's own diagonal; friction is shortened to its cone after every step; of all
-iterates, each made allowed and with the velocity that belongs to it, the best by the natural map is answered; where
-`exact` asks for it, exact steps are tried from the first iterate on, and again whenever the distance is a tenth of what it
-was when they failed; they go on to rounding. Where all that leads nowhere, sweeps over the contacts find other beginnings.
+Differences from the paper:
+- ε is a share of each row's diagonal.
+- Friction is projected onto its cone after every step.
+- The result is the iterate with the smallest residual of the natural map, after projection and with its own velocity.
+- With `exact`, exact steps (`exact.refine`) are tried from the first iterate on, and again when the violation is a tenth of its
+  value at their last failure. They continue to rounding precision.
+- If all of this fails, sweeps over the contacts provide further starting points.
 """
 
 from typing import NamedTuple
@@ -17,7 +20,7 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.solvers.linalg import copy
 from idyn.types import Array
-from sim_harness.engines.newton.exact import finish, make_allowed, natural_residual, shorten_friction, speeds_of
+from sim_harness.engines.newton.exact import clamp_friction, natural_residual, project_feasible, refine, speeds_of
 from sim_harness.engines.newton.functions import complementarity, friction_compliance
 from sim_harness.engines.newton.linear import solve_linear
 from sim_harness.engines.newton.rows import Constraints, normal_row
@@ -25,31 +28,32 @@ from sim_harness.engines.newton.sweeps import sweep
 from sim_harness.engines.vectors import add, add_pushed, dot
 
 LEAST_ALPHA = 1e-8
-"""By what a row is divided at the least."""
+"""Lower bound of α as a divisor of a row."""
 
 EXACT_STEPS = 80
-"""At one trial, at the most. Usual: 2 to 4."""
+"""Largest number of exact steps per trial. Typical: 2 to 4."""
 
-WORTH = 0.1
-"""Share of the distance of the last failed trial at which the next is worth its while."""
+RETRY = 0.1
+"""Exact steps are tried again when the violation is below this share of its value after the last failed trial."""
 
-AT_ONCE = 1e-10
-"""What is as near as this when it is begun is left as it is."""
+ACCEPTED = 1e-10
+"""An initial guess with a violation below this share of `scale` is accepted unchanged."""
 
-PAPERS, SWEEPS = 20, 20
-"""The paper's steps that are tried before sweeps over the contacts, and how many sweeps at first."""
+PAPER_STEPS, SWEEPS = 20, 20
+"""Number of the paper's steps before sweeps over the contacts; number of sweeps in the first round."""
 
 
 class Rules(NamedTuple):
-    """Which iteration it is; the engine's own, or in `sim_harness.studies` the paper's and its variants.
+    """Variant of the iteration: the engine's own, or the paper's and its variants in `sim_harness.studies`.
 
-    function: φ of complementarity and of friction, a constant of `functions`; the smooth one spreads redundant forces evenly
-    weighted: the paper's form, or rows divided by ∂φ/∂a
-    solver: of the paper's linear system, a constant of `linear`; iterative ones take `linear_iterations`
-    damping: t, share of each of the paper's steps that is taken; 0.75 is the paper's
-    regularisation: ε, share of each row's diagonal that is added to it
-    exact: exact steps on the natural map as soon as they gain, always dense
-    tolerance: largest distance of what counts as solved, of the fastest row's speed
+    function: φ of complementarity and friction, a constant of `functions`; the smooth one distributes redundant forces evenly
+    weighted: true for the paper's form, false for rows divided by ∂φ/∂a
+    solver: solver of the paper's linear system, a constant of `linear`
+    linear_iterations: number of iterations of an iterative linear solver
+    damping: t, step length of the paper's steps; 0.75 in the paper
+    regularisation: ε, share of each row's diagonal that is added to the diagonal
+    exact: whether to use exact steps on the natural map, always with dense factorisation
+    tolerance: largest violation of a solution, relative to `Constraints.scale`
     """
 
     function: int
@@ -63,8 +67,13 @@ class Rules(NamedTuple):
 
 
 class Root(NamedTuple):
-    """p: the best impulses (m); error: their distance from the law [m/s]; iterations, with exact ones and sweeps; history: the
-    distance after each iteration of the paper's."""
+    """Result of the iteration.
+
+    p: best impulses (m)
+    error: violation of the law by p [m/s]
+    iterations: steps of the paper, exact steps and sweeps
+    history: violation after each step of the paper [m/s]
+    """
 
     p: Array
     error: float
@@ -74,26 +83,29 @@ class Root(NamedTuple):
 
 @compiled
 def iterate(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Root:
-    """From impulses p (m) and z (nv), both changed; until the distance is `tolerance` times `scale`."""
+    """Iterate from impulses p (m) and velocity z (nv), both changed in place, until the violation is ≤ tolerance · scale.
+
+    limit: largest number of iterations
+    """
     best, candidate = np.empty(len(p)), np.empty(len(p))
     enough, total, last_trial = rules.tolerance * c.scale, 0, np.inf
-    least = judged(c, p, best)
-    count = min(limit, PAPERS) if rules.exact else limit
+    least = evaluate(c, p, best)
+    count = min(limit, PAPER_STEPS) if rules.exact else limit
     history = np.empty(count)
-    if least <= min(rules.tolerance, AT_ONCE) * c.scale:
+    if least <= min(rules.tolerance, ACCEPTED) * c.scale:
         return Root(best, least, 0, history[:0])
-    # the paper's steps, and exact ones from where they have led as soon as these gain
+    # steps of the paper, each followed by exact steps while these are promising
     for k in range(count):
         step(c, rules, p, z)
         total += 1
-        error = judged(c, p, candidate)
-        if rules.exact and error <= WORTH * last_trial:
+        error = evaluate(c, p, candidate)
+        if rules.exact and error <= RETRY * last_trial:
             before = error
-            error, taken = finish(c, candidate, error, EXACT_STEPS)
+            error, taken = refine(c, candidate, error, EXACT_STEPS)
             total += taken
             last_trial = error if error > enough else np.inf
             if error < before:
-                go_on_from(c, candidate, p, z)
+                restart_from(c, candidate, p, z)
         history[k] = error
         if error < least:
             least = error
@@ -107,10 +119,10 @@ def iterate(c: Constraints, rules: Rules, p: Array, z: Array, limit: int) -> Roo
 
 
 @compiled
-def judged(c: Constraints, p: Array, candidate: Array) -> float:
-    """candidate ← p made allowed; its distance from the law [m/s]."""
+def evaluate(c: Constraints, p: Array, candidate: Array) -> float:
+    """candidate ← p projected onto p_N ≥ 0 and the friction cones; return its violation of the law [m/s]."""
     copy(p, candidate)
-    make_allowed(c, candidate)
+    project_feasible(c, candidate)
     u, F = np.empty(len(p)), np.empty(len(p))
     speeds_of(c, candidate, u)
     return natural_residual(c, candidate, u, F)
@@ -118,15 +130,18 @@ def judged(c: Constraints, p: Array, candidate: Array) -> float:
 
 @compiled
 def rescue(c: Constraints, best: Array, least: float, limit: int, enough: float) -> tuple[float, int]:
-    """Sweeps over the contacts, from nothing, ever more of them, and exact steps from where they have led; best: changed."""
+    """Sweep over the contacts from p = 0, with exact steps after each round; `best` changes in place.
+
+    Returns the least violation [m/s] and the iterations. The number of sweeps doubles in each round.
+    """
     sweeps, total, p, candidate = SWEEPS, 0, np.zeros(len(best)), np.empty(len(best))
-    while least > enough and total < limit:  # twice as many sweeps each time
+    while least > enough and total < limit:
         sweep(c, p, sweeps)
-        error = judged(c, p, candidate)
+        error = evaluate(c, p, candidate)
         if not np.isfinite(error):
             break
         before = error
-        error, taken = finish(c, candidate, error, EXACT_STEPS)
+        error, taken = refine(c, candidate, error, EXACT_STEPS)
         total += sweeps + taken
         sweeps *= 2
         if error < 0.1 * before:
@@ -138,8 +153,8 @@ def rescue(c: Constraints, best: Array, least: float, limit: int, enough: float)
 
 
 @compiled
-def go_on_from(c: Constraints, candidate: Array, p: Array, z: Array) -> None:
-    """p and z ← the candidate and its velocity."""
+def restart_from(c: Constraints, candidate: Array, p: Array, z: Array) -> None:
+    """p ← candidate, z ← z_free + Yᵀ p."""
     copy(c.z_free, z)
     copy(candidate, p)
     add_pushed(c.Y, p, z)
@@ -147,7 +162,7 @@ def go_on_from(c: Constraints, candidate: Array, p: Array, z: Array) -> None:
 
 @compiled
 def step(c: Constraints, rules: Rules, p: Array, z: Array) -> None:
-    """One iteration of the paper's, in place."""
+    """Update p (m) and z (nv) in place by one iteration of the paper."""
     m = len(p)
     phi, diagonal, weight = np.empty(m), np.zeros(m), np.ones(m)
     linearise(c, rules, p, z, phi, diagonal, weight)
@@ -169,12 +184,12 @@ def step(c: Constraints, rules: Rules, p: Array, z: Array) -> None:
     add(p, rules.damping, change)
     for i in range(m):
         add(z, rules.damping * weight[i] * change[i], c.Y[i])
-    shorten_friction(c, p)
+    clamp_friction(c, p)
 
 
 @compiled
 def linearise(c: Constraints, rules: Rules, p: Array, z: Array, phi: Array, diagonal: Array, weight: Array) -> None:
-    """Residuals, C and α at p and z (m each), filled in."""
+    """Set the residuals phi, the diagonal of C and the weights α at p and z (m each)."""
     plan, u = c.plan, np.empty(len(p))
     for i in range(len(p)):
         u[i] = dot(0.0, c.Y[i], z)
@@ -184,7 +199,7 @@ def linearise(c: Constraints, rules: Rules, p: Array, z: Array, phi: Array, diag
     for i in range(plan.stops + len(plan.mu)):
         row = normal_row(plan, i)
         a = u[row] + plan.offset[row] + plan.softness[row] * p[row]
-        # φ(a, r p), weighted with α or divided by it
+        # φ(a, r p), multiplied by α or divided by it
         value, alpha, beta = complementarity(rules.function, a, p[row], c.r[row])
         if rules.weighted:
             phi[row], diagonal[row], weight[row] = value, beta + alpha * plan.softness[row], alpha
@@ -193,7 +208,7 @@ def linearise(c: Constraints, rules: Rules, p: Array, z: Array, phi: Array, diag
             phi[row], diagonal[row] = value / alpha, beta / alpha + plan.softness[row]
         if i < plan.stops:
             continue
-        # v_T + W p_T of what presses, or p_T = 0
+        # pressing: v_T + W p_T = 0, else p_T = 0
         s, mu = row - 2, plan.mu[i - plan.stops]
         if mu > 0.0 and p[row] > 0.0:
             speed, impulse = np.hypot(u[s], u[s + 1]), np.hypot(p[s], p[s + 1])

@@ -1,7 +1,7 @@
-"""Linear solvers of the engine `newton`, for A x = b with A symmetric and positive semidefinite  [Macklin §8.2].
+"""Linear solvers of the engine `newton` for A x = b with A symmetric and positive semidefinite  [Macklin §8.2].
 
-All begin at x = 0. `dense` is exact; the others stop after so many iterations, whose cost is one product with A each, or when
-nothing is left: pcr's residual never grows in the metric of diag(A)⁻¹, and neither does its distance from the solution.
+All start at x = 0. `dense` is exact. The iterative solvers stop after a given number of iterations, each with one product A x,
+or when the residual is rounding error. With pcr neither the residual in the metric of diag(A)⁻¹ nor the error ever grows.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from idyn.types import Array
 DENSE, PCR, PCG, JACOBI, GAUSS_SEIDEL = range(5)
 
 NOTHING = 1e-30
-"""Share of its first value below which a squared norm is rounding."""
+"""A squared norm below this share of its initial value is rounding error."""
 
 
 @compiled
 def solve_linear(solver: int, A: Array, b: Array, iterations: int) -> Array:
-    """x (m) from A (m, m), which `dense` overwrites, with a positive diagonal, and b (m)."""
+    """Return x (m) with A x = b. A (m, m) has a positive diagonal and is overwritten by `dense`."""
     if solver == DENSE:
         x = b.copy()
         cholesky(A)
@@ -34,7 +34,7 @@ def solve_linear(solver: int, A: Array, b: Array, iterations: int) -> Array:
 
 @compiled
 def product(A: Array, x: Array, y: Array) -> None:
-    """y ← A x"""
+    """y ← A x, in place."""
     for i in range(len(x)):
         s = 0.0
         for j in range(len(x)):
@@ -44,6 +44,7 @@ def product(A: Array, x: Array, y: Array) -> None:
 
 @compiled
 def conjugate_residuals(A: Array, b: Array, iterations: int) -> Array:
+    """Return x (m) by the conjugate residual method with diagonal preconditioner."""
     m = len(b)
     x, z, w, y = np.zeros(m), np.empty(m), np.empty(m), np.empty(m)
     for i in range(m):
@@ -74,6 +75,7 @@ def conjugate_residuals(A: Array, b: Array, iterations: int) -> Array:
 
 @compiled
 def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
+    """Return x (m) by the conjugate gradient method with diagonal preconditioner."""
     m = len(b)
     x, r, z, q = np.zeros(m), b.copy(), np.empty(m), np.empty(m)
     for i in range(m):
@@ -99,8 +101,8 @@ def conjugate_gradients(A: Array, b: Array, iterations: int) -> Array:
 
 
 @compiled
-def relaxed(A: Array, b: Array, iterations: int, all_at_once: bool) -> Array:
-    """Jacobi's method, or Gauss and Seidel's, which goes on with what it has just found."""
+def relaxed(A: Array, b: Array, iterations: int, simultaneous: bool) -> Array:
+    """Return x (m) by Jacobi's method (`simultaneous`) or the Gauss–Seidel method."""
     m = len(b)
     x, new = np.zeros(m), np.zeros(m)
     for _ in range(iterations):
@@ -109,7 +111,7 @@ def relaxed(A: Array, b: Array, iterations: int, all_at_once: bool) -> Array:
             for j in range(m):
                 s -= A[i, j] * x[j]
             new[i] = x[i] + s / A[i, i]
-            if not all_at_once:
+            if not simultaneous:
                 x[i] = new[i]
         for i in range(m):
             x[i] = new[i]

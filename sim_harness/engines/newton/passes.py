@@ -1,8 +1,8 @@
-"""From a step's rows where they are to rows where the bodies end up: linearise, iterate, look again  [Macklin Alg. 1].
+"""Passes of the engine `newton`: linearise constraints, iterate, linearise again at the new configuration  [Macklin Alg. 1].
 
-Constraints hold at the end of the step, at the level of positions, so nothing drifts and nothing is stabilised; forces act
-along Jacobians there. Different from the paper: rows stay linearised until the iteration has found their impulses, unless
-the paper's own scheme is asked for, which looks again after each of its steps.
+Constraints hold at position level at the end of the step, so there is no drift and no stabilisation. Forces act along the
+Jacobians at the end of the step. Difference from the paper: the linearisation is fixed until the iteration has converged. Only
+the paper's own scheme (`Rules.exact` false) linearises again after each of its steps.
 """
 
 from typing import NamedTuple
@@ -19,28 +19,33 @@ from sim_harness.engines.newton.rows import Constraints, constraints
 from sim_harness.engines.newton.stack import Stack
 
 PASSES = 60
-"""How often rows are linearised anew at the most. Usual: 2 or 3 times; strips that are stretched far take more."""
+"""Largest number of passes. Typical: 2 or 3; strips under large strain need more."""
 
 AGREED = 1e-6
-"""Share of the fastest velocity by which two passes differ that agree: what that leaves is of second order in dt v."""
+"""Passes have converged when the velocity changes by less than this share of its largest entry. The remaining error is of
+second order in dt v."""
 
 
 STILL = 1e-6
-"""Share of the largest change of a velocity below which a degree of freedom says nothing of how forces turn."""
+"""Degrees of freedom whose velocity changes by less than this share of the largest change give no geometric stiffness."""
 
 
 class Free(NamedTuple):
-    """L with M = L Lᵀ (nv, nv), and z = Lᵀ v of the motion without impulses (nv)."""
+    """Motion without impulses: L with M = L Lᵀ (nv, nv), and z = Lᵀ v (nv)."""
 
     L: Array
     z: Array
 
 
-class Found(Record, frozen=True):
-    """What a step ends with.
+class Outcome(Record, frozen=True):
+    """Result of a step.
 
-    v: velocity (nv); p: impulses of the stack (m); J: along which they act (m, nv)
-    error: distance from the law [m/s]; met: whether that is little enough, and all passes agree
+    v: velocity after the step (nv)
+    p: impulses of the stack (m)
+    J: Jacobian along which the impulses act (m, nv)
+    error: violation of the law [m/s]
+    met: whether the violation is within the tolerance and the passes have converged
+    iterations: sum over all passes
     """
 
     v: Array
@@ -51,55 +56,59 @@ class Found(Record, frozen=True):
     iterations: int
 
 
-class Way(NamedTuple):
-    """How a step is solved.
+class PassSettings(NamedTuple):
+    """Settings of the passes.
 
-    preconditioner: as the constants of `newton_rows`
-    limit: of iterations, at one place or, of the paper's, in all
-    elsewhere: whether to look where the bodies end up
-    stiffens: whether the turning of forces is taken into the inertia
+    preconditioner: constant of `rows`
+    limit: largest number of iterations per pass; in the paper's scheme, in all passes together
+    relinearise: whether to linearise again at the end of the step
+    geometric_stiffness: whether to add the geometric stiffness to the inertia
     """
 
     preconditioner: int
     limit: int
-    elsewhere: bool
-    stiffens: bool
+    relinearise: bool
+    geometric_stiffness: bool
 
 
-def settle(stack: Stack, free: Free, rules: Rules, way: Way) -> Found:
+def solve_passes(stack: Stack, free: Free, rules: Rules, settings: PassSettings) -> Outcome:
+    """Solve the step: iterate and linearise again until the velocity agrees between passes."""
     a, total = stack.problem, 0
-    looks = way.elsewhere and a.system is not None and (stack.contacts_too or len(stack.order) > 0)
+    relinearise = settings.relinearise and a.system is not None and (stack.contacts_too or len(stack.order) > 0)
     before, now = a.v, free
-    plan, J = stack.plan(before if looks else None)
+    plan, J = stack.plan(before if relinearise else None)
     p, z, stiffness = np.zeros(len(J)), np.zeros(len(free.z)), np.zeros(len(free.z))
-    for _ in range(1 if not looks else PASSES if rules.exact else way.limit):
+    for _ in range(1 if not relinearise else PASSES if rules.exact else settings.limit):
         used = J
-        c = constraints(plan, J, now.L, now.z, way.preconditioner)
-        root = iterate(c, rules, p, z, way.limit if rules.exact or not looks else 1)
+        c = constraints(plan, J, now.L, now.z, settings.preconditioner)
+        root = iterate(c, rules, p, z, settings.limit if rules.exact or not relinearise else 1)
         total += root.iterations
         v = velocity_after(c, now.L, root.p)
         enough = root.error <= rules.tolerance * c.scale
-        met = enough and (not looks or np.abs(v - before).max() <= AGREED * max(c.scale, np.abs(v).max()))
-        if met or not looks or not np.isfinite(root.error) or (rules.exact and not enough):
+        met = enough and (not relinearise or np.abs(v - before).max() <= AGREED * max(c.scale, np.abs(v).max()))
+        if met or not relinearise or not np.isfinite(root.error) or (rules.exact and not enough):
             break
         if rules.exact:
             p, there = root.p, v
         else:
             there = velocity_of(now.L, z)
         plan, J_there = stack.plan(there)
-        if way.stiffens:
-            stiffness = turning(J, J_there, p, there - before, stiffness)
+        if settings.geometric_stiffness:
+            stiffness = geometric_stiffness(J, J_there, p, there - before, stiffness)
             now = stiffened(a.M, free, stiffness, there)
         before, J = there, J_there
         z = now.L.T @ before
-    return Found(v=v, p=root.p, J=used, error=root.error, met=met, iterations=total)
+    return Outcome(v=v, p=root.p, J=used, error=root.error, met=met, iterations=total)
 
 
-def turning(J: Array, J_there: Array, p: Array, change: Array, last: Array) -> Array:
-    """Stiffness of forces that turn with their bodies, −min(0, ΔJᵀ p / Δv) [kg] (nv)  [Macklin §8.3 (73), its sign mended].
+def geometric_stiffness(J: Array, J_there: Array, p: Array, change: Array, last: Array) -> Array:
+    """Return the geometric stiffness −min(0, ΔJᵀ p / Δv) of forces that turn with their bodies [kg] (nv).
 
-    change: Δv (nv); last: what it was (nv), half of which is kept at the least, and all of it for what did not move: without
-    that a rope whose tension is 100 times that of its weight is not found
+    [Macklin §8.3 (73)] with corrected sign. At least half of the last value is kept, and all of it for degrees of freedom that
+    did not move. Otherwise a rope with a tension of 100 times its weight does not converge.
+
+    change: Δv (nv)
+    last: last geometric stiffness [kg] (nv)
     """
     moved = np.abs(change) > STILL * np.abs(change).max(initial=0.0)
     secant = (J_there - J).T @ p / np.where(moved, change, 1.0)
@@ -107,7 +116,7 @@ def turning(J: Array, J_there: Array, p: Array, change: Array, last: Array) -> A
 
 
 def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
-    """The same motion near v (nv) with M + diag(stiffness) for M: what is added presses back to v, and vanishes there."""
+    """Return the free motion with M + diag(stiffness) for M; the added term pulls back to v (nv) and vanishes there."""
     A = M + np.diag(stiffness)
     L = np.linalg.cholesky(A)
     momentum = M @ velocity_of(free.L, free.z) + stiffness * v
@@ -116,20 +125,20 @@ def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
 
 @compiled
 def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
-    """Without impulses, and whether M is positive definite; drive: dt (f − h) (nv)."""
+    """Return the motion without impulses, and whether M is positive definite; drive: dt (f − h) (nv)."""
     L, z, regular = unconstrained(M, v, drive)
     return Free(L, z), regular
 
 
 @compiled
 def velocity_after(c: Constraints, L: Array, p: Array) -> Array:
-    """v⁺ that impulses p lead to (nv)"""
+    """Return v⁺ = L⁻ᵀ (z_free + Yᵀ p) (nv)."""
     return velocity_of(L, motion(c, p))
 
 
 @compiled
 def velocity_of(L: Array, z: Array) -> Array:
-    """L⁻ᵀ z (nv)"""
+    """Return L⁻ᵀ z (nv)."""
     v = z.copy()
     backward(L, v)
     return v

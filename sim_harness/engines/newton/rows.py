@@ -1,8 +1,8 @@
-"""A step as the engine `newton` sees it: rows of speeds, what gives way, and what bodies do without them  [Macklin §5, §7].
+"""Constraint rows of the engine `newton` at velocity level, with compliance and scaling  [Macklin §5, §7].
 
     u = J v⁺       a = u + offset + softness p        offset = g/(dt + τ_d)        softness = e/(dt (dt + τ_d))
-Ties: a = 0. Stops and normals: 0 ≤ a ⟂ p ≥ 0. Tangents: offset and softness are 0. All rows are speeds and all multipliers
-impulses, so the paper's h and h² are in offset, softness and r alone.
+Ties (bilateral rows): a = 0. Stops and normals: 0 ≤ a ⟂ p ≥ 0. Tangents: offset and softness are 0. All rows are velocities and
+all multipliers impulses, so the paper's h and h² appear only in offset, softness and r.
 """
 
 from typing import NamedTuple
@@ -17,23 +17,25 @@ from sim_harness.engines.vectors import dot, gram
 UNIT, TIME_STEP, EFFECTIVE_MASS = range(3)
 
 NOTHING = 1e-22
-"""Share of the largest w below which a row is all rounding, and moves nothing; a tie that is open by no more than"""
+"""A row whose diagonal of D is below this share of the largest one is rounding error and moves no body."""
 
 ROUNDING = 1e-6
-"""this agrees with that [m or rad]."""
+"""Largest error of a constraint that its row cannot change [m or rad]; the constraint then counts as satisfied."""
 
 
 SLOWEST, GENTLEST = 0.1, 100.0
-"""What errors of slower motion are compared with [m/s], or in short steps with what so much acceleration [m/s²] does in one: a
-tolerance of 10⁻⁶ lets what rests creep by 0.1 µm/s."""
+"""Smallest speed scale for tolerances: SLOWEST [m/s], or in short steps GENTLEST [m/s²] times dt. With a tolerance of 10⁻⁶ a
+resting body may creep by 0.1 µm/s."""
 
 
 class Plan(NamedTuple):
-    """What rows there are: `ties`, then `stops`, then three rows S, T, N for each of the contacts; m in all.
+    """Layout and parameters of the rows: `ties`, then `stops`, then rows S, T, N of each contact; m in all.
 
-    offset, softness: (m) [m/s], [(m/s)/(N·s)]
-    mu: of the contacts, may be inf (n)
-    dt: [s]
+    ties, stops: number of rows
+    offset: [m/s] (m)
+    softness: [(m/s)/(N·s)] (m)
+    mu: friction coefficients of the contacts, may be inf (n)
+    dt: step [s]
     """
 
     ties: int
@@ -45,14 +47,14 @@ class Plan(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """A plan with what its rows do to the bodies, in coordinates z = Lᵀ v, where M = L Lᵀ.
+    """A plan with its matrices in the coordinates z = Lᵀ v, M = L Lᵀ.
 
     Y: J v = Y z (m, nv)
     D: Y Yᵀ (m, m)
     z_free: motion without impulses (nv)
-    w: how far each row gives way to its own impulse; tangents both have their mean; where nothing moves 1 (m)
-    r: what impulses are multiplied with in complementarity functions (m)
-    scale: the largest speed of a row without impulses; `SLOWEST`, or `GENTLEST` dt, at the least [m/s]
+    w: diagonal of D plus softness, mean of both for tangents, 1 for rows that move no body (m)
+    r: factor of impulses in complementarity functions (m)
+    scale: largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
     """
 
     plan: Plan
@@ -66,13 +68,13 @@ class Constraints(NamedTuple):
 
 @compiled
 def normal_row(plan: Plan, i: int) -> int:
-    """The row of a stop (i < stops) or of the normal of contact i − stops."""
+    """Return the row of stop i (i < stops) or of the normal of contact i − stops."""
     return plan.ties + i if i < plan.stops else plan.ties + plan.stops + 3 * (i - plan.stops) + 2
 
 
 @compiled
 def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: int) -> Constraints:
-    """J: all rows (m, nv); L: factor of M (nv, nv)"""
+    """Return the matrices of the plan; J: all rows (m, nv); L: factor of M (nv, nv); preconditioner: UNIT, TIME_STEP, …"""
     m, Y = len(J), J.copy()
     for i in range(m):
         forward(L, Y[i])
@@ -82,8 +84,9 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
     for i in range(m):
         if D[i, i] + plan.softness[i] > 0.0:
             w[i] = D[i, i] + plan.softness[i]
-        # how far apart things are is no speed: a stop 3 rad away is not 3000 rad/s
+        # offsets do not enter the scale: a stop 3 rad away is no speed of 3000 rad/s
         scale = max(scale, abs(dot(0.0, Y[i], z_free)))
+    # tangents: mean of both diagonals; r by preconditioner: 1/dt or 1/dt² (UNIT), 1 (TIME_STEP), w (EFFECTIVE_MASS)
     r = w.copy()
     for i in range(len(plan.mu)):
         t = plan.ties + plan.stops + 3 * i
@@ -103,7 +106,7 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
 
 @compiled
 def drop_rounding(plan: Plan, Y: Array, D: Array) -> None:
-    """Rows of nothing but rounding ← 0, in place; of those that must be met, ties and normals, the plan ← p = 0."""
+    """Set rows of rounding error to 0 in place; satisfied ties and normals among them get the condition p = 0 in the plan."""
     m, longest = len(D), 0.0
     for i in range(m):
         longest = max(longest, D[i, i])

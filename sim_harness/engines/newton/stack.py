@@ -1,4 +1,4 @@
-"""A step's ties, stops and contacts in one stack, at its beginning or wherever the bodies would be at its end."""
+"""Ties, stops and contacts of a step in one stack of rows, linearised at its beginning or at a predicted end."""
 
 import numpy as np
 
@@ -13,14 +13,15 @@ NO_ORDER = np.zeros(0, dtype=np.int64)
 
 
 class Stack(Record, frozen=True):
-    """Ties, then stops, then contacts with rows S, T, N each; m in all.
+    """Rows of ties, then stops, then contacts with rows S, T, N each; m in all.
 
-    order: of the problem's rows (ties + stops)
-    ties: how many
+    problem: the step
+    order: indices of the problem's rows in the stack (ties + stops)
+    ties: number of ties
     tau: τ_d [s] (m)
-    compliance: of contacts' rows; those of others are 0 and asked for anew [m/N] (m)
-    contacts_too: whether contacts are looked at elsewhere as well, not rows alone
-    ease: by how much g is taken for more than it is, so that nothing open or penetrated is undone too fast [m or rad] (m)
+    compliance: compliance of contact rows, 0 for other rows, whose compliance is read in `plan` [m/N] (m)
+    ease: added to g to limit closing and recovery speeds [m or rad] (m)
+    contacts_too: whether contacts, too, are evaluated at the predicted end of the step
     """
 
     problem: ForwardProblem
@@ -32,7 +33,7 @@ class Stack(Record, frozen=True):
     contacts_too: bool
 
     def plan(self, v: Array | None = None) -> tuple[Plan, Array]:
-        """Linearised where the velocity v leads (nv), None: at the beginning; and their Jacobian (m, nv)."""
+        """Return the plan linearised at q ⊕ dt v, None: at the beginning of the step, and the Jacobian (m, nv)."""
         a, first = self.problem, len(self.order)
         rows, J, gaps = a.rows, a.J, a.gaps
         if v is None or a.system is None:
@@ -55,7 +56,7 @@ class Stack(Record, frozen=True):
         return Plan(self.ties, first - self.ties, offset, softness, a.mu, a.dt), J
 
     def of_rows(self, p: Array) -> Array | None:
-        """Impulses in the order of the problem's rows."""
+        """Return impulses in the order of the problem's rows, None without rows."""
         if self.problem.rows is None:
             return None
         out = np.empty(len(self.order))
@@ -64,7 +65,11 @@ class Stack(Record, frozen=True):
 
 
 def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool) -> Stack:
-    """recovery: largest speed at which a penetration of rigid contacts is undone [m/s]; contacts_too: see there"""
+    """Return the stack of a step.
+
+    recovery: largest speed at which a penetration of rigid contacts is reduced [m/s]
+    contacts_too: see `Stack`
+    """
     a, deepest = problem, recovery * problem.dt
     order, ties = (NO_ORDER, 0) if a.rows is None else _in_order(a.rows)
     first = len(order)
@@ -89,7 +94,7 @@ def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool) -> St
 
 
 def _in_order(rows: Rows) -> tuple[Array, int]:
-    """Ties, then stops; how many ties."""
+    """Return the indices of the rows, ties first, then stops, and the number of ties."""
     ties = np.flatnonzero(~rows.stops)
     return np.concatenate([ties, np.flatnonzero(rows.stops)]), len(ties)
 
@@ -98,13 +103,17 @@ def _in_order(rows: Rows) -> tuple[Array, int]:
 def linearised(
     J: Array, g: Array, e: Array, tau: Array, shift: Array, dt: float, moved: int
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Offset and softness of `Plan` (m); g, e: where rows stand [m or rad] and how they yield (m).
+    """Return offset and softness of `Plan` (m).
 
-    The first `moved` of them, and J, are those where `shift` leads (nv), the others those that things begin with.
+    J: Jacobian of the rows (m, nv)
+    g: constraint values [m or rad] (m)
+    e: compliance [m/N, rad/(N·m)] (m)
+    tau: τ_d [s] (m)
+    shift: displacement q ⊕ shift at which the first `moved` rows of g and J are evaluated (nv); the others are at q
     """
     offset, softness, back = np.zeros(len(g)), np.zeros(len(g)), -shift
     for i in range(len(g)):
-        at = dot(g[i], J[i], back) if i < moved else g[i]
+        at = dot(g[i], J[i], back) if i < moved else g[i]  # g − J shift: extrapolated back to q
         offset[i] = at / (dt + tau[i])
         softness[i] = e[i] / (dt * (dt + tau[i]))
     return offset, softness

@@ -1,7 +1,7 @@
-"""Gauss and Seidel's way with contacts: one after the other, each given what it lacks as if it were alone, within its cone.
+"""Projected Gauss–Seidel sweeps: solve one contact after the other for its own residual, with friction in its disc.
 
-Slow where many bodies rest on one another, but it finds the modes from which Newton's exact steps lead on, where those and the
-paper's iteration go round in circles [Jean and Moreau 1992].
+Convergence is slow for stacked bodies. But the sweeps find the contact modes from which exact Newton steps converge when those
+steps and the paper's iteration cycle [Jean and Moreau 1992].
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ from sim_harness.engines.vectors import add, dot
 
 @compiled
 def sweep(c: Constraints, p: Array, sweeps: int) -> None:
-    """From impulses p (m), in place."""
+    """Update impulses p (m) in place by a number of sweeps."""
     plan, z = c.plan, motion(c, p)
-    # Δp = −a / w, kept ≥ 0 but for ties, then friction within its disc
+    # p ← p − a / w, ≥ 0 except for ties; then p_T ← P(p_T − v_T / w) onto its disc
     for _ in range(sweeps):
         for i in range(plan.ties):
             _change(c, p, z, i, p[i] - _speed(c, p, z, i) / c.w[i])
@@ -38,12 +38,13 @@ def sweep(c: Constraints, p: Array, sweeps: int) -> None:
 
 @compiled
 def _speed(c: Constraints, p: Array, z: Array, row: int) -> float:
-    """a of the row"""
+    """Return a = offset + softness p + Y z of the row."""
     return dot(c.plan.offset[row] + c.plan.softness[row] * p[row], c.Y[row], z)
 
 
 @compiled
 def _change(c: Constraints, p: Array, z: Array, row: int, new: float) -> None:
+    """p_row ← new, z ← z + Yᵀ Δp."""
     change = new - p[row]
     p[row] = new
     if change != 0.0:

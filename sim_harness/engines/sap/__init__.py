@@ -1,1 +1,1 @@
-"""The SAP solver: yielding contact as a convex program."""
+"""The SAP solver: compliant contact as a convex program."""

@@ -1,6 +1,6 @@
-"""From a step's contacts, rows and bodies to the convex problems of `sap`, island by island, and back  [SAP §III, §IV-D].
+"""Assembly of the convex problems of `sap`, one per island, and of the step from their solutions  [SAP §III, §IV-D].
 
-w of a contact is ‖W_ii‖_F / 3, of a row G M⁻¹ Gᵀ: how far its own bodies give way, as if nothing else touched them.
+w is the effective inverse mass of a constraint without all others: ‖W_ii‖_F / 3 for a contact, G M⁻¹ Gᵀ for a row.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,16 @@ from sim_harness.engines.vectors import add, dot
 
 
 class Materials(NamedTuple):
-    """Of all constraints, contacts first (k): friction, ∞ for ties; stiffness [N/m]; τ_d [s]; where they stand [m or rad]; and
-    for all of them dt [s], β and σ. The first `contacts` are contacts, the others rows."""
+    """Parameters of all constraints, contacts first, then rows (k).
+
+    mu: friction coefficients, 0 for stops, ∞ for bilateral rows (k)
+    stiffness: [N/m] (k)
+    dissipation: τ_d [s] (k)
+    gaps: gaps and constraint values [m or rad] (k)
+    contacts: number of contacts
+    dt: step [s]
+    beta, sigma: β and σ of `Sap`
+    """
 
     mu: Array
     stiffness: Array
@@ -33,7 +41,15 @@ class Materials(NamedTuple):
 
 
 class Motion(NamedTuple):
-    """M and its factor L within `first`; A, which weighs momenta; v before the step and v* without contacts (nv)."""
+    """Bodies of the step.
+
+    M: inertia (nv, nv)
+    L: Cholesky factor of M (nv, nv)
+    first: first non-zero column of each row of M (nv)
+    A: Hessian of the cost of the bodies, ½ ‖v − v*‖²_A (nv, nv)
+    v: velocity before the step (nv)
+    v_star: v*, velocity after the step without contacts (nv)
+    """
 
     M: Array
     L: Array
@@ -47,7 +63,7 @@ class Motion(NamedTuple):
 def contact_step(
     motion: Motion, J: Array, m: Materials, rules: Rules
 ) -> tuple[Array, Array, int, int, tuple[float, float, float, float]]:
-    """The velocity after the step (nv), the impulses (k, 3), status, Newton steps, and what `accuracy` says of them."""
+    """Return the velocity after the step (nv), impulses (k, 3), status, Newton steps, and the errors of `accuracy`."""
     laws = constraint_laws(J, motion.L, motion.first, m)
     v, gamma, status, steps = solve_islands(motion, J, laws, rules)
     return v, gamma, status, steps, accuracy(motion, J, laws, v, gamma)
@@ -55,7 +71,10 @@ def contact_step(
 
 @compiled
 def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
-    """The table of `sap_cone` (k, 4), R_n = 0 where nothing gives way. Of a row, J has tangents of 0."""
+    """Return μ, R_t, R_n, v̂_n of each constraint (k, 4), columns as in `sap.cone`.
+
+    R_n = 0 marks a constraint that moves no body. Constraint rows have zero tangent rows in J.
+    """
     k = len(m.mu)
     laws, Y = np.zeros((k, 4)), np.zeros((3, J.shape[1]))
     for i in range(k):
@@ -69,7 +88,7 @@ def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
         row = i >= m.contacts
         w = np.sqrt(total) / (1.0 if row else 3.0)
         laws[i, MU] = m.mu[i]
-        beta = 0.0 if row and m.stiffness[i] < np.inf else m.beta  # what yields is as stiff as it says
+        beta = 0.0 if row and m.stiffness[i] < np.inf else m.beta  # compliant rows keep their stiffness
         laws[i, R_N] = regularisation(w, m.stiffness[i], m.dissipation[i], m.dt, beta)
         laws[i, R_T] = laws[i, R_N] if row else m.sigma * w
         laws[i, V_HAT] = -m.gaps[i] / (m.dt + m.dissipation[i])
@@ -80,36 +99,36 @@ def constraint_laws(J: Array, L: Array, first: Array, m: Materials) -> Array:
 
 @compiled
 def solve_islands(motion: Motion, J: Array, laws: Array, rules: Rules) -> tuple[Array, Array, int, int]:
-    """The velocity after the step (nv), the impulses (k, 3), the worst status, and the most Newton steps of an island."""
+    """Return the velocity after the step (nv), impulses (k, 3), the worst status, and the largest number of Newton steps."""
     v, gamma = motion.v_star.copy(), np.zeros((len(laws), 3))
     tree = trees_of(motion.A)
     touches = touched(J, tree)
     order, island = islands_of(touches)
     status, most = SOLVED, 0
-    # island by island; those without constraints keep v*
-    for name in range(island.max() + 1 if len(island) else 0):
-        dofs, members = _dofs(order, island, tree, name), _members(touches, island, laws, name)
+    # minimise each island; islands without constraints keep v*
+    for number in range(island.max() + 1 if len(island) else 0):
+        dofs, members = _dofs(order, island, tree, number), _members(touches, island, laws, number)
         if not len(members):
             continue
         c = convex_problem(motion, J, laws, dofs, members)
-        v_island, gamma_island, how, steps = minimise(c, motion.v[dofs], rules)
+        v_island, gamma_island, outcome, steps = minimise(c, motion.v[dofs], rules)
         for i in range(len(dofs)):
             v[dofs[i]] = v_island[i]
         for i in range(len(members)):
             for e in range(3):
                 gamma[members[i], e] = gamma_island[i, e]
         most = max(most, steps)
-        if how == NON_FINITE or (how == NOT_CERTIFIED and status != NON_FINITE):
-            status = how
+        if outcome == NON_FINITE or (outcome == NOT_CERTIFIED and status != NON_FINITE):
+            status = outcome
     return v, gamma, status, most
 
 
 @compiled
-def _dofs(order: Array, island: Array, tree: Array, name: int) -> Array:
-    """An island's degrees of freedom, in the order of its factor."""
+def _dofs(order: Array, island: Array, tree: Array, number: int) -> Array:
+    """Return the degrees of freedom of an island in the order of its factor."""
     dofs, count = np.zeros(len(tree), dtype=np.int64), 0
     for t in order:
-        if island[t] == name:
+        if island[t] == number:
             for d in range(np.searchsorted(tree, t), len(tree)):
                 if tree[d] != t:
                     break
@@ -119,13 +138,13 @@ def _dofs(order: Array, island: Array, tree: Array, name: int) -> Array:
 
 
 @compiled
-def _members(touches: Array, island: Array, laws: Array, name: int) -> Array:
-    """The constraints that move an island."""
+def _members(touches: Array, island: Array, laws: Array, number: int) -> Array:
+    """Return the indices of the constraints that act on an island."""
     members, count = np.zeros(len(laws), dtype=np.int64), 0
     for i in range(len(laws)):
         for t in range(len(island)):
             if touches[i, t]:
-                if island[t] == name and laws[i, R_N] > 0.0:
+                if island[t] == number and laws[i, R_N] > 0.0:
                     members[count] = i
                     count += 1
                 break
@@ -134,7 +153,7 @@ def _members(touches: Array, island: Array, laws: Array, name: int) -> Array:
 
 @compiled
 def convex_problem(motion: Motion, J: Array, laws: Array, dofs: Array, members: Array) -> Convex:
-    """The problem of some degrees of freedom, in the given order, and the constraints that move no others."""
+    """Return the convex problem of the degrees of freedom `dofs` (m) in this order and the constraints `members` (k)."""
     m, k = len(dofs), len(members)
     A, M, v_star = np.zeros((m, m)), np.zeros((m, m)), np.zeros(m)
     for i in range(m):
@@ -151,7 +170,10 @@ def convex_problem(motion: Motion, J: Array, laws: Array, dofs: Array, members: 
 
 @compiled
 def accuracy(motion: Motion, J: Array, laws: Array, v: Array, gamma: Array) -> tuple[float, float, float, float]:
-    """Of v (nv) with impulses (k, 3): ‖A (v − v*) − Jᵀγ‖∞ [N·s, N·m·s], ‖γ − P_F(y(J v))‖∞ [N·s], e_m and e_μ.  (32), (33)"""
+    """Return the errors of v (nv) and γ (k, 3): ‖A (v − v*) − Jᵀγ‖∞ [N·s, N·m·s], ‖γ − P_F(y(J v))‖∞ [N·s], e_m, e_μ.
+
+    [SAP (32), (33)]
+    """
     n, k = len(v), len(laws)
     push, u = np.zeros(n), np.zeros(3)
     slack, cost, law_error = 0.0, 0.0, 0.0

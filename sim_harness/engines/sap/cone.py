@@ -1,9 +1,9 @@
-"""One contact of `sap`: what it is made of becomes R and v̂, its velocity an impulse, and that map has a slope  [SAP §V].
+"""One contact of `sap`: its regularisation R, its impulse as a function of velocity, and the derivative  [SAP §V].
 
     y = R⁻¹ (v̂ − v_c)      γ = P_F(y), the nearest point of the friction cone F in the metric R = diag(R_t, R_t, R_n)
 Contact coordinates are (s, t, n); impulses and y in N·s, R in 1/kg.
 
-A contact with μ = 0 whose tangents are 0 is a stop; one with μ = ∞ is tied: γ = y, whatever y.
+A contact with μ = 0 and zero tangents is a stop. A contact with μ = ∞ is bilateral: γ = y for all y.
 """
 
 import numpy as np
@@ -12,17 +12,18 @@ from idyn.jit.compiled import compiled
 from idyn.types import Array
 
 APART, STICKING, SLIDING = 0, 1, 2
-"""Regions of the projection: III, I and II."""
+"""Regions of the projection: III, I and II of the paper."""
 
 MU, R_T, R_N, V_HAT = 0, 1, 2, 3
-"""Columns of a table of contact laws: friction, R_t and R_n [1/kg], v̂_n [m/s]."""
+"""Columns of the array of contact parameters: μ, R_t and R_n [1/kg], v̂_n [m/s]."""
 
 
 @compiled
 def project(y_s: float, y_t: float, y_n: float, law: Array) -> tuple[float, float, float, int]:
-    """γ = P_F(y) and its region  [SAP §V-A, App. C]. On the cone itself it sticks, on its polar it slides, as the slope needs.
+    """Return γ = P_F(y) and its region  [SAP §V-A, App. C].
 
-    The usual y_r ≤ μ y_n alone would let a frictionless contact pull; y_n ≥ 0 is asked for too.
+    On the boundary of the cone the region is sticking, on the boundary of its polar cone sliding, as `slope` requires. The
+    condition y_n ≥ 0 is added to y_r ≤ μ y_n, because without it a frictionless contact could pull.
     """
     mu = law[MU]
     if mu == np.inf:
@@ -34,13 +35,14 @@ def project(y_s: float, y_t: float, y_n: float, law: Array) -> tuple[float, floa
     if y_n < -ratio * y_r:
         return 0.0, 0.0, 0.0, APART
     normal = max((y_n + ratio * y_r) / (1.0 + mu * ratio), 0.0)
+    # slides: γ_t = μ γ_n t̂
     share = mu * normal / y_r
     return share * y_s, share * y_t, normal, SLIDING
 
 
 @compiled
 def slope(y_s: float, y_t: float, law: Array, normal: float, region: int, G: Array) -> None:
-    """G ← −∂γ/∂v_c [kg] (3, 3), symmetric and ⪰ 0, where `project` said `normal` and `region`  [SAP App. D].
+    """G ← −∂γ/∂v_c [kg] (3, 3), symmetric and ⪰ 0; normal, region: γ_n and region from `project`  [SAP App. D].
 
     Sliding: G = a aᵀ / (R_n (1 + μ̃²)) + μ γ_n / (R_t y_r) P⊥ with a = (μ t̂, 1) and P⊥ across t̂ in the tangent plane.
     """
@@ -65,8 +67,12 @@ def slope(y_s: float, y_t: float, law: Array, normal: float, region: int, G: Arr
 
 @compiled
 def regularisation(w: float, stiffness: float, dissipation: float, dt: float, beta: float) -> float:
-    """R_n [1/kg] = max(β² w / 4π², 1 / (dt k (dt + τ_d)))  [SAP (29)]: never stiffer than a spring that swings once in β dt.
+    """Return R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d))) [1/kg]  [SAP (29)].
 
-    w: how easily the bodies give way to an impulse [1/kg]; stiffness: k [N/m], may be inf; dissipation: τ_d [s]
+    The first term limits the stiffness to that of a spring with period β dt.
+
+    w: effective inverse mass of the constraint [1/kg]
+    stiffness: k [N/m], may be inf
+    dissipation: τ_d [s]
     """
     return max(beta * beta / (4.0 * np.pi * np.pi) * w, 1.0 / (dt * stiffness * (dt + dissipation)))

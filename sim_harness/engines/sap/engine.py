@@ -2,15 +2,15 @@
 
     min ½ ‖v − v*‖²_A + ½ ‖P_F(y(v))‖²_R          y = R⁻¹ (v̂ − J v)
     R_n = max(β² w / 4π², 1 / (dt k (dt + τ_d)))        R_t = σ w        v̂_n = −φ / (dt + τ_d)
-A contact presses with f_N = −k (φ⁺ + τ_d N v⁺) where it sticks, never pulls, and slides against the whole of its friction.
-Rows are solved with the contacts: a stop is a contact without friction, a tie (closure, weld, coupler) one that also pulls,
-both near rigid where they have no compliance of their own, and with one as stiff as that. Islands of bodies that nothing links
-are minimised one by one.
+A sticking contact presses with f_N = −k (φ⁺ + τ_d N v⁺) and never pulls. A sliding contact uses its full friction.
+Constraint rows are solved together with the contacts: a stop is a contact without friction, a bilateral row (closure, weld,
+coupler) a contact that can also pull. Rows without compliance are near-rigid, rows with compliance have exactly that stiffness.
+Islands of bodies without a common constraint are minimised separately.
 
-Modelling error: one that ought to stick creeps at R_t f_T dt; one that slides is pressed as if it were nearer by
-(dt + τ_d) μ ‖v_T‖, so it glides above the ground; no contact is stiffer than 4π² / (β² w dt (dt + τ_d)), R_n's first term.
-μ above MU_CAP, so also μ = ∞, is taken for MU_CAP: what slides has to rise at μ times its speed, so much friction would hold
-feet down that are on their way up.
+Modelling error: a contact that should stick creeps at R_t f_T dt. A sliding contact gets the normal force of a gap smaller by
+(dt + τ_d) μ ‖v_T‖, so it glides above the ground. No contact is stiffer than 4π² / (β² w dt (dt + τ_d)), the first term of R_n.
+μ is limited to MU_CAP, also μ = ∞: a sliding contact opens at μ times its slip speed, so larger friction would hold down
+feet that lift.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -29,22 +29,23 @@ from sim_harness.engines.sap.motion import SCHEMES, free_motion
 from sim_harness.engines.sap.newton import Rules
 
 MU_CAP = 10.0
-"""Stand-in for infinite friction."""
+"""Friction coefficient used for infinite friction."""
 
 
 class Sap(Kind, frozen=True, tag="sap"):
-    """Settings of the engine; stiffness and dissipation of contacts that the world has none for.
+    """Settings of the engine; stiffness and dissipation apply to contacts for which the world defines none.
 
-    stiffness: k [N/m], > 0, inf for as rigid as the step allows; the default lets the paper's robot sink in by 0.1 mm
-    dissipation: τ_d [s], ≥ 0; half of it times the contact's own frequency is the share of critical damping
-    beta: period of the stiffest contact, in steps; sigma: σ, how little a sticking contact creeps
-    scheme: of integration. "symplectic" and "explicit" take forces at the beginning of the step, "implicit" and "midpoint" (of
-        second order) find them by Newton's method
-    candidates: "touching" takes contacts with φ ≤ 0, so what bounces does so as a spring and damper would; "near" all that are
-        reported: forces without jumps, gliding and rest without chatter, landings that are damped more; feet that swing low
-        over ground of much friction are caught by it
-    tolerance: ε_r, largest momentum error of a step that counts as solved, of the momentum
-    max_iterations: allowance of Newton's method
+    stiffness: k [N/m], > 0, inf for as rigid as the step allows; at the default the paper's robot sinks in by 0.1 mm
+    dissipation: τ_d [s], ≥ 0; the damping ratio is τ_d/2 times the natural frequency of the contact
+    beta: β, period of the stiffest contact in steps
+    sigma: σ, smaller values reduce the creep of sticking contacts
+    scheme: integration scheme; "symplectic" and "explicit" evaluate forces at the beginning of the step, "implicit" and
+        "midpoint" (second order) solve for them by Newton's method
+    candidates: "touching" uses contacts with φ ≤ 0, which bounce like a spring and damper. "near" uses all reported contacts:
+        forces are continuous, sliding and resting contacts do not chatter, and landings are damped more, but feet that swing
+        low over ground with high friction may be caught
+    tolerance: ε_r, largest momentum error of a solved step, relative to the momentum
+    max_iterations: largest number of Newton iterations
     """
 
     stiffness: Positive = 1e5
@@ -83,7 +84,7 @@ class Sap(Kind, frozen=True, tag="sap"):
         )
 
     def constraints(self, problem: ForwardProblem) -> tuple[Array, Materials, Array]:
-        """J of contacts and rows, three rows each (3k, nv); what they are made of; which contacts were taken (n)."""
+        """Return J of contacts and rows, three rows each (3k, nv), their parameters, and which contacts are used (n)."""
         a = problem
         chosen = np.ones(len(a.mu), dtype=bool) if self.candidates == "near" else a.gaps <= 0.0
         every = np.ones(0 if a.rows is None else len(a.rows.g), dtype=bool)

@@ -1,7 +1,7 @@
-"""Which bodies of `sap` are solved together: trees of one block of M, linked by what touches both  [SAP §IV-D].
+"""Islands: kinematic trees (diagonal blocks of M) that constraints couple, and their sparse factorisation  [SAP §IV-D].
 
-Each island's degrees of freedom are put in an order in which its factor stays near the diagonal (Cuthill and McKee's, on trees,
-from the last to the first), so a wide pile of bodies costs about its number times the width of its front.
+The trees of an island are in reverse Cuthill–McKee order, so that its Cholesky factor has a small bandwidth. The cost of a wide
+pile of bodies is about its number of bodies times the width of its front.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from idyn.types import Array
 
 @compiled
 def trees_of(M: Array) -> Array:
-    """The tree of each degree of freedom, counted from 0 (nv): contiguous blocks of M that no number ties to the rest."""
+    """Return the index of the tree of each degree of freedom (nv); a tree is a contiguous diagonal block of M."""
     n = M.shape[0]
     tree = np.zeros(n, dtype=np.int64)
     count, reach = 0, 0
@@ -30,7 +30,7 @@ def trees_of(M: Array) -> Array:
 
 @compiled
 def touched(J: Array, tree: Array) -> Array:
-    """Which trees each constraint of three rows moves (k, trees)."""
+    """Return which trees each constraint, three rows of J, acts on (k, trees)."""
     k, n = J.shape[0] // 3, J.shape[1]
     touches = np.zeros((k, (tree[n - 1] + 1) if n else 0), dtype=np.bool_)
     for i in range(3 * k):
@@ -42,7 +42,7 @@ def touched(J: Array, tree: Array) -> Array:
 
 @compiled
 def islands_of(touches: Array) -> tuple[Array, Array]:
-    """The trees island by island, each island's in the order of its factor (trees), and the island of each tree (trees)."""
+    """Return the trees, island by island and in the order of the factor (trees), and the island of each tree (trees)."""
     k, count = touches.shape
     linked = np.zeros((count, count), dtype=np.bool_)
     for i in range(k):
@@ -60,21 +60,21 @@ def islands_of(touches: Array) -> tuple[Array, Array]:
         for i in range(count):
             if island[i] == islands:
                 island[i] = -1
-        end = _spread(linked, far, order, island, done, islands)  # again from its far end: narrower fronts
+        end = _spread(linked, far, order, island, done, islands)  # start from the most distant tree: narrower fronts
         order[done:end] = order[done:end][::-1].copy()
         done, islands = end, islands + 1
     return order, island
 
 
 @compiled
-def _spread(linked: Array, root: int, order: Array, island: Array, begin: int, name: int) -> int:
-    """Breadth first from `root`: fills `order` from `begin` on and names what it finds; where it ends."""
-    order[begin], island[root] = root, name
+def _spread(linked: Array, root: int, order: Array, island: Array, begin: int, number: int) -> int:
+    """Search breadth-first from `root`: write the trees found to order[begin:end], set their island, and return end."""
+    order[begin], island[root] = root, number
     end, at = begin + 1, begin
     while at < end:
         for b in range(linked.shape[0]):
             if linked[order[at], b] and island[b] < 0:
-                order[end], island[b] = b, name
+                order[end], island[b] = b, number
                 end += 1
         at += 1
     return end
@@ -82,7 +82,7 @@ def _spread(linked: Array, root: int, order: Array, island: Array, begin: int, n
 
 @compiled
 def cholesky_within(A: Array, first: Array) -> None:
-    """A ← L with L Lᵀ = A, in its lower triangle, of which row i is 0 before column first[i]. Not definite: leaves NaN."""
+    """A ← L with L Lᵀ = A in the lower triangle, whose row i is 0 before column first[i]; NaN unless A ≻ 0."""
     for i in range(A.shape[0]):
         for j in range(first[i], i + 1):
             s = A[i, j]
@@ -93,7 +93,7 @@ def cholesky_within(A: Array, first: Array) -> None:
 
 @compiled
 def forward_within(L: Array, first: Array, x: Array) -> None:
-    """x ← L⁻¹ x, in place."""
+    """x ← L⁻¹ x, in place; row i of L is 0 before column first[i]."""
     for i in range(len(x)):
         s = x[i]
         for k in range(first[i], i):
@@ -103,7 +103,7 @@ def forward_within(L: Array, first: Array, x: Array) -> None:
 
 @compiled
 def backward_within(L: Array, first: Array, x: Array) -> None:
-    """x ← L⁻ᵀ x, in place."""
+    """x ← L⁻ᵀ x, in place; row i of L is 0 before column first[i]."""
     for i in range(len(x) - 1, -1, -1):
         x[i] /= L[i, i]
         for k in range(first[i], i):
@@ -112,7 +112,7 @@ def backward_within(L: Array, first: Array, x: Array) -> None:
 
 @compiled
 def profile(A: Array) -> Array:
-    """The first column of each row in which A is not 0, itself at the latest (n)."""
+    """Return the first non-zero column of each row of A, at most the diagonal (n)."""
     n = A.shape[0]
     first = np.arange(n)
     for i in range(n):

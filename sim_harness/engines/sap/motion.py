@@ -1,10 +1,11 @@
-"""The motion without contacts of `sap`: v*, and A, by which departing from it is weighed  [SAP §III-A, App. A].
+"""Free motion of `sap`: the velocity v* without contacts, and the Hessian A of ½ ‖v − v*‖²_A  [SAP §III-A, App. A].
 
     m(v) = M(q^θ) (v − v₀) − dt k(q^θ, v^θ) = 0 at v*          A = M + dt² θ θ_vq K + dt θ D
     q^θ = q₀ ⊕ θ dt v^θvq      v^θ = θ v + (1 − θ) v₀      v^θvq = θ_vq v + (1 − θ_vq) v₀
-K and D are those of the joints' springs and dampers; all else that depends on q and v is linearised by Newton's steps alone.
+K and D are the stiffness and damping of the joints. Newton's method evaluates all other terms exactly, but A omits their
+derivatives.
 
-Different from the paper: K = −∂k₁/∂q · N; (16) as printed has θ_vq in it once more, which would halve midpoint's springs.
+Difference from the paper: K = −∂k₁/∂q · N. (16) as printed contains θ_vq twice, which would halve the springs at midpoint.
 """
 
 from typing import NamedTuple
@@ -19,20 +20,24 @@ from sim_harness.engines.sap.assembly import Motion
 from sim_harness.engines.sap.islands import backward_within, cholesky_within, forward_within, profile
 
 AGREED = 1e-13
-"""Newton's method for v* ends where its step is this share of the fastest degree of freedom."""
+"""Newton's method for v* ends when its step is below this share of the largest velocity."""
 
 MOST = 50
-"""Its steps at the most. Usual: 3 to 6."""
+"""Largest number of Newton steps for v*. Typical: 3 to 6."""
 
 
 class Scheme(NamedTuple):
-    """θ, which says where forces are taken, and θ_vq, which velocity the configuration moves with."""
+    """Parameters of an integration scheme.
+
+    theta: θ, fraction of the step at which forces are evaluated
+    theta_vq: θ_vq, weight of the new velocity in the velocity that integrates the configuration
+    """
 
     theta: float
     theta_vq: float
 
     def drift(self, v: Array, v0: Array) -> Array:
-        """v^θvq (nv)"""
+        """Return v^θvq (nv)."""
         return v if self.theta_vq == 1.0 else self.theta_vq * v + (1.0 - self.theta_vq) * v0
 
 
@@ -45,9 +50,9 @@ SCHEMES = {
 
 
 def free_motion(problem: ForwardProblem, name: str) -> tuple[Motion, bool] | None:
-    """The motion without contacts, and whether v* was found; None for an inertia that is not positive definite.
+    """Return the motion without contacts and whether Newton's method for v* converged; None when M is not positive definite.
 
-    Raises ConfigError for a scheme that needs the bodies at other configurations where the problem does not have them.
+    Raises ConfigError when the scheme needs other configurations and the problem has no `system`.
     """
     a, scheme = problem, SCHEMES[name]
     force = a.force - a.h
@@ -59,14 +64,14 @@ def free_motion(problem: ForwardProblem, name: str) -> tuple[Motion, bool] | Non
     if scheme.theta == 0.0:
         return Motion(a.M, L, first, a.M, a.v, v_star), True
     if a.system is None:
-        raise ConfigError("engine.scheme", f"{name!r} of the engine 'sap' is for worlds that know their bodies elsewhere, too")
+        raise ConfigError("engine.scheme", f"expected 'symplectic' or 'explicit' for a problem without `system`, got {name!r}")
     v_star, A, found = _implicit(a, scheme, v_star)
     return Motion(a.M, L, first, A, a.v, v_star), found
 
 
 @compiled
 def _euler(M: Array, v: Array, force: Array, dt: float) -> tuple[Array, Array, Array, bool]:
-    """Where the rows of M begin (nv), its factor (nv, nv), v + dt M⁻¹ force (nv), and whether M is positive definite."""
+    """Return the profile of M (nv), its factor (nv, nv), v + dt M⁻¹ force (nv), and whether M is positive definite."""
     first, L, v_star = profile(M), M.copy(), dt * force
     cholesky_within(L, first)
     for d in range(len(v)):
@@ -79,14 +84,14 @@ def _euler(M: Array, v: Array, force: Array, dt: float) -> tuple[Array, Array, A
 
 
 def _implicit(problem: ForwardProblem, scheme: Scheme, v: Array) -> tuple[Array, Array, bool]:
-    """v*, A there, and whether Newton's method, whose slope is A, came to its end; from v."""
+    """Return v*, A at v*, and whether Newton's method converged; v: initial guess. A is the approximate Jacobian."""
     a, dt, (theta, theta_vq) = problem, problem.dt, scheme
     assert a.system is not None
     springs = a.springs or Springs(*(np.zeros_like(a.v) for _ in range(3)))
     weight = np.diag(dt * dt * theta * theta_vq * springs.stiffness + dt * theta * springs.damping)
     M, h = a.system.terms(np.zeros_like(a.v), a.v)
-    more_M, more_h = a.M - M, a.h - h  # what others have put into the problem stays in it
-    for _ in range(MOST):
+    more_M, more_h = a.M - M, a.h - h  # keep terms that were folded into the problem
+    for _ in range(MOST):  # v ← v − A⁻¹ m(v)
         shift, v_theta = theta * dt * scheme.drift(v, a.v), theta * v + (1.0 - theta) * a.v
         M, h = a.system.terms(shift, v_theta)
         M, h = M + more_M, h + more_h

@@ -1,11 +1,11 @@
 """The convex problem of `sap`, its gradient and Hessian, and Newton's method with a line search  [SAP §IV, App. D and E].
 
     ℓ(v) = ½ ‖v − v*‖²_A + ½ ‖P_F(y(v))‖²_R         ∇ℓ = A (v − v*) − Jᵀγ         H = A + Jᵀ G J
-Strongly convex, once differentiable: one minimum, found from everywhere. Only constraints that act are in H.
+ℓ is strongly convex and once differentiable: it has one minimum, and Newton's method converges from every start. Only active
+constraints contribute to H.
 
-Different from the paper: there is the exact line search alone, which looks beyond the full step as far as ℓ falls; the factor
-keeps within the profile of H instead of a junction tree; what is stalled at rounding, |Δℓ| < 10⁻¹⁵ ℓ, is accepted up to
-e_m = `FLOOR`.
+Differences from the paper: the line search is always exact and may extend beyond the full step. The factorisation uses the
+profile of H instead of a junction tree. An iteration stalled by rounding, |Δℓ| < 10⁻¹⁵ ℓ, is accepted up to e_m = `FLOOR`.
 """
 
 from typing import NamedTuple
@@ -20,28 +20,29 @@ from sim_harness.engines.sap.islands import backward_within, cholesky_within, fo
 from sim_harness.engines.sparse import pushed, speeds
 
 ABSOLUTE = 1e-14
-"""ε_a, what scaled momenta count as nothing [√J]."""
+"""ε_a, absolute tolerance of the scaled momentum error [√J]."""
 
 FLOOR = 1e-6
-"""Largest e_m of an answer that rounding keeps from its tolerance: what the paper reports of its largest scene."""
+"""Largest e_m that is accepted when rounding stops the iteration: the paper's value for its largest scene."""
 
 STALLED = 1e-15
-"""Share of ℓ by which a step must lower it."""
+"""The iteration stalls when a step reduces ℓ by less than this share."""
 
 FLAT = 1e-14
-"""The exact line search ends where the slope is this share of what it was."""
+"""The exact line search ends when the slope is below this share of its initial value."""
 
 NON_FINITE = Status.NON_FINITE.value
 
 
 class Convex(NamedTuple):
-    """One island's problem; m degrees of freedom, k constraints.
+    """Convex problem of one island with m degrees of freedom and k constraints.
 
-    A, M: (m, m), symmetric; M scales and measures momenta, A weighs them
-    first: where each row of H begins (m)
+    A: Hessian of the cost of the bodies, symmetric (m, m)
+    M: inertia, scales the momentum error (m, m)
+    first: first non-zero column of each row of H (m)
     v_star: velocity of the free motion (m)
-    begin, columns, rows: J, a `Sparse`
-    laws: μ, R_t, R_n, v̂_n of each, see `sap_cone` (k, 4)
+    begin, columns, rows: J as a `Sparse` matrix
+    laws: μ, R_t, R_n, v̂_n of each constraint, columns as in `sap.cone` (k, 4)
     """
 
     A: Array
@@ -55,7 +56,7 @@ class Convex(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """When Newton's method ends: ε_r, most iterations."""
+    """Termination of Newton's method: relative tolerance ε_r and largest number of iterations."""
 
     tolerance: float
     max_iterations: int
@@ -63,7 +64,7 @@ class Rules(NamedTuple):
 
 @compiled
 def symmetric_times(A: Array, first: Array, x: Array) -> Array:
-    """A x, of a symmetric A of which row i is 0 before column first[i]."""
+    """Return A x for a symmetric A whose row i is 0 before column first[i]."""
     out = np.zeros(len(x))
     for i in range(len(x)):
         s = A[i, i] * x[i]
@@ -76,7 +77,7 @@ def symmetric_times(A: Array, first: Array, x: Array) -> Array:
 
 @compiled
 def impulses(c: Convex, u: Array) -> Array:
-    """γ at contact velocities u (k, 3)"""
+    """Return γ = P_F(R⁻¹ (v̂ − u)) at contact velocities u (k, 3)."""
     gamma = np.zeros_like(u)
     for i in range(len(u)):
         law = c.laws[i]
@@ -88,13 +89,13 @@ def impulses(c: Convex, u: Array) -> Array:
 
 @compiled
 def hessian(c: Convex, u: Array) -> Array:
-    """H at contact velocities u, its lower triangle (m, m)"""
+    """Return the lower triangle of H = A + Jᵀ G J at contact velocities u (m, m)."""
     m = len(c.v_star)
     H, G, GJ = np.zeros((m, m)), np.zeros((3, 3)), np.zeros(3)
     for i in range(m):
         for j in range(c.first[i], i + 1):
             H[i, j] = c.A[i, j]
-    for i in range(len(u)):  # H += J_iᵀ G_i J_i of constraints that act
+    for i in range(len(u)):  # H += J_iᵀ G_i J_i for active constraints
         law = c.laws[i]
         y_s, y_t = -u[i, 0] / law[R_T], -u[i, 1] / law[R_T]
         _, _, normal, region = project(y_s, y_t, (law[V_HAT] - u[i, 2]) / law[R_N], law)
@@ -113,7 +114,7 @@ def hessian(c: Convex, u: Array) -> Array:
 
 @compiled
 def cost_of_impulses(c: Convex, gamma: Array) -> float:
-    """½ ‖γ‖²_R [J]"""
+    """Return ½ ‖γ‖²_R [J]."""
     s = 0.0
     for i in range(len(gamma)):
         s += c.laws[i, R_T] * (gamma[i, 0] ** 2 + gamma[i, 1] ** 2) + c.laws[i, R_N] * gamma[i, 2] ** 2
@@ -122,7 +123,7 @@ def cost_of_impulses(c: Convex, gamma: Array) -> float:
 
 @compiled
 def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]:
-    """From v (m): the velocity of least ℓ (m), its γ (k, 3), status, Newton steps."""
+    """Minimise ℓ from the initial guess v (m): return the velocity (m), γ (k, 3), status, Newton steps."""
     before, status = np.inf, NOT_CERTIFIED
     u = speeds(c, v)
     for step in range(rules.max_iterations + 1):
@@ -133,7 +134,7 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
         cost = 0.5 * np.dot(away, pull) + cost_of_impulses(c, gamma)
         if not np.isfinite(cost):
             return v, gamma, NON_FINITE, step
-        # ends at a small gradient, or where rounding stops ℓ from falling
+        # converged: e_m ≤ ε_r; stalled: rounding keeps ℓ from falling
         error, scale = momentum_error(c, v, gamma, gradient)
         if error <= ABSOLUTE + rules.tolerance * scale:
             return v, gamma, SOLVED, step
@@ -141,22 +142,23 @@ def minimise(c: Convex, v: Array, rules: Rules) -> tuple[Array, Array, int, int]
             return v, gamma, SOLVED if error <= FLOOR * scale else status, step
         if step == rules.max_iterations:
             break
-        # Newton's direction −H⁻¹ ∇ℓ and the least ℓ along it
+        # Newton direction −H⁻¹ ∇ℓ and the minimum of ℓ along it
         before = cost
         H = hessian(c, u)
         cholesky_within(H, c.first)
-        way = -gradient
-        forward_within(H, c.first, way)
-        backward_within(H, c.first, way)
-        line = Line(u, speeds(c, way), np.dot(way, pull), np.dot(way, symmetric_times(c.A, c.first, way)))
-        v = v + exact_share(c, line) * way
+        direction = -gradient
+        forward_within(H, c.first, direction)
+        backward_within(H, c.first, direction)
+        curvature = np.dot(direction, symmetric_times(c.A, c.first, direction))
+        line = Line(u, speeds(c, direction), np.dot(direction, pull), curvature)
+        v = v + exact_share(c, line) * direction
         u = speeds(c, v)
     return v, gamma, status, rules.max_iterations
 
 
 @compiled
 def momentum_error(c: Convex, v: Array, gamma: Array, gradient: Array) -> tuple[float, float]:
-    """‖D ∇ℓ‖ and the larger of ‖D p‖ and ‖D Jᵀγ‖, with p = M v and D = diag(M)^-½ [√J]  (25), (26)"""
+    """Return ‖D ∇ℓ‖ and max(‖D p‖, ‖D Jᵀγ‖) with p = M v and D = diag(M)^-½ [√J]  [SAP (25), (26)]."""
     p, j = symmetric_times(c.M, c.first, v), pushed(c, gamma)
     g2 = p2 = j2 = 0.0
     for d in range(len(v)):
@@ -167,7 +169,12 @@ def momentum_error(c: Convex, v: Array, gamma: Array, gradient: Array) -> tuple[
 
 
 class Line(NamedTuple):
-    """ℓ along a direction: contact velocities where it begins and how they change (k, 3); d/dα and d²/dα² of ½‖v − v*‖²_A."""
+    """The cost ℓ along a line v + α Δv.
+
+    u: contact velocities at α = 0 (k, 3)
+    du: derivative of the contact velocities, J Δv (k, 3)
+    slope, curvature: first derivative at α = 0 and second derivative of ½ ‖v − v*‖²_A
+    """
 
     u: Array
     du: Array
@@ -177,7 +184,7 @@ class Line(NamedTuple):
 
 @compiled
 def slope_along(c: Convex, line: Line, share: float) -> tuple[float, float]:
-    """dℓ/dα and d²ℓ/dα² at α = share"""
+    """Return dℓ/dα and d²ℓ/dα² at α = share."""
     first, second = line.slope + share * line.curvature, line.curvature
     G = np.zeros((3, 3))
     for i in range(len(line.u)):
@@ -197,7 +204,7 @@ def slope_along(c: Convex, line: Line, share: float) -> tuple[float, float]:
 
 @compiled
 def exact_share(c: Convex, line: Line) -> float:
-    """The α at which ℓ is least: Newton's method kept in a bracket, to rounding (rtsafe)"""
+    """Return the α that minimises ℓ, by safeguarded Newton iteration in a bracket to rounding precision (rtsafe)."""
     flat = FLAT * abs(slope_along(c, line, 0.0)[0])
     low, high, share = 0.0, np.inf, 1.0
     for _ in range(200):
@@ -208,7 +215,7 @@ def exact_share(c: Convex, line: Line) -> float:
             low = share
         else:
             high = share
-        following = share - first / second  # Newton's step, or the middle of the bracket
+        following = share - first / second  # Newton step; outside the bracket: bisection, or doubling without upper bound
         if not low < following < high:
             following = 2.0 * share if high == np.inf else 0.5 * (low + high)
         if abs(following - share) <= 2e-16 * share:

@@ -109,7 +109,7 @@ class Recorder:
             np.minimum.at(gap, which, contacts.gaps[rows])
             np.maximum.at(slip, which, speed[rows])
         stretch = model.stretch(self._states[-1]["q"])
-        found = residuals_of(problem, solution, model.effects, stretch, step.taken)
+        found = residuals_of(problem, solution, model.effects, stretch, step.force_times)
         told = solution.accuracy
         self._steps.append(
             {

@@ -81,7 +81,7 @@ def test_gravity_leans_and_forces_push_the_same():
                 joint=(JointSettings(kind="slide", axis=(1, 0, 0)), JointSettings(kind="slide", axis=(0, 0, 1))),
             ),
             1e-3,
-            "'mujoco' refuses scene",
+            "'mujoco' cannot compile the model of scene",
         ),
     ],
 )

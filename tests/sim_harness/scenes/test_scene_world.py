@@ -9,7 +9,7 @@ from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.rows import Closure, Constraints
 from sim_harness.scenes.bodies.settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, SceneSettings, Shape
 from sim_harness.scenes.load import check_scene, engine_named, load_scene
-from sim_harness.scenes.residuals import Taken, residuals_of
+from sim_harness.scenes.residuals import ForceTimes, residuals_of
 from sim_harness.scenes.results.recording import Burst, run_scene
 from sim_harness.scenes.scene import force_now
 from sim_harness.world.worlds import build_scene
@@ -127,7 +127,7 @@ def test_the_checker_finds_what_is_wrong_with_an_answer():
     replace, stretch = msgspec.structs.replace, np.zeros(6)
 
     def found(solution: ForwardSolution, asked: ForwardProblem = problem):
-        return residuals_of(asked, solution, effects, stretch, Taken(0.0, 1.0, 1.0, 0.0))
+        return residuals_of(asked, solution, effects, stretch, ForceTimes(0.0, 1.0, 1.0, 0.0))
 
     assert max(found(good).momentum, found(good).cone, found(good).gap_work, found(good).power) < 1e-12
     assert found(replace(good, v_plus=good.v_plus + 0.01)).momentum == pytest.approx(0.01)
