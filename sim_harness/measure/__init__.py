@@ -1,1 +1,1 @@
-"""Traces of a run, and what is measured from them."""
+"""Traces of runs, and figures computed from them."""

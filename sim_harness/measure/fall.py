@@ -1,4 +1,4 @@
-"""When a robot has fallen: one rule for the end of a run and for its figures."""
+"""The criterion for a fallen robot, used to end a run and for its figures."""
 
 import numpy as np
 
@@ -8,26 +8,26 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 
 FALLEN_TILT = 0.5
-"""A base tilted further than this has fallen [rad]."""
+"""A robot has fallen when its base is tilted by more than this [rad]."""
 
 FALLEN_HEIGHT = 0.5
-"""A base lower above the ground than this share of its first height has fallen."""
+"""A robot has fallen when the height of its base above the ground is below this share of the initial height."""
 
 DROPS, LANDED = 20, 1e-4
-"""Most steps down from the base to the ground below it, and the distance that is none [m]."""
+"""Search for the ground below a point: largest number of iterations, tolerance [m]."""
 
 
 class Posture:
-    """How a robot holds itself on a terrain, judged by its base; one with a fixed base never falls."""
+    """Check of whether a robot on a terrain has fallen, by the pose of its base; robots with a fixed base never fall."""
 
     def __init__(self, robot: Robot, terrain: Terrain, q: Array) -> None:
-        """q: the first configuration (nq)"""
+        """q: initial configuration (nq)"""
         self._terrain = terrain
         self._floats = robot.floating
         self._first = above_ground(q[None, :3], terrain)[0] if self._floats else 0.0
 
     def upright(self, q: Array) -> bool:
-        """Whether it is not down in any of the configurations (n, nq); numbers that are none are no posture."""
+        """Return whether the robot is upright in all configurations (n, nq); non-finite values are not upright."""
         if not self._floats:
             return True
         low = FALLEN_HEIGHT * self._first
@@ -35,15 +35,15 @@ class Posture:
 
 
 def base_tilt(q: Array) -> Array:
-    """Angle of a floating base from upright [rad], for configurations (n, nq)."""
+    """Return the tilt of a floating base from upright [rad] (n), for configurations (n, nq)."""
     return np.array([tilt(each) for each in q[:, 3:7]])
 
 
 def above_ground(points: Array, terrain: Terrain) -> Array:
-    """Height of points (n, 3) above the terrain straight below them [m] (n).
+    """Return the height of points (n, 3) above the terrain vertically below them [m] (n).
 
-    Each goes down by its distance to the terrain, again and again: no further than to the ground, and slowly only where that
-    is steep.
+    Each iteration lowers a point by its distance to the terrain, so that it never passes the ground. Convergence is slow only
+    on steep ground.
     """
     below = points.copy()
     for _ in range(DROPS):

@@ -1,4 +1,4 @@
-"""What a run amounts to: figures of a trace  [ZD §7–8; MATHEMATICS §10]."""
+"""Figures of a run, computed from its trace  [ZD §7–8; MATHEMATICS §10]."""
 
 from collections.abc import Sequence
 
@@ -14,36 +14,36 @@ from sim_harness.measure.trace import Trace
 from sim_harness.world.jacobian import contact_jacobian
 
 SETTLED = 5
-"""Ticks left out where forces are compared and torques differentiated: in the first ones the world comes to rest."""
+"""Number of first ticks left out of force errors and torque rates, in which the world comes to rest."""
 
 STRIDE = 10
-"""Forces of single contacts are compared in every so-manieth tick: each needs a Jacobian."""
+"""Forces of single contacts are compared in one tick out of this number, because each comparison needs a Jacobian."""
 
 GRAVITY = 9.81
+"""[m/s²]"""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run in figures; NaN where a run has nothing to measure.
+    """Figures of a run; NaN where a figure is undefined.
 
-    label: of the run, usually the law; engine: what the world was simulated with; seconds: simulated [s]
-    upright: whether it ran to its end without falling (`sim_harness.measure.fall`): a run that was ended by a fall has the
-        `seconds`
-        until then
-    height: last height of the base [m]; tilt: largest of the base from upright [rad]; drift: horizontal, at the end [m];
-        distance: travelled by the base in the plane [m]; all 0 for a fixed base
+    label: of the run, usually the law; engine: of the simulated world; seconds: simulated time [s]
+    upright: whether the run reached its end without a fall (`sim_harness.measure.fall`); `seconds` ends at a fall
+    height: final height of the base [m]; tilt: largest tilt of the base from upright [rad]
+    drift: horizontal displacement of the base at the end [m]; distance: travelled by the base in the plane [m];
+        height, tilt, drift and distance are 0 for a fixed base
     tracking, speed_tracking: mean |θ − θ_ref| [rad] and |θ̇ − θ̇_ref| [rad/s] over time and the joints that follow a reference,
-        not those that grip
+        without gripping joints
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
-    force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: the same over the mean simulated Σ f_N
-    contact_force_error: mean error of a single normal force [N], without the part of the impulses that moves nothing
+    force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: force_error over the mean simulated Σ f_N
+    contact_force_error: mean error of a single normal force [N], without the null-space part of the impulses
     path_error: mean distance of the centre of mass from the path in the plane [m]
     modes: share of the ticks in each mode of the reply or the failsafe
-    step_p50, step_p99, step_max: of the controller's step [µs], None when the replies do not say
-    round_trip_p50, round_trip_p99: state out to torque in [µs], None when nothing was timed
-    late: replies that took longer than a period
-    pace: simulated time over this machine's, 1: in real time; NaN for a run of one tick
-    longest_tick: on this machine's clock [s]
+    step_p50, step_p99, step_max: run time of the controller's step [µs], None if the replies do not have it
+    round_trip_p50, round_trip_p99: time from sending the state to receiving the torque [µs], None if it was not measured
+    late: number of replies that took longer than a period
+    pace: simulated time over wall-clock time, 1 in real time; NaN for a run of one tick
+    longest_tick: in wall-clock time [s]
     """
 
     label: str
@@ -77,11 +77,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aims(Record, frozen=True):
-    """What the figures are held against.
+    """Ground and references to which a run is compared.
 
-    terrain: the ground, for falls and for the errors of single contacts
-    path: corners of the path that the centre of mass was to follow in the plane [m]
-    gripping: names of joints without a reference
+    terrain: ground, for falls and for force errors of single contacts
+    path: corners of the path of the centre of mass in the plane [m]
+    gripping: names of joints that grip and have no reference
     """
 
     terrain: Terrain
@@ -90,7 +90,7 @@ class Aims(Record, frozen=True):
 
 
 def summarise(trace: Trace, robot: Robot, aims: Aims, *, label: str, engine: str, ticks: int, dt: float) -> Summary:
-    """The figures of a run that was to last `ticks` periods of `dt` [s]."""
+    """Return the figures of a run. ticks: planned number of periods; dt: period [s]"""
     base = trace.q[:, :7] if robot.floating else np.zeros((len(trace), 7))
     stands = Posture(robot, aims.terrain, trace.q[0]).upright(trace.q)
     following = np.array([name not in aims.gripping for name in robot.joint_names])
@@ -137,7 +137,7 @@ def _finite(values: Array) -> Array:
 
 
 def _mean(values: Array) -> float:
-    """Of those that are numbers; NaN when there are none."""
+    """Return the mean of the finite values, NaN without any."""
     there = _finite(values)
     return float(there.mean()) if len(there) else float("nan")
 
@@ -147,10 +147,11 @@ def _percentile(values: Array, percent: float) -> float | None:
 
 
 def contact_force_error(trace: Trace, robot: Robot, terrain: Terrain) -> float:
-    """Mean |f_N predicted − simulated| of single contacts [N], of the part of the forces that moves the unactuated bodies.
+    """Return the mean |f_N predicted − simulated| of single contacts [N], for the forces' part that moves unactuated bodies.
 
-    Forces of redundant contacts are indeterminate by the null space of J_uᵀ, in which two right answers may differ: so only
-    the part of the difference in the row space counts. Ticks with a force where none was predicted are left out.
+    Forces of redundant contacts are determined only up to the null space of J_uᵀ, in which two correct answers may differ.
+    The difference is therefore projected onto the column space of J_u. Ticks with a simulated force at a contact without a
+    predicted force are ignored.
     """
     errors = []
     for k in range(SETTLED, len(trace), STRIDE):
@@ -167,7 +168,7 @@ def contact_force_error(trace: Trace, robot: Robot, terrain: Terrain) -> float:
 
 
 def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
-    """Mean distance of the centre of mass from a polyline in the plane [m]; corners (n, 2), n ≥ 1 [m]."""
+    """Return the mean distance of the centre of mass from a polyline in the plane [m]. corners: [m] (n, 2), n ≥ 1"""
     com = np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]])
     begin, along = corners[:-1], np.diff(corners, axis=0)
     if not len(along):
@@ -179,14 +180,16 @@ def path_error(trace: Trace, robot: Robot, corners: Array) -> float:
 
 
 def tracking_errors(trace: Trace, robot: Robot) -> Array:
-    """How far the joints were from their references [rad] (ticks, na)."""
+    """Return the deviations of the joints from their references [rad] (ticks, na)."""
     rows = zip(trace.q, trace.q_ref, strict=True)
     return np.array([robot.joint_error(robot.joint_angles(q), wanted) for q, wanted in rows]).reshape(-1, robot.na)
 
 
 def normal_forces(trace: Trace) -> tuple[Array, Array]:
-    """Σ f_N predicted and simulated [N] (n); NaN in ticks without any contact place near the ground, or measured, and without
-    a prediction."""
+    """Return Σ f_N predicted and simulated [N] (n).
+
+    Predicted sums are NaN in ticks without a prediction, simulated ones in ticks without a simulated or measured contact.
+    """
     predicted, simulated = trace.predicted[..., 0], trace.simulated[..., 0]
     near, known = np.isfinite(simulated).any(axis=1), np.isfinite(predicted).any(axis=1)
     return np.where(known, np.nansum(predicted, axis=1), np.nan), np.where(near, np.nansum(simulated, axis=1), np.nan)
@@ -207,15 +210,15 @@ COLUMNS = (
     ("late", lambda s: str(s.late)),
     ("× real time", lambda s: f"{s.pace:.2f}"),
 )
-"""The table of a report: heading and cell."""
+"""Columns of the summary table: heading, and function that returns the cell."""
 
 
 def table(summaries: list[Summary]) -> list[list[str]]:
-    """Headings and rows of the summary table."""
+    """Return the summary table: headings, and a row for each run."""
     return [[heading for heading, _ in COLUMNS], *([cell(s) for _, cell in COLUMNS] for s in summaries)]
 
 
 def text_table(rows: list[list[str]]) -> str:
-    """Rows as aligned text."""
+    """Return a table as text with aligned columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

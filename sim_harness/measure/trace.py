@@ -1,4 +1,4 @@
-"""What a run leaves behind: one row per tick, written into arrays that exist before the run begins."""
+"""Trace of a run: one row per tick, written into preallocated arrays."""
 
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,23 @@ from idyn.types import Array, Record
 
 
 class Trace(Record, frozen=True):
-    """A run of n ticks; c contact places of the robot and pairs of a place and a box. NaN marks what was not there: a contact,
-    a prediction, a reply.
+    """A run of n ticks with c contacts: contact points of the robot, and pairs of such a point and a box of the robot.
+
+    NaN marks missing values: no contact, no prediction, no reply.
 
     t: time at the beginning of the tick [s] (n)
-    q, v: state then (n, nq), (n, nv)
+    q, v: state at the beginning of the tick (n, nq), (n, nv)
     tau: torque applied during the tick [N·m] (n, na)
     predicted: force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
-    simulated: the same as the world had it, mean over the tick [N] (n, c, 3)
-    mode: what kind of torque it was, an index into `modes` (n)
-    status: how the engine ended, `idyn.status.Status` (n)
-    round_trip: from sending the state to having its torque [s] (n)
-    solve_time: of the controller's step, as the reply says [s] (n)
-    q_ref, v_ref: what the reply says the joints should do [rad], [rad/s] (n, na)
-    wall: this machine's clock at the beginning of the tick [s] (n)
-    places: names of the contact places and pairs (c)
-    modes: names of the modes
+    simulated: force on the robot in the simulated world, along n, t1, t2, mean over the tick [N] (n, c, 3)
+    mode: origin of the torque, an index into `modes` (n)
+    status: status of the engine, a value of `idyn.status.Status` (n)
+    round_trip: time from sending the state to receiving the torque [s] (n)
+    solve_time: run time of the controller's step, from the reply [s] (n)
+    q_ref, v_ref: references of the joints, from the reply [rad], [rad/s] (n, na)
+    wall: wall-clock time at the beginning of the tick [s] (n)
+    places: names of the contacts (c)
+    modes: names of the modes: statuses of replies, modes of the failsafe
     """
 
     t: Array
@@ -48,19 +49,19 @@ class Trace(Record, frozen=True):
         return len(self.t)
 
     def share(self, mode: str) -> float:
-        """Share of the ticks in a mode; 0 for one that never occurred."""
+        """Return the share of the ticks in a mode; 0 for a mode that did not occur."""
         if mode not in self.modes or not len(self):
             return 0.0
         return float(np.mean(self.mode == self.modes.index(mode)))
 
     def save_npz(self, path: str | Path) -> None:
-        """One array per field, to be read with `numpy.load` (no pickles)."""
+        """Write one array per field, readable with `numpy.load` without pickles."""
         arrays = {name: np.asarray(getattr(self, name)) for name in self.__struct_fields__}
         np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load_npz(cls, path: str | Path) -> "Trace":
-        """What `save_npz` wrote."""
+        """Read a file of `save_npz`."""
         with np.load(path) as arrays:
             fields: dict[str, Any] = dict(arrays)
         for name in ("places", "modes"):
@@ -69,7 +70,7 @@ class Trace(Record, frozen=True):
 
 
 class Row(Record, frozen=True):
-    """One tick of a run, as in `Trace`; mode by its name."""
+    """One tick of a run; fields as in `Trace`, except mode, which is the name."""
 
     t: float
     q: Array
@@ -79,7 +80,7 @@ class Row(Record, frozen=True):
 
 
 class TraceWriter:
-    """Room for a run of known length; `trace` hands out what was filled."""
+    """Writer of a trace of at most `ticks` rows, preallocated. `state` begins a row, `simulated` completes it."""
 
     def __init__(self, robot: Robot, ticks: int) -> None:
         self._places = robot.contact_names
@@ -95,42 +96,42 @@ class TraceWriter:
         self._q_ref, self._v_ref = np.full((2, ticks, robot.na), np.nan)
 
     def __len__(self) -> int:
-        """Rows that were ended."""
+        """Return the number of complete rows."""
         return self._row
 
     def state(self, t: float, q: Array, v: Array, wall: float) -> None:
-        """Begin a row with the state the tick starts from, at `wall` on this machine's clock [s]."""
+        """Begin a row with the state at the beginning of the tick. wall: wall-clock time [s]"""
         self._t[self._row], self._q[self._row], self._v[self._row], self._wall[self._row] = t, q, v, wall
 
     def command(self, tau: Array, mode: str, round_trip: float) -> None:
-        """The torque that is applied, what it is, and how long its reply took [s], NaN without one."""
+        """Set the applied torque (na), its mode, and the round trip of the reply [s], NaN without a reply."""
         self._tau[self._row] = tau
         self._mode[self._row] = self._modes.setdefault(mode, len(self._modes))
         self._round_trip[self._row] = round_trip
 
     def reference(self, q: Array, v: Array) -> None:
-        """Where the joints should be (na)."""
+        """Set the references of the joints (na)."""
         self._q_ref[self._row], self._v_ref[self._row] = q, v
 
     def solved(self, seconds: float) -> None:
-        """How long the controller took."""
+        """Set the run time of the controller's step [s]."""
         self._solve_time[self._row] = seconds
 
     def predicted(self, place: str, force: tuple[float, float, float]) -> None:
-        """A predicted contact force along n, t1, t2 [N]; a frame that is no contact place has no column."""
+        """Set a predicted contact force along n, t1, t2 [N]. Names that are not contacts of the robot are ignored."""
         column = self._column.get(place)
         if column is not None:
             self._predicted[self._row, column] = force
 
     def simulated(self, keys: tuple[str, ...], forces: Array, status: int) -> None:
-        """The world's contact forces along n, t1, t2 [N] (len(keys), 3); ends the row."""
+        """Set the simulated contact forces along n, t1, t2 [N] (len(keys), 3) and complete the row."""
         for key, force in zip(keys, forces, strict=True):
             self._simulated[self._row, self._column[key]] = force
         self._status[self._row] = status
         self._row += 1
 
     def last(self) -> Row:
-        """The row that was ended last."""
+        """Return the last complete row."""
         i = self._row - 1
         return Row(
             t=float(self._t[i]),
@@ -141,7 +142,7 @@ class TraceWriter:
         )
 
     def trace(self) -> Trace:
-        """The rows that were ended."""
+        """Return a trace of all complete rows."""
         n = self._row
         return Trace(
             t=self._t[:n],

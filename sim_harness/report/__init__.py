@@ -1,1 +1,1 @@
-"""Pages, tables and pictures."""
+"""Reports: HTML pages, tables and pictures."""

@@ -29,17 +29,17 @@ STYLE: dict[Any, Any] = {
 }
 
 Line = tuple[Any, ...]
-"""x, y, and possibly a format of `Axes.plot`."""
+"""Arguments of `Axes.plot`: x, y, and optionally a format."""
 
 
 class Plot(Record, frozen=True):
-    """Lines and bars over common axes.
+    """Lines and bars on common axes.
 
-    lines: label → line, not in the legend when it begins with "_"; width: of all lines [pt]
-    bars: label → heights, side by side at each of the ticks; ticks: label → place on the x axis
-    log: names of the logarithmic axes, "y" or "xy"; legend: whether it has one
-    spans: begins and ends on the x axis, shaded
-    axes: title, xlabel and whatever else `Axes.set` takes; extra: draws the rest
+    lines: label → line; labels that begin with "_" are not in the legend; width: of all lines [pt]
+    bars: label → heights, one at each tick, side by side; ticks: label → position on the x axis
+    log: logarithmic axes, "", "y" or "xy"; legend: whether there is one
+    spans: shaded intervals of the x axis (begin, end)
+    axes: arguments of `Axes.set`, such as title and xlabel; extra: function that draws anything else
     """
 
     lines: Mapping[str, Line] = msgspec.field(default_factory=dict)
@@ -53,6 +53,7 @@ class Plot(Record, frozen=True):
     extra: Callable[[Axes], object] | None = None
 
     def draw(self, axis: Axes) -> None:
+        """Draw the plot on an axis."""
         for label, line in self.lines.items():
             axis.plot(*line, label=label, linewidth=self.width)
         axis.set(**{f"{name}scale": "log" for name in self.log})
@@ -71,7 +72,7 @@ class Plot(Record, frozen=True):
 
 
 def picture(panels: Sequence[Plot], across: int = 1, size: tuple[float, float] | None = None, share: bool = True) -> bytes:
-    """Plots row by row. across: so many in a row; size: of all [in]; share: the x axis"""
+    """Draw plots row by row. across: plots per row; size: of the figure [in]; share: whether they share the x axis"""
     down = -(-len(panels) // across)
     with mpl.rc_context(STYLE):
         figure, grid = plt.subplots(down, across, figsize=size or (9, 1.2 + 2.1 * down), sharex=share, squeeze=False)
@@ -81,7 +82,11 @@ def picture(panels: Sequence[Plot], across: int = 1, size: tuple[float, float] |
 
 
 def stacked(lines: Mapping[str, Mapping[str, Line]], log: str = "", spans: Sequence[tuple[float, float]] = ()) -> bytes:
-    """Plots one below the other over time [s]. lines: label of the y axis → lines; log: label of the logarithmic one"""
+    """Draw plots over time [s], one below the other.
+
+    lines: label of the y axis → lines of a plot; log: label of the plot with a logarithmic y axis
+    spans: shaded intervals of time [s]
+    """
     plots: list[Plot] = []
     for label, each in lines.items():
         axes = {"ylabel": label, "xlabel": "time [s]" if len(plots) == len(lines) - 1 else ""}
@@ -90,7 +95,7 @@ def stacked(lines: Mapping[str, Mapping[str, Line]], log: str = "", spans: Seque
 
 
 def rows(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels over a common time axis."""
+    """Return a figure and its `count` panels, one below the other, over a common time axis."""
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(count, 1, figsize=(9, 1.2 + 2.1 * count), sharex=True, squeeze=False)
     panels = list(axes[:, 0])
@@ -99,7 +104,7 @@ def rows(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a file; it is closed."""
+    """Return the figure as PNG bytes and close it."""
     buffer = io.BytesIO()
     figure.tight_layout()
     figure.savefig(buffer, format="png", dpi=110)
@@ -110,7 +115,10 @@ def png(figure: Figure) -> bytes:
 def cells(
     axis: Axes, columns: Sequence[str], rows: Sequence[str], texts: Sequence[Sequence[str]], values: Any, **colours: Any
 ) -> None:
-    """Texts on a grid of cells, titles around them, no frame. values: by colour (rows, columns); colours: as `imshow` takes"""
+    """Draw a grid of coloured cells with texts, and titles of rows and columns.
+
+    values: shown as colours (rows, columns); colours: arguments of `imshow`
+    """
     axis.imshow(values, **colours)
     for i, row in enumerate(texts):
         for k, text in enumerate(row):

@@ -1,4 +1,4 @@
-"""The report of a command: one HTML file that needs nothing else, its pictures beside it, its text for a terminal."""
+"""The report of a command: a self-contained HTML file, its pictures as files beside it, and text for a terminal."""
 
 import base64
 import html
@@ -22,7 +22,7 @@ img { max-width: 100%; } iframe { width: 100%; height: 36rem; border: 1px solid 
 
 
 class Report:
-    """Collects sections in order. tables: all of them"""
+    """A report to which sections are added in order. tables: all tables so far"""
 
     def __init__(self, title: str, lead: str) -> None:
         self._title = title
@@ -32,16 +32,17 @@ class Report:
         self.tables: list[Table] = []
 
     def heading(self, text: str, level: int = 2) -> None:
-        """level: 2, or 3 for one below"""
+        """Add a heading. level: 2, or 3 for a subheading"""
         self._html.append(f"<h{level}>{html.escape(text)}</h{level}>")
         self._text.append((level, text))
 
     def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
         self._note(text)
         self._text.append((0, text))
 
     def table(self, rows: Table) -> None:
-        """First row is the headings."""
+        """Add a table. Its first row has the headings."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
         self._html.append(f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>')
@@ -49,7 +50,7 @@ class Report:
         self.tables.append(rows)
 
     def picture(self, png: bytes, caption: str, name: str = "") -> None:
-        """name: of a file of its own beside the report, without one the picture is in the report only."""
+        """Add a picture. name: of a PNG file beside the report; '': the picture is in the report only"""
         data = base64.b64encode(png).decode()
         self._html.append(f'<p><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}"></p>')
         self._note(caption)
@@ -57,11 +58,11 @@ class Report:
             self._pictures[name.replace(" ", "-").replace(",", "")] = png
 
     def link(self, target: str, text: str) -> None:
-        """To a file beside the report."""
+        """Add a link to a file beside the report."""
         self._html.append(f'<p><a href="{html.escape(target)}">{html.escape(text)}</a></p>')
 
     def page(self, page: str, title: str, caption: str) -> None:
-        """Another whole page in a frame, with all that is in it."""
+        """Add a complete HTML page in a frame."""
         inside = html.escape(page)
         self._html.append(f'<p><iframe title="{html.escape(title)}" srcdoc="{inside}" allowfullscreen></iframe></p>')
         self._note(caption)
@@ -78,7 +79,7 @@ class Report:
 
     @property
     def text(self) -> str:
-        """Tables and paragraphs under their headings, without captions."""
+        """Tables and paragraphs with their headings; captions and empty sections are left out."""
         kept: list[tuple[int, str]] = []
         for level, text in reversed(self._text):
             if not level or (kept and not 0 < kept[-1][0] <= level):
@@ -86,7 +87,10 @@ class Report:
         return "\n\n".join(text for _, text in reversed(kept))
 
     def write(self, folder: Path, name: str = "report", figures: Any = None) -> Path:
-        """`name`.html, which is returned, and the pictures; with figures summary.json, null for numbers that are not finite."""
+        """Write `name`.html, whose path is returned, and the pictures.
+
+        figures: written to summary.json, non-finite numbers as null
+        """
         folder.mkdir(parents=True, exist_ok=True)
         for picture, png in self._pictures.items():
             (folder / f"{picture}.png").write_bytes(png)
