@@ -1,1 +1,1 @@
-"""One run: plan, scene, experiment, server process."""
+"""Runs of experiments: plan, simulated robot, experiment, server process, batches of worlds, recorded logs."""

@@ -1,4 +1,4 @@
-"""Copies of a world in shares, each in a process: what they are, and how they hear of torques and tell of states."""
+"""Shares of the copies of a world, each in a process: shared memory, and commands over pipes."""
 
 import multiprocessing
 import os
@@ -13,11 +13,11 @@ from idyn.status import Status
 from sim_harness.world.world import World
 
 Build = Callable[[], World]
-"""Makes one of the copies; goes to other processes."""
+"""Function that makes one copy. It is pickled for other processes."""
 
 
-class Board:
-    """What all processes see: q (B, nq), v (B, nv), tau (B, na), status (B)."""
+class SharedArrays:
+    """Arrays in memory that all processes share: q (B, nq), v (B, nv), tau (B, na), status (B, 1)."""
 
     def __init__(self, count: int, sizes: Sequence[int]) -> None:
         self._count, self._sizes = count, (*sizes, 1)
@@ -39,48 +39,52 @@ class Board:
 
 
 class Share:
-    """Some of the copies, in one process."""
+    """The copies of one process."""
 
-    def __init__(self, build: Build, board: Board, rows: range) -> None:
-        self._board, self._rows = board, rows
+    def __init__(self, build: Build, arrays: SharedArrays, rows: range) -> None:
+        """rows: indices of the copies"""
+        self._arrays, self._rows = arrays, rows
         self._worlds = [build() for _ in rows]
 
     def reset(self) -> None:
-        """Every copy to its state on the board, and its clock to 0."""
+        """Set every copy to its state in the shared arrays, and its time to 0."""
         for i, world in zip(self._rows, self._worlds, strict=True):
-            world.reset(self._board.q[i].copy(), self._board.v[i].copy())
+            world.reset(self._arrays.q[i].copy(), self._arrays.v[i].copy())
 
     def step(self, dt: float, steps: int) -> None:
-        """So many steps under the torques on the board; states and statuses go there."""
-        board = self._board
+        """Simulate `steps` steps of dt [s] with the torques in the shared arrays; write states and statuses there."""
+        arrays = self._arrays
         for i, world in zip(self._rows, self._worlds, strict=True):
-            tau, worst = board.tau[i].copy(), Status.SOLVED
+            tau, worst = arrays.tau[i].copy(), Status.SOLVED
             for _ in range(steps):
                 status = world.step(tau, dt).status
                 worst = status if worst.ok else worst
-            board.q[i], board.v[i], board.status[i] = world.state.q, world.state.v, worst
+            arrays.q[i], arrays.v[i], arrays.status[i] = world.state.q, world.state.v, worst
 
 
-class Other:
-    """A process that has a share, on a core of its own where shares take the whole machine: they are woken at the same time
-    and by the same process, which looks to schedulers as if they worked in turns."""
+class ShareProcess:
+    """A process with a share. core: the core it is pinned to, if any.
 
-    def __init__(self, build: Build, board: Board, rows: range, core: int | None) -> None:
+    Processes are pinned when there is one for each core. One process wakes all of them at the same time; to a scheduler this
+    looks as if they worked in turns, and it would put several on one core.
+    """
+
+    def __init__(self, build: Build, arrays: SharedArrays, rows: range, core: int | None) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(build, board, rows, theirs, core), daemon=True)
+        self._pipe, child = context.Pipe()
+        self._process = context.Process(target=_serve, args=(build, arrays, rows, child, core), daemon=True)
         self._process.start()
-        theirs.close()
+        child.close()
 
-    def tell(self, order: str, *arguments: Any) -> None:
-        """What its share is to do. Raises IdynError for a process that is no more."""
+    def send(self, method: str, *arguments: Any) -> None:
+        """Start a method of the share. Raises IdynError if the process has ended."""
         try:
-            self._pipe.send((order, arguments))
+            self._pipe.send((method, arguments))
         except OSError as error:
-            raise IdynError("a process of the batch failed: it is no more") from error
+            raise IdynError("a process of the batch failed: it has ended") from error
 
-    def hear(self) -> None:
-        """Waits until it is done, at first until the share is built. Raises IdynError for what went wrong there."""
+    def wait(self) -> None:
+        """Wait until the method has returned, the first time until the share is built. Raises IdynError for an error in it."""
         try:
             failure = self._pipe.recv()
         except EOFError:
@@ -94,16 +98,16 @@ class Other:
         self._process.join()
 
 
-def _serve(build: Build, board: Board, rows: range, pipe: Connection, core: int | None) -> None:
-    """Serve orders until the pipe is closed."""
+def _serve(build: Build, arrays: SharedArrays, rows: range, pipe: Connection, core: int | None) -> None:
+    """Call methods of a share on request until the pipe is closed. Answers are '', or the text of an error."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     try:
-        share = Share(build, board, rows)
+        share = Share(build, arrays, rows)
         pipe.send("")
         while True:
-            order, arguments = pipe.recv()
-            getattr(share, order)(*arguments)
+            method, arguments = pipe.recv()
+            getattr(share, method)(*arguments)
             pipe.send("")
     except EOFError:
         return

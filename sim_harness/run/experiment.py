@@ -1,4 +1,4 @@
-"""An experiment: a simulated robot against a torque server, once for each law, with everything kept."""
+"""Runs of an experiment: a simulated robot with a torque server, one run for each law, and the saved data."""
 
 import json
 import tempfile
@@ -18,7 +18,7 @@ from sim_harness.measure.metrics import Aims, Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.robot.robot_side import Exchanger
 from sim_harness.run.plan import Plan
-from sim_harness.run.scene import on_other_ground, pushes_of, simulated_robot, terrain_of
+from sim_harness.run.scene import pushes_of, simulated_robot, terrain_of, with_reseeded_terrain
 from sim_harness.run.server_process import ServerProcess
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
@@ -29,21 +29,21 @@ from transport.robot.conversation import hello_for
 from transport.server.service import Service
 
 Progress = Callable[[str, int], None]
-"""Called with the label of a run and the ticks done since the last call."""
+"""Called with the label of a run and the number of ticks since the last call."""
 
 
 LOCK_STEP_MS = 30_000
-"""A world in lock-step waits so long for a reply [ms]: only a server that is gone takes longer."""
+"""Longest time for which a world in lock-step waits for a reply [ms]; a later one means that the server has ended."""
 
 Watch = Callable[[str, TraceWriter], None]
-"""Called with the label and the rows of a run at the end of each tick, inside its loop."""
+"""Called with the label and the trace of a run at the end of each tick, inside its loop."""
 
 TRACE, CONTROLLER = "trace.npz", "controller.json"
-"""What a run leaves in its folder: its arrays, and the controller's snapshot, with robot and ground."""
+"""Files in the folder of a run: its trace, and a snapshot of the controller with robot and ground."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One law's run. controller: what it was controlled with, on the ground that it had."""
+    """A run of one law. controller: its settings, with the terrain of this run; log: path of its log, if there is one"""
 
     summary: Summary
     trace: Trace
@@ -51,7 +51,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     log: Path | None
 
     def save(self, folder: Path) -> None:
-        """Write what it takes to look at the run again into a folder, which is made where it is missing."""
+        """Write the data that `idyn view` needs to a folder, which is created if it is missing."""
         folder.mkdir(parents=True, exist_ok=True)
         self.trace.save_npz(folder / TRACE)
         snapshot = build_controller(self.controller).snapshot()
@@ -59,7 +59,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
-    """One law: server process and robot process over ipc; writes log.mcap, trace.npz and summary.json into `folder`."""
+    """Run one law with a server process over ipc; write log.mcap, trace.npz and summary.json to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     log, label = folder / "log.mcap", named(law)
     robot, _ = load_robot(plan.controller.robot)
@@ -81,7 +81,7 @@ def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch:
 def run_connected(
     plan: Plan, address: str, label: str, progress: Progress, watch: Watch | None = None, keys: Keys | None = None
 ) -> Run:
-    """The robot side alone, against whatever server listens at `address`. Raises ConnectionFailed when none does."""
+    """Run the simulated robot with the server at `address`. Raises ConnectionFailed if no server answers."""
     robot, _ = load_robot(plan.controller.robot)
     with _client(plan, address, robot, keys) as client:
         client.hello()
@@ -98,12 +98,12 @@ def run_in_process(
     log: Path | None = None,
     watch: Watch | None = None,
 ) -> Run:
-    """Robot and service in one process, in lock-step through real bytes. What comes after a fall is not simulated.
+    """Run robot and service in one process, in lock-step, with encoded messages. A fall ends the run.
 
-    seed: of the perturbation and of the robot's imperfections, and added to those of hills and friction; None: no perturbation
-    log: where to record every byte
+    seed: of the perturbation and of the robot's imperfections, also added to the seeds of terrains; None: no perturbation
+    log: path of a log of all messages
     """
-    plan = plan if seed is None else on_other_ground(plan, seed)
+    plan = plan if seed is None else with_reseeded_terrain(plan, seed)
     controller = build_controller(plan.controller)
     recorder = None
     if log is not None:
@@ -122,7 +122,7 @@ def run_in_process(
 
 
 def _client(plan: Plan, address: str, robot: Robot, keys: Keys | None = None) -> RobotClient:
-    """A robot that waits for its replies as long as its world does; in lock-step, as good as for ever."""
+    """Return a client that waits for replies as long as its world does: `patience`, in lock-step `LOCK_STEP_MS`."""
     patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
     deadline = patience if plan.settings.paced else LOCK_STEP_MS
     return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline, keys=keys)
@@ -138,7 +138,7 @@ def _drive(
     seed: int | None = None,
     watch: Watch | None = None,
 ) -> Trace:
-    """The robot side of one run."""
+    """Simulate the robot for one run and return its trace."""
     settings = plan.settings
     follow = None if watch is None else partial(watch, label)
     side = simulated_robot(plan, client, progress=lambda ticks: progress(label, ticks), seed=seed, watch=follow)
@@ -162,7 +162,7 @@ def _summary(plan: Plan, trace: Trace, label: str) -> Summary:
 
 
 def aims_of(controller: ControllerSettings) -> Aims:
-    """A controller's ground, the path it was to follow, and the joints that grip instead."""
+    """Return the ground, the path and the gripping joints of a controller."""
     contact, grip = controller.contact, controller.grip
     return Aims(
         terrain=contact.terrain.build(contact.ground),

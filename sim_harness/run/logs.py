@@ -1,4 +1,4 @@
-"""Recorded logs as traces: the same figures for a robot as for a simulation."""
+"""Traces and figures of recorded logs, the same for a real robot as for a simulation."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,14 +29,14 @@ from transport.server.sessions.handshake import agree
 from transport.server.settings import ServerSettings
 
 Exchange = tuple[StateMessage, TorqueMessage]
-"""A state and its answer."""
+"""A state and its reply."""
 
 
 def summarise_log(path: Path) -> list[Summary]:
-    """One summary for each session of a controlling client that got torques, in order. Raises LogError.
+    """Return a summary of each session of a controlling client that received torques, in order. Raises LogError.
 
-    Contact forces are compared with those that the states carry as `f_sensed`; without any, there is nothing to compare.
-    A log does not say how long it was meant to be: upright means that no fall was recorded.
+    Predicted contact forces are compared with `f_sensed` of the states; without them, force errors are NaN.
+    A log does not have the planned length of the run: `upright` means that no fall was recorded.
     """
     return [
         summarise(
@@ -53,9 +53,9 @@ def summarise_log(path: Path) -> list[Summary]:
 
 
 def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
-    """Label, controller, trace and agreed period [s] of each session of a controlling client that got torques, in order.
+    """Return label, controller, trace and agreed period [s] of each session of a controlling client that received torques.
 
-    Raises LogError, also when there is none.
+    Sessions are in order. Raises LogError, also for a log without such a session.
     """
     found: list[tuple[str, Controller, Trace, float]] = []
     with LogReader(path) as reader:
@@ -64,7 +64,7 @@ def traces_of(path: Path) -> list[tuple[str, Controller, Trace, float]]:
             label = str(path) if not found else f"{path} #{len(found) + 1}"
             found.append((label, controller, trace_of(agreement, exchanges), agreement.dt_ns * 1e-9))
     if not found:
-        raise LogError(f"{path}: no torque was ever answered")
+        raise LogError(f"{path}: expected a session with torques, found none")
     return found
 
 
@@ -78,13 +78,13 @@ def origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
 
 
 def sessions(reader: LogReader, controller: Controller, settings: ServerSettings) -> Iterator[tuple[Agreement, list[Exchange]]]:
-    """What was agreed on, and all states with their torques, for each session that controlled."""
+    """Yield the agreement of `hello`, and all states with their torques, for each controlling session."""
     host = build_host(controller, settings)
     agreements: dict[int, Agreement] = {}
     exchanges: dict[int, list[Exchange]] = {}
     for entry in reader.exchanges():
         if not entry.reply:
-            continue  # overtaken by a newer state
+            continue  # this state was overtaken by a newer one
         request, reply = decode(entry.request), decode(entry.reply)
         if isinstance(request, Hello) and isinstance(reply, Welcome) and not reply.dry_run:
             agreements[reply.session] = agree(request, host, entry.request, entry.t_recv_ns)
@@ -97,7 +97,7 @@ def sessions(reader: LogReader, controller: Controller, settings: ServerSettings
 
 
 def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
-    """The trace of a session, in the robot's own order. The torques are those of the replies."""
+    """Return the trace of a session, in the robot's joint order. Its torques are those of the replies."""
     robot, joints = agreement.robot, agreement.joints
     trace, reader = TraceWriter(robot, len(exchanges)), StateReader(agreement)
     begin = exchanges[0][0].t_robot
@@ -112,19 +112,21 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
             trace.solved(reply.solver.time_us * 1e-6)
         for force in reply.contact_force:
             trace.predicted(force.frame, (force.fn, force.ft1, force.ft2))
-        trace.simulated(*_felt(state, after, agreement), status=0)
+        trace.simulated(*_sensed_forces(state, after, agreement), status=0)
     return trace.trace()
 
 
-def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement) -> tuple[tuple[str, ...], Array]:
-    """Contact places and pairs, and their forces along n, t1, t2 [N] (n, 3) during a tick: what the next state's sensors say,
-    in this one's contact frames; nothing where feet only say that they touch."""
-    nothing = (), np.zeros((0, 3))
+def _sensed_forces(state: StateMessage, after: StateMessage | None, agreement: Agreement) -> tuple[tuple[str, ...], Array]:
+    """Return the names of the contacts and their sensed forces along n, t1, t2 during a tick [N] (n, 3).
+
+    They are the forces in the next state, expressed in the contact frames of this state. There are none for binary sensors.
+    """
+    no_forces = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:
-        return nothing
+        return no_forces
     (_, sensed), (then, _) = read_contacts(after.contacts, agreement), read_contacts(state.contacts, agreement)
     if sensed is None or isinstance(then, FootSwitches):
-        return nothing
+        return no_forces
     keys = [contact.frame for contact in after.contacts if contact.active]
     robot = agreement.robot
     rows = [i for i, key in enumerate(keys) if key in then.keys and key in robot.contact_names]
@@ -133,6 +135,6 @@ def _felt(state: StateMessage, after: StateMessage | None, agreement: Agreement)
 
 
 def _along(contacts: ContactSet, i: int, force: Array) -> Array:
-    """A world force along n, t1 and t2 of a contact (3)."""
+    """Return a force in world axes along n, t1 and t2 of a contact (3)."""
     n, s = contacts.normals[i], contacts.tangents[i]
     return np.array([n @ force, s @ force, np.cross(n, s) @ force])

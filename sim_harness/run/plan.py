@@ -1,4 +1,4 @@
-"""What an experiment is to be: its settings, read and checked with all that they name."""
+"""Settings of an experiment, loaded and checked together with all configurations that they name."""
 
 import msgspec
 import numpy as np
@@ -21,23 +21,24 @@ from transport.server.settings import ServerSettings
 
 
 class ExperimentSettings(Settings, frozen=True):
-    """`configs/experiments/*.toml`.
+    """Settings of an experiment: `configs/experiments/*.toml`.
 
     server: name or path of the server's configuration
-    laws: run once with each, put into the controller's own
+    laws: contact laws; there is one run with each, which replaces the law of the controller
     controller: values that replace those of the server's controller, table by table
-    engine: of its world
+    engine: contact model of the simulated world
     duration: of one run [s]
-    paced: in real time, with the server as slow as it is; otherwise in lock-step, as fast as possible, until a fall
-    patience: paced, the world stands still for so long while a reply is late [s]: a slow machine then shows a slow walk. 0: it
-        moves on, as a robot would
-    failsafe: what the robot's own side does while no answer comes
-    contacts: 'geometry' lets the server find them, 'message' sends what an ideal sensor would report, 'binary' which feet touch
-    mu: friction coefficient of all contacts instead of the robot's and the terrain's own, may be inf; the controller believes
-        in it too, unless its `contact.mu` says otherwise, or `robot.ground.mu` what the world has instead
-    perturbation: of the first state, drawn from the seed of a run
+    paced: whether a run keeps real time; otherwise world and server run in lock-step, as fast as possible, until a fall
+    patience: longest time that the world of a paced run waits for a late reply [s]; a slow machine then slows the walk down.
+        0: the world does not wait, like a real robot
+    failsafe: settings of the robot's failsafe, which acts without answers
+    contacts: 'geometry': the server finds contacts; 'message': the robot sends the contacts of an ideal sensor; 'binary': it
+        sends which feet touch
+    mu: friction coefficient of all contacts instead of those of robot and terrain, may be inf; it applies to controller and
+        world, unless `contact.mu` of the controller or `robot.ground.mu` of the world replace it
+    perturbation: of the initial state, drawn from the seed of a run
     push: pushes
-    robot: in what the simulated robot and its ground differ from what the controller believes
+    robot: differences of the simulated robot and its ground from the controller's model
     """
 
     server: str
@@ -56,7 +57,7 @@ class ExperimentSettings(Settings, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """An experiment with everything loaded and checked."""
+    """An experiment with all configurations loaded and checked."""
 
     settings: ExperimentSettings
     server: ServerSettings
@@ -64,14 +65,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ticks(self) -> int:
-        """Of one run."""
+        """Number of periods of one run."""
         return round(self.settings.duration / self.controller.period)
 
 
 def load_plan(name_or_path: str, duration: float | None = None, engine: str | None = None) -> Plan:
-    """Read an experiment and all it names. Raises ConfigError before anything runs.
+    """Load and check an experiment and all configurations that it names. Raises ConfigError.
 
-    engine: instead of the experiment's, with its own defaults: an engine's settings mean nothing to another
+    duration: replaces the experiment's [s]; engine: replaces the experiment's, with the default settings of the new engine
     """
     settings = load("experiments", name_or_path, ExperimentSettings)
     if engine is not None and engine != kind_of(settings.engine):
@@ -82,16 +83,16 @@ def load_plan(name_or_path: str, duration: float | None = None, engine: str | No
 
 
 def build_plan(settings: ExperimentSettings) -> Plan:
-    """An experiment's settings with what they name. Raises ConfigError."""
+    """Return the plan of an experiment: its settings, with all configurations that they name. Raises ConfigError."""
     if not 0 < settings.duration < np.inf:
         raise ConfigError("experiment.duration", f"expected a finite number > 0, got {settings.duration}")
     if not settings.laws:
-        raise ConfigError("experiment.laws", "expected at least one law")
+        raise ConfigError("experiment.laws", "expected at least one law, got an empty list")
     server = load("server", settings.server, ServerSettings)
     controller = load("controllers", server.controller, ControllerSettings)
     if settings.mu is not None:
-        believed = msgspec.structs.replace(controller.contact, mu=settings.mu)
-        controller = msgspec.structs.replace(controller, contact=believed)
+        contact = msgspec.structs.replace(controller.contact, mu=settings.mu)
+        controller = msgspec.structs.replace(controller, contact=contact)
     check_engine(settings.engine)
     plan = with_controller(Plan(settings=settings, server=server, controller=controller), settings.controller)
     for law in settings.laws:
@@ -102,10 +103,10 @@ def build_plan(settings: ExperimentSettings) -> Plan:
         push_of(push, robot, f"experiment.push[{i}]")
     if plan.ticks < 1:
         period = plan.controller.period
-        raise ConfigError("experiment.duration", f"expected a period of {period} s at least, got {settings.duration}")
+        raise ConfigError("experiment.duration", f"expected at least one period of {period} s, got {settings.duration}")
     return plan
 
 
 def with_controller(plan: Plan, changes: Table, where: str = "experiment.controller") -> Plan:
-    """The plan with some of its controller's settings replaced, table by table. Raises ConfigError."""
+    """Return the plan with changed settings of its controller, table by table. where: path in errors. Raises ConfigError."""
     return msgspec.structs.replace(plan, controller=changed(plan.controller, changes, where))

@@ -1,4 +1,4 @@
-"""From a plan to a robot in its world: what the simulated world is made of, imperfections and all."""
+"""Construction of the simulated robot and its world from a plan, with all imperfections."""
 
 from collections.abc import Callable
 
@@ -30,15 +30,19 @@ def simulated_robot(
     seed: int | None = None,
     watch: Callable[[TraceWriter], None] | None = None,
 ) -> RobotSide:
-    """A robot in the experiment's world, at its first state."""
+    """Return the robot in the world of the experiment, in its initial state.
+
+    client: connection to the server; progress: called with the number of ticks; seed: of the initial state and imperfections
+    watch: called with the trace at the end of each tick
+    """
     settings, dt = plan.settings, plan.controller.period
-    believed, stance = load_robot(plan.controller.robot)
-    robot, terrain = world_robot(believed, settings.robot), terrain_of(plan)
+    nominal, stance = load_robot(plan.controller.robot)
+    robot, terrain = world_robot(nominal, settings.robot), terrain_of(plan)
     stance = resting(robot, stance, terrain)
     friction = joint_friction(robot, settings.robot)
     world = build_world(settings.engine, robot, terrain, stance, mu=_friction(plan, robot), friction=friction)
-    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, believed)]
-    world.step(np.zeros(robot.na), dt, now)  # compiles what is not yet: real time must not wait for it
+    now = [msgspec.structs.replace(push, start=0.0, duration=np.inf) for push in pushes_of(plan, nominal)]
+    world.step(np.zeros(robot.na), dt, now)  # compile missing kernels now, not during a run in real time
     world.reset(*perturbed(robot, stance, settings.perturbation, seed))
     return RobotSide(
         world,
@@ -52,13 +56,13 @@ def simulated_robot(
     )
 
 
-def pushes_of(plan: Plan, believed: Robot) -> list[Push]:
-    """What pushes the robot; forces in weights are those of the robot that is believed in."""
-    return [push_of(push, believed, f"experiment.push[{i}]") for i, push in enumerate(plan.settings.push)]
+def pushes_of(plan: Plan, nominal: Robot) -> list[Push]:
+    """Return the pushes of the experiment. nominal: the controller's model; forces in weights refer to its weight"""
+    return [push_of(push, nominal, f"experiment.push[{i}]") for i, push in enumerate(plan.settings.push)]
 
 
-def on_other_ground(plan: Plan, seed: int) -> Plan:
-    """The plan with `seed` added to the seeds of its terrains."""
+def with_reseeded_terrain(plan: Plan, seed: int) -> Plan:
+    """Return the plan with `seed` added to the seeds of its terrains."""
     replace, contact, ground = msgspec.structs.replace, plan.controller.contact, plan.settings.robot.ground
     controller = replace(plan.controller, contact=replace(contact, terrain=contact.terrain.reseeded(seed)))
     if ground.terrain is not None:
@@ -68,13 +72,13 @@ def on_other_ground(plan: Plan, seed: int) -> Plan:
 
 
 def terrain_of(plan: Plan) -> Terrain:
-    """The world's ground."""
+    """Return the terrain of the simulated world."""
     contact, other = plan.controller.contact, plan.settings.robot.ground.terrain
     return (contact.terrain if other is None else other).build(contact.ground)
 
 
 def _friction(plan: Plan, robot: Robot) -> Array | None:
-    """Coefficients of the world's contacts, None where terrain and robot have their own."""
+    """Return the friction coefficients of all contacts; None: those of terrain and robot apply."""
     candidates = plan.settings.robot.ground.mu, plan.settings.mu, plan.controller.contact.mu
     mu = next((mu for mu in candidates if mu is not None), None)
     return None if mu is None else np.full(len(robot.contact_names), mu)

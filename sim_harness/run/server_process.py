@@ -1,4 +1,4 @@
-"""A torque server in a process of its own, as users run it."""
+"""A torque server in a process of its own."""
 
 import multiprocessing
 from multiprocessing.connection import Connection
@@ -11,15 +11,15 @@ from transport.serve import serve
 from transport.server.settings import ServerSettings
 
 START_S = 900.0
-"""A server may take so long until it is ready [s]: on a new machine it compiles its kernels first."""
+"""Longest time until a server is ready [s]: with an empty kernel cache it compiles its kernels first."""
 
 
 class ServerFailed(IdynError):
-    """The server process ended, or never became ready."""
+    """The server process ended before it was ready, or was not ready in time."""
 
 
 class ServerProcess:
-    """Starts `serve` in a new process, waits until clients may connect, and stops it at the end.
+    """Context manager that starts `serve` in a new process, waits until clients can connect, and stops it at the end.
 
     with ServerProcess(settings, log_path) as server:
         RobotClient(server.endpoint, …)
@@ -28,22 +28,21 @@ class ServerProcess:
     def __init__(
         self, settings: ServerSettings, controller: ControllerSettings | None = None, log_path: Path | None = None
     ) -> None:
-        """Arguments as those of `serve`."""
+        """Arguments as in `serve`."""
         context = multiprocessing.get_context("spawn")
-        self._news, theirs = context.Pipe(duplex=False)
+        self._receiver, self._sender = context.Pipe(duplex=False)
         self.process = context.Process(
-            target=_run, args=(settings, controller, log_path, theirs), name="idyn server", daemon=True
+            target=_run, args=(settings, controller, log_path, self._sender), name="idyn server", daemon=True
         )
-        self._theirs = theirs
         self.endpoint = ""
 
     def __enter__(self) -> "ServerProcess":
         self.process.start()
-        self._theirs.close()
+        self._sender.close()
         try:
-            if not self._news.poll(START_S):
+            if not self._receiver.poll(START_S):
                 raise ServerFailed(f"the server was not ready after {START_S:g} s")
-            kind, text = self._news.recv()
+            kind, text = self._receiver.recv()
         except EOFError:
             raise ServerFailed("the server process ended before it was ready") from None
         except BaseException:
@@ -59,7 +58,7 @@ class ServerProcess:
         self.stop()
 
     def stop(self) -> None:
-        """SIGTERM, so that the log is finished; SIGKILL when that is not heard."""
+        """Send SIGTERM, so that the server completes its log; SIGKILL if it does not end within 10 s."""
         self.process.terminate()
         self.process.join(10.0)
         if self.process.is_alive():
@@ -67,13 +66,14 @@ class ServerProcess:
             self.process.join()
 
 
-def _run(settings: ServerSettings, controller: ControllerSettings | None, log_path: Path | None, news: Connection) -> None:
+def _run(settings: ServerSettings, controller: ControllerSettings | None, log_path: Path | None, sender: Connection) -> None:
+    """Run the server; send ("ready", endpoint) or ("error", text)."""
     try:
         serve(
             settings,
             controller_settings=controller,
             log_path=log_path,
-            ready=lambda endpoint: news.send(("ready", endpoint)),
+            ready=lambda endpoint: sender.send(("ready", endpoint)),
         )
     except IdynError as error:
-        news.send(("error", str(error)))
+        sender.send(("error", str(error)))

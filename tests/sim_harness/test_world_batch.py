@@ -143,7 +143,7 @@ def test_what_goes_wrong_in_another_process_is_told(monkeypatch):
     batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
     monkeypatch.setattr(Share, "step", lambda share, dt: None, raising=True)  # here other arguments are right than there
     with pytest.raises(IdynError, match="a process of the batch failed: TypeError"):
-        batch._all("step", DT)
+        batch._run_all("step", DT)
     with pytest.raises(IdynError, match="closed"):
         batch.step(tau, DT)
 
@@ -151,8 +151,8 @@ def test_what_goes_wrong_in_another_process_is_told(monkeypatch):
 def test_a_process_that_is_no_more_ends_the_batch():
     robot, q, _, tau = states()
     batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
-    batch._others[0]._process.kill()
-    batch._others[0]._process.join()
+    batch._processes[0]._process.kill()
+    batch._processes[0]._process.join()
     with pytest.raises(IdynError, match="a process of the batch failed"):
         batch.step(tau, DT)
     with pytest.raises(IdynError, match="closed"):
