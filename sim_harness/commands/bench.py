@@ -1,4 +1,4 @@
-"""`idyn bench`: how fast this machine is, in units of `pin.computeAllTerms` on the same robot in the same process."""
+"""`idyn bench`: run times on this machine, in units of `pin.computeAllTerms` of the same robot in the same process."""
 
 import argparse
 import sys
@@ -15,12 +15,12 @@ from sim_harness.measure.metrics import text_table
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("bench", help="measure laws and server on this machine")
+    parser = subparsers.add_parser("bench", help="measure run times of the contact laws and of the server on this machine")
     parser.add_argument("--robot", default="quadruped", help="name or path of a robot (default: %(default)s)")
-    parser.add_argument("--repeat", type=int, default=5000, help="predictions for each figure (default: %(default)s)")
-    parser.add_argument("--ticks", type=int, default=20000, help="paced ticks of the server at 1 kHz (default: %(default)s)")
-    parser.add_argument("--no-server", action="store_true", help="the laws only")
-    parser.add_argument("--batch", action="store_true", help="batches of predictions and of worlds, nothing else")
+    parser.add_argument("--repeat", type=int, default=5000, help="predictions per measured figure (default: %(default)s)")
+    parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")
+    parser.add_argument("--no-server", action="store_true", help="measure the laws only")
+    parser.add_argument("--batch", action="store_true", help="measure only batches of predictions and of simulated worlds")
     add_json(parser, "the figures")
     parser.set_defaults(run=run)
 

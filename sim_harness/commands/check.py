@@ -1,5 +1,8 @@
-"""`idyn check`: what is right and wrong with a configuration or a URDF, before anything runs; what else the world might have
-done at the states of a log; and which settings there are."""
+"""`idyn check`: check a configuration, a URDF or a log, or list all settings.
+
+Configurations and URDFs are checked without running them. In a log, the command looks for states in which the contacts admit
+several outcomes under the same torques.
+"""
 
 import argparse
 from pathlib import Path
@@ -16,7 +19,7 @@ from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from sim_harness.commands.output import add_json, progress_bar
-from sim_harness.compare.ambiguity import ambiguities, explained
+from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison, load_comparison, plans
 from sim_harness.run.plan import ExperimentSettings, load_plan
 from sim_harness.scenes.bodies.model import SceneModel
@@ -30,16 +33,18 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
     "server": (ServerSettings,),
     "experiments": (ExperimentSettings, ComparisonSettings, SceneSettings),
 }
-"""Folder of `configs` → what its files may be."""
+"""Folder of `configs` → types of settings that its files may have."""
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("check", help="report on a configuration, a URDF, or the states of a log")
+    parser = subparsers.add_parser("check", help="check a configuration, a URDF, or the states of a log")
     parser.add_argument("what", nargs="?", help="name or path of a configuration, path of a URDF or of a log.mcap")
-    parser.add_argument("--settings", action="store_true", help="list all settings that configurations can have, with defaults")
-    parser.add_argument("--every", type=int, default=10, help="of a log's states, look at every so many (default: %(default)s)")
+    parser.add_argument("--settings", action="store_true", help="list all settings of configuration files, with defaults")
+    parser.add_argument(
+        "--every", type=int, default=10, metavar="N", help="check every N-th state of a log (default: %(default)s)"
+    )
     parser.add_argument("--samples", type=int, default=60, help="searches for other outcomes per state (default: %(default)s)")
-    parser.add_argument("--fixed", action="store_true", help="a URDF's base is fixed, not floating")
+    parser.add_argument("--fixed", action="store_true", help="treat the base of a URDF as fixed instead of floating")
     add_json(parser, "the findings")
     parser.set_defaults(run=run)
 
@@ -53,7 +58,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _settings() -> tuple[Any, bool]:
-    """Every struct of settings with its fields, their defaults, and how many there are."""
+    """Print and return every struct of settings with its fields and defaults, and their number."""
     found = structs(*(each for kinds in FILES.values() for each in kinds))
     for struct in found:
         kind = kind_of(struct)
@@ -67,11 +72,11 @@ def _settings() -> tuple[Any, bool]:
 
 
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:
-    """Ticks with several outcomes under the same torques. That there are some is not an error."""
+    """Report the ticks of a log with several outcomes under the same torques. Such ticks are not errors."""
     with progress_bar(0) as progress:
-        looked, found = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
-    print(explained(looked, found))
-    return {"looked": looked, "found": msgspec.to_builtins(found)}, True
+        checked, found = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
+    print(ambiguities_text(checked, found))
+    return {"looked": checked, "found": msgspec.to_builtins(found)}, True
 
 
 def _model(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -90,10 +95,10 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _robots(what: str) -> list[Robot]:
-    """Load whatever configuration `what` names, of each folder that has one of that name; the robots in them."""
+    """Load the configurations named `what` from every folder that has one; return their robots."""
     folders = [_folder(what)] if what.endswith(".toml") else [folder for folder in FILES if what in files(folder)]
     if not folders:
-        raise ConfigError(what, f"no configuration of that name among {', '.join(FILES)}")
+        raise ConfigError(what, f"expected the name of a configuration in {', '.join(FILES)}; no file has this name")
     robots = []
     for folder in folders:
         robots.append(_load(folder, what))
@@ -102,7 +107,7 @@ def _robots(what: str) -> list[Robot]:
 
 
 def _folder(path: str) -> str:
-    """Where a file of that kind would be: it has the most keys of it."""
+    """Return the folder whose settings share the most keys with the file."""
     keys = set(load("file", path, dict))
     return max(FILES, key=lambda folder: max(len(keys & set(each.__struct_fields__)) for each in FILES[folder]))
 

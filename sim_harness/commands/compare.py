@@ -1,5 +1,7 @@
-"""`idyn compare`: the paper's tables and figures from our own runs, its numbers beside ours; engines on scenes with known
-answers; or figures of recorded logs."""
+"""`idyn compare`: reproduce the paper's tables and figures, compare engines on scenes with known answers, or summarise logs.
+
+Tables of the paper show its numbers beside those of our own runs.
+"""
 
 import argparse
 from pathlib import Path
@@ -28,45 +30,54 @@ STUDIES = {
     "first-order-study": first_order_study.study,
     "cone-study": cone_study.study,
 }
-"""Pages about one engine or law."""
+"""Name → study of one engine or law."""
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("compare", help="experiments of the paper with its numbers beside ours, or recorded logs")
+    parser = subparsers.add_parser(
+        "compare", help="compare controllers with the paper's numbers, engines on scenes, or recorded logs"
+    )
     parser.add_argument(
         "what",
         nargs="*",
-        help="names or paths of comparisons, 'paper' for all of the paper's; scenes, 'engines' for all; one of "
-        f"{', '.join(STUDIES)}; log.mcap",
+        help="comparisons by name or path, or 'paper' for all of the paper; or scenes, or 'engines' for all scenes; or one of "
+        f"{', '.join(STUDIES)}; or log.mcap files",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="runs at once (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, help="runs of each controller in each scene instead of the comparison's number")
-    parser.add_argument("--seconds", type=float, help="simulated time of each run instead of the experiments'")
-    parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="folder; what is done there is not done again")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel runs (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, help="runs per controller and scene (default: the comparison's)")
+    parser.add_argument("--seconds", type=float, help="simulated time per run (default: the experiment's)")
     parser.add_argument(
-        "--executor", default="processes", choices=tuple(EXECUTORS), help="who runs them (default: %(default)s)"
+        "--out", type=Path, default=Path("runs/compare"), help="folder for the results; finished runs in it are reused"
     )
-    parser.add_argument("--no-logs", action="store_true", help="no MCAP of each run (they take 2 MB for each second)")
-    add_json(parser, "the claims, or the logs' figures,")
+    parser.add_argument(
+        "--executor",
+        default="processes",
+        choices=tuple(EXECUTORS),
+        help="library that distributes the runs (default: %(default)s)",
+    )
+    parser.add_argument("--no-logs", action="store_true", help="do not write an MCAP log per run (2 MB per second)")
+    add_json(parser, "the claims or the figures of the logs")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     what = [name for given in options.what for name in (PAPER if given == "paper" else [given])]
     if not what:
-        raise ConfigError("compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files")
+        raise ConfigError(
+            "compare", f"expected names of comparisons ({', '.join(PAPER)}, paper) or log.mcap files, got no name"
+        )
     if len(what) == 1 and what[0] in STUDIES:
         return _study(what[0], options.out)
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
         return _engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
     if any(logs) and not all(logs):
-        raise ConfigError("compare", "expected comparisons or logs, not both")
+        raise ConfigError("compare", "expected either comparisons or logs, got both")
     return _logs(what) if any(logs) else _comparisons(what, options)
 
 
 def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """The figures of every engine on every scene it claims, and whether all are within their tolerances."""
+    """Run every engine on every scene it claims; return the figures, and whether all are within their tolerances."""
     jobs = jobs_of(words, options.out.absolute() / "scenes", options.seconds)
     with run_bar() as progress:
         cells = run_jobs(jobs, options.executor, options.jobs, progress)
@@ -76,7 +87,7 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _study(name: str, out: Path) -> tuple[Any, bool]:
-    """The study's tables."""
+    """Run a study, write its report and return its tables."""
     with run_bar() as progress:
         study = STUDIES[name]()
         report = report_of(study, measure(study, progress))
@@ -85,14 +96,14 @@ def _study(name: str, out: Path) -> tuple[Any, bool]:
 
 
 def _logs(paths: list[str]) -> tuple[Any, bool]:
-    """The figures of all sessions, and whether no robot fell."""
+    """Return the figures of all sessions, and whether no robot fell."""
     summaries = [summary for path in paths for summary in summarise_log(Path(path))]
     print(text_table(table(summaries)))
     return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """The outcomes of the claims, and whether all that could be decided hold."""
+    """Run comparisons; return the outcomes of the claims, and whether all decided ones hold."""
     comparisons = [load_comparison(name) for name in names]
     how = Options(
         seeds=options.seeds,
@@ -101,7 +112,7 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
         executor=options.executor,
         keep_logs=not options.no_logs,
     )
-    runs = options.out.absolute() / "runs"  # workers may be elsewhere
+    runs = options.out.absolute() / "runs"  # workers may have another working directory
     with run_bar() as progress:
         results = run_comparisons(comparisons, runs, how, progress)
         timings = [run_timings(comparison, runs, progress) for comparison in comparisons]

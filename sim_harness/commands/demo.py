@@ -1,4 +1,4 @@
-"""`idyn demo`: server process and robot process, all laws, a table and a report."""
+"""`idyn demo`: run a server process and a robot process with every law; write a table and a report."""
 
 import argparse
 from pathlib import Path
@@ -13,10 +13,12 @@ from sim_harness.studies.demo import CHATTER_SECONDS, report_of, run_demo
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("demo", help="a simulated robot walks under every law")
+    parser = subparsers.add_parser("demo", help="let a simulated robot walk with every contact law")
     parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
-    parser.add_argument("--seconds", type=float, help="simulated time for each law instead of the experiment's")
-    parser.add_argument("--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free)")
+    parser.add_argument("--seconds", type=float, help="simulated time per law (default: the experiment's)")
+    parser.add_argument(
+        "--out", default="runs/demo", help="folder for the results (default: %(default)s, or the next free name)"
+    )
     add_engine(parser)
     add_view(parser)
     add_json(parser, "the summaries")
@@ -26,7 +28,7 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds, options.engine)
     folder = new_folder(Path(options.out))
-    print("starting (the first run compiles its kernels, which takes a minute)", flush=True)
+    print("starting (the first run compiles kernels for about a minute)", flush=True)
     ticks = len(plan.settings.laws) * plan.ticks + 3 * round(CHATTER_SECONDS / plan.controller.period)
     with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
         demo = run_demo(plan, folder, progress, watch)

@@ -1,4 +1,4 @@
-"""`idyn export`: a log for other tools."""
+"""`idyn export`: convert a log for other tools."""
 
 import argparse
 from pathlib import Path
@@ -9,8 +9,8 @@ from transport.log.export import export
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("export", help="write a log for other tools: MCAP of JSON, with a schema")
-    parser.add_argument("log", type=Path, help="a log.mcap, whole or cut off")
+    parser = subparsers.add_parser("export", help="convert a log for other tools: MCAP with JSON messages and a schema")
+    parser.add_argument("log", type=Path, help="a log.mcap; it may be incomplete")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the new file (default: LOG.json.mcap)")
     add_json(parser, "the figures")
     parser.set_defaults(run=run)
@@ -20,5 +20,5 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     out = options.out or options.log.with_suffix(".json.mcap")
     with progress_bar(0, "message") as progress:
         done = export(options.log, out, lambda done: progress(str(out), done))
-    print(f"{out}: {done.messages} messages" + ("" if done.complete else "; the log is cut off or damaged after them"))
+    print(f"{out}: {done.messages} messages" + ("" if done.complete else "; the log is truncated or damaged after them"))
     return {"file": str(out), "messages": done.messages, "complete": done.complete}, done.complete

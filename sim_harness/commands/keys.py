@@ -1,4 +1,4 @@
-"""`idyn keys`: a key pair for a server or a client."""
+"""`idyn keys`: create a key pair for a server or a client."""
 
 import argparse
 from pathlib import Path
@@ -9,9 +9,9 @@ from transport.keys import make_keys
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("keys", help="make a key pair for a server or a client")
-    parser.add_argument("name", help="of the files: NAME.key and NAME.key_secret")
-    parser.add_argument("--out", default="keys", help="folder for them (default: %(default)s)")
+    parser = subparsers.add_parser("keys", help="create a key pair for a server or a client")
+    parser.add_argument("name", help="name of the files NAME.key and NAME.key_secret")
+    parser.add_argument("--out", default="keys", help="folder for the files (default: %(default)s)")
     add_json(parser, "the public key and the files")
     parser.set_defaults(run=run)
 
@@ -19,5 +19,5 @@ def add_to(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
     public_file, secret_file, public = make_keys(Path(options.out), options.name)
     print(f"public key: {public}")
-    print(f"{public_file}: to be given away; {secret_file}: to be kept, nobody else can read it")
+    print(f"{public_file}: to be distributed; {secret_file}: keep it secret, only its owner can read it")
     return {"public_key": public, "public_file": str(public_file), "secret_file": str(secret_file)}, True

@@ -1,18 +1,18 @@
-"""`idyn`: the command line. Each subcommand is a file in `sim_harness.commands`."""
+"""`idyn`: the entry point of the command line. Each subcommand is a file in `sim_harness.commands`."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 
-# small matrices: a second BLAS thread costs more than it gives, and it must be said before numpy is loaded
+# Matrices are small: a second BLAS thread costs more than it gains. BLAS reads these variables when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from idyn import __version__
 from idyn.errors import IdynError
 from sim_harness.commands import bench, check, compare, demo, export, keys, pauses, replay, serve, simulate, view
-from sim_harness.commands.output import report
+from sim_harness.commands.output import run_command
 
 COMMANDS = (demo, serve, simulate, replay, export, view, compare, pauses, bench, check, keys)
 
@@ -29,10 +29,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command: 0 when all is well, 1 when its result is bad, 2 when it could not be run."""
+    """Run a command. Return 0 for a good result, 1 for a bad one, 2 for an error, 130 after an interrupt."""
     options = build_parser().parse_args(arguments)
     try:
-        return 0 if report(options) else 1
+        return 0 if run_command(options) else 1
     except IdynError as error:
         print(f"idyn: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""What commands share: progress on the terminal, a live view and JSON on request.
+"""Code that commands share: progress bars, live view, JSON output, reports.
 
 A command's `run` takes the parsed options, prints tables, and returns its figures and whether they are good.
 """
@@ -25,7 +25,7 @@ from sim_harness.world.worlds import NAMES
 
 @contextmanager
 def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
-    """A bar on stderr that shows the label of the current run; silent when stderr is no terminal."""
+    """Show a progress bar with the label of the current run on stderr; no output when stderr is not a terminal."""
     with tqdm(total=total, unit=unit, unit_scale=True, disable=not sys.stderr.isatty(), leave=False) as bar:
 
         def update(label: str, done: int) -> None:
@@ -37,7 +37,7 @@ def progress_bar(total: int, unit: str = "tick") -> Iterator[Progress]:
 
 @contextmanager
 def run_bar(unit: str = "run") -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on stderr of runs that are done; silent when stderr is no terminal."""
+    """Show a progress bar that counts finished runs on stderr; no output when stderr is not a terminal."""
     with tqdm(unit=unit, smoothing=0.1, leave=False, disable=not sys.stderr.isatty()) as bar:
 
         def progress(done: int, total: int, name: str) -> None:
@@ -50,20 +50,22 @@ def run_bar(unit: str = "run") -> Iterator[Callable[[int, int, str], None]]:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """The option `--engine`."""
+    """Add the option `--engine`."""
     parser.add_argument(
-        "--engine", metavar="NAME", help=f"{', '.join(NAMES)}: instead of the experiment's, with the engine's defaults"
+        "--engine",
+        metavar="NAME",
+        help=f"simulation engine, with its default settings (default: the experiment's): {', '.join(NAMES)}",
     )
 
 
 def add_view(parser: argparse.ArgumentParser) -> None:
-    """The option `--view`."""
-    parser.add_argument("--view", action="store_true", help="show the robot live in the browser (extra viz)")
+    """Add the option `--view`."""
+    parser.add_argument("--view", action="store_true", help="show the robot live in the browser (needs the extra viz)")
 
 
 @contextmanager
 def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | None]:
-    """What is to be called tick by tick for the live view, None when it is not wanted."""
+    """Open a live view; yield the function to call in each tick, or None when no view is wanted."""
     if not wanted:
         yield None
         return
@@ -74,18 +76,20 @@ def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | 
 
 
 def open_browser(url: str) -> None:
-    """Where there is a screen: a browser of the terminal would take that over."""
+    """Open a browser when the machine has a display: a text-mode browser would take over the terminal."""
     if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """The option `--json`."""
-    parser.add_argument("--json", metavar="FILE", help=f"write {what} there, '-' for stdout and nothing else on it")
+    """Add the option `--json`."""
+    parser.add_argument(
+        "--json", metavar="FILE", help=f"write {what} as JSON to FILE; '-': to stdout, with all other output on stderr"
+    )
 
 
-def report(options: argparse.Namespace) -> bool:
-    """Run the command; its figures as JSON where they are asked for. Whether they are good."""
+def run_command(options: argparse.Namespace) -> bool:
+    """Run the command and write its figures as JSON when `--json` is given. Return whether the figures are good."""
     target: str | None = getattr(options, "json", None)
     _check_json(target)
     with redirect_stdout(sys.stderr) if target == "-" else nullcontext():
@@ -96,13 +100,13 @@ def report(options: argparse.Namespace) -> bool:
 
 
 def _check_json(target: str | None) -> None:
-    """Raises ConfigError when no file can be there: before the work, not after it."""
+    """Check that the file can be created, before the command runs. Raises ConfigError."""
     if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
-        raise ConfigError("--json", f"expected a file in a folder that exists, got {target}")
+        raise ConfigError("--json", f"expected a file in an existing folder, got {target}")
 
 
 def _write_json(data: Any, target: str) -> None:
-    """JSON into a file, or to stdout for '-'; null for what is no finite number."""
+    """Write JSON to a file, or to stdout for '-'. NaN and infinity become null."""
     text = msgspec.json.format(msgspec.json.encode(data, enc_hook=float)).decode()
     if target == "-":
         print(text)
@@ -111,13 +115,13 @@ def _write_json(data: Any, target: str) -> None:
 
 
 def publish(report: Report, folder: Path, name: str = "report", figures: Any = None) -> None:
-    """Write a report and print its text and where it is."""
+    """Write a report; print its text and its path."""
     path = report.write(folder, name, figures)
     print(f"{report.text}\nreport: {path}")
 
 
 def new_folder(root: Path) -> Path:
-    """`root`, or `root-2`, `root-3`, … when it is taken: results are never overwritten."""
+    """Create and return the folder `root`, or `root-2`, `root-3`, … if it exists: results are never overwritten."""
     folder, count = root, 1
     while folder.exists():
         count += 1

@@ -1,4 +1,4 @@
-"""`idyn pauses`: a walk during which the server's process, or the robot's, is stopped for a while."""
+"""`idyn pauses`: stop the server's or the robot's process for a while during a walk."""
 
 import argparse
 from pathlib import Path
@@ -10,13 +10,22 @@ from sim_harness.studies.pauses import study as pauses
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("pauses", help="stop server and robot in mid-trot, and see")
-    parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
-    parser.add_argument("--law", default="coulomb", help="of the server (default: %(default)s)")
-    parser.add_argument(
-        "--milliseconds", type=int, nargs="+", default=[30, 150, 500], metavar="MS", help="for how long (default: 30 150 500)"
+    parser = subparsers.add_parser(
+        "pauses", help="stop the server's or the robot's process during a trot and report the outcome"
     )
-    parser.add_argument("--out", default="runs/pauses", help="folder for the report (default: %(default)s, or the next free)")
+    parser.add_argument("experiment", nargs="?", default="demo", help="name or path of an experiment (default: demo)")
+    parser.add_argument("--law", default="coulomb", help="contact law of the server (default: %(default)s)")
+    parser.add_argument(
+        "--milliseconds",
+        type=int,
+        nargs="+",
+        default=[30, 150, 500],
+        metavar="MS",
+        help="durations of the pauses (default: 30 150 500)",
+    )
+    parser.add_argument(
+        "--out", default="runs/pauses", help="folder for the report (default: %(default)s, or the next free name)"
+    )
     add_json(parser, "the outcomes")
     parser.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""`idyn replay`: a log through the same decoder and controller, bit for bit, or through another law."""
+"""`idyn replay`: compute the torques of a log again, bit for bit with the recorded controller, or with another law."""
 
 import argparse
 from pathlib import Path
@@ -11,10 +11,10 @@ from transport.replay import replay
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("replay", help="compute a log's torques again, with the same law or another")
-    parser.add_argument("log", type=Path, help="a log.mcap, whole or cut off")
-    parser.add_argument("--law", help="another contact law; prints the differences")
-    parser.add_argument("--selection", help="another selection; prints the differences")
+    parser = subparsers.add_parser("replay", help="compute the torques of a log again, with the same or another law")
+    parser.add_argument("log", type=Path, help="a log.mcap; it may be incomplete")
+    parser.add_argument("--law", help="replace the contact law and print the differences")
+    parser.add_argument("--selection", help="replace the selection and print the differences")
     add_json(parser, "the figures")
     parser.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""`idyn simulate` of a scene: bodies that engines move, beside what is known of them."""
+"""`idyn simulate SCENE`: simulate bodies with engines and compare the figures with known answers."""
 
 import argparse
 from functools import partial
@@ -15,13 +15,17 @@ from sim_harness.scenes.results.measures import Outcome, figures_table, outcome_
 from sim_harness.scenes.results.recording import run_scene
 
 NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")
+"""Options of `idyn simulate` that need an experiment with a server."""
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
-    """The scene with the engine that is asked for, or with each that claims it; whether all is as it is known to be."""
+    """Simulate the scene with the engine of `--engine`, or with each that claims it.
+
+    Return the figures, and whether all are within their tolerances.
+    """
     for name in NOT_FOR_SCENES:
         if getattr(options, name):
-            raise ConfigError(f"--{name.replace('_', '-')}", "a scene has no server; expected an experiment that names one")
+            raise ConfigError(f"--{name.replace('_', '-')}", "expected an experiment, got a scene, which has no server")
     settings = load_scene(options.experiment, options.seconds)
     engines = engines_of(settings)
     if options.engine:
@@ -36,12 +40,12 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
                 keep(folder / name, settings, recording, outcomes[-1])
     show(settings.about, outcomes)
     if folder:
-        print(f"\nlook at it: idyn view {folder}")
+        print(f"\nto view it: idyn view {folder}")
     return msgspec.to_builtins(outcomes), all(outcome.good for outcome in outcomes)
 
 
 def show(about: str, outcomes: list[Outcome]) -> None:
-    """The figures of each engine, then all residuals in one table."""
+    """Print the figures of each engine, then all residuals in one table."""
     print(about)
     for outcome in outcomes:
         print(f"\n{outcome.engine}, {outcome.steps} steps of {1e3 * outcome.seconds / outcome.steps:.4g} ms")

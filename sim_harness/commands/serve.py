@@ -1,4 +1,4 @@
-"""`idyn serve`: the torque server."""
+"""`idyn serve`: run the torque server."""
 
 import argparse
 import logging
@@ -13,11 +13,11 @@ from transport.server.settings import ServerSettings
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("serve", help="answer robot states with torques until stopped")
+    parser = subparsers.add_parser("serve", help="run the torque server until it is stopped")
     parser.add_argument("config", help="name or path of a server configuration")
-    parser.add_argument("--endpoint", help="ipc://… or tcp://… instead of the configured one")
-    parser.add_argument("--law", help="another contact law")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="record there (MCAP)")
+    parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
+    parser.add_argument("--law", help="contact law (default: the configuration's)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="record all messages in this MCAP file")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""`idyn simulate`: the robot side of an experiment, against a running server or one in this process; or a scene."""
+"""`idyn simulate`: simulate the robot of an experiment, with a running server or one in this process; or a scene."""
 
 import argparse
 from pathlib import Path
@@ -18,15 +18,17 @@ from transport.keys import client_keys
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "simulate", help="be the robot of an experiment, or let an engine move the bodies of a scene"
-    )
+    parser = subparsers.add_parser("simulate", help="simulate the robot of an experiment, or the bodies of a scene")
     parser.add_argument("experiment", help="name or path of an experiment or a scene")
-    parser.add_argument("--connect", metavar="ENDPOINT", help="a running `idyn serve`; without it, each law in this process")
-    parser.add_argument("--secret", type=Path, metavar="FILE", help="this robot's secret key, for a server with [curve]")
-    parser.add_argument("--server-key", metavar="KEY", help="the server's public key")
-    parser.add_argument("--seconds", type=float, help="simulated time instead of the experiment's")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for what `idyn view` shows, one in it for each run")
+    parser.add_argument(
+        "--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: run each law in this process)"
+    )
+    parser.add_argument("--secret", type=Path, metavar="FILE", help="secret key of this robot, for a server with [curve]")
+    parser.add_argument("--server-key", metavar="KEY", help="public key of the server")
+    parser.add_argument("--seconds", type=float, help="simulated time (default: the experiment's)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the data that `idyn view` shows, a subfolder per run"
+    )
     add_engine(parser)
     add_view(parser)
     add_json(parser, "the summaries")
@@ -39,7 +41,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds, options.engine)
     labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     if (options.secret is None) != (options.server_key is None):
-        raise ConfigError("--secret", "goes together with --server-key")
+        raise ConfigError("--secret", "expected --secret and --server-key together, got only one of them")
     keys = client_keys(options.secret, options.server_key) if options.secret else None
     folder = new_folder(options.out) if options.out else None
     with live_view(options.view, plan.controller) as watch, progress_bar(len(labels) * plan.ticks) as progress:
@@ -54,5 +56,5 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     summaries = [run.summary for run in runs]
     print(text_table(table(summaries)))
     if folder:
-        print(f"look at it: idyn view {folder}")
+        print(f"to view it: idyn view {folder}")
     return msgspec.to_builtins(summaries), all(summary.upright for summary in summaries)

@@ -1,4 +1,4 @@
-"""`idyn view`: a run in three dimensions, as a page for the browser."""
+"""`idyn view`: write a page for the browser that shows a run in three dimensions."""
 
 import argparse
 from pathlib import Path
@@ -9,14 +9,16 @@ from sim_harness.commands.output import open_browser
 from sim_harness.scenes.results.keep import kept_in
 from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import page_of
-from sim_harness.view.runs import read_scenes
+from sim_harness.view.runs import read_runs
 
 
 def add_to(subparsers: Any) -> None:
-    parser = subparsers.add_parser("view", help="show a run in three dimensions: a page that needs nothing but a browser")
-    parser.add_argument("what", type=Path, metavar="RUN|LOG", help="folder of a run, folder of such folders, or a log.mcap")
-    parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: view.html in or beside it)")
-    parser.add_argument("--open", action="store_true", help="open it in the browser")
+    parser = subparsers.add_parser("view", help="write a self-contained page that shows a run in three dimensions")
+    parser.add_argument("what", type=Path, metavar="RUN|LOG", help="folder of a run, folder of run folders, or a log.mcap")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.html", help="the page (default: view.html in the folder, or beside the log)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.set_defaults(run=run)
 
 
@@ -24,13 +26,13 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     source: Path = options.what
     target: Path = options.out or (source if source.is_dir() else source.parent) / "view.html"
     if target.is_dir() or not target.parent.is_dir():
-        raise ConfigError("--out", f"expected a file in a folder that exists, got {target}")
+        raise ConfigError("--out", f"expected a file in an existing folder, got {target}")
     name, kept = source.resolve().stem, kept_in(source)
     if kept:
         page, count = scene_page(f"{name}: {kept[0].settings.about}", kept), len(kept)
     else:
-        scenes = read_scenes(source)
-        page, count = page_of(f"{name}: {scenes[0].controller.robot.name}", scenes), len(scenes)
+        runs = read_runs(source)
+        page, count = page_of(f"{name}: {runs[0].controller.robot.name}", runs), len(runs)
     target.write_text(page, encoding="utf-8")
     print(f"{target}: {count} {'run' if count == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
     if options.open:

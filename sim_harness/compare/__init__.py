@@ -1,1 +1,1 @@
-"""Experiments on many controllers, scenes and seeds: `idyn compare`."""
+"""Comparisons of controllers, scenes, engines and seeds: `idyn compare`."""

@@ -1,4 +1,4 @@
-"""Ticks of a log with several possible outcomes under the same torques (`idyn.prediction.outcomes`)."""
+"""Search of a log for ticks with several outcomes under the same torques (`idyn.prediction.outcomes`)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,15 +17,15 @@ from transport.protocol.codec import vector
 from transport.protocol.state_input import StateReader
 
 PRESSES = 1e-9
-"""A contact with a larger normal impulse presses [N·s]."""
+"""Normal impulse above which a contact counts as pressing [N·s]."""
 
 
 class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):
     """A tick with several outcomes.
 
-    seq, t_s: its number and time since the first tick [s]
-    outcomes: how many were found; apart: largest difference of their velocities [m/s, rad/s]
-    pressing: for each, the contacts that press
+    seq: number of the tick; t_s: time since the first tick [s]
+    outcomes: number of outcomes found; apart: largest difference of their velocities [m/s, rad/s]
+    pressing: for each outcome, the keys of the contacts that press
     """
 
     seq: int
@@ -36,28 +36,31 @@ class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], None]) -> tuple[int, list[Ambiguity]]:
-    """Number of ticks examined, one in `every`, and those with several outcomes on rigid ground.
+    """Return the number of checked ticks, and those with several outcomes on rigid ground.
 
-    Examined is the measured state with the predicted contacts and the torque of the reply. progress: called after each
-    Raises LogError, and ConfigError for numbers that are not positive.
+    A check uses the measured state, the predicted contacts and the torque of the reply.
+    every: one tick in so many is checked; samples: searches per tick; progress: called after each tick
+    Raises LogError, and ConfigError if `every` or `samples` is not positive.
     """
     for name, number in (("every", every), ("samples", samples)):
         if number < 1:
             raise ConfigError(name, f"expected ≥ 1, got {number}")
-    looked, found = 0, list[Ambiguity]()
+    checked, found = 0, list[Ambiguity]()
     with LogReader(path) as reader:
         controller, settings = origin(reader)
         for agreement, exchanges in sessions(reader, controller, settings):
             begin = exchanges[0][0].t_robot
             for exchange in exchanges[::every]:
-                looked += 1
+                checked += 1
                 t_s = (exchange[0].t_robot - begin) * 1e-9
-                found.extend(_judged(controller, agreement, exchange, t_s, samples))
+                found.extend(_outcomes(controller, agreement, exchange, t_s, samples))
                 progress(1)
-    return looked, found
+    return checked, found
 
 
-def _judged(controller: Controller, agreement: Agreement, exchange: Exchange, t_s: float, samples: int) -> Iterator[Ambiguity]:
+def _outcomes(
+    controller: Controller, agreement: Agreement, exchange: Exchange, t_s: float, samples: int
+) -> Iterator[Ambiguity]:
     state, reply = exchange
     robot, measured = agreement.robot, StateReader(agreement).read(state.q, state.vel).state
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
@@ -80,12 +83,12 @@ def _pressing(contacts: ContactSet, outcome: Outcome) -> list[str]:
     return [key for key, p in zip(contacts.keys, normal.tolist(), strict=True) if p > PRESSES]
 
 
-def explained(looked: int, found: list[Ambiguity]) -> str:
-    """In words."""
-    lines = [f"{looked} ticks looked at, {len(found)} with another outcome under the same torques"]
+def ambiguities_text(checked: int, found: list[Ambiguity]) -> str:
+    """Return a report of at most ten ticks, as lines of text. checked: number of ticks"""
+    lines = [f"{checked} ticks checked, {len(found)} with several outcomes under the same torques"]
     for each in found[:10]:
-        ways = "; or ".join(", ".join(keys) + " press" if keys else "nothing presses" for keys in each.pressing)
-        lines.append(f"seq {each.seq}, {each.t_s:.3f} s: {each.outcomes} outcomes up to {each.apart:.3g} apart: {ways}")
+        pressing = "; or ".join(", ".join(keys) + " press" if keys else "no contact presses" for keys in each.pressing)
+        lines.append(f"seq {each.seq}, {each.t_s:.3f} s: {each.outcomes} outcomes up to {each.apart:.3g} apart: {pressing}")
     if len(found) > 10:
         lines.append(f"… and {len(found) - 10} more")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""An experiment with its settings changed, layer upon layer."""
+"""Plans of experiments whose settings are changed in layers."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from controllers.config.tables import Table, merged
 from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
 
 Changes = Table
-"""Settings of an experiment that replace its own, table by table."""
+"""Settings that replace those of an experiment, table by table."""
 
 
 def plan_with(experiment: str, layers: Iterable[tuple[str, Changes]], seconds: float | None = None) -> Plan:
-    """The plan of an experiment, `seconds` long instead of its own duration.
+    """Return the plan of an experiment with changes.
 
-    layers: name and changes, the later ones over the earlier
-    Raises ConfigError headed by the name of the layer that is wrong.
+    layers: name and changes; later layers override earlier ones; seconds: replaces the duration of the experiment
+    Raises ConfigError with the name of the faulty layer.
     """
     settings = load("experiments", experiment, ExperimentSettings)
     for where, changes in layers:

@@ -1,4 +1,4 @@
-"""Decisions about claims."""
+"""Checks of claims against the results."""
 
 import math
 
@@ -9,23 +9,26 @@ from sim_harness.measure.metrics import Summary
 
 
 def decide(check: CheckSettings, comparison: ComparisonSettings, results: Results) -> Outcome:
-    """A claim against the data, in the scene where it is nearest to failing."""
+    """Check a claim in all its scenes; return the outcome in the scene with the smallest margin."""
     scenes = check.scenes or tuple(scene.name for scene in comparison.scene)
-    judge = _in_order if check.larger else _in_range
-    judged = [entry for scene in scenes for entry in judge(check, scene, results)]
-    if not judged:
-        return Outcome(check.claim, None, "nothing was measured", check.explanation)
-    margin, sentence = min(judged, key=lambda entry: entry[0])
-    return Outcome(check.claim, margin >= 0.0, sentence, check.explanation)
+    margins_of = _order_margins if check.larger else _range_margins
+    margins = [entry for scene in scenes for entry in margins_of(check, scene, results)]
+    if not margins:
+        return Outcome(check.claim, None, "no data", check.explanation)
+    margin, measured = min(margins, key=lambda entry: entry[0])
+    return Outcome(check.claim, margin >= 0.0, measured, check.explanation)
 
 
-Judged = list[tuple[float, str]]
-"""Margins (≥ 0: it holds there) with what was measured."""
+Margins = list[tuple[float, str]]
+"""Margins, ≥ 0 where the claim holds, and the measured values as text."""
 
 
-def _in_order(check: CheckSettings, scene: str, results: Results) -> Judged:
-    """A fall of `smaller` disproves the claim; one of `larger` proves nothing but that the robot lost its aim."""
-    judged = []
+def _order_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
+    """Return a margin for each pair of `larger` and `smaller`.
+
+    A fall of `smaller` refutes the claim. A fall of `larger` supports it only for quantities that a fall makes infinite.
+    """
+    margins = []
     for larger in check.larger:
         for smaller in check.smaller:
             if (scene, larger) not in results or (scene, smaller) not in results:
@@ -35,43 +38,44 @@ def _in_order(check: CheckSettings, scene: str, results: Results) -> Judged:
                 continue  # not comparable
             ratio = _ratio(more, less)
             if not math.isnan(ratio):
-                judged.append((ratio - check.factor, f"{_said(larger, more, smaller, less)} ({scene})"))
-    return judged
+                margins.append((ratio - check.factor, f"{_ratio_text(larger, more, smaller, less)} ({scene})"))
+    return margins
 
 
-def _said(larger: str, more: float, smaller: str, less: float) -> str:
+def _ratio_text(larger: str, more: float, smaller: str, less: float) -> str:
     if math.isinf(more) or math.isinf(less):
         return f"{larger if math.isinf(more) else smaller} fell"
     return f"{larger} over {smaller}: {_ratio(more, less):.3g} times"
 
 
-def _in_range(check: CheckSettings, scene: str, results: Results) -> Judged:
-    judged = []
+def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
+    """Return a margin for each controller of the claim."""
+    margins = []
     for name in check.controllers:
         if (scene, name) not in results:
             continue
         value = _level(results[scene, name], check.quantity)
         if math.isinf(value):
-            judged.append((-math.inf, f"{name}: fell ({scene})"))
+            margins.append((-math.inf, f"{name}: fell ({scene})"))
         elif not math.isnan(value):
             margin = min(value - check.at_least, check.at_most - value)
-            judged.append((margin, f"{name}: {value:.3g} {QUANTITIES[check.quantity].heading} ({scene})"))
-    return judged
+            margins.append((margin, f"{name}: {value:.3g} {QUANTITIES[check.quantity].heading} ({scene})"))
+    return margins
 
 
 def _level(runs: Runs, quantity: str) -> float:
-    """Mean over the seeds; infinite when any robot fell: what it did until then is not comparable."""
+    """Return the mean over the seeds, infinite when any robot fell: values until a fall are not comparable."""
     figures = statistic(runs, quantity)
     return math.inf if figures.fallen else figures.mean
 
 
 def _ratio(more: float, less: float) -> float:
-    """NaN when one of them is."""
+    """Return more / less: infinite for less = 0, NaN when one of them is NaN."""
     return more / less if less else more + math.inf
 
 
 def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
-    """PASS, or FAIL and why; '–' without a torque to compare with, because the smooth controller fell."""
+    """Return PASS, or FAIL with the reason; '–' when the smooth controller fell, so that there is no torque to compare with."""
     runs = results[scene, controller]
     rates = statistic(runs, "torque-rate")
     stopped = sum(_stopped(summary) for summary in runs.summaries)
@@ -89,5 +93,5 @@ def verdict(settings: VerdictSettings, scene: str, controller: str, results: Res
 
 
 def _stopped(summary: Summary) -> bool:
-    """Whether the robot's failsafe stopped it for good, which ends a run."""
+    """Return whether the failsafe stopped the robot until a reset, which ends a run."""
     return summary.modes.get("failsafe:stopped", 0.0) > 0.0

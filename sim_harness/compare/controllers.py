@@ -1,16 +1,16 @@
-"""The controllers that the paper compares [ZD §7.3], and ours beside them: one table, name → what changes in a controller.
+"""The controllers that the paper compares [ZD §7.3], and ours: name → changes to the settings of a controller.
 
-Everything else (robot, feedback gains, reference, limits) is the same for all of them, and so are the contacts and their μ.
+Everything else is the same for all of them: robot, feedback gains, reference, limits, contacts and their μ.
 
-- Predictive laws of the paper run as in the paper. LCP laws take the pivoting solver's own impulses, without selection; the
-  no-slip law begins at the last tick's active contacts [ZD §4.6], the Coulomb law begins anew each time [ZD §5.3]. The QP laws
-  minimise the kinetic energy [ZD Eq. 69, 95–98] and have their second stage, least torque [ZD §6.2.4], or none (one-stage).
-- In the comparisons the joint PID's torque comes on top of every controller's, as the authors ran them.
-- `consistency` is the experiment's, the same for all predictive laws: it is about the demand and not about the law. The authors
-  did not check their demands [ZD §8.2] and regularised what had no solution; to the letter that is `off`.
-- ID(t−1) and ID(t−2) believe what was measured; there is nothing to be made consistent.
-- PID has no model at all.
-- Ours: the same LCP laws, warm-started and with selection; and Coulomb's law relaxed to cones (Anitescu), a QP as well but not
+- The predictive laws run as in the paper. LCP laws use the impulses of the pivoting solver, without selection. The no-slip law
+  starts from the active contacts of the last tick [ZD §4.6], the Coulomb law always starts cold [ZD §5.3]. The QP laws minimise
+  the kinetic energy [ZD Eq. 69, 95–98], with the second stage, least torque [ZD §6.2.4], or without it (one-stage).
+- In the comparisons the torque of the joint PID is added to that of every controller, as in the authors' experiments.
+- `consistency` is set by the experiment, the same for all predictive laws: it concerns the demand, not the law. The authors
+  did not check their demands [ZD §8.2] and regularised problems without a solution. `off` corresponds to this exactly.
+- ID(t−1) and ID(t−2) use measured contact forces; feasibility of the demand does not apply.
+- PID uses no model.
+- Ours: the same LCP laws, warm-started and with selection; and Coulomb's law relaxed to cones (Anitescu), also a QP, but not
   the paper's. `mindiff` is [ZD Alg. 3] for at most two contacts.
 """
 
@@ -23,7 +23,7 @@ _OURS = {"selection": "torque", "bounded": False, "warm_start": True}
 
 
 class ComparedController(NamedTuple):
-    """title: as in the paper; changes: to the settings of any controller"""
+    """A controller of the comparisons. title: as in the paper; changes: to the settings of a controller"""
 
     title: str
     changes: dict[str, Any]

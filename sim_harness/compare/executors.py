@@ -1,11 +1,11 @@
 """Executors of jobs: processes of this machine, or a library that distributes them.
 
-Jobs share only code and files, and compute with one BLAS thread, so that results depend neither on their order nor on how many
-run at once. `processes` and `ray` start a process for each job; `joblib` and `dask` reuse theirs.
+Jobs share only code and files, and compute with one BLAS thread. Results therefore depend neither on the order of the jobs nor
+on how many run in parallel. `processes` and `ray` start a process for each job; `joblib` and `dask` reuse their workers.
 
-`dask` and `ray` use the cluster at DASK_SCHEDULER_ADDRESS or RAY_ADDRESS, with as many jobs at once as it takes; without one,
-and `joblib` always, this machine. The machines of a cluster need this package, the folder of the results under the same path,
-and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1 in the environment of their workers.
+`dask` and `ray` use the cluster at DASK_SCHEDULER_ADDRESS or RAY_ADDRESS, which decides how many jobs run in parallel. Without
+these variables they use this machine, as `joblib` always does. The machines of a cluster need this package, the folder of the
+results under the same path, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1 in the environment of their workers.
 """
 
 import importlib
@@ -19,14 +19,20 @@ from idyn.errors import ConfigError, nearest
 
 Task = tuple[Any, ...]
 Outcome = tuple[int, str | None]
-"""Index of a task that ended, and its error."""
+"""Index of a finished task, and its error, None for success."""
 
 Executor = Callable[[Callable[..., None], Sequence[Task], int], Iterator[Outcome]]
-"""Calls a function with the arguments of each task, a number of them at once; yields outcomes as tasks end."""
+"""Function (function, tasks, jobs) that calls `function` with the arguments of each task, `jobs` tasks in parallel.
+
+It yields outcomes in the order in which tasks end.
+"""
 
 
 def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
-    """The standard library's pool with one process for each task can hang (Python 3.11)."""
+    """Run each task in a process of its own.
+
+    The pool of the standard library, with one process for each task, can hang (Python 3.11).
+    """
     context = multiprocessing.get_context("spawn")
     running: dict[Any, tuple[int, Any, Connection]] = {}
     rest = iter(enumerate(tasks))
@@ -34,30 +40,30 @@ def _processes(function: Callable[..., None], tasks: Sequence[Task], jobs: int) 
         while True:
             while len(running) < jobs and (following := next(rest, None)) is not None:
                 index, task = following
-                news, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_tell, args=(theirs, function, index, task), daemon=True)
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_send_outcome, args=(sender, function, index, task), daemon=True)
                 process.start()
-                theirs.close()
-                running[process.sentinel] = index, process, news
+                sender.close()
+                running[process.sentinel] = index, process, receiver
             if not running:
                 return
             for sentinel in wait(list(running)):
-                index, process, news = running.pop(sentinel)
+                index, process, receiver = running.pop(sentinel)
                 process.join()
-                with news:
+                with receiver:
                     try:
-                        yield news.recv()
+                        yield receiver.recv()
                     except EOFError:
                         yield index, f"its process ended with exit code {process.exitcode}"
     finally:
-        for _, process, news in running.values():
+        for _, process, receiver in running.values():
             process.terminate()
             process.join()
-            news.close()
+            receiver.close()
 
 
-def _tell(news: Connection, function: Callable[..., None], index: int, task: Task) -> None:
-    news.send(_guarded(function, index, task))
+def _send_outcome(sender: Connection, function: Callable[..., None], index: int, task: Task) -> None:
+    sender.send(_guarded(function, index, task))
 
 
 def _joblib(function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
@@ -92,20 +98,20 @@ EXECUTORS: dict[str, Executor] = {"processes": _processes, "joblib": _joblib, "d
 
 
 def run_tasks(executor: str, function: Callable[..., None], tasks: Sequence[Task], jobs: int) -> Iterator[Outcome]:
-    """Outcomes of all tasks. Raises ConfigError for an executor that does not exist or is not installed."""
+    """Run tasks and yield their outcomes, `jobs` in parallel. Raises ConfigError for an unknown or missing executor."""
     if executor not in EXECUTORS:
-        raise ConfigError("executor", f"there is no '{executor}'{nearest(executor, EXECUTORS)}")
+        raise ConfigError("executor", f"unknown name '{executor}'{nearest(executor, EXECUTORS)}")
     if jobs < 1:
         raise ConfigError("jobs", f"expected ≥ 1, got {jobs}")
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ[name] = "1"  # inherited by the processes
+        os.environ[name] = "1"  # the processes inherit it
     return EXECUTORS[executor](function, tasks, jobs)
 
 
 def _guarded(function: Callable[..., None], index: int, task: Task) -> Outcome:
     try:
         function(*task)
-    except Exception as error:  # it is the outcome
+    except Exception as error:  # any error of a task is its outcome
         return index, f"{type(error).__name__}: {error}"
     return index, None
 
@@ -115,4 +121,4 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise ConfigError("executor", f"'{package}' is not installed here: pip install {package}") from error
+        raise ConfigError("executor", f"the package '{package}' is not installed: pip install {package}") from error

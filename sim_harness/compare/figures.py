@@ -1,4 +1,4 @@
-"""Pictures of one scene, one line for each controller, as PNG bytes."""
+"""Plots of one scene, one line for each controller, as PNG bytes."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,22 +11,22 @@ from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Plot, picture
 
 WINDOW = 0.1
-"""Length of the moving mean over noisy lines [s]."""
+"""Length of the moving mean that smooths noisy lines [s]."""
 
 
 def tracking(trace: Trace, robot: Robot) -> Array:
-    """Mean |θ − θ_des| of all joints [rad]  [ZD Fig. 14]."""
+    """Return the mean |θ − θ_des| of all joints [rad] (n)  [ZD Fig. 14]."""
     return _smooth(trace, np.abs(tracking_errors(trace, robot)).mean(axis=1))
 
 
 def torque_rate(trace: Trace, robot: Robot) -> Array:
-    """Largest |dτ/dt| of all joints [N·m/s]  [ZD Figs. 6, 15]."""
+    """Return the largest |dτ/dt| of all joints [N·m/s] (n)  [ZD Figs. 6, 15]."""
     rate = np.abs(np.diff(trace.tau, axis=0)).max(axis=1) / np.diff(trace.t)
     return np.r_[np.nan, np.maximum(rate, 1e-6)]
 
 
 def force_error(trace: Trace, robot: Robot) -> Array:
-    """|Σ f_N predicted − simulated| [N]."""
+    """Return |Σ f_N predicted − simulated| [N] (n)."""
     predicted, simulated = normal_forces(trace)
     return np.maximum(_smooth(trace, np.abs(predicted - simulated)), 1e-12)
 
@@ -36,11 +36,11 @@ OVER_TIME: dict[str, tuple[str, Callable[[Trace, Robot], Array]]] = {
     "torque-rate": ("max |dτ/dt| [N·m/s]", torque_rate),
     "forces": ("error of Σ f_N [N]", force_error),
 }
-"""Name of the picture → label and values of its lines."""
+"""Name of a plot over time → label of its y axis, and function of the values."""
 
 
 def scene_figure(name: str, traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
-    """name: one of `settings.FIGURES`; traces: by the title of the controller"""
+    """Draw a plot of a scene. name: one of `settings.FIGURES`; traces: by title of the controller; scene: title of the plot"""
     if name == "path":
         return path(traces, robot, scene)
     label, value = OVER_TIME[name]
@@ -51,7 +51,7 @@ def scene_figure(name: str, traces: Mapping[str, Trace], robot: Robot, scene: st
 
 
 def path(traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
-    """The centre of mass in the plane  [ZD Fig. 17]."""
+    """Draw the paths of the centre of mass in the plane  [ZD Fig. 17]."""
     com = {title: np.array([robot.center_of_mass(q)[:2] for q in trace.q[::STRIDE]]).T for title, trace in traces.items()}
     axes = {"title": scene, "xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal", "adjustable": "datalim"}
     lines = {title: (x, y) for title, (x, y) in com.items()}
@@ -59,7 +59,7 @@ def path(traces: Mapping[str, Trace], robot: Robot, scene: str) -> bytes:
 
 
 def _smooth(trace: Trace, values: Array) -> Array:
-    """Moving mean over `WINDOW`; ticks without a number do not count."""
+    """Return the moving mean over `WINDOW`; ticks with NaN or infinity are ignored."""
     ticks = max(1, round(WINDOW / max(float(trace.t[1] - trace.t[0]), 1e-9))) if len(trace) > 1 else 1
     there = np.isfinite(values)
     ones = np.ones(min(ticks, len(values)))

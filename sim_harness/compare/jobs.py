@@ -1,7 +1,7 @@
-"""Jobs: everything one depends on in one digest, everything it leaves in one folder.
+"""Jobs: a digest of everything that a job depends on, and one folder with all its results.
 
-A job's folder carries its digest in its name and appears at one go, when everything is in it: what was interrupted has none,
-and is done again.
+The name of the folder contains the digest. The folder is created under a temporary name and renamed when it is complete: an
+interrupted job has no folder and runs again.
 """
 
 import hashlib
@@ -32,25 +32,29 @@ from sim_harness.run.plan import Plan
 RESULT, LOG = "result.json", "log.mcap"
 
 NOT_RUN = ("bench", "commands", "compare", "report", "studies", "view")
-"""Rooms of `sim_harness` that only start runs or look at their results."""
+"""Subpackages of `sim_harness` that only start runs or evaluate results: they do not enter the digest."""
 
 Keep = Literal["log", "trace", "fall"]
-"""What a run leaves besides its result: its trace, and with it an MCAP of every byte; its trace; that of a fall only."""
+"""What a run saves besides its result: "log": trace and MCAP log; "trace": the trace; "fall": the trace if the robot fell."""
 
 
 class JobFailed(IdynError):
-    """A job ended with an exception, or without a result."""
+    """A job ended with an exception or without a result."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """folder: for everything it leaves"""
+    """A unit of work. folder: of its results"""
 
     digest: str
     folder: Path
 
 
 class Task(Job, frozen=True, kw_only=True):
-    """A run of a plan, complete with its controller's settings, from the state that `seed` gives. controller: its label"""
+    """A run of a plan.
+
+    controller: label of the controller; plan: with the settings of that controller
+    seed: of the first state; keep: what is saved
+    """
 
     controller: str
     plan: Plan
@@ -59,7 +63,7 @@ class Task(Job, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What `result.json` of a run holds."""
+    """Contents of a run's `result.json`."""
 
     digest: str
     controller: str
@@ -73,7 +77,7 @@ J = TypeVar("J", bound=Job)
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Of all sources that a run goes through."""
+    """Return the SHA-256 digest of all sources that a run executes."""
     digest = hashlib.sha256()
     for package in (idyn, controllers, transport, sim_harness):
         root = Path(str(package.__file__)).parent
@@ -84,12 +88,12 @@ def code_digest() -> str:
 
 
 def digest_of(data: Any) -> str:
-    """Of builtins, and of the code."""
+    """Return the SHA-256 digest of `data` (builtins only) and of the code."""
     return hashlib.sha256(json.dumps([data, code_digest()], sort_keys=True).encode()).hexdigest()
 
 
 def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep: Keep) -> list[Task]:
-    """The plan from the state of each seed, each with its own folder below `root`."""
+    """Return one task for each seed, each with a folder of its own below `root`."""
     settings = [msgspec.to_builtins(plan.settings), msgspec.to_builtins(plan.server)]
     settings.append(build_controller(plan.controller).snapshot())
     label, tasks = f"{Path(plan.controller.robot).stem}-{controller}", []
@@ -101,8 +105,8 @@ def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep
 
 
 def run_task(task: Task) -> None:
-    """Run it and leave trace, log and result in its folder."""
-    with complete(task.folder) as folder:
+    """Run a task; write trace, log and result to its folder."""
+    with atomic_folder(task.folder) as folder:
         log = folder / LOG if task.keep == "log" else None
         run = run_in_process(task.plan, task.controller, lambda *_: None, seed=task.seed, log=log)
         if task.keep != "fall" or not run.summary.upright:
@@ -111,10 +115,10 @@ def run_task(task: Task) -> None:
 
 
 @contextmanager
-def complete(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `folder` at the end.
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder to write to; rename it to `folder` at the end.
 
-    It is of this process alone: a process whose parent was killed may still be at the same job.
+    Its name contains the process id: a process whose parent was killed may still be running the same job.
     """
     part = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     for old in folder.parent.glob(f"{folder.name}.*.part"):
@@ -126,12 +130,12 @@ def complete(folder: Path) -> Iterator[Path]:
 
 
 def write_result(folder: Path, result: msgspec.Struct) -> None:
-    """NaN and infinity are written as such."""
+    """Write `result.json`. NaN and infinity are written as `NaN` and `Infinity`."""
     (folder / RESULT).write_text(json.dumps(msgspec.to_builtins(result), indent=1), encoding="utf-8")
 
 
 def result_of(job: Job, kind: type[R]) -> R | None:
-    """The result of a job, if it is there, whole, and of this digest."""
+    """Return the result of a job; None if it is missing, malformed or of another digest."""
     try:
         result = msgspec.convert(json.loads((job.folder / RESULT).read_text(encoding="utf-8")), kind)
     except (OSError, ValueError):
@@ -140,20 +144,22 @@ def result_of(job: Job, kind: type[R]) -> R | None:
 
 
 def finished(task: Task) -> Result | None:
+    """Return the result of a task, None if it has not run."""
     return result_of(task, Result)
 
 
 def load_trace(folder: Path) -> Trace:
-    """The trace of a finished run."""
+    """Load the trace of a finished run."""
     return Trace.load_npz(folder / TRACE)
 
 
 def run_jobs(
     jobs: Sequence[J], run: Callable[[J], None], done: Callable[[J], Any], how: tuple[str, int], progress: Progress
 ) -> None:
-    """Run those jobs that are not done. how: executor, and how many at once
+    """Run the jobs that have no result yet.
 
-    Raises JobFailed after all others are done, naming the first that failed.
+    run: runs a job; done: returns its result, or a false value; how: executor, and number of parallel jobs
+    Raises JobFailed after all other jobs have ended, naming the first that failed.
     """
     rest = [job for job in jobs if not done(job)]
     count, failures = len(jobs) - len(rest), []

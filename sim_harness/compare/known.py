@@ -1,4 +1,4 @@
-"""Names in a comparison that have to exist."""
+"""Check of names in a comparison."""
 
 from collections.abc import Iterable
 
@@ -6,8 +6,8 @@ from idyn.errors import ConfigError, nearest
 
 
 def check_known(where: str, names: Iterable[str], table: Iterable[str]) -> None:
-    """Raises ConfigError for the first of the names that is not in the table."""
+    """Check that all names are in the table. Raises ConfigError at `where` for the first that is not."""
     table = list(table)
     for name in names:
         if name not in table:
-            raise ConfigError(where, f"there is no '{name}'{nearest(name, table)}")
+            raise ConfigError(where, f"unknown name '{name}'{nearest(name, table)}")

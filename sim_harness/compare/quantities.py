@@ -1,4 +1,4 @@
-"""The quantities that comparisons tabulate, by name."""
+"""Quantities that comparisons tabulate, by name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,11 @@ from sim_harness.measure.metrics import Summary
 
 
 class Quantity(NamedTuple):
-    """heading: of its column, with unit; value: of a run, NaN where it has none; lost: infinite after a fall"""
+    """A quantity of a run.
+
+    heading: of its column, with unit; value: of a run, NaN where it is undefined
+    lost: whether a fall makes it infinite, so that it can be compared with runs without a fall
+    """
 
     heading: str
     value: Callable[[Summary], float]
@@ -24,9 +28,9 @@ QUANTITIES = {
     "force-error": Quantity("Σf_N error N", lambda s: s.force_error),
     "force-error-relative": Quantity("Σf_N error %", lambda s: 100 * s.force_error_relative),
     "contact-force-error": Quantity("f_N error of a contact N", lambda s: s.contact_force_error),
-    "path-error": Quantity("CoM off its path mm", lambda s: 1e3 * s.path_error, lost=True),
-    "distance": Quantity("way of the base m", lambda s: s.distance),
-    "progress": Quantity("from first to last place m", lambda s: s.drift),
+    "path-error": Quantity("CoM distance from path mm", lambda s: 1e3 * s.path_error, lost=True),
+    "distance": Quantity("distance travelled by the base m", lambda s: s.distance),
+    "progress": Quantity("displacement of the base m", lambda s: s.drift),
     "degraded": Quantity("substituted ticks %", lambda s: 100 * (1 - s.modes.get("ok", 0.0))),
 }
-"""Small is good, in all but `distance` and `progress`."""
+"""Smaller is better, except for `distance` and `progress`."""

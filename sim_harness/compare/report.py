@@ -1,4 +1,4 @@
-"""The report of a comparison: tables with the paper's numbers beside ours, claims decided, pictures."""
+"""The report of comparisons: tables with the paper's numbers beside ours, outcomes of claims, pictures."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ from sim_harness.report.tables import Table, listed
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison with its results: runs, or run times."""
+    """A comparison with its results: runs, run times or a race."""
 
     name: str
     comparison: ComparisonSettings
@@ -35,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Its claims, decided."""
+        """Outcomes of all claims."""
         decided = [decide(check, self.comparison, self.results) for check in self.comparison.check]
         if self.timings is not None and self.comparison.timing is not None:
             decided += timing_outcomes(self.comparison.timing, self.timings)
@@ -47,14 +47,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: Results) -> Table:
-    """One row for each controller: for each quantity the paper's value, ours ± spread, and their ratio."""
+    """Return a table with one row for each controller: for each quantity the paper's value, ours ± spread, and their ratio."""
     paper = comparison.paper.get(scene.name, {})
     rows = [["controller"]]
     compared = max((len(row) for row in paper.values() if row != "fell"), default=0)
     for i, quantity in enumerate(comparison.quantities):
         heading = QUANTITIES[quantity].heading
         rows[0] += [f"paper: {heading}", "ours", "ours / paper"] if i < compared else [heading]
-    rows[0].append("stayed up")
+    rows[0].append("upright")
     verdicts = comparison.paper_verdicts.get(scene.name, {})
     if comparison.verdict is not None:
         rows[0] += ["paper's verdict", "ours"]
@@ -63,26 +63,26 @@ def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: R
         row = [CONTROLLERS[controller].title]
         for i, quantity in enumerate(comparison.quantities):
             ours = statistic(runs, quantity)
-            row += [*_beside(paper.get(controller), i, ours)] if i < compared else [_number(ours)]
-        row.append(_stayed_up(runs))
+            row += [*_compared(paper.get(controller), i, ours)] if i < compared else [_number(ours)]
+        row.append(_upright(runs))
         if comparison.verdict is not None:
             row += [verdicts.get(controller, "–"), verdict(comparison.verdict, scene.name, controller, results)]
         rows.append(row)
     return rows
 
 
-def _stayed_up(runs: Runs) -> str:
-    """How many did, and for how long on average the others were answered with torques."""
+def _upright(runs: Runs) -> str:
+    """Return how many robots stayed upright, and for how long on average the others received torques."""
     fell = [s for s in runs.summaries if not s.upright]
-    said = f"{len(runs.summaries) - len(fell)} of {len(runs.summaries)}"
+    counts = f"{len(runs.summaries) - len(fell)} of {len(runs.summaries)}"
     if not fell:
-        return said
+        return counts
     answered = [s.seconds * (s.modes.get("ok", 0.0) + s.modes.get("degraded", 0.0)) for s in fell]
-    return f"{said}, the others {sum(answered) / len(answered):.1f} s"
+    return f"{counts}, the others {sum(answered) / len(answered):.1f} s"
 
 
-def _beside(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> tuple[str, str, str]:
-    """The paper's value, ours, ours over the paper's."""
+def _compared(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> tuple[str, str, str]:
+    """Return cells with the paper's value of the i-th quantity, ours, and the ratio ours / paper."""
     if paper is None or isinstance(paper, str) or i >= len(paper):
         return "–" if paper is None else "fell", _number(ours), ""
     ratio = ours.mean / paper[i] if paper[i] else math.nan
@@ -99,16 +99,17 @@ WORDS = {True: "holds", False: "does not hold", None: "not decided"}
 
 
 def claims_table(outcomes: Sequence[Outcome]) -> Table:
-    """One row for each claim; the measured factor is that of the scene where it is nearest to failing."""
+    """Return a table with one row for each claim; the measured value is from the scene with the smallest margin."""
     columns: dict[str, Callable[[Outcome], str]] = {"": lambda o: WORDS[o.holds], "measured": lambda o: o.measured}
     return listed("claim", ((o.claim, o) for o in outcomes), columns)
 
 
 def comparison_report(findings: Sequence[Finding]) -> Report:
+    """Return the report of all comparisons."""
     report = Report(
         "idyn compare: " + ", ".join(finding.name for finding in findings),
-        "Every number is a mean over runs that begin in slightly different states, ± its standard deviation. "
-        "Robots that fell are counted and left out of the means.",
+        "Every number is a mean ± standard deviation over runs that begin in slightly different states. "
+        "Runs in which the robot fell are counted but not included in the means.",
     )
     for finding in findings:
         report.heading(f"{finding.name}: {finding.comparison.title}")
@@ -128,18 +129,18 @@ def _add_results(report: Report, finding: Finding) -> None:
         _add_matrix(report, name, comparison.matrix, results)
     if finding.timings is not None:
         report.table(timing_table(finding.timings))
-        caption = "Medians of whole predictions; the shaded bands reach up to the 99th percentile."
+        caption = "Medians of the run time of a prediction; the shaded bands extend to the 99th percentile."
         report.picture(run_time_figure(finding.timings), caption, name)
     if comparison.race is not None and finding.race is not None:
-        places = standings(comparison.race, finding.race)
-        report.table(race_table(comparison.race, places))
-        caption = "Time of a whole step and of its engine alone, as multiples of the reference's; the paper's beside."
-        report.picture(race_figure(places), caption, name)
+        ranking = standings(comparison.race, finding.race)
+        report.table(race_table(comparison.race, ranking))
+        caption = "Times of a whole step and of the engine alone, relative to those of the reference; beside them the paper's."
+        report.picture(race_figure(ranking), caption, name)
 
 
 def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Results) -> None:
-    """The picture, the tables of each part, and the pictures of those with quantities."""
-    caption = "Share of the robots that stayed upright, by colour, and their mean joint tracking error [mrad]."
+    """Add the picture of a matrix, the tables of each part, and pictures of parts with quantities."""
+    caption = "Colour: share of the robots that stayed upright. Number: their mean joint tracking error [mrad]."
     report.picture(matrix_figure(matrix, results), caption, name)
     for part in matrix.part:
         for variant in matrix.variants:
@@ -149,7 +150,7 @@ def _add_matrix(report: Report, name: str, matrix: MatrixSettings, results: Resu
             for quantity in part.quantities:
                 report.table(quantity_table(panel, quantity, results))
         if part.quantities:
-            caption = f"{part.name}: who stayed upright, and the means over those of each quantity."
+            caption = f"{part.name}: robots that stayed upright, and the mean of each quantity over them."
             report.picture(part_figure(part, matrix, results), caption, f"{name}-{part.name}")
 
 
@@ -159,7 +160,7 @@ def _add_claims(report: Report, comparison: ComparisonSettings, outcomes: Sequen
         report.table(claims_table(outcomes))
     for outcome in outcomes:
         if outcome.holds is False and outcome.explanation:
-            report.paragraph(f"{outcome.claim}: it does not hold ({outcome.measured}). {outcome.explanation}")
+            report.paragraph(f"{outcome.claim}: does not hold ({outcome.measured}). {outcome.explanation}")
     for note in comparison.notes:
         report.paragraph(note)
 
@@ -174,7 +175,7 @@ def _pictures(comparison: ComparisonSettings, scene: SceneSettings, results: Res
 
 
 def figures_of(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Everything in numbers, by the names of the comparisons."""
+    """Return the figures of all comparisons, by name, for `summary.json`."""
     return {finding.name: _figures(finding) for finding in findings}
 
 
@@ -203,7 +204,7 @@ def _runs(runs: Runs, quantities: Iterable[str]) -> dict[str, Any]:
 
 
 def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
-    """Every cell of a matrix: its names, its runs, how many stayed up and the others' seconds, and its quantities."""
+    """Return the figures of each cell of a matrix: names, runs, quantities, whether each run stayed upright, and its length."""
     quantities = {part.name: ("tracking", *part.quantities) for part in matrix.part}
     return [
         {

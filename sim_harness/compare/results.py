@@ -1,4 +1,4 @@
-"""Results of many runs: means, spreads and outcomes of claims."""
+"""Results of many runs: means, standard deviations and outcomes of claims."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from sim_harness.measure.metrics import Summary
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """Folders and figures of the runs at one point, by seed."""
+    """Folders and summaries of the runs of one controller in one scene, one for each seed."""
 
     folders: list[Path]
     summaries: list[Summary]
@@ -23,7 +23,10 @@ Results = dict[tuple[str, ...], Runs]
 
 
 class Statistic(NamedTuple):
-    """Mean and standard deviation (0 for one) over the seeds whose robot stayed up; fallen: how many of `runs` did not."""
+    """A quantity over the runs in which the robot stayed upright.
+
+    spread: standard deviation, 0 for a single run; fallen: number of runs with a fall; runs: number of all runs
+    """
 
     mean: float
     spread: float
@@ -32,7 +35,7 @@ class Statistic(NamedTuple):
 
 
 def statistic(runs: Runs, quantity: str) -> Statistic:
-    """Of a quantity; mean NaN when no run has it."""
+    """Return the statistic of a quantity; the mean is NaN when no run has the quantity."""
     value = QUANTITIES[quantity].value
     up = [value(summary) for summary in runs.summaries if summary.upright]
     numbers = [number for number in up if not math.isnan(number)]
@@ -45,7 +48,7 @@ def statistic(runs: Runs, quantity: str) -> Statistic:
 
 
 class Outcome(NamedTuple):
-    """A decided claim. holds: None when there was nothing to compare; measured: in one sentence."""
+    """A checked claim. holds: None when it could not be decided; measured: the measured values, as text."""
 
     claim: str
     holds: bool | None

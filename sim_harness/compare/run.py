@@ -1,4 +1,4 @@
-"""From comparisons to results."""
+"""Runs of comparisons: tasks, execution, results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +11,14 @@ from sim_harness.compare.matrix.settings import Cell
 from sim_harness.compare.results import Results, Runs
 from sim_harness.compare.settings import ComparisonSettings, runs_of
 from sim_harness.compare.study import Progress
-from sim_harness.compare.timing import Timings, run_timing, timed, timing_tasks
+from sim_harness.compare.timing import Timings, finished_timing, run_timing, timing_tasks
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """seeds, seconds: instead of those of comparisons and experiments; jobs: at once; executor: a row of `EXECUTORS`
-    keep_logs: write an MCAP of every run of a scene, none of a matrix
+    """Options of `idyn compare`.
+
+    seeds, seconds: replace those of comparisons and experiments; jobs: number of parallel runs; executor: a row of `EXECUTORS`
+    keep_logs: whether runs of scenes write an MCAP log; runs of a matrix never do
     """
 
     seeds: int | None = None
@@ -27,11 +29,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Tasks = dict[tuple[str, ...], list[Task]]
-"""By the same keys as `Results`."""
+"""Tasks by the keys of `Results`."""
 
 
 def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
-    """All runs of a comparison. Raises ConfigError before anything runs."""
+    """Return the tasks of all runs of a comparison. Raises ConfigError."""
     if options.seeds is not None and options.seeds < 1:
         raise ConfigError("seeds", f"expected ≥ 1, got {options.seeds}")
     tasks: Tasks = {}
@@ -45,9 +47,9 @@ def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> T
 def run_comparisons(
     comparisons: Sequence[ComparisonSettings], root: Path, options: Options, progress: Progress
 ) -> list[Results]:
-    """The results of each comparison. A job is run once for all comparisons, and not if its result is in `root`.
+    """Run comparisons and return the results of each.
 
-    Raises JobFailed.
+    A task that several comparisons share runs once. A task with a result in `root` does not run. Raises JobFailed.
     """
     wanted = [all_tasks(comparison, root, options) for comparison in comparisons]
     each = {task.folder: task for tasks in wanted for same in tasks.values() for task in same}
@@ -56,12 +58,13 @@ def run_comparisons(
 
 
 def run_timings(comparison: ComparisonSettings, root: Path, progress: Progress) -> Timings | None:
-    """Run times, one controller after the other in a process of its own; None for a comparison without [timing]."""
+    """Measure run times, one controller after the other, each in a process of its own; None without [timing]."""
     if comparison.timing is None:
         return None
     tasks = timing_tasks(comparison.timing, root)
-    run_jobs(tasks, run_timing, timed, ("processes", 1), progress)
-    return Timings(controllers={task.controller: found.times for task in tasks if (found := timed(task)) is not None})
+    run_jobs(tasks, run_timing, finished_timing, ("processes", 1), progress)
+    found = {task.controller: finished_timing(task) for task in tasks}
+    return Timings(controllers={controller: law.times for controller, law in found.items() if law is not None})
 
 
 def _runs(tasks: Sequence[Task]) -> Runs:

@@ -20,17 +20,17 @@ PaperRow = tuple[float, ...] | Literal["fell"]
 PAPER = (
     "table-3", "table-4", "table-5", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-19", "appendix-a",
 )  # fmt: skip
-"""The paper's set, in `configs/experiments`; its Figure 6 is the same as Figure 15."""
+"""Comparisons of the paper in `configs/experiments`; its Figure 6 equals Figure 15."""
 
 FIGURES = ("tracking", "torque-rate", "path", "forces")
-"""Pictures of a scene: see `sim_harness.compare.figures`."""
+"""Names of the plots of a scene (`sim_harness.compare.figures`)."""
 
 
 class SceneSettings(Settings, frozen=True):
-    """One set of circumstances.
+    """Conditions under which controllers are compared.
 
-    experiment: instead of the comparison's; changes: to its settings, table by table
-    controllers: instead of the comparison's
+    experiment: replaces the comparison's; changes: to the settings of the experiment, table by table
+    controllers: replace the comparison's
     """
 
     name: str
@@ -42,9 +42,9 @@ class SceneSettings(Settings, frozen=True):
 class CheckSettings(Settings, frozen=True):
     """A claim about the means over seeds in `scenes` (default: all).
 
-    Either about two sets of controllers: each of `larger` has at least `factor` times the quantity of each of `smaller`; or
-    about one set: all `controllers` have it between `at_least` and `at_most`. With a fallen robot no claim holds, except that
-    it tracked worse than one that did not fall.
+    With `larger` and `smaller`: each controller of `larger` has at least `factor` times the quantity of each of `smaller`.
+    With `controllers`: each has the quantity between `at_least` and `at_most`. A claim about a controller whose robot fell does
+    not hold, except the claim that it tracked worse than a controller whose robot did not fall.
 
     explanation: printed when the claim does not hold
     """
@@ -62,7 +62,7 @@ class CheckSettings(Settings, frozen=True):
 
 
 class VerdictSettings(Settings, frozen=True):
-    """Pass or fail, as in the paper's Appendix A: a run passes when the robot stays up and its torque does not chatter.
+    """Pass or fail, as in the paper's Appendix A: a run passes when the robot stays upright and its torque does not chatter.
 
     Torque chatters when its mean |dτ/dt| is more than `factor` times that of the controller `smooth` in the same scene.
     """
@@ -72,10 +72,10 @@ class VerdictSettings(Settings, frozen=True):
 
 
 class TimingSettings(Settings, frozen=True):
-    """Run time against the number of contacts.
+    """Run time over the number of contacts.
 
-    contacts: controller → numbers of contacts; repeat: predictions for each figure
-    slope: controller → range of numbers of contacts in which it is claimed to be linear
+    contacts: controller → numbers of contacts; repeat: predictions per figure
+    slope: controller → range of the number of contacts in which the run time is claimed to be linear
     """
 
     contacts: dict[str, tuple[Count, ...]]
@@ -85,17 +85,17 @@ class TimingSettings(Settings, frozen=True):
 
 
 class ComparisonSettings(Settings, frozen=True):
-    """A table or a figure.
+    """A comparison: a table or a figure.
 
     experiment: name or path; changes: to its settings, in every scene
     controllers: rows of `sim_harness.compare.controllers.CONTROLLERS`
     quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, the columns of the table
     paper: scene → controller → the paper's values of the first quantities, or 'fell'
-    paper_verdicts: scene → controller → what the paper's Appendix A says
-    seeds: runs of each controller in each scene
-    figures: of each scene's first seed
+    paper_verdicts: scene → controller → verdict of the paper's Appendix A
+    seeds: number of runs of each controller in each scene
+    figures: plots of the first seed of each scene
     check: claims; notes: paragraphs of the report
-    timing, matrix, race: instead of scenes
+    timing, matrix, race: replace the scenes
     """
 
     title: str
@@ -117,24 +117,24 @@ class ComparisonSettings(Settings, frozen=True):
 
 
 def is_comparison(name_or_path: str) -> bool:
-    """Whether this experiment compares others: it has a title. Raises ConfigError for a name without a file, or no TOML."""
+    """Return whether an experiment file is a comparison: it has a title. Raises ConfigError if it is missing or malformed."""
     return "title" in load("experiments", name_or_path, dict)
 
 
 def load_comparison(name_or_path: str) -> ComparisonSettings:
-    """Read and check a comparison. Raises ConfigError naming the first thing that does not exist."""
+    """Read and check a comparison. Raises ConfigError for the first error."""
     c = load("experiments", name_or_path, ComparisonSettings)
     scenes = [scene.name for scene in c.scene]
     if sum(part is not None for part in (c.timing, c.matrix, c.race)) + bool(scenes) != 1:
-        raise ConfigError("comparison", "expected at least one scene, or [timing], or [matrix], or [race]")
+        raise ConfigError("comparison", "expected exactly one of: at least one scene, or [timing], or [matrix], or [race]")
     if len(set(scenes)) != len(scenes):
-        raise ConfigError("comparison.scene", "two scenes have the same name")
+        raise ConfigError("comparison.scene", f"expected scenes with different names, got {scenes}")
     check_known("comparison.quantities", c.quantities, QUANTITIES)
     check_known("comparison.controllers", c.controllers, CONTROLLERS)
     check_known("comparison.figures", c.figures, FIGURES)
     for scene in c.scene:
         if "/" in scene.name:
-            raise ConfigError("comparison.scene.name", f"files are named after it: expected no '/', got '{scene.name}'")
+            raise ConfigError("comparison.scene.name", f"expected a name without '/', got '{scene.name}'")
         check_known(f"comparison.scene.{scene.name}.controllers", scene.controllers, CONTROLLERS)
         if c.verdict is not None:
             check_known("comparison.verdict.smooth", [c.verdict.smooth], controllers_of(c, scene))
@@ -158,35 +158,37 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
 
 
 def _check_check(comparison: ComparisonSettings, check: CheckSettings) -> None:
-    """Raises ConfigError for a claim that no data could decide."""
+    """Check that the runs of the comparison can decide a claim. Raises ConfigError."""
     if bool(check.larger) != bool(check.smaller) or bool(check.larger) == bool(check.controllers):
-        raise ConfigError("comparison.check", f"expected larger and smaller, or controllers: '{check.claim}'")
+        raise ConfigError("comparison.check", f"'{check.claim}': expected larger and smaller, or controllers alone")
     named = {*check.larger, *check.smaller, *check.controllers}
     run = {scene.name for scene in comparison.scene if named <= set(controllers_of(comparison, scene))}
     if not run or not run.issuperset(check.scenes):
         where = "any scene" if not run else ", ".join(sorted(set(check.scenes) - run))
-        raise ConfigError("comparison.check", f"not all of {', '.join(sorted(named))} are run in {where}: '{check.claim}'")
+        missing = f"expected all of {', '.join(sorted(named))} in {where}, not all of them run there"
+        raise ConfigError("comparison.check", f"'{check.claim}': {missing}")
 
 
 def controllers_of(comparison: ComparisonSettings, scene: SceneSettings) -> tuple[str, ...]:
+    """Return the names of the controllers of a scene."""
     return scene.controllers or comparison.controllers
 
 
 def plan_of(comparison: ComparisonSettings, scene: SceneSettings, controller: str, seconds: float | None = None) -> Plan:
-    """Of a controller in a scene. seconds: instead of the experiment's duration. Raises ConfigError."""
+    """Return the plan of a controller in a scene. seconds: replaces the duration. Raises ConfigError."""
     layers = [("comparison", comparison.changes), (f"scene.{scene.name}", scene.changes)]
     plan = plan_with(scene.experiment or comparison.experiment, layers, seconds)
     return with_controller(plan, CONTROLLERS[controller].changes, f"controllers.{controller}")
 
 
 def plan_of_cell(comparison: ComparisonSettings, cell: Cell, seconds: float | None = None) -> Plan:
-    """Of a cell of the matrix. seconds: instead of the experiment's duration. Raises ConfigError."""
+    """Return the plan of a cell of the matrix. seconds: replaces the duration. Raises ConfigError."""
     matrix = [] if comparison.matrix is None else layers(comparison.matrix, cell)
     return plan_with(comparison.experiment, [("comparison", comparison.changes), *matrix], seconds)
 
 
 def runs_of(comparison: ComparisonSettings, seconds: float | None = None) -> Iterator[tuple[tuple[str, ...], Plan, int]]:
-    """Point, which is (scene, controller) or a `Cell`, plan and number of seeds of all runs. Raises ConfigError."""
+    """Yield key, plan and number of seeds of all runs. A key is (scene, controller) or a `Cell`. Raises ConfigError."""
     for scene in comparison.scene:
         for controller in controllers_of(comparison, scene):
             yield (scene.name, controller), plan_of(comparison, scene, controller, seconds), comparison.seeds
@@ -197,5 +199,5 @@ def runs_of(comparison: ComparisonSettings, seconds: float | None = None) -> Ite
 
 
 def plans(comparison: ComparisonSettings) -> Iterator[Plan]:
-    """All that a comparison runs. Raises ConfigError."""
+    """Yield the plans of all runs of a comparison. Raises ConfigError."""
     return (plan for _, plan, _ in runs_of(comparison))

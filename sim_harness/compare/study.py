@@ -1,6 +1,6 @@
-"""Studies as data: axes, a function that measures at their points, and tables and pictures of the figures.
+"""Studies as data: parameter axes, a function that measures at their points, and tables and pictures of the figures.
 
-A module in `sim_harness/studies` has a function `study` that returns one.
+Each study is a module in `sim_harness/studies` with a function `study` that returns a `Study`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,24 +11,24 @@ from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of items that are done, their total, and the name of the next or the last one."""
+"""Called with the number of finished items, their total, and the name of the next or last item."""
 
 Axis = Mapping[str, Any] | Iterable[Any]
-"""Label → value, or values that are their own labels."""
+"""Label → value, or values that serve as labels."""
 
 Figures = dict[str, dict[Any, Any]]
-"""Name of a sweep → point → what was measured there. A point is the tuple of its labels; of a single axis its label."""
+"""Name of a sweep → point → figures measured there. A point is the tuple of its labels; with a single axis, the label."""
 
 
 class Sweep(NamedTuple):
-    """measure: takes one value of each of the axes"""
+    """A measurement at all combinations of the values of its axes. measure: takes one value of each axis"""
 
     axes: tuple[Axis, ...]
     measure: Callable[..., Any]
 
 
 class Picture(NamedTuple):
-    """name: of its file"""
+    """A picture of a study. name: of its file; draw: returns a PNG"""
 
     name: str
     caption: str
@@ -36,7 +36,10 @@ class Picture(NamedTuple):
 
 
 class Study(NamedTuple):
-    """What is measured, sweep after sweep, and how it is shown. notes: paragraphs below the tables"""
+    """Sweeps to measure, and their report.
+
+    lead: first paragraph; sweeps: by name, measured in this order; notes: paragraphs below the tables
+    """
 
     title: str
     lead: str
@@ -47,7 +50,7 @@ class Study(NamedTuple):
 
 
 def measure(study: Study, progress: Progress) -> Figures:
-    """All sweeps at all points, one after the other."""
+    """Measure all sweeps at all points, in order."""
     points = [(name, point) for name, sweep in study.sweeps.items() for point in product(*map(_points, sweep.axes))]
     found: Figures = {name: {} for name in study.sweeps}
     for done, (name, point) in enumerate(points):
@@ -58,6 +61,7 @@ def measure(study: Study, progress: Progress) -> Figures:
 
 
 def report_of(study: Study, found: Figures) -> Report:
+    """Return the report of measured figures."""
     report = Report(study.title, study.lead)
     for table in study.tables:
         report.table(table(found))
@@ -69,5 +73,5 @@ def report_of(study: Study, found: Figures) -> Report:
 
 
 def _points(axis: Axis) -> list[tuple[str, Any]]:
-    """Labels and values."""
+    """Return the labels and values of an axis."""
     return [*axis.items()] if isinstance(axis, Mapping) else [(str(value), value) for value in axis]

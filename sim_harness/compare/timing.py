@@ -1,8 +1,8 @@
-"""Run time of whole predictions against the number of contacts  [ZD §8.4.2, Fig. 19].
+"""Run time of a prediction over the number of contacts  [ZD §8.4.2, Fig. 19].
 
-The quadruped stands with its joints held while its base rocks, with several contact points at each foot, "artificially
-increasing the number of simultaneous contacts at each foot-ground interface". Held joints make every demand feasible,
-whatever the number of points; the base's velocity, of the size that gravity adds in one period, decides which points press.
+The quadruped stands with its joints held while its base rocks. Each foot has several contact points, "artificially
+increasing the number of simultaneous contacts at each foot-ground interface". Held joints make the demand feasible for every
+number of points. The velocity of the base, about the velocity that gravity adds in one period, decides which points press.
 """
 
 import gc
@@ -27,34 +27,39 @@ from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Selection, State
 from sim_harness.compare.controllers import CONTROLLERS
-from sim_harness.compare.jobs import Job, complete, digest_of, result_of, write_result
+from sim_harness.compare.jobs import Job, atomic_folder, digest_of, result_of, write_result
 from sim_harness.compare.results import Outcome
 from sim_harness.compare.settings import TimingSettings
 from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 
 DT = 1e-3
+"""Period of the predictions [s]."""
+
 PATCH = 0.005
 """Radius of the ring of contact points at a foot [m]."""
 
 ROCKING = 0.01
-"""Amplitude of the base's velocities [m/s, rad/s]: what gravity adds in one period."""
+"""Amplitude of the base's velocities [m/s, rad/s]: the velocity that gravity adds in one period."""
 
 PERIOD = 97
-"""Of the rocking, in predictions."""
+"""Period of the rocking [predictions]."""
 
 WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
-"""Predictions that do not count, least number that counts, time after which no further one is begun [s]."""
+"""Predictions before the measurement, least number of measured ones, time after which no further one starts [s]."""
 
 LINEAR = 1.1
-"""A log-log slope up to this counts as linear."""
+"""Largest log-log slope that counts as linear."""
 
 Tick = tuple[State, ContactSet, Array]
 """State, contacts and demand of a prediction."""
 
 
 class RunTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one law with a number of contacts [µs]; certified: share of predictions by the law itself, without a fallback."""
+    """Run times of a law with a number of contacts [µs].
+
+    certified: share of the predictions that the law itself solved, without a fallback
+    """
 
     contacts: int
     median: float
@@ -64,26 +69,28 @@ class RunTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LawTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Contents of `result.json` of a timing task."""
+
     digest: str
     controller: str
     times: list[RunTime]
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """By controller, in the order of the settings."""
+    """Run times by controller, in the order of the settings."""
 
     controllers: dict[str, list[RunTime]]
 
 
 class TimingTask(Job, frozen=True, kw_only=True):
-    """One controller's times."""
+    """The measurement of one controller."""
 
     controller: str
     settings: TimingSettings
 
 
 def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
-    """One for each controller; its digest is of settings, robot and code, with this file."""
+    """Return a task for each controller; its digest covers settings, robot, code and this file."""
     robot, stance = load_robot(settings.robot)
     body = [robot.description.urdf, robot.description.base, msgspec.to_builtins(robot.description.contact), list(stance)]
     tasks = []
@@ -95,22 +102,22 @@ def timing_tasks(settings: TimingSettings, root: Path) -> list[TimingTask]:
     return tasks
 
 
-def timed(task: TimingTask) -> LawTimes | None:
-    """The times of a task that is done."""
+def finished_timing(task: TimingTask) -> LawTimes | None:
+    """Return the result of a task, None if it has not run."""
     return result_of(task, LawTimes)
 
 
 def run_timing(task: TimingTask) -> None:
-    """Measure and write the result."""
+    """Run a task and write its result."""
     settings = task.settings
     robot, stance = load_robot(settings.robot)
     times = [measure(robot, stance, task.controller, n, settings.repeat) for n in settings.contacts[task.controller]]
-    with complete(task.folder) as folder:
+    with atomic_folder(task.folder) as folder:
         write_result(folder, LawTimes(digest=task.digest, controller=task.controller, times=times))
 
 
 def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -> RunTime:
-    """Up to `repeat` warm-started predictions with n contacts, in at most `LONGEST` [s], but at least `FEWEST`."""
+    """Measure warm-started predictions with n contacts: up to `repeat` within `LONGEST` [s], at least `FEWEST`."""
     changes = CONTROLLERS[controller].changes
     law = parse(changes["law"], AnyLaw, "law").build()
     options = Options(
@@ -133,6 +140,7 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
 
 
 def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iterator[Tick]:
+    """Yield up to `most` ticks; stop after the time `LONGEST` once there were `WARM_UP` + `FEWEST`."""
     start, demand = time.perf_counter(), np.zeros(robot.na)
     for k in range(most):
         if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
@@ -143,7 +151,7 @@ def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iter
 def predictions(
     robot: Robot, ticks: Iterable[Tick], law: Law, options: Options, warm: bool = True
 ) -> Iterator[tuple[float, Prediction]]:
-    """Each prediction with its time [s]. warm: the one before is its guess"""
+    """Yield each prediction with its run time [s]. warm: whether the previous prediction is the guess"""
     guess: Guess | None = None
     for state, contacts, demand in ticks:
         begin = time.perf_counter()
@@ -154,7 +162,7 @@ def predictions(
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Garbage is collected before, not meanwhile."""
+    """Collect garbage now, and switch the collector off within the context."""
     gc.collect()
     gc.disable()
     try:
@@ -164,7 +172,7 @@ def without_gc() -> Iterator[None]:
 
 
 def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
-    """n points on the ground, dealt to the contact places in turn, those of one place on a ring about it."""
+    """Return n contacts on the ground, distributed over the contact points in turn; those of one point lie on a ring."""
     one = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
     feet = len(one)
     foot, turn = np.arange(n) % feet, np.arange(n) // feet
@@ -177,14 +185,17 @@ def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
 
 
 def rocking(robot: Robot, k: int) -> Array:
-    """Velocity of the k-th prediction: the base along and about all axes, out of phase; the joints rest (nv)."""
+    """Return the velocity of the k-th prediction (nv): the base moves along and about all axes, out of phase; joints rest."""
     v = np.zeros(robot.nv)
     v[robot.tree.u] = ROCKING * np.sin(2 * np.pi * k / PERIOD + np.arange(robot.nu))
     return v
 
 
 def slope(times: list[RunTime], between: tuple[int, int]) -> float:
-    """Log-log slope of the medians, least squares over the numbers of contacts within `between`; NaN for fewer than two."""
+    """Return the log-log slope of the medians over the number of contacts, by least squares; NaN for fewer than two.
+
+    between: least and largest number of contacts
+    """
     low, high = between
     chosen = [t for t in times if low <= t.contacts <= high]
     if len(chosen) < 2:
@@ -194,7 +205,7 @@ def slope(times: list[RunTime], between: tuple[int, int]) -> float:
 
 
 def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]:
-    """Whether run times grow no faster than linearly in the claimed ranges."""
+    """Check the claims that run times grow at most linearly."""
     outcomes = []
     for controller, between in settings.slope.items():
         measured = slope(timings.controllers[controller], between)
@@ -204,8 +215,8 @@ def timing_outcomes(settings: TimingSettings, timings: Timings) -> list[Outcome]
 
 
 def timing_table(timings: Timings) -> Table:
-    """Median, p99 and max [µs], one row for each controller and number of contacts."""
-    rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope since the row before", "the law's own %"]]
+    """Return a table of median, p99 and max [µs], one row for each controller and number of contacts."""
+    rows = [["controller", "contacts", "median µs", "p99 µs", "max µs", "slope from previous row", "without fallback %"]]
     for controller, times in timings.controllers.items():
         for i, t in enumerate(times):
             since = f"{slope(times[i - 1 : i + 1], (0, t.contacts)):.2f}" if i else ""
@@ -215,7 +226,7 @@ def timing_table(timings: Timings) -> Table:
 
 
 def run_time_figure(timings: Timings) -> bytes:
-    """Medians against contacts, both logarithmic; the bands reach up to p99."""
+    """Draw medians over contacts, both logarithmic; bands extend to p99."""
     lines: dict[str, Line] = {
         CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
         for k, (controller, times) in enumerate(timings.controllers.items())

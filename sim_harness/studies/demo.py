@@ -1,4 +1,4 @@
-"""The demo: a robot walks under several laws; tables, pictures and a report of it."""
+"""The demo: a robot walks with several contact laws; tables, pictures and a report."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,36 +19,39 @@ from sim_harness.report.report import Report
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.view.page import page_of
-from sim_harness.view.runs import read_scene
+from sim_harness.view.runs import read_run
 
 CHATTER_SCENE = "stand"
-"""The experiment whose robot and world the chatter comparison has."""
+"""Experiment of the chatter comparison."""
 
 CHATTER_SECONDS = 2.0
-"""Length of each run of the chatter comparison [s]."""
+"""Duration of each run of the chatter comparison [s]."""
 
 UNLIMITED_RATE = 1e9
-"""Torque rate limit of the chatter comparison, so that the law is seen and not the limiter [N·m/s]."""
+"""Torque rate limit of the chatter comparison [N·m/s], so high that the limiter does not hide the chatter of the law."""
 
 
 FOOTFALL_SECONDS = 1.5
 """Length of the gait diagram [s]."""
 
 WALK_CAPTION = (
-    "Contact forces on the robot: the world's, and beside them what the server predicted for the same period. "
-    "Drag to turn, scroll to come nearer, right button to move."
+    "Contact forces on the robot: simulated, and beside them the server's prediction for the same period. "
+    "Drag to rotate, scroll to zoom, drag with the right button to move."
 )
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: one for each law; chatter: the paper's Coulomb law, the same warm-started, and with selection"""
+    """Runs of the demo.
+
+    runs: one for each law; chatter: Coulomb's law as in the paper, with warm start, and with warm start and selection
+    """
 
     runs: list[Run]
     chatter: list[Run]
 
     @property
     def upright(self) -> bool:
-        """Whether the robot stayed upright under every law."""
+        """Whether the robot stayed upright with every law."""
         return all(run.summary.upright for run in self.runs)
 
     @property
@@ -60,7 +63,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
         return {"laws": self.summaries, "chatter": [run.summary for run in self.chatter]}
 
     def slowness(self, plan: Plan) -> list[str]:
-        """A sentence for each law under which the world had to be slowed down."""
+        """Return a message for each law with which the world ran slower than real time."""
         if not plan.settings.paced:
             return []
         sentences = (slowness(summary, plan.controller.period) for summary in self.summaries)
@@ -68,15 +71,15 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
-    """Run everything; data of each law into folders in `folder`."""
+    """Run the demo; write the data of each law to a subfolder of `folder`."""
     runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
     return Demo(runs=runs, chatter=run_chatter(progress))
 
 
 def run_chatter(progress: Progress) -> list[Run]:
-    """A four-foot squat under the Coulomb law: cold and unselected as in the paper, warm and unselected, selected.
+    """Run a squat on four feet with Coulomb's law: cold without selection as in the paper, warm-started, and with selection.
 
-    The demand is made consistent tangentially only ('stick'), so that all three ask for the very same motion.
+    Demands are projected tangentially only ('stick'), so that all three have the same motion.
     """
     plan = load_plan(CHATTER_SCENE, CHATTER_SECONDS)
     common = {
@@ -96,12 +99,12 @@ def run_chatter(progress: Progress) -> list[Run]:
 
 
 def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
-    """folder: with the data of each law"""
+    """Return the report of the demo. folder: with the data of each law"""
     settings, reference, runs = plan.settings, plan.controller.reference, demo.runs
     report = Report(
-        f"idyn: {plan.controller.robot} under {len(runs)} contact laws",
-        f"{settings.duration:g} s each on the '{kind_of(settings.engine)}' engine at {1 / plan.controller.period:g} Hz; "
-        f"the robot weighs {demo.summaries[0].weight:.2f} N.",
+        f"idyn: {plan.controller.robot} with {len(runs)} contact laws",
+        f"{settings.duration:g} s per law with the engine '{kind_of(settings.engine)}' at {1 / plan.controller.period:g} Hz; "
+        f"weight of the robot: {demo.summaries[0].weight:.2f} N.",
     )
     report.heading("Result")
     report.table(table(demo.summaries))
@@ -109,28 +112,29 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     _show_walk(report, plan, folder)
     if reference.walks:
         report.picture(paths(runs, reference.corners), "The base from above, and its waypoints.", "path")
-        carry = "Feet that carry in the last second and a half: bars for simulated, lines for predicted forces."
+        carry = f"Loaded feet in the last {FOOTFALL_SECONDS:g} s: simulated (bars) and predicted (lines)."
         report.picture(footfalls(runs), carry, "footfalls")
     pushes = [(push.start, push.start + push.duration) for push in settings.push]
-    report.picture(motion(runs, pushes), "All laws follow the same plan. Shaded: a push.", "motion")
-    report.picture(forces(runs, pushes), "The server predicts the contact forces before the robot feels them.", "forces")
-    report.picture(torques(runs, pushes), "All joints.", "torques")
+    report.picture(motion(runs, pushes), "Motion of the base; all laws follow the same reference. Shaded: a push.", "motion")
+    report.picture(forces(runs, pushes), "Sum of the normal forces: simulated, and predicted by the server.", "forces")
+    report.picture(torques(runs, pushes), "Torques of all joints.", "torques")
     report.heading("Torque chatter")
     report.table(table([run.summary for run in demo.chatter]))
     report.picture(chatter(demo.chatter), _chatter_caption(demo.chatter), "chatter")
     report.heading("Timing")
     for sentence in demo.slowness(plan):
         report.paragraph(sentence)
-    report.picture(round_trips(runs, plan.controller.period), "Server and robot in two processes over ipc.", "round_trips")
+    timing = "Round trips between the processes of server and robot over ipc."
+    report.picture(round_trips(runs, plan.controller.period), timing, "round_trips")
     return report
 
 
 def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
-    """The view of the robot, or why there is none."""
+    """Add the 3D view of the runs, or the reason why it is missing."""
     try:
-        page = page_of(plan.controller.robot, [read_scene(folder / named(law)) for law in plan.settings.laws])
+        page = page_of(plan.controller.robot, [read_run(folder / named(law)) for law in plan.settings.laws])
     except ConfigError as error:
-        report.paragraph(f"Not shown: {error}. Then: idyn view {folder}")
+        report.paragraph(f"The 3D view is missing: {error}. With the extra installed, run: idyn view {folder}")
     else:
         report.page(page, "the robot in three dimensions", WALK_CAPTION)
 
@@ -139,10 +143,10 @@ def _chatter_caption(runs: Sequence[Run]) -> str:
     paper, ours = runs[0].summary, runs[-1].summary
     apart = float(np.abs(runs[0].trace.q - runs[-1].trace.q).max())
     return (
-        f"The same motion to {apart:.1e} (rad, m). "
-        f"Mean |dτ/dt| {paper.torque_rate:.3g} N·m/s as in the paper, {ours.torque_rate:.3g} N·m/s with "
-        f"selection: {paper.torque_rate / ours.torque_rate:.0f} times less; largest step {paper.torque_rate_max:.3g} and "
-        f"{ours.torque_rate_max:.3g} N·m/s: {paper.torque_rate_max / ours.torque_rate_max:.0f} times less."
+        f"The motions differ by at most {apart:.1e} (rad, m). "
+        f"Mean |dτ/dt|: {paper.torque_rate:.3g} N·m/s as in the paper, {ours.torque_rate:.3g} N·m/s with selection, "
+        f"a factor of {paper.torque_rate / ours.torque_rate:.0f}. Largest |dτ/dt|: {paper.torque_rate_max:.3g} and "
+        f"{ours.torque_rate_max:.3g} N·m/s, a factor of {paper.torque_rate_max / ours.torque_rate_max:.0f}."
     )
 
 
@@ -150,12 +154,12 @@ Spans = Sequence[tuple[float, float]]
 
 
 def over_time(runs: Sequence[Run], value: Callable[[Trace], Array]) -> dict[str, Line]:
-    """One line for each run."""
+    """Return one line over time for each run."""
     return {run.summary.label: (run.trace.t, value(run.trace)) for run in runs}
 
 
 def paths(runs: Sequence[Run], waypoints: Sequence[tuple[float, float]]) -> bytes:
-    """The base in the plane, one line for each run."""
+    """Draw the path of the base in the plane, one line for each run."""
     lines: dict[str, Line] = {run.summary.label: (run.trace.q[:, 0], run.trace.q[:, 1]) for run in runs}
     lines["waypoints"] = (*np.array(waypoints, dtype=float).reshape(-1, 2).T, "ko")
     labels = {"aspect": "equal", "xlabel": "x [m]", "ylabel": "y [m]"}
@@ -163,7 +167,7 @@ def paths(runs: Sequence[Run], waypoints: Sequence[tuple[float, float]]) -> byte
 
 
 def footfalls(runs: Sequence[Run]) -> bytes:
-    """Which contacts carry something at the end of each run."""
+    """Draw a gait diagram of the end of each run: intervals in which contacts are loaded."""
 
     def panel(run: Run) -> Plot:
         late = run.trace.t >= run.trace.t[-1] - FOOTFALL_SECONDS
@@ -182,7 +186,7 @@ def footfalls(runs: Sequence[Run]) -> bytes:
 
 
 def motion(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """Base sway, height and tilt."""
+    """Draw sway, height and tilt of the base over time."""
     lines = {
         "base y [mm]": over_time(runs, lambda trace: 1e3 * trace.q[:, 1]),
         "base height [mm]": over_time(runs, lambda trace: 1e3 * trace.q[:, 2]),
@@ -192,7 +196,7 @@ def motion(runs: Sequence[Run], pushes: Spans) -> bytes:
 
 
 def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """Σ f_N predicted and simulated of each run, and their differences."""
+    """Draw predicted and simulated Σ f_N of each run, and their differences."""
     lines: dict[str, dict[str, Line]] = {}
     for run in runs:
         predicted, simulated = normal_forces(run.trace)
@@ -203,12 +207,12 @@ def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
 
 
 def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
-    """All joint torques of each run."""
+    """Draw all joint torques of each run."""
     return stacked({f"{run.summary.label}\nτ [N·m]": {"": (run.trace.t, run.trace.tau)} for run in runs}, spans=pushes)
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
-    """The torques of one joint, and the mean |dτ/dt| of all, with and without selection."""
+    """Draw the torque of the joint with the most chatter, and the mean |dτ/dt| of all joints, of each run."""
 
     def rate(trace: Trace) -> Array:
         return np.r_[np.nan, np.abs(np.diff(trace.tau, axis=0)).mean(axis=1) / np.diff(trace.t)]
@@ -219,9 +223,9 @@ def chatter(runs: Sequence[Run]) -> bytes:
 
 
 def round_trips(runs: Sequence[Run], period: float) -> bytes:
-    """Share of ticks slower than a time [µs]."""
+    """Draw the share of ticks with a longer round trip, over the round trip [µs]."""
     times = {run.summary.label: 1e6 * np.sort(run.trace.round_trip[np.isfinite(run.trace.round_trip)]) for run in runs}
     lines: dict[str, Line] = {label: (x, 1 - np.arange(len(x)) / len(x)) for label, x in times.items() if len(x)}
     lines["_period"] = ([1e6 * period] * 2, [1e-4, 1.0], "k--")
-    labels = {"xlabel": "round trip [µs] (dashed: the period)", "ylabel": "share of ticks that are slower"}
+    labels = {"xlabel": "round trip [µs] (dashed: the period)", "ylabel": "share of slower ticks"}
     return picture([Plot(lines=lines, log="xy", legend=True, axes=labels)])

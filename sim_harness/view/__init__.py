@@ -1,1 +1,1 @@
-"""Something to look at: runs in three dimensions, as a page of their own or live."""
+"""Runs in three dimensions, as an HTML page or live."""

@@ -1,4 +1,4 @@
-"""Runs of scenes in three dimensions: the bodies, and on each moving one the force of all its contacts."""
+"""Runs of scenes in three dimensions: bodies, and on each moving body the total contact force."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,29 +20,30 @@ from sim_harness.view.page import film_data, ground_data, newtons_per_metre, pag
 from sim_harness.view.shapes import Look, Shape, look_of
 
 AROUND = 0.3
-"""How far the ground is drawn beyond where the bodies were [m]."""
+"""Distance to which the ground is drawn beyond the bodies [m]."""
 
 STEP = 0.1
-"""Distance of its lines [m]."""
+"""Spacing of the grid lines of the ground [m]."""
 
 FURTHEST = 10.0
-"""It ends there [m]."""
+"""Largest coordinate to which the ground is drawn [m]."""
 
 GLASS = 0.25
-"""Opacity of bodies that are fixed."""
+"""Opacity of fixed bodies."""
 
 MODES = ("solved", "NOT SOLVED")
+"""Text for the status of a step."""
 
 
 def scene_page(title: str, runs: Sequence[Kept]) -> str:
-    """The page of runs of scenes. Raises ConfigError without the extra `[viz]`."""
+    """Return the page of runs of scenes. Raises ConfigError without the extra `[viz]`."""
     models = [SceneModel(kept.settings) for kept in runs]
     looks = {model.robot.urdf_sha256: _look(model) for model in models}
     return page_with(title, looks, [_run(kept, model) for kept, model in zip(runs, models, strict=True)], live=False)
 
 
 def _look(model: SceneModel) -> Look:
-    """The bodies, those of the world can be seen through; hulls, which a URDF does not have, are added."""
+    """Return the shapes of the bodies; fixed bodies are transparent. Convex hulls are added, since a URDF cannot have them."""
     hulls = [_hull(model, i) for i, body in enumerate(model.settings.body) if body.shape.hull is not None]
     look = look_of(model.robot, []) if len(hulls) < len(model.names) else Look(shapes=[], note="")
     shapes = [shape if shape.joint else msgspec.structs.replace(shape, opacity=GLASS) for shape in [*look.shapes, *hulls]]
@@ -61,7 +62,10 @@ def _hull(model: SceneModel, body: int) -> Shape:
 
 
 def film_of_scene(kept: Kept, model: SceneModel) -> Film:
-    """The film; its places are the moving bodies, and after the joints comes the middle of all bodies, with nothing on it."""
+    """Return the animation of a run of a scene.
+
+    Its contacts are the moving bodies. A pose without shapes, at the initial centre of the moving bodies, follows the joints.
+    """
     r, moving = kept.recording, np.flatnonzero(model.masses)
     rows = frames(r.t, RATE)
     steps = np.minimum(rows, r.steps - 1)
@@ -102,7 +106,7 @@ def _run(kept: Kept, model: SceneModel) -> dict[str, Any]:
 
 
 def _ground(kept: Kept, points: Array) -> Ground:
-    """The plane z = 0 where the bodies were; without one nothing."""
+    """Return the plane z = 0 around the bodies; empty for a scene without ground."""
     if kept.settings.ground is None:
         return Ground(x=np.zeros(0), y=np.zeros(0), z=np.zeros((0, 0)))
     near = np.clip(points.reshape(-1, 3)[:, :2], -FURTHEST, FURTHEST)

@@ -1,4 +1,4 @@
-"""The ground as a surface over a grid of lines."""
+"""The ground as a height field with grid lines."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from idyn.contact.heightmap import Heightmap
 from idyn.types import Array, Record
 
 LINES = 0.05
-"""Distance of the grid's lines [m]."""
+"""Spacing of the grid lines [m]."""
 
 AROUND = 0.8
-"""How far the ground is drawn beyond where the robot went [m]."""
+"""Distance to which the ground is drawn beyond the path of the robot [m]."""
 
 
 class Ground(Record, frozen=True):
-    """z[i, j] is the height at x[i], y[j]; two equal x are the foot and the head of a riser [m]."""
+    """A height field: z[i, j] is the height at x[i], y[j] [m]. Two equal x are the lower and the upper edge of a riser."""
 
     x: Array
     y: Array
@@ -23,7 +23,7 @@ class Ground(Record, frozen=True):
 
 
 def ground_of(contact: ContactSettings, path: Array) -> Ground:
-    """The ground of a controller's settings around a path (n, 3)."""
+    """Return the ground of a controller's settings around a path [m] (n, 3)."""
     low = np.floor((path[:, :2].min(axis=0) - AROUND) / LINES)
     high = np.ceil((path[:, :2].max(axis=0) + AROUND) / LINES)
     x, y = (np.arange(low[i], high[i] + 1) * LINES for i in range(2))
@@ -43,7 +43,7 @@ def _heights(contact: ContactSettings, x: Array, y: Array) -> Array:
 
 
 def _stairs(s: StairsSettings, ground: float, x: Array, y: Array) -> Ground:
-    """Between the lines at which `x` lies, each riser adds two: its foot and its head."""
+    """Return the ground of stairs; each riser adds two lines to `x`, its lower and its upper edge."""
     risers = s.start + s.depth * np.arange(s.steps)
     inside = risers[(risers > x[0]) & (risers < x[-1])]
     plain = x[np.abs(x[:, None] - risers).min(axis=1) > 1e-9]

@@ -1,7 +1,7 @@
-"""The robot while it walks: the page of a run, fed frame by frame by a small web server of this machine.
+"""Live view of a run: its page, with frames from a local web server.
 
-The server is a process of its own with less priority than the loop. It asks for a frame when it is done with the last, and the
-loop answers when it comes by: it never waits for anybody, and nothing queues up.
+The server is a separate process with lower priority than the control loop. It requests a frame when it has shown the last one,
+and the loop answers at its next tick. The loop never waits, and frames do not queue up.
 """
 
 import logging
@@ -18,43 +18,45 @@ from controllers.controller import Controller
 from controllers.settings import ControllerSettings
 from idyn.errors import IdynError
 from sim_harness.measure.trace import Row, TraceWriter
-from sim_harness.view.film import frame_of, shown
+from sim_harness.view.film import displayable, frame_of
 from sim_harness.view.page import library, live_page
 from sim_harness.view.stream import Stream
 
 log = logging.getLogger(__name__)
 
 RATE = 30.0
-"""Frames in each second, at most."""
+"""Largest number of frames per second."""
 
 START_S = 120.0
-"""The view may take so long until it is ready [s]."""
+"""Longest time until the view is ready [s]."""
 
 
 class ViewFailed(IdynError):
-    """The live view never became ready."""
+    """The live view did not start."""
 
 
 class LiveView:
-    """with LiveView(controller) as view:
+    """Context manager of a live view.
+
+    with LiveView(controller) as view:
         run_served(…, watch=view.watch)
 
-    url: where a browser of this machine finds it
+    url: address of the page on this machine
     """
 
     def __init__(self, controller: ControllerSettings) -> None:
-        """controller: that of the runs to come, for its robot and ground. Raises ConfigError without the extra `[viz]`."""
+        """controller: of the runs to show, for its robot and ground. Raises ConfigError without the extra `[viz]`."""
         library()
         context = multiprocessing.get_context("spawn")
-        self._rows, self._theirs = context.Pipe()
-        arguments = build_controller(controller).snapshot(), self._theirs
+        self._rows, self._child = context.Pipe()
+        arguments = build_controller(controller).snapshot(), self._child
         self._process = context.Process(target=_serve, args=arguments, name="idyn view", daemon=True)
         self._due = 0.0
         self.url = ""
 
     def __enter__(self) -> "LiveView":
         self._process.start()
-        self._theirs.close()
+        self._child.close()
         try:
             if not self._rows.poll(START_S):
                 raise ViewFailed(f"the live view was not ready after {START_S:g} s")
@@ -64,14 +66,14 @@ class LiveView:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._rows.close()  # which ends the process
+        self._rows.close()  # this ends the process
         self._process.join(5.0)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
 
     def watch(self, label: str, trace: TraceWriter) -> None:
-        """Hand over the last row of a run that goes on, if it is time for a frame and one was asked for."""
+        """Send the last row of the trace if a frame is due and was requested. Pass this method as `watch` of a run."""
         now = time.perf_counter()
         if now < self._due:
             return
@@ -81,12 +83,12 @@ class LiveView:
                 self._rows.recv()
                 self._rows.send((label, trace.last()))
         except (OSError, EOFError) as error:
-            log.warning("the live view has ended (%s)", error or type(error).__name__)
+            log.warning("the live view ended (%s); the run continues without it", error or type(error).__name__)
             self._due = float("inf")
 
 
 def _serve(snapshot: dict[str, Any], rows: Connection) -> None:
-    """The process: until the other end is closed."""
+    """Serve the page and its frames until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)
     controller = controller_from_snapshot(snapshot)
@@ -96,7 +98,7 @@ def _serve(snapshot: dict[str, Any], rows: Connection) -> None:
         while True:
             rows.send("next")
             label, row = rows.recv()
-            if shown(row.q):
+            if displayable(row.q):
                 stream.publish(_frame(controller, label, row))
             time.sleep(1 / RATE)
     except (EOFError, OSError):

@@ -1,4 +1,4 @@
-"""Runs as one HTML page that needs nothing else: three.js of the installed Meshcat, our own player, the data."""
+"""Self-contained HTML page of runs: three.js from the installed Meshcat, our own player, the data."""
 
 import base64
 import html
@@ -18,38 +18,38 @@ from idyn.types import Array
 from sim_harness.measure.metrics import GRAVITY
 from sim_harness.view.film import Film, film_of, frame_of
 from sim_harness.view.ground import Ground, ground_of
-from sim_harness.view.runs import Scene, mesh_folders
+from sim_harness.view.runs import RecordedRun, mesh_folders
 from sim_harness.view.shapes import Look, Shape, look_of
 
 WEIGHT_LENGTH = 1.2
-"""An arrow of the robot's weight is about so many times as long as the robot is large."""
+"""Length of an arrow of the robot's weight, as a multiple of the robot's size (approximately)."""
 
 SMALLEST = 0.05
-"""A robot is drawn as if it were at least so large [m]."""
+"""Least size of a robot that is used for the camera and the arrows [m]."""
 
 LIVE_GROUND = 2.0
-"""How far the ground of a live view reaches from where the robot starts [m]."""
+"""Distance to which the ground of a live view extends from the robot's initial position [m]."""
 
 LIBRARY = "meshcat/viewer/dist/main.min.js"
-"""Where Meshcat keeps three.js and its viewer, below site-packages."""
+"""Path of Meshcat's viewer with three.js, below site-packages."""
 
 
-def page_of(title: str, scenes: Sequence[Scene]) -> str:
-    """The page of runs that are over. Raises ConfigError without the extra `[viz]`."""
-    controllers = {scene.controller.robot.urdf_sha256: scene.controller for scene in scenes}
-    runs = []
-    for scene in scenes:
-        controller = scene.controller
-        film = film_of(controller.robot, controller.terrain, scene.trace)
+def page_of(title: str, runs: Sequence[RecordedRun]) -> str:
+    """Return the page of recorded runs. Raises ConfigError without the extra `[viz]`."""
+    controllers = {run.controller.robot.urdf_sha256: run.controller for run in runs}
+    data = []
+    for run in runs:
+        controller = run.controller
+        film = film_of(controller.robot, controller.terrain, run.trace)
         path = np.vstack([film.poses[:, _base(controller.robot), :3], film.points.reshape(-1, 3)])
-        runs.append(_run(controller, scene.label, film, scene.trace.modes, path))
-    return page_with(title, _looks(controllers), runs, live=False)
+        data.append(_run(controller, run.label, film, run.trace.modes, path))
+    return page_with(title, _looks(controllers), data, live=False)
 
 
 def live_page(controller: Controller) -> str:
-    """The page of a run that goes on: it gets its frames from `frames` beside it. Raises ConfigError without `[viz]`."""
-    robot, none = controller.robot, np.zeros((len(controller.robot.contact_names), 3))
-    frame = frame_of(robot, controller.terrain, controller.stance, none, none)
+    """Return the page of a live run, which receives its frames from the URL `frames`. Raises ConfigError without `[viz]`."""
+    robot, no_force = controller.robot, np.zeros((len(controller.robot.contact_names), 3))
+    frame = frame_of(robot, controller.terrain, controller.stance, no_force, no_force)
     poses, points, world, predicted = (part[None] for part in frame)
     zero = np.zeros(1)
     film = Film(t=zero, poses=poses, points=points, world=world, predicted=predicted, known=True, mode=zero.astype(int))
@@ -59,19 +59,21 @@ def live_page(controller: Controller) -> str:
 
 
 def _looks(controllers: dict[str, Controller]) -> dict[str, Look]:
-    """controllers: one for each robot, by its URDF's digest"""
+    """Return the shapes of all robots. controllers: one for each robot, by the digest of its URDF"""
     return {key: look_of(c.robot, mesh_folders(c)) for key, c in controllers.items()}
 
 
 def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *, live: bool) -> str:
-    """The page of runs as the player has them. looks: of each of their robots."""
+    """Return the page of runs in the format of the player. looks: shapes of the robots, by the digest of their URDF"""
     robots = {key: _look(look) for key, look in looks.items()}
     data = {"title": title, "live": live, "robots": robots, "runs": runs}
     parts = {
         "title": html.escape(title),
         "style": _part("style.css"),
         "library": library(),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),  # ends no script
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace(
+            "<", "\\u003c"
+        ),  # data must not end the script
         "program": _part("stage.js") + _part("player.js"),
     }
     page = _part("page.html")
@@ -81,12 +83,14 @@ def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *,
 
 
 def library() -> str:
-    """The JavaScript that Meshcat brings. Raises ConfigError when it is not installed."""
+    """Return the JavaScript of Meshcat. Raises ConfigError if it is not installed."""
     try:
         path = Path(str(distribution("meshcat").locate_file(LIBRARY)))
         return path.read_text(encoding="utf-8")
     except (PackageNotFoundError, OSError) as error:
-        raise ConfigError("view", f"needs the extra viz: pip install 'idyn[viz]' ({error})") from error
+        raise ConfigError(
+            "view", f"expected the extra viz, which is not installed: pip install 'idyn[viz]' ({error})"
+        ) from error
 
 
 def _part(name: str) -> str:
@@ -116,7 +120,7 @@ def _shape(shape: Shape, number: dict[int, int]) -> dict[str, Any]:
 
 
 def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], path: Array) -> dict[str, Any]:
-    """path: around which the ground is drawn (n, 3)"""
+    """Return a run in the format of the player. path: points around which the ground is drawn [m] (n, 3)"""
     robot = controller.robot
     weight, size = robot.total_mass * GRAVITY, size_of(film, _base(robot))
     return {
@@ -135,18 +139,18 @@ def _run(controller: Controller, label: str, film: Film, modes: Sequence[str], p
 
 
 def _base(robot: Robot) -> int:
-    """The joint that the camera follows: the floating base, else the world."""
+    """Return the joint that the camera follows: the floating base, or else the world."""
     return 1 if robot.floating else 0
 
 
 def size_of(film: Film, base: int) -> float:
-    """How far the joints and contact places are from the base joint at first [m]."""
+    """Return the largest initial distance of joints and contacts from the base joint [m]."""
     places = np.vstack([film.poses[0, 1:, :3], film.points[0]])
     return max(SMALLEST, float(np.linalg.norm(places - film.poses[0, base, :3], axis=1).max()))
 
 
 def newtons_per_metre(weight: float, size: float) -> float:
-    """The scale of the arrows: 1, 2 or 5 times a power of ten [N] for 10 cm, near that of `WEIGHT_LENGTH`."""
+    """Return the scale of the arrows [N/m], near that of `WEIGHT_LENGTH`: 10 cm are 1, 2 or 5 times a power of ten [N]."""
     wanted = 0.1 * weight / (WEIGHT_LENGTH * size)
     power = 10.0 ** np.floor(np.log10(wanted))
     return float(10.0 * power * min((1, 2, 5, 10), key=lambda step: abs(np.log(step * power / wanted))))
@@ -162,10 +166,10 @@ def film_data(film: Film) -> dict[str, Any]:
 
 
 def floats(array: Array) -> str:
-    """Little-endian float32, row by row, in base64."""
+    """Encode an array as little-endian float32, row by row, in base64."""
     return base64.b64encode(np.ascontiguousarray(array, dtype="<f4").tobytes()).decode()
 
 
 def integers(array: Array) -> str:
-    """Little-endian uint32, row by row, in base64."""
+    """Encode an array as little-endian uint32, row by row, in base64."""
     return base64.b64encode(np.ascontiguousarray(array, dtype="<u4").tobytes()).decode()

@@ -1,4 +1,4 @@
-"""What there is to look at: runs by their folders, or recorded logs."""
+"""Recorded runs to show, read from folders or logs."""
 
 import json
 from pathlib import Path
@@ -14,42 +14,42 @@ from sim_harness.run.experiment import CONTROLLER, TRACE
 from sim_harness.run.logs import traces_of
 
 
-class Scene(Record, frozen=True):
-    """A run with what it takes to show it: label for the reader; controller: its robot, and the ground it believes in."""
+class RecordedRun(Record, frozen=True):
+    """A run to show. controller: for its robot, and for the ground of its settings"""
 
     label: str
     controller: Controller
     trace: Trace
 
 
-def read_scenes(path: Path) -> list[Scene]:
-    """The run in a folder, or those in its folders; or the sessions of a log.
+def read_runs(path: Path) -> list[RecordedRun]:
+    """Read the run in a folder, the runs in its subfolders, or the sessions of a log.
 
-    Raises ConfigError where there is none, LogError for a log that cannot be read.
+    Raises ConfigError without a run, LogError for a malformed log.
     """
     if path.suffix == ".mcap":
-        scenes = [Scene(label=label, controller=controller, trace=trace) for label, controller, trace, _ in traces_of(path)]
+        runs = [RecordedRun(label=label, controller=controller, trace=trace) for label, controller, trace, _ in traces_of(path)]
     else:
         folders = [path] if (path / TRACE).is_file() else sorted(file.parent for file in path.glob(f"*/{TRACE}"))
-        scenes = [read_scene(folder) for folder in folders]
-    shown = [scene for scene in scenes if len(scene.trace)]
-    if not shown:
-        raise ConfigError(str(path), f"expected a log.mcap, or a folder with {TRACE} in it or in its folders")
-    return shown
+        runs = [read_run(folder) for folder in folders]
+    found = [run for run in runs if len(run.trace)]
+    if not found:
+        raise ConfigError(str(path), f"expected a log.mcap, or a folder with {TRACE} in it or in a subfolder")
+    return found
 
 
-def read_scene(folder: Path) -> Scene:
-    """The run that `Run.save` left in a folder. Raises ConfigError."""
+def read_run(folder: Path) -> RecordedRun:
+    """Read the run that `Run.save` wrote to a folder. Raises ConfigError."""
     try:
         controller = controller_from_snapshot(json.loads((folder / CONTROLLER).read_text(encoding="utf-8")))
         trace = Trace.load_npz(folder / TRACE)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(str(folder), f"expected {TRACE} and {CONTROLLER} of a run ({error})") from error
-    return Scene(label=folder.name, controller=controller, trace=trace)
+    return RecordedRun(label=folder.name, controller=controller, trace=trace)
 
 
 def mesh_folders(controller: Controller) -> list[Path]:
-    """The folders above the URDF of the controller's robot; none when that is not on this machine."""
+    """Return the folders above the URDF of the controller's robot; [] if this machine does not have it."""
     name = controller.settings.robot
     try:
         urdf = load("robots", name, RobotSettings).urdf

@@ -1,4 +1,4 @@
-"""What a robot looks like: the shapes of its URDF, each fixed to a joint. The door to Pinocchio's geometry."""
+"""Shapes of a robot's URDF for display, each fixed to a joint. This is the only module that uses Pinocchio's geometry."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from idyn.types import Array, Record
 from sim_harness.view.meshes import Mesh, load_meshes
 
 GREY = (0.62, 0.65, 0.69)
-"""Colour of a shape that has none."""
+"""Colour of a shape without a colour."""
 
 Kind = Literal["box", "sphere", "cylinder", "mesh"]
 
@@ -21,8 +21,8 @@ class Shape(Record, frozen=True):
     """A rigid shape.
 
     joint: index of the joint that carries it, 0 for the world
-    kind, size: a box's edges, a sphere's radius, a cylinder's radius and length along z, all centred; a mesh has no size [m]
-    placement: its frame in the joint's, position then quaternion xyzw (7)
+    kind, size: edges of a box, radius of a sphere, radius and length along z of a cylinder [m], all centred; () for a mesh
+    placement: pose of its frame in the joint frame, position [m] and quaternion xyzw (7)
     colour: red, green, blue from 0 to 1; opacity: from 0 to 1
     """
 
@@ -36,16 +36,16 @@ class Shape(Record, frozen=True):
 
 
 class Look(Record, frozen=True):
-    """A robot's shapes; note: what the reader should know about them, empty when they are those of the URDF's visuals."""
+    """Shapes of a robot. note: reason why they are not the visuals of the URDF, '' if they are"""
 
     shapes: list[Shape]
     note: str
 
 
 def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
-    """The visuals of the URDF; without its mesh files the collision shapes; without those sticks from joint to joint.
+    """Return the visuals of the URDF; if mesh files are missing, the collision shapes; or else sticks between the joints.
 
-    folders: where `package://` paths may begin, besides `ROS_PACKAGE_PATH`
+    folders: roots of `package://` paths, besides `ROS_PACKAGE_PATH`
     """
     root = (pin.JointModelFreeFlyer(),) if robot.floating else ()
     model = pin.buildModelFromXML(robot.description.urdf, *root)
@@ -65,7 +65,7 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
 
 
 def _shapes(geometry: Any) -> list[Shape]:
-    files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # two legs with one mesh share it
+    files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # shapes with the same file share its meshes
     shapes = []
     for item in geometry.geometryObjects:
         if not Path(item.meshPath).is_file():
@@ -74,7 +74,7 @@ def _shapes(geometry: Any) -> list[Shape]:
         key = item.meshPath, *item.meshScale
         if key not in files:
             files[key] = load_meshes(Path(item.meshPath), np.array(item.meshScale))
-        own = len(files[key]) > 1 or not item.overrideMaterial  # a URDF has one colour only for all of a file's materials
+        own = len(files[key]) > 1 or not item.overrideMaterial  # a URDF has a single colour for all materials of a file
         for mesh, painted in files[key]:
             colour = painted if own and painted else _colour(item)
             placement, joint = _placement(item.placement), int(item.parentJoint)
@@ -83,7 +83,7 @@ def _shapes(geometry: Any) -> list[Shape]:
 
 
 def _primitives(item: Any) -> list[Shape]:
-    """A box, a sphere, a cylinder; a capsule is a cylinder between two spheres. Nothing for what a URDF does not have."""
+    """Return the shapes of a primitive: box, sphere, cylinder, or a capsule as cylinder and two spheres; [] for any other."""
     body, joint, colour = item.geometry, int(item.parentJoint), _colour(item)
 
     def shape(kind: Kind, size: Sequence[float], z: float = 0.0) -> Shape:
@@ -108,7 +108,7 @@ def _colour(item: Any) -> tuple[float, ...]:
 
 
 def _sticks(robot: Robot, model: Any) -> list[Shape]:
-    """A thin cylinder from each joint to each that hangs on it, and to its contact places."""
+    """Return thin cylinders from each joint to its child joints and to its contact points."""
     ends = [
         (int(model.parents[child]), np.array(model.jointPlacements[child].translation)) for child in range(2, model.njoints)
     ]

@@ -1,4 +1,4 @@
-"""A page and a stream of events for it, on this machine alone (Server-Sent Events)."""
+"""Local web server of a page and of a stream of events for it (Server-Sent Events)."""
 
 import json
 import threading
@@ -7,29 +7,33 @@ from typing import Any
 
 
 class Stream:
-    """Serves `page` at `url`, and at `url`frames what is published; who is slow misses some. Threads end with the process."""
+    """Server of `page` at `url`, and of published events at `url` + "frames", on the loopback interface.
+
+    Slow clients miss events. Threads are daemons.
+    """
 
     def __init__(self, page: str) -> None:
-        self._news = threading.Condition()
+        self._published = threading.Condition()
         self._number, self._event = 0, b""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(page.encode(), self))
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def publish(self, event: dict[str, Any]) -> None:
-        """Make this the newest event."""
+        """Publish an event, which replaces the last one."""
         data = json.dumps(event, separators=(",", ":"), allow_nan=False).encode()
-        with self._news:
+        with self._published:
             self._number, self._event = self._number + 1, data
-            self._news.notify_all()
+            self._published.notify_all()
 
     def after(self, number: int) -> tuple[int, bytes]:
-        """Wait for an event newer than `number`: its own number, and the event."""
-        with self._news:
-            self._news.wait_for(lambda: self._number > number)
+        """Wait for an event newer than `number`; return its number and its data."""
+        with self._published:
+            self._published.wait_for(lambda: self._number > number)
             return self._number, self._event
 
     def close(self) -> None:
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -58,10 +62,10 @@ def _handler(page: bytes, stream: Stream) -> type[BaseHTTPRequestHandler]:
                 while True:
                     number, event = stream.after(number)
                     self.wfile.write(b"data: " + event + b"\n\n")
-            except OSError:  # the browser has gone
+            except OSError:  # the browser closed the connection
                 return
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Requests are no news."""
+            """Do not log requests."""
 
     return Handler

@@ -5,7 +5,7 @@ import pytest
 
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
-from sim_harness.compare.ambiguity import Ambiguity, ambiguities, explained
+from sim_harness.compare.ambiguity import Ambiguity, ambiguities, ambiguities_text
 from sim_harness.compare.jobs import LOG, finished, load_trace, run_task
 from sim_harness.compare.run import Options, all_tasks
 from sim_harness.compare.settings import (
@@ -41,16 +41,16 @@ def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
     looked, found = ambiguities(log, 4, 5, lambda _: None)
     assert (looked, found) == (10, [])
     assert main(["check", str(log), "--every", "20", "--samples", "2"]) == 0
-    assert "2 ticks looked at, 0 with another outcome" in capsys.readouterr().out
+    assert "2 ticks checked, 0 with several outcomes" in capsys.readouterr().out
     assert main(["check", str(log), "--every", "0"]) == 2
     assert "every" in capsys.readouterr().err
 
 
 def test_other_outcomes_in_words():
     found = Ambiguity(seq=7, t_s=0.5, outcomes=2, apart=12.5, pressing=[["LF_FOOT", "RH_FOOT"], []])
-    assert explained(9, [found]).splitlines() == [
-        "9 ticks looked at, 1 with another outcome under the same torques",
-        "seq 7, 0.500 s: 2 outcomes up to 12.5 apart: LF_FOOT, RH_FOOT press; or nothing presses",
+    assert ambiguities_text(9, [found]).splitlines() == [
+        "9 ticks checked, 1 with several outcomes under the same torques",
+        "seq 7, 0.500 s: 2 outcomes up to 12.5 apart: LF_FOOT, RH_FOOT press; or no contact presses",
     ]
 
 

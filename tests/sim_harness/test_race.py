@@ -100,7 +100,7 @@ LEGS = sorted({re.split(r"[_.]", key)[0] for key in March("quadruped", 1, NoSlip
     [
         ('reference = "no-slip (modified PPM)"', 'reference = "nobody"', "race.reference: expected one of"),
         ('scene = "grasp-boxes"', 'robot = "quadruped"\nscene = "grasp-boxes"', "race.scene: expected a scene or a robot"),
-        ("duration = 0.1", "duration = 0.001", "race.duration: expected one step"),
+        ("duration = 0.1", "duration = 0.001", "race.duration: expected at least one step"),
         ('solver = "qp"', 'solver = "simplex"', "solver"),
         ("mu = 100.0", "mu = -1.0", "mu"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sim_harness.view.runs import read_scene
+from sim_harness.view.runs import read_run
 
 pytestmark = pytest.mark.browser
 
@@ -85,7 +85,7 @@ def test_nothing_is_fetched(report, folder):
 def test_the_robot_moves_as_in_the_trace(report, folder):
     frame, _, _ = report
     first = frame.evaluate("run.label")
-    trace = read_scene(folder / first).trace
+    trace = read_run(folder / first).trace
     seen, places = [], []
     for row in (0, 400, 900):
         frame.evaluate(f"show({trace.t[row]})")
@@ -101,7 +101,7 @@ def test_the_robot_moves_as_in_the_trace(report, folder):
 def test_the_arrows_are_as_long_as_the_forces(report, folder, kind):
     frame, _, _ = report
     label, newtons = frame.evaluate("[run.label, run.newtons]")
-    trace = read_scene(folder / label).trace
+    trace = read_run(folder / label).trace
     forces = trace.simulated if kind == "world" else trace.predicted
     for row in (20, 500):
         frame.evaluate(f"show({trace.t[row]})")
@@ -152,7 +152,7 @@ def test_every_law_can_be_chosen(report, folder):
     frame.locator("#run").select_option(label="cone")
     assert frame.evaluate("run.label") == "cone"
     assert frame.locator("#run-name").inner_text() == "cone"
-    trace = read_scene(folder / "cone").trace
+    trace = read_run(folder / "cone").trace
     frame.evaluate(f"show({trace.t[500]})")
     x, y, z = trace.q[500, :3]
     np.testing.assert_allclose(frame.evaluate("run.bodies[1].position.toArray()"), [x, y, z], atol=1e-5)

@@ -23,7 +23,7 @@ from sim_harness.view import page as page_module
 from sim_harness.view.film import film_of
 from sim_harness.view.live import LiveView
 from sim_harness.view.page import page_of
-from sim_harness.view.runs import read_scene, read_scenes
+from sim_harness.view.runs import read_run, read_runs
 
 
 def quiet(label, ticks):
@@ -52,26 +52,26 @@ def numbers(text):
 
 
 def test_a_saved_run_is_read_as_it_was(runs):
-    scenes = read_scenes(runs)
+    scenes = read_runs(runs)
     assert [scene.label for scene in scenes] == ["one", "two"]
-    (one,) = read_scenes(runs / "one")
+    (one,) = read_runs(runs / "one")
     np.testing.assert_array_equal(one.trace.q, scenes[0].trace.q)
     assert one.controller.robot.urdf_sha256 == load_robot("quadruped")[0].urdf_sha256
     assert one.trace.modes == ("ok",)
 
 
 def test_a_log_shows_the_same_motion_and_says_what_it_does_not_know(runs):
-    (scene,) = read_scenes(runs / "one" / "log.mcap")
-    np.testing.assert_array_equal(scene.trace.q, read_scene(runs / "one").trace.q)
+    (scene,) = read_runs(runs / "one" / "log.mcap")
+    np.testing.assert_array_equal(scene.trace.q, read_run(runs / "one").trace.q)
     assert not film_of(scene.controller.robot, scene.controller.terrain, scene.trace).known
     assert traces_of(runs / "one" / "log.mcap")[0][1].settings == scene.controller.settings
 
 
 def test_the_page_carries_the_film(runs):
-    data = data_of(page_of("walk", read_scenes(runs)))
+    data = data_of(page_of("walk", read_runs(runs)))
     assert [run["label"] for run in data["runs"]] == ["one", "two"]
     assert len(data["robots"]) == 1
-    scene = read_scene(runs / "two")
+    scene = read_run(runs / "two")
     film = film_of(scene.controller.robot, scene.controller.terrain, scene.trace)
     for name in ("t", "poses", "points", "world", "predicted"):
         np.testing.assert_array_equal(numbers(data["runs"][1]["film"][name]), getattr(film, name).astype("<f4").ravel())
@@ -80,7 +80,7 @@ def test_the_page_carries_the_film(runs):
 
 
 def test_the_page_needs_nothing_else(runs):
-    page = page_of("a < b", read_scenes(runs / "one"))
+    page = page_of("a < b", read_runs(runs / "one"))
     assert "<title>a &lt; b</title>" in page
     assert "<!-- " not in page.split("<script>")[0]
     for tag in re.findall(r"<(?:link|img|script|iframe)\b[^>]*>", page.split("<script>")[0] + page.split("</script>")[-2]):
@@ -90,10 +90,10 @@ def test_the_page_needs_nothing_else(runs):
 
 def test_what_is_no_run_is_named(tmp_path, runs):
     with pytest.raises(ConfigError, match="expected a log"):
-        read_scenes(tmp_path)
+        read_runs(tmp_path)
     (tmp_path / TRACE).write_bytes((runs / "one" / TRACE).read_bytes())
     with pytest.raises(ConfigError, match=CONTROLLER):
-        read_scenes(tmp_path)
+        read_runs(tmp_path)
 
 
 def test_the_command_writes_the_page(tmp_path, runs, capsys):
@@ -102,7 +102,7 @@ def test_the_command_writes_the_page(tmp_path, runs, capsys):
     assert "2 runs" in capsys.readouterr().out
     assert len(data_of(page.read_text())["runs"]) == 2
     assert main(["view", str(runs), "--out", str(tmp_path / "no" / "walk.html")]) == 2
-    assert "folder that exists" in capsys.readouterr().err
+    assert "existing folder" in capsys.readouterr().err
 
 
 def test_simulate_leaves_what_view_shows(tmp_path, capsys):
@@ -130,10 +130,10 @@ def test_a_run_goes_on_when_its_view_is_killed(caplog):
         (process,) = (child for child in multiprocessing.active_children() if child.name == "idyn view")
         process.kill()
         process.join()
-        while "the live view has ended" not in caplog.text:
+        while "the live view ended" not in caplog.text:
             view.watch("run", trace)
         view.watch("run", trace)
-    assert caplog.text.count("the live view has ended") == 1
+    assert caplog.text.count("the live view ended") == 1
 
 
 def test_a_live_view_shows_the_rows_of_a_run_that_goes_on():

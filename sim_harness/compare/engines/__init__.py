@@ -1,1 +1,1 @@
-"""Comparisons of engines on scenes."""
+"""Comparison of engines on scenes: `idyn compare engines`."""

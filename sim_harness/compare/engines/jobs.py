@@ -1,4 +1,4 @@
-"""Every engine on every scene that it claims: one job each."""
+"""Jobs of the comparison of engines: one for each scene and each engine that claims it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +16,10 @@ from sim_harness.scenes.results.measures import outcome_of
 from sim_harness.scenes.results.recording import Burst, run_scene
 
 ENGINES = "engines"
-"""The word for all shipped scenes."""
+"""Word of the command line for all shipped scenes."""
 
 FAULT = "fault.txt"
+"""File with the error of a run that diverged."""
 
 
 class Job(jobs.Job, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class Job(jobs.Job, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """The run of a job, or why there is none."""
+    """A job with its result. fault: the error when the run diverged, then `kept` is None"""
 
     job: Job
     kept: Kept | None
@@ -38,18 +39,18 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scene_names(words: Sequence[str]) -> list[str]:
-    """The named scenes, or all shipped ones."""
+    """Return the named scenes, or all shipped ones for `ENGINES`."""
     if list(words) == [ENGINES]:
         return [name for name in sorted(files("experiments")) if is_scene(name)]
     return list(words)
 
 
 def jobs_of(words: Sequence[str], root: Path, seconds: float | None) -> list[Job]:
-    """Every engine on every scene that it claims. Raises ConfigError before anything runs."""
+    """Return a job for every scene and every engine that claims it. Raises ConfigError."""
     found = []
     for name in scene_names(words):
         if not is_scene(name):
-            raise ConfigError(name, f"expected scenes only, or '{ENGINES}'")
+            raise ConfigError(name, f"expected names of scenes, or '{ENGINES}' alone")
         settings = load_scene(name, seconds)
         for engine in engines_of(settings):
             digest = jobs.digest_of([msgspec.to_builtins(settings), engine])
@@ -60,8 +61,8 @@ def jobs_of(words: Sequence[str], root: Path, seconds: float | None) -> list[Job
 
 
 def run_job(job: Job) -> None:
-    """Run it and leave everything in its folder."""
-    with jobs.complete(job.folder) as folder:
+    """Run a job and write its results, or its error, to its folder."""
+    with jobs.atomic_folder(job.folder) as folder:
         try:
             run = run_scene(job.settings, engine_named(job.settings, job.engine))
             keep(folder, job.settings, run, outcome_of(job.scene, job.engine, job.settings, run))
@@ -70,7 +71,7 @@ def run_job(job: Job) -> None:
 
 
 def run_jobs(wanted: Sequence[Job], executor: str, count: int, progress: Progress) -> list[Cell]:
-    """All jobs, `count` at once. Raises JobFailed."""
+    """Run all jobs, `count` in parallel, and return their results. Raises JobFailed."""
     jobs.run_jobs(wanted, run_job, lambda job: job.folder.is_dir(), (executor, count), progress)
     return [_cell(job) for job in wanted]
 

@@ -1,4 +1,4 @@
-"""The report of engines: one table, a picture of it, and of each scene pictures and a view in three dimensions."""
+"""The report of the comparison of engines: a table, its picture, and pictures and a 3D view of each scene."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,11 +18,11 @@ from sim_harness.scenes.results.measures import Measured, Outcome, figures_table
 from sim_harness.view.bodies import scene_page
 
 COLOURS = ("#c8e6c9", "#fff3c4", "#ffcdd2")
-"""Good, doubtful, bad."""
+"""Colours of cells: within tolerance, with unsolved steps, failed."""
 
 
 def engines_table(found: Sequence[Cell]) -> Table:
-    """Headings, and for each engine on each scene a row for every figure; residuals and speed in the first of them."""
+    """Return a table with a row for every figure of each engine on each scene; the first row has residuals and speed."""
     head, body = ["scene", "engine", "figure"], list[list[str]]()
     for cell in found:
         if cell.kept is None:
@@ -36,13 +36,13 @@ def engines_table(found: Sequence[Cell]) -> Table:
 
 
 def worst(outcome: Outcome) -> Measured | None:
-    """The figure with the largest error; those outside their tolerance first."""
+    """Return the figure with the largest error; figures outside their tolerance come first. None without a known figure."""
     judged = [figure for figure in outcome.measured if figure.error is not None]
     return max(judged, key=lambda figure: (figure.holds is False, figure.error or 0.0), default=None)
 
 
 def engines_figure(found: Sequence[Cell]) -> bytes:
-    """Scenes by engines: the worst error, and the engine's time for a step."""
+    """Draw a grid of scenes and engines with the largest error, and the engine's time per step."""
     scenes, engines = ([*dict.fromkeys(getattr(cell.job, name) for cell in found)] for name in ("scene", "engine"))
     texts, grades = [[""] * len(engines) for _ in scenes], np.full((len(scenes), len(engines)), np.nan)
     for cell in found:
@@ -55,16 +55,16 @@ def engines_figure(found: Sequence[Cell]) -> bytes:
 
 
 def _grade(cell: Cell) -> int:
-    """Index of its colour."""
+    """Return the index of the cell's colour in `COLOURS`."""
     if cell.kept is None or any(figure.holds is False for figure in cell.kept.outcome.measured):
         return 2
     return 1 if cell.kept.outcome.unsolved else 0
 
 
 def _text(cell: Cell) -> str:
-    """Worst error, in percent, or in the figure's unit where 0 is known; and the engine's time."""
+    """Return the largest error, in percent, or in the figure's unit if the known value is 0, and the engine's time per step."""
     if cell.kept is None:
-        return "went to\npieces"
+        return "diverged"
     figure = worst(cell.kept.outcome)
     error = "–"
     if figure is not None and figure.error is not None:
@@ -73,13 +73,14 @@ def _text(cell: Cell) -> str:
 
 
 def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
-    """engines.html, which is returned, engines.png, summary.json, and a view of each scene."""
+    """Write engines.html, engines.png, summary.json and a 3D view of each scene; return the path of engines.html."""
     report = Report(
         "idyn compare engines",
-        "Every engine on every scene that it claims, beside what is known without simulating. Residuals are the largest of all "
-        "steps, found by a checker that shares no code with the engines; times are the engine's own, medians, on this machine.",
+        "Every engine on every scene that it claims, compared with answers that are known without simulation. Residuals are "
+        "maxima over all steps, computed by a checker that shares no code with the engines. Times are medians of the engine "
+        "alone, on this machine.",
     )
-    caption = "Worst error of each run, and the engine's time for a step; yellow: steps that were not solved."
+    caption = "Largest error of each run, and the engine's time per step; yellow: some steps were not solved."
     report.picture(engines_figure(found), caption, "engines")
     report.table(engines_table(found))
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +97,7 @@ def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
 
 
 def summary(found: Sequence[Cell]) -> list[dict[str, object]]:
-    """Everything in numbers; null where there are none."""
+    """Return the figures of all runs, for `summary.json`."""
     return [
         {"scene": cell.job.scene, "engine": cell.job.engine, "fault": cell.fault}
         if cell.kept is None

@@ -1,4 +1,4 @@
-"""Pictures of a matrix: robots that stayed upright, with their tracking; of a part, a panel for each quantity."""
+"""Pictures of a matrix: share of upright robots with their tracking error; for a part, a panel for each quantity."""
 
 import math
 
@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from sim_harness.compare.matrix.settings import MatrixSettings, PartSettings
-from sim_harness.compare.matrix.table import Panel, lasted, upright
+from sim_harness.compare.matrix.table import Panel, time_to_fall, upright
 from sim_harness.compare.quantities import QUANTITIES
 from sim_harness.compare.results import Results, Runs, statistic
 from sim_harness.report.plots import cells, png
@@ -18,23 +18,23 @@ CELL = (0.62, 0.36)
 """Width and height of a cell [in]."""
 
 MARGIN = (1.9, 1.5)
-"""For the titles of a panel's rows and columns [in]."""
+"""Space for the titles of a panel's rows and columns: width and height [in]."""
 
 COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
-"""Of the share upright, and the shares at the ends of the map, so that its darkest colours are left out."""
+"""Colour map of the share upright; shares at its ends, beyond [0, 1] so that the darkest colours are not used."""
 
 SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
-"""Of a quantity, from little to much; where it is positive and spans a decade, by its logarithm."""
+"""Colour map of a quantity; it is logarithmic when the quantity is positive and spans this factor."""
 
 ACROSS = 3
 """Panels in a row of a part's picture."""
 
 LOOK = {"aspect": CELL[1] / CELL[0], "alpha": 0.75}
-"""Of cells: their shape, and colours on which numbers can be read."""
+"""Aspect ratio of cells, and opacity of their colours, on which numbers remain legible."""
 
 
 def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
-    """One row of panels for each part, one column for each variant; all cells of the same size."""
+    """Draw one row of panels for each part and one column for each variant; all cells have the same size."""
     panels = [[Panel(part, variant) for variant in matrix.variants] for part in matrix.part]
     wide = max(len(row[0].columns) for row in panels)
     heights = [len(row[0].rows) * CELL[1] + MARGIN[1] for row in panels]
@@ -48,7 +48,7 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
 
 
 def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) -> bytes:
-    """For each variant a panel of the robots that stayed upright, and one for each of the part's quantities."""
+    """Draw for each variant a panel of the upright robots, and one for each of the part's quantities."""
     panels = [Panel(part, variant) for variant in matrix.variants]
     count = 1 + len(part.quantities)
     across = min(count, ACROSS)
@@ -70,14 +70,14 @@ def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> N
     counts = np.array([[upright([runs]) for runs in row] for row in found])
     shares = [100 * up / count for up, count in counts.sum(axis=0)]
     columns = [f"{title} ({share:.0f} %)" for title, share in zip(panel.columns, shares, strict=True)]
-    texts = [[_said(runs) for runs in row] for row in found]
+    texts = [[_cell_text(runs) for runs in row] for row in found]
     cells(axis, columns, panel.rows, texts, counts[..., 0] / counts[..., 1], cmap=COLOURS, vmin=ENDS[0], vmax=ENDS[1], **LOOK)
     up, count = upright(results[cell] for cell in panel.cells)
     axis.set_title(f"{heading}{up} of {count} upright, {100 * up / count:.0f} %", loc="left", fontsize=11)
 
 
 def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) -> None:
-    """Means over those that stayed up, by colour and in numbers."""
+    """Draw the means over upright robots, as colours and numbers."""
     means = np.array([[statistic(results[cell], quantity).mean for cell in row] for row in panel.grid])
     there = means[np.isfinite(means)]
     least, most = there.min(initial=np.inf), there.max(initial=-np.inf)
@@ -87,10 +87,10 @@ def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) ->
     axis.set_title(QUANTITIES[quantity].heading, loc="left", fontsize=11)
 
 
-def _said(runs: Runs) -> str:
-    """Tracking in mrad, with the number of robots that stayed up where some fell; time of the fall where all did."""
+def _cell_text(runs: Runs) -> str:
+    """Return the tracking error [mrad], with the number of upright robots if some fell; the mean time to fall if all fell."""
     up, count = upright([runs])
     tracking = f"{1e3 * statistic(runs, 'tracking').mean:.2g}"
     if up == count:
         return tracking
-    return f"{tracking}\n{up}/{count}" if up else f"fell\n{lasted(runs):.1f} s"
+    return f"{tracking}\n{up}/{count}" if up else f"fell\n{time_to_fall(runs):.1f} s"

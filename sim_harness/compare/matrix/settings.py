@@ -1,7 +1,7 @@
-"""Settings of a matrix of runs: robots × worlds × laws × cases of disturbance.
+"""Settings of a matrix of runs: robots × worlds × laws × disturbances ("cases").
 
-Its axes are tables of changes to one experiment, by name. A part of the matrix is all combinations of some of each: one panel
-of the picture. Every part is run in all variants (for instance the shipped controllers and the paper's), side by side.
+Each axis is a table: name → changes to one experiment. A part of the matrix is all combinations of selected names of each axis,
+and one panel of the picture. Every part runs in all variants, for instance with the shipped controllers and with the paper's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,11 +21,11 @@ from sim_harness.compare.quantities import QUANTITIES
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
-"""Of laws that a controller can have."""
+"""Kinds of laws that a controller can have."""
 
 
 class Cell(NamedTuple):
-    """A place in the matrix: a name on each axis."""
+    """A cell of the matrix: a name on each axis."""
 
     part: str
     variant: str
@@ -36,25 +36,25 @@ class Cell(NamedTuple):
 
 
 class CaseSettings(Settings, frozen=True):
-    """A disturbance. changes: to the experiment; robots: further ones for single robots"""
+    """A disturbance. changes: to the experiment; robots: robot → further changes"""
 
     changes: Changes = msgspec.field(default_factory=dict)
     robots: dict[str, Changes] = msgspec.field(default_factory=dict)
 
 
 class LawSettings(Settings, frozen=True):
-    """A law. changes: to the experiment; worlds: further ones in single worlds, such as the stiffness of their floor"""
+    """A law. changes: to the experiment; worlds: world → further changes, such as the stiffness of its floor"""
 
     changes: Changes = msgspec.field(default_factory=dict)
     worlds: dict[str, Changes] = msgspec.field(default_factory=dict)
 
 
 class PartSettings(Settings, frozen=True):
-    """Some robots, worlds, laws and cases, each with each.
+    """All combinations of some robots, worlds, laws and cases.
 
-    columns: the axis that goes across, the others go down
-    seeds: runs in each cell instead of the comparison's number; changes: to the experiment
-    quantities: rows of `sim_harness.compare.quantities.QUANTITIES`, a table of each and a panel in the part's own picture
+    columns: the axis of the columns; all others form the rows
+    seeds: number of runs per cell; None: that of the comparison; changes: to the experiment
+    quantities: rows of `sim_harness.compare.quantities.QUANTITIES`; each has a table and a panel in the picture of the part
     """
 
     name: str
@@ -71,8 +71,9 @@ class PartSettings(Settings, frozen=True):
 class CellCheckSettings(Settings, frozen=True):
     """A claim about the cells of some parts, robots, worlds, laws and cases (default: all) in a variant (default: the first).
 
-    quantity: its mean over the seeds is between `at_least` and `at_most` in each cell, and no robot falls; without one, the
-        share of upright robots among all runs is
+    With `quantity`: in each cell its mean over the seeds is between `at_least` and `at_most`, and no robot falls.
+    Without: the share of upright robots among all runs is between `at_least` and `at_most`.
+
     explanation: printed when the claim does not hold
     """
 
@@ -90,8 +91,12 @@ class CellCheckSettings(Settings, frozen=True):
 
 
 class MatrixSettings(Settings, frozen=True):
-    """variants, robots, worlds, cases, laws: name → changes to the comparison's experiment, applied in this order after the
-    `changes` of a part. A law without an entry is a kind of law."""
+    """A matrix of runs.
+
+    variants, robots, worlds, cases, laws: name → changes to the comparison's experiment, applied in this order after the
+        `changes` of a part; a law without an entry is a kind of law
+    part: panels; check: claims
+    """
 
     robots: dict[str, Changes]
     worlds: dict[str, Changes]
@@ -103,19 +108,19 @@ class MatrixSettings(Settings, frozen=True):
 
 
 def cells(matrix: MatrixSettings) -> Iterator[Cell]:
-    """All of them."""
+    """Yield all cells of the matrix."""
     for part in matrix.part:
         yield from cells_of(part, matrix.variants)
 
 
 def cells_of(part: PartSettings, variants: Iterable[str]) -> Iterator[Cell]:
-    """Those of one part, in the order of its settings."""
+    """Yield the cells of a part, in the order of its settings."""
     for names in product(variants, part.robots, part.worlds, part.laws, part.cases):
         yield Cell(part.name, *names)
 
 
 def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
-    """What changes in a cell, with the names of the tables it comes from."""
+    """Return the changes of a cell, in order, each with the name of its table."""
     part = next(part for part in matrix.part if part.name == cell.part)
     case, law = matrix.cases[cell.case], matrix.laws.get(cell.law, LawSettings(changes={"controller": {"law": cell.law}}))
     return [
@@ -131,23 +136,23 @@ def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
 
 
 AXES = {"parts": "part", "robots": "robot", "worlds": "world", "laws": "law", "cases": "case"}
-"""By the fields of a claim."""
+"""Field of a claim → axis of the matrix."""
 
 
 def chosen(matrix: MatrixSettings, check: CellCheckSettings) -> list[Cell]:
-    """The cells that a claim is about."""
+    """Return the cells of a claim."""
     variant = check.variant or next(iter(matrix.variants))
     wanted = [(axis, names) for field, axis in AXES.items() if (names := getattr(check, field))]
     return [c for c in cells(matrix) if c.variant == variant and all(getattr(c, axis) in names for axis, names in wanted)]
 
 
 def check_matrix(matrix: MatrixSettings, where: str) -> None:
-    """Raises ConfigError, headed by `where`, for a name without a table and for a claim about no cell."""
+    """Check that all names exist and that every claim has cells. Raises ConfigError with a path below `where`."""
     if not matrix.variants:
-        raise ConfigError(f"{where}.variants", "expected one at least")
+        raise ConfigError(f"{where}.variants", "expected at least one variant, got an empty table")
     names = [part.name for part in matrix.part]
     if len(set(names)) != len(names):
-        raise ConfigError(f"{where}.part", "two parts have the same name")
+        raise ConfigError(f"{where}.part", f"expected parts with different names, got {names}")
     for name, case in matrix.cases.items():
         check_known(f"{where}.cases.{name}.robots", case.robots, matrix.robots)
     for name, law in matrix.laws.items():

@@ -1,4 +1,4 @@
-"""Tables of a matrix, and decisions about its claims."""
+"""Tables of a matrix, and checks of its claims."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,9 @@ from sim_harness.compare.results import Outcome, Results, Runs, statistic
 
 
 class Panel:
-    """A part of the matrix in one variant, as rows and columns of cells.
+    """A part of the matrix in one variant, as a grid of cells.
 
-    rows, columns: their titles; grid: the cells, row by row
+    rows, columns: titles; grid: cells, row by row
     """
 
     def __init__(self, part: PartSettings, variant: str) -> None:
@@ -29,29 +29,29 @@ class Panel:
 
 
 def upright(found: Iterable[Runs]) -> tuple[int, int]:
-    """How many robots stayed up, of how many."""
+    """Return the number of upright robots and the number of all."""
     summaries = [summary for runs in found for summary in runs.summaries]
     return sum(summary.upright for summary in summaries), len(summaries)
 
 
-def lasted(runs: Runs) -> float:
-    """How long those that fell had stayed up, on average [s]; NaN without a fall."""
+def time_to_fall(runs: Runs) -> float:
+    """Return the mean time until a fall [s]; NaN without a fall."""
     fell = [summary.seconds for summary in runs.summaries if not summary.upright]
     return sum(fell) / len(fell) if fell else math.nan
 
 
 def upright_table(panel: Panel, results: Results) -> list[list[str]]:
-    """In each cell how many stayed up and how well they tracked; shares at the ends of rows and columns."""
+    """Return a table of the number of upright robots and their tracking error, with shares at the ends of rows and columns."""
     rows = [["", *panel.columns, "upright"]]
     for title, line in zip(panel.rows, panel.grid, strict=True):
-        rows.append([title, *(_said(results[cell]) for cell in line), _share(line, results)])
+        rows.append([title, *(_cell_text(results[cell]) for cell in line), _share(line, results)])
     columns = zip(*panel.grid, strict=True)
     rows.append(["upright", *(_share(column, results) for column in columns), _share(panel.cells, results)])
     return rows
 
 
 def quantity_table(panel: Panel, quantity: str, results: Results) -> list[list[str]]:
-    """The means of a quantity over those that stayed up."""
+    """Return a table of the means of a quantity over upright robots."""
     rows = [[QUANTITIES[quantity].heading, *panel.columns]]
     for title, line in zip(panel.rows, panel.grid, strict=True):
         means = [statistic(results[cell], quantity).mean for cell in line]
@@ -59,10 +59,10 @@ def quantity_table(panel: Panel, quantity: str, results: Results) -> list[list[s
     return rows
 
 
-def _said(runs: Runs) -> str:
+def _cell_text(runs: Runs) -> str:
     up, count = upright([runs])
     tracking = f", {1e3 * statistic(runs, 'tracking').mean:.2g} mrad" if up else ""
-    return f"{up}/{count}{tracking}" + (f", fell {lasted(runs):.1f} s" if up < count else "")
+    return f"{up}/{count}{tracking}" + (f", fell after {time_to_fall(runs):.1f} s" if up < count else "")
 
 
 def _share(line: Sequence[Cell], results: Results) -> str:
@@ -71,7 +71,7 @@ def _share(line: Sequence[Cell], results: Results) -> str:
 
 
 def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Results) -> Outcome:
-    """A claim against the data, about a quantity in the cell where it is nearest to failing."""
+    """Check a claim; for a quantity, the outcome is that of the cell with the smallest margin."""
     about = chosen(matrix, check)
     if not check.quantity:
         up, count = upright(results[cell] for cell in about)
@@ -83,11 +83,11 @@ def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Resu
 
 
 def _margin(check: CellCheckSettings, cell: Cell, runs: Runs) -> tuple[float, str]:
-    """Margin (≥ 0: the claim holds), and what was measured; −inf after a fall or without a figure."""
+    """Return the margin, ≥ 0 if the claim holds, −inf after a fall or without a value; and the measured value as text."""
     figures, where = statistic(runs, check.quantity), " · ".join(cell[2:])
     if figures.fallen:
         return -math.inf, f"{figures.fallen} of {figures.runs} fell ({where})"
     if math.isnan(figures.mean):
-        return -math.inf, f"nothing was measured ({where})"
+        return -math.inf, f"no data ({where})"
     margin = min(figures.mean - check.at_least, check.at_most - figures.mean)
     return margin, f"{figures.mean:.3g} {QUANTITIES[check.quantity].heading} ({where})"

@@ -1,1 +1,1 @@
-"""How long engines take for a given accuracy."""
+"""Run times of engines in the same world  [D15 §VII]."""

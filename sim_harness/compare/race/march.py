@@ -1,6 +1,6 @@
-"""A quadruped that marches on the spot: joints held by springs and dampers, feet lifted two and two, no controller besides.
+"""A quadruped that marches on the spot: springs and dampers move the joints, feet lift in pairs, there is no controller.
 
-The same torques follow from the same motion under every contact model, so the models alone make the difference.
+The torques depend on the motion only, so all differences between runs come from the contact models.
 """
 
 import msgspec
@@ -17,20 +17,20 @@ from sim_harness.world.world import StepResult, World
 from sim_harness.world.worlds import build_world
 
 STIFFNESS, DAMPING = 40.0, 0.2
-"""Of the joints [N·m/rad], [N·m·s/rad]."""
+"""Stiffness [N·m/rad] and damping [N·m·s/rad] of the joints."""
 
 LIFT, PERIOD = 0.25, 0.4
-"""How far joints bend [rad], and how long two steps take [s]."""
+"""Amplitude by which joint angles grow, as a share of the stance, and duration of two steps [s]."""
 
 RING = 0.004
-"""Radius on which the points of a foot lie [m]."""
+"""Radius of the ring of contact points of a foot [m]."""
 
 
 class March:
-    """world: where it marches"""
+    """A marching robot. world: the world it is in"""
 
     def __init__(self, robot: str, points: int, engine: Engine, dt: float) -> None:
-        """points: at each foot, on a ring where there are several"""
+        """points: number of contact points of each foot; several lie on a ring. dt: time step [s]"""
         given, q = load_robot(robot)
         model = given if points == 1 else Robot(_with_points(given, points), robot)
         self.world = build_world(engine, model, Flat(), q)
@@ -41,6 +41,7 @@ class March:
         self._first = support[[0, 3]].any(axis=0) if len(places) == 4 else support[::2].any(axis=0)
 
     def step(self) -> StepResult:
+        """Advance the world by one time step."""
         world = self.world
         phase = np.sin(2.0 * np.pi * world.t / PERIOD)
         bend = LIFT * np.where(self._first, max(phase, 0.0), max(-phase, 0.0))
@@ -50,7 +51,7 @@ class March:
 
 
 def _with_points(robot: Robot, points: int) -> Description:
-    """The robot's description with several points for each place of contact."""
+    """Return the robot's description with `points` contact points in place of each one."""
     angles = 2.0 * np.pi * np.arange(points) / points
     contact = [
         msgspec.structs.replace(
@@ -65,7 +66,7 @@ def _with_points(robot: Robot, points: int) -> Description:
 
 
 def _holding_torque(world: World) -> Array:
-    """Against gravity at rest, the weight on equal normal forces (na)."""
+    """Return the joint torques [N·m] that hold the robot at rest with equal normal forces (na)."""
     robot = world.robot
     terms = robot.terms(world.q, np.zeros(robot.nv))
     N = contact_jacobian(terms.axes, robot.tree.support, world.contacts)[2::3]

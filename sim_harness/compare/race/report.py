@@ -1,4 +1,4 @@
-"""Table, claims and picture of a race."""
+"""Table, claims and picture of a race of engines."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,24 +11,24 @@ from sim_harness.report.tables import Table, listed
 
 
 def race_table(settings: RaceSettings, places: Sequence[Standing]) -> Table:
-    """One row for each runner: times, ratios with the paper's, work and failures, and how its lasting run ended."""
+    """Return a table with one row per runner: times, ratios beside the paper's, iterations, failures, drift of the long run."""
     columns: dict[str, Callable[[Standing], str]] = {
         "step µs": lambda p: f"{p.total:.1f} ± {p.spread:.1f}",
-        "of it engine µs": lambda p: f"{p.engine:.1f}",
+        "engine µs": lambda p: f"{p.engine:.1f}",
         "step / reference": lambda p: f"{p.total_ratio:.2f}",
         "engine / reference": lambda p: f"{p.engine_ratio:.2f}",
         "paper / reference": lambda p: "–" if p.paper_ratio is None else f"{p.paper_ratio:.2f}",
-        "iterations (most)": lambda p: f"{p.iterations:.1f} ({p.most})",
+        "iterations (max)": lambda p: f"{p.iterations:.1f} ({p.most})",
         "contacts": lambda p: f"{p.contacts:.1f}",
         "unsolved %": lambda p: f"{100 * p.unsolved:.1f}",
         f"moved in {settings.lasting * settings.dt:g} s, mm": lambda p: f"{1e3 * p.moved:.3g}",
-        "of these steps unsolved %": lambda p: f"{100 * p.lasting_unsolved:.1f}",
+        "unsolved in this run %": lambda p: f"{100 * p.lasting_unsolved:.1f}",
     }
     return listed("contact model", ((place.title, place) for place in places), columns)
 
 
 def race_outcomes(settings: RaceSettings, race: Race) -> list[Outcome]:
-    """For each runner that the paper has: whether the reference's engine is the faster one here, too."""
+    """Check for each runner with a time in the paper whether it is slower than the reference here, too."""
     return [
         Outcome(
             f"{place.title} takes longer than {settings.reference}",
@@ -42,12 +42,12 @@ def race_outcomes(settings: RaceSettings, race: Race) -> list[Outcome]:
 
 
 def race_figure(places: Sequence[Standing]) -> bytes:
-    """Three bars for each runner, as multiples of the reference: whole step, engine, paper."""
+    """Draw three bars for each runner, relative to the reference: whole step, engine, paper."""
     bars = {
         "whole step": [p.total_ratio for p in places],
         "engine alone": [p.engine_ratio for p in places],
         "paper": [np.nan if p.paper_ratio is None else p.paper_ratio for p in places],
     }
     ticks = {p.title.replace(" (", "\n("): k for k, p in enumerate(places)}
-    labels = {"ylabel": "time / the reference's"}
+    labels = {"ylabel": "time / time of the reference"}
     return picture([Plot(bars=bars, ticks=ticks, log="y", legend=True, axes=labels)], size=(8, 4))

@@ -1,6 +1,6 @@
-"""Times of contact models: one world under several engines  [D15 §VII, Tables I–III].
+"""Run times of contact models: one world with several engines  [D15 §VII, Tables I–III].
 
-Timed are whole steps, with dynamics and collisions, as in the paper, and the engine alone.
+Both whole steps, with dynamics and collisions as in the paper, and the engine alone are timed.
 """
 
 import time
@@ -21,10 +21,10 @@ from sim_harness.world.worlds import OwnEngine, build_scene
 
 
 class RunnerSettings(Settings, frozen=True):
-    """An engine with its settings.
+    """A runner: an engine with its settings.
 
-    mu: friction coefficient of all contacts instead of the world's own, may be inf
-    paper: its time in the paper [s], or any multiple that all runners share
+    mu: friction coefficient of all contacts, may be inf; None: that of the world
+    paper: its time in the paper, in a unit common to all runners
     """
 
     title: str
@@ -34,12 +34,12 @@ class RunnerSettings(Settings, frozen=True):
 
 
 class RaceSettings(Settings, frozen=True):
-    """A world and the engines that step it.
+    """A world and the runners that step it.
 
-    scene: one of `configs/experiments`; or robot: marches on the spot, with `points` contact points at each foot
-    dt, duration: of each trial [s]; trials: of each runner, in turns
-    lasting: steps of one more run of each, which is not timed, for drift
-    reference: title of the runner that the others are compared with
+    scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
+    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner, in turns
+    lasting: number of steps of one more, untimed run of each runner, which shows drift
+    reference: title of the runner with which the others are compared
     """
 
     runner: tuple[RunnerSettings, ...]
@@ -54,10 +54,11 @@ class RaceSettings(Settings, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One run.
+    """Figures of one run.
 
     total, engine: mean times of a whole step and of the engine in it [s]; iterations: of each step
-    contacts: mean number; unsolved: share of the steps; moved: largest displacement of a body, or of the robot's base [m]
+    contacts: mean number of contacts; unsolved: share of steps without a solution
+    moved: largest displacement of a body, or of the robot's base [m]
     """
 
     total: float
@@ -69,14 +70,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Race(msgspec.Struct, frozen=True, kw_only=True):
-    """By title of the runner: timed trials, and the lasting run."""
+    """Results by title of the runner. trials: timed; lasting: the long run"""
 
     trials: dict[str, list[Trial]]
     lasting: dict[str, Trial]
 
 
 class Stopwatch:
-    """An engine that is timed, with the runner's friction."""
+    """An engine that applies the runner's friction coefficient, and measures the time and counts of its solutions."""
 
     def __init__(self, runner: RunnerSettings) -> None:
         self._runner = runner
@@ -103,22 +104,24 @@ class Stopwatch:
 
 
 def check_race(settings: RaceSettings, where: str) -> None:
-    """Raises ConfigError."""
+    """Check the settings of a race. Raises ConfigError."""
     titles = [runner.title for runner in settings.runner]
     if len(set(titles)) != len(titles) or settings.reference not in titles:
-        raise ConfigError(f"{where}.reference", f"expected one of different titles {titles}, got '{settings.reference}'")
+        raise ConfigError(
+            f"{where}.reference", f"expected one of the titles {titles}, all different, got '{settings.reference}'"
+        )
     if bool(settings.scene) == bool(settings.robot):
-        raise ConfigError(f"{where}.scene", "expected a scene or a robot")
+        raise ConfigError(f"{where}.scene", "expected a scene or a robot, got " + ("both" if settings.scene else "neither"))
     if not settings.dt <= settings.duration < np.inf:
-        raise ConfigError(f"{where}.duration", f"expected one step of {settings.dt} s at least, got {settings.duration}")
+        raise ConfigError(f"{where}.duration", f"expected at least one step of {settings.dt} s, got {settings.duration}")
     if settings.scene:
         load_scene(settings.scene)
 
 
 def run_race(settings: RaceSettings, progress: Callable[[int, int, str], None]) -> Race:
-    """All trials in this process; runners in turns, so that other load on the machine is shared by all."""
+    """Run all trials in this process; runners take turns, so that other load on the machine affects all alike."""
     watches = {runner.title: Stopwatch(runner) for runner in settings.runner}
-    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # compiles
+    lasting = {title: _trial(settings, watch, settings.lasting) for title, watch in watches.items()}  # also compiles kernels
     total, done = settings.trials * len(watches), 0
     trials: dict[str, list[Trial]] = {title: [] for title in watches}
     for _ in range(settings.trials):
@@ -130,9 +133,9 @@ def run_race(settings: RaceSettings, progress: Callable[[int, int, str], None]) 
 
 
 def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
-    """From the world's first state."""
-    step, places = _world(settings, watch)
-    before = places()
+    """Run `steps` steps from the initial state of the world."""
+    step, positions = _world(settings, watch)
+    before = positions()
     watch.begin()
     start = time.perf_counter()
     for _ in range(steps):
@@ -144,12 +147,12 @@ def _trial(settings: RaceSettings, watch: Stopwatch, steps: int) -> Trial:
         iterations=watch.iterations,
         contacts=mean(watch.contacts),
         unsolved=watch.unsolved / steps,
-        moved=float(np.linalg.norm(places() - before, axis=1).max()),
+        moved=float(np.linalg.norm(positions() - before, axis=1).max()),
     )
 
 
 def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], object], Callable[[], Array]]:
-    """Functions that step the world and return the positions of its bodies [m] (·, 3)."""
+    """Return two functions: one steps the world, the other returns the positions of its bodies [m] (·, 3)."""
     if settings.scene:
         scene = build_scene(msgspec.structs.replace(load_scene(settings.scene), dt=settings.dt), engine)
         return scene.step, lambda: np.array(scene.bodies.place(scene.state.q)[1])
@@ -160,7 +163,10 @@ def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], obje
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a runner over its trials.
 
-    total, spread, engine: times of a step [µs]; moved [m], lasting_unsolved: of the lasting run; ratios: to the reference
+    total, spread, engine: time of a step, its standard deviation over trials, time of the engine [µs]
+    iterations, most: mean and largest number of iterations per step; contacts: mean number
+    unsolved: share of steps without a solution; moved [m], lasting_unsolved: of the long run
+    total_ratio, engine_ratio, paper_ratio: times relative to the reference
     """
 
     title: str
@@ -179,7 +185,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standings(settings: RaceSettings, race: Race) -> list[Standing]:
-    """In the order of the settings."""
+    """Return the figures of all runners, in the order of the settings."""
     papers = {runner.title: runner.paper for runner in settings.runner}
     base, own = race.trials[settings.reference], papers[settings.reference]
     return [

@@ -1,13 +1,13 @@
-// The player: time, camera and the figures beside the picture.
+// The player: time, camera, and the table of forces.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
-window.addEventListener("error", (event) => { at("note").textContent = `This cannot be shown: ${event.message}`; });
+window.addEventListener("error", (event) => { at("note").textContent = `This page cannot be shown: ${event.message}`; });
 const viewer = new MeshCat.Viewer(at("pane"), false);  // renderer, scene, orbiting camera
 const KINDS = ["world", "predicted"];
-let run = null;       // what is on the stage
+let run = null;       // the run that is shown
 let time = 0;
 let playing = true;
-let seen = true;      // whether the page is in sight
+let seen = true;      // whether the page is visible
 
 function prepare() {
   viewer.gui.domElement.remove();
@@ -59,7 +59,7 @@ function makeSun(size) {
   return sun;
 }
 
-// three.js has y up: (x, y, z) of the world is (x, z, −y) there.
+// three.js has y up: (x, y, z) in world axes is (x, z, −y).
 const upright = (v) => new THREE.Vector3(v.x, v.z, -v.y);
 
 function lookAtRobot() {
@@ -70,12 +70,12 @@ function lookAtRobot() {
   viewer.controls.update();
 }
 
-// The text that does not change with time.
+// Set the texts that do not change with time.
 function describe() {
   at("show-predicted").closest("th").hidden = Boolean(run.unpredicted);
   at("run-name").textContent = data.runs.length > 1 ? run.label : "";
   at("note").textContent = [
-    run.film.known ? "" : "This log does not tell the world's forces.",
+    run.film.known ? "" : "This log has no measured contact forces.",
     data.robots[run.robot].note,
   ].filter(Boolean).join(" ");
   at("scale").textContent = `10 cm (a square of the ground) of arrow: ${+(run.newtons / 10).toPrecision(3)} N`;
@@ -103,7 +103,7 @@ function carries(forces, place) {
   return false;
 }
 
-// Put everything where it was at a time, between two frames.
+// Show the state at a time, interpolated between two frames.
 function show(now, jump = false) {
   const { t, poses } = run.film;
   time = now;
@@ -139,7 +139,7 @@ function follow(base, jump) {
   run.sun.position.copy(base).add(new THREE.Vector3(-1.5, -2, 5).multiplyScalar(run.size));
 }
 
-// Arrows of both kinds side by side, seen from the camera; forces are those of the frame's own tick.
+// Draw simulated and predicted forces side by side, as seen from the camera. Forces are those of the frame's tick.
 function pointArrows() {
   const { film, frame, places, size } = run;
   const away = viewer.controls.target.clone().sub(viewer.camera.position);
@@ -190,7 +190,7 @@ function tick(now) {
     if (time >= end) play(false);
   }
   if (viewer.needs_render) {
-    pointArrows();  // they turn with the camera
+    pointArrows();  // their offsets depend on the camera
     viewer.render();
   }
 }
@@ -206,7 +206,7 @@ function listen() {
   new IntersectionObserver(([entry]) => { seen = entry.isIntersecting; }).observe(at("pane"));
 }
 
-// A live page shows each frame as it comes.
+// A live page shows each frame as it arrives.
 function receive() {
   const frames = new EventSource("frames");
   frames.onmessage = (event) => {

@@ -1,4 +1,4 @@
-// The stage: ground, robot and arrows as three.js objects. Lengths in m, world frame with z up.
+// Ground, robot and arrows as three.js objects. Lengths in m, world frame with z up.
 "use strict";
 const THREE = MeshCat.THREE;
 const COLOURS = { world: 0xe8590c, predicted: 0x1971c2 };
@@ -8,7 +8,7 @@ const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buff
 const floats = (text) => new Float32Array(bytes(text));
 const integers = (text) => new Uint32Array(bytes(text));
 
-// A robot: one group for each joint, with its shapes in it.
+// Return one group for each joint of a robot, with its shapes.
 function makeRobot(robot, joints) {
   const meshes = robot.meshes.map((mesh) => {
     const geometry = new THREE.BufferGeometry();
@@ -41,7 +41,7 @@ function place(object, numbers, at) {
   object.quaternion.fromArray(numbers, at + 3);
 }
 
-// The ground as a surface, and lines on it every 10 cm.
+// Return the ground as a surface with grid lines every 10 cm.
 function makeGround(ground) {
   const [x, y, z] = [floats(ground.x), floats(ground.y), floats(ground.z)];
   const points = new Float32Array(3 * x.length * y.length);
@@ -72,7 +72,7 @@ function makeGround(ground) {
   return group;
 }
 
-// An arrow of unit length along z whose length, not its thickness, follows the force. Seen through the robot.
+// An arrow along z. Its length follows the force, its thickness is constant. The robot does not hide it.
 class Arrow extends THREE.Group {
   constructor(colour, thickness) {
     super();
@@ -86,7 +86,7 @@ class Arrow extends THREE.Group {
     this.add(this.shaft, this.head);
   }
 
-  // From a point, `length` along `direction` (unit).
+  // Draw the arrow from a point, with a length [m] along a unit vector.
   point(from, direction, length) {
     this.visible = length > 1e-4;
     if (!this.visible) return;

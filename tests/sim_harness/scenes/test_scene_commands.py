@@ -47,7 +47,7 @@ def test_what_is_not_as_known_is_a_bad_result(capsys):
 @pytest.mark.parametrize("option", [["--connect", "tcp://127.0.0.1:1"], ["--view"]])
 def test_scenes_have_no_server(option, capsys):
     assert main(["simulate", "drop", *option]) == 2
-    assert f"{option[0]}: a scene has no server" in capsys.readouterr().err
+    assert f"{option[0]}: expected an experiment, got a scene" in capsys.readouterr().err
 
 
 def test_an_engine_that_has_no_scenes_is_refused(capsys):
