@@ -1,1 +1,1 @@
-"""Speed, in units of `pin.computeAllTerms`."""
+"""Benchmarks: run times of contact laws, batches and the server."""

@@ -1,6 +1,6 @@
-"""Benchmarks of batches: against a loop of single predictions, one core against all, and worlds · steps / s.
+"""Benchmarks of batches: compared with a loop of single predictions, on one core and on all, and worlds · steps / s.
 
-Everything is measured in turns; of each the quickest round counts, which a busy machine disturbs least.
+The variants are measured in turns. The fastest round of each counts, since other load on the machine affects it least.
 """
 
 import time
@@ -28,14 +28,13 @@ from sim_harness.run.batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world
 
 MEMBERS, DEMANDS, LOOPED = 1024, 16, 128
-"""Of a batch; demands for each state where states are shared; members of one round of the loop."""
+"""Members of a batch; demands per state where members share states; members in one round of the loop."""
 
 WORLDS, STEPS = 64, 10
-"""Copies of a world, and steps in one call."""
+"""Copies of a world, and steps per call."""
 
 ROUNDS = 30
-"""Of each batch."""
-
+"""Measured rounds of each variant."""
 
 LAWS = {
     "coulomb": ("coulomb", Selection.OFF),
@@ -46,14 +45,14 @@ GUESSES = {"cold": False, "warm": True}
 
 Times = dict[str, float]
 
-Way = tuple[Callable[[], None], int]
-"""Some work, and how many items it does."""
+Work = tuple[Callable[[], None], int]
+"""A function to time, and the number of items that it processes."""
 
 ENGINES = ("lcp", "sap", "newton", "first-order")
 
 
 def study(robot_name: str) -> Study:
-    """Predictions of each case in a loop, in a batch on one core, and in one on all; worlds of each engine likewise."""
+    """Return the study: predictions of each case in a loop, in a batch on one core and on all cores; likewise worlds."""
     robot, stance = load_robot(robot_name)
     demands = {f"{count} for each state": count for count in (1, DEMANDS)}
     return Study(
@@ -68,7 +67,7 @@ def study(robot_name: str) -> Study:
 
 
 def time_predictions(robot: Robot, stance: Array, law_selected: tuple[str, Selection], warm: bool, demands: int) -> Times:
-    """µs of a member. demands: for each state; warm: each member has a guess"""
+    """Return times per prediction [µs] by variant. demands: number per state; warm: whether each member has a guess"""
     batch = swaying(robot, stance, demands)
     law, options = make_law(law_selected[0]), Options(selection=law_selected[1])
     guess = predict_batch(robot, batch, law=law, dt=DT, options=options).guess if warm else None
@@ -82,16 +81,16 @@ def time_predictions(robot: Robot, stance: Array, law_selected: tuple[str, Selec
             state, contacts, demand = _member(batch, k)
             predict(robot, state, contacts, demand, law=law, dt=DT, options=options, guess=before)
 
-    ways: dict[str, Way] = {
+    variants: dict[str, Work] = {
         "loop_us": (loop, LOOPED),
         "one_core_us": (partial(together, 1), MEMBERS),
         "all_cores_us": (partial(together, cores()), MEMBERS),
     }
-    return {name: 1e6 * each for name, each in quickest(ways).items()}
+    return {name: 1e6 * each for name, each in fastest(variants).items()}
 
 
 def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
-    """MEMBERS members: for each state of the benchmarks' sway on all feet a number of demands in a row."""
+    """Return a batch of `MEMBERS` members: states of `workload` on all feet, each with `demands` demands in a row."""
     samples = workload(robot, stance, len(robot.spheres.keys))
     rng = np.random.default_rng(0)
     picked = [samples[k // demands % len(samples)] for k in range(MEMBERS)]
@@ -108,14 +107,14 @@ def swaying(robot: Robot, stance: Array, demands: int) -> Batch:
 
 
 def _member(batch: Batch, k: int) -> tuple[State, ContactSet, Array]:
-    """Arguments of `predict` for one member."""
+    """Return the arguments of `predict` for one member."""
     touch = {name: getattr(batch.contacts, name)[k] for name in TOUCH}
     contacts = ContactSet(**touch, keys=batch.contacts.keys)
     return State(q=batch.state.q[k], v=batch.state.v[k]), contacts, batch.q_ddot[k]
 
 
 def time_worlds(robot: Robot, stance: Array, name: str) -> Times:
-    """Worlds · steps / s of worlds one at a time, of a batch on one core, and of one on all."""
+    """Return worlds · steps / s of single worlds in turn, of a batch on one core, and of a batch on all cores."""
     engine: AnyEngine = parse(name, AnyEngine, "engine")
     rng = np.random.default_rng(0)
     q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(WORLDS)])
@@ -136,19 +135,19 @@ def time_worlds(robot: Robot, stance: Array, name: str) -> Times:
         WorldBatch(engine, robot, Flat(), q, processes=1) as one,
         WorldBatch(engine, robot, Flat(), q, processes=cores()) as every,
     ):
-        ways: dict[str, Way] = {
+        variants: dict[str, Work] = {
             "single": (one_by_one, WORLDS * STEPS),
             "one_core": (partial(together, one), WORLDS * STEPS),
             "all_cores": (partial(together, every), WORLDS * STEPS),
         }
-        return {way: 1.0 / each for way, each in quickest(ways).items()}
+        return {name: 1.0 / each for name, each in fastest(variants).items()}
 
 
-def quickest(ways: dict[str, Way]) -> dict[str, float]:
-    """Seconds per item of each, least of all rounds, in turns, after one that warms up."""
-    best = dict.fromkeys(ways, np.inf)
+def fastest(variants: dict[str, Work]) -> dict[str, float]:
+    """Return the least time per item [s] of each variant. Variants run in turns; the first round is a warm-up."""
+    best = dict.fromkeys(variants, np.inf)
     for turn in range(1 + ROUNDS):
-        for name, (work, items) in ways.items():
+        for name, (work, items) in variants.items():
             with without_gc():
                 begin = time.perf_counter()
                 work()
@@ -159,6 +158,7 @@ def quickest(ways: dict[str, Way]) -> dict[str, float]:
 
 
 def predictions_table(found: Figures) -> Table:
+    """Return the table of times per prediction [µs]."""
     columns: dict[str, Callable[[Times], str]] = {
         "loop": lambda f: f"{f['loop_us']:.1f}",
         "batch, 1 core": lambda f: f"{f['one_core_us']:.1f}",
@@ -170,11 +170,12 @@ def predictions_table(found: Figures) -> Table:
 
 
 def worlds_table(found: Figures) -> Table:
+    """Return the table of worlds · steps / s."""
     columns: dict[str, Callable[[Times], str]] = {
         "one at a time": lambda f: f"{f['single']:.0f}",
         "batch, 1 core": lambda f: f"{f['one_core']:.0f}",
         f"batch, {cores()}": lambda f: f"{f['all_cores']:.0f}",
-        "batch / one": lambda f: f"{f['all_cores'] / f['single']:.2f}",
+        "batch / single": lambda f: f"{f['all_cores'] / f['single']:.2f}",
         "all / 1 core": lambda f: f"{f['all_cores'] / f['one_core']:.2f}",
     }
     return listed("worlds · steps / s", found["worlds"].items(), columns)

@@ -1,6 +1,6 @@
-"""Benchmarks: whole predictions against the number of contacts.
+"""Benchmarks of the contact laws: run time of a prediction over the number of contacts.
 
-Everything that is compared is measured in turns, block by block, so that a noisy machine disturbs all alike.
+All cases are measured in turns, block by block, so that other load on the machine affects all alike.
 """
 
 import time
@@ -24,14 +24,17 @@ from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress
 
 SAMPLES = 64
-"""States of one sway that a block goes through, each warm-started by the one before."""
+"""States in a block, one period of the sway; each prediction is warm-started by the one before."""
 
 AMPLITUDE = 0.01
-"""Of the sway [m]."""
+"""Amplitude of the sway [m]."""
 
 
 class Case(Record, frozen=True):
-    """What is measured: a law, its selection, and whether demands come consistent or have to be made so (`HOLD`)."""
+    """A measured case.
+
+    consistency: `PROJECT`: the demands are feasible beforehand; `HOLD`: the prediction projects raw demands
+    """
 
     law: str
     selection: Selection = Selection.OFF
@@ -52,11 +55,11 @@ CASES = {
     "coulomb, selected, hold": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.HOLD),
     "convex, selected, hold": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.HOLD),
 }
-"""`convex` is the paper's two stages. `hold` is what the shipped controllers use."""
+"""`convex` has the paper's two stages. The shipped controllers use `hold`."""
 
 
 class Sample(Record, frozen=True):
-    """One tick of the workload; `wanted` is the raw demand, `consistent` the nearest one that holds the feet (na)."""
+    """A tick of the workload. wanted: raw demand (na); consistent: nearest demand that keeps the feet at rest (na)"""
 
     state: State
     contacts: ContactSet
@@ -65,7 +68,7 @@ class Sample(Record, frozen=True):
 
 
 def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
-    """A 1 Hz sway of the base over the first n contact places."""
+    """Return `SAMPLES` ticks of a 1 Hz sway of the base over the first n contact points."""
 
     def pose(t: float) -> Array:
         shift = np.array([0.0, AMPLITUDE * np.sin(2 * np.pi * t), 0.0])
@@ -80,7 +83,7 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
         contacts = _contacts(robot, q, n)
         v = (into + out_of) / 2
         J = contact_jacobian(robot, robot.terms(q, v).axes, contacts.points)
-        v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # the feet are spheres: they roll, the reference keeps their centres
+        v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # feet are spheres that roll, but the sway keeps their centres
         state = State(q=q, v=v)
         wanted = ((out_of - into) / DT)[robot.tree.a]
         sample = Sample(state=state, contacts=contacts, wanted=wanted, consistent=wanted)
@@ -89,14 +92,14 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
 
 
 def consistent(robot: Robot, sample: Sample, demand: Array) -> Array:
-    """The nearest demand that holds the feet of a sample (na)."""
+    """Return the nearest demand that keeps the feet of a sample at rest (na)."""
     dynamics = evaluate(robot, sample.state, sample.contacts, dt=DT, ground=Ground()).dynamics
     nearest, _, _ = project(dynamics, demand, np.ones(len(sample.contacts)), np.inf, closed=True)
     return nearest
 
 
 def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
-    """The first n contact places, touching."""
+    """Return contacts with gap 0 at the first n contact points."""
     points = contact_places(robot, q)[:n].copy()
     points[:, 2] -= robot.spheres.radii[:n]
     normals = np.tile([0.0, 0.0, 1.0], (n, 1))
@@ -104,8 +107,10 @@ def _contacts(robot: Robot, q: Array, n: int) -> ContactSet:
 
 
 def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, Any]:
-    """Medians and p99 of whole predictions [µs] for 1…all contact places, and the unit, measured in turns. repeat: predictions
-    for each figure"""
+    """Measure predictions with 1…all contact points; return medians and p99 [µs], and the unit `pin.computeAllTerms` [µs].
+
+    repeat: number of predictions per figure
+    """
     robot, stance = load_robot(robot_name)
     counts = range(1, len(robot.spheres.keys) + 1)
     loads = {n: workload(robot, stance, n) for n in counts}
@@ -115,24 +120,24 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
         with without_gc():
             for (name, n), spent in times.items():
                 measured = _time_predictions(robot, loads[n], CASES[name])
-                yardstick = _time_unit(robot, loads[n])
-                if block > 0:  # the first one compiles and warms up
+                units = _time_unit(robot, loads[n])
+                if block > 0:  # the first block compiles and warms up
                     spent.extend(measured)
-                    unit.extend(yardstick)
+                    unit.extend(units)
         progress("laws", 1)
     figures = {name: {str(n): _percentiles(times[name, n]) for n in counts} for name in CASES}
     return {"unit_us": float(np.median(unit)) * 1e6, "robot": robot.name, "laws": figures}
 
 
 def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[float]:
-    """Of all but the first [s]."""
+    """Return the run times of predictions of all samples but the first [s]."""
     options, raw = Options(selection=case.selection, consistency=case.consistency), case.consistency is Consistency.HOLD
     ticks = ((sample.state, sample.contacts, sample.wanted if raw else sample.consistent) for sample in samples)
     return [seconds for seconds, _ in predictions(robot, ticks, make_law(case.law), options)][1:]
 
 
 def _time_unit(robot: Robot, samples: list[Sample]) -> list[float]:
-    """`pin.computeAllTerms` [s]."""
+    """Return the run times of `pin.computeAllTerms` [s]."""
     spent = []
     for sample in samples:
         begin = time.perf_counter()
@@ -147,7 +152,7 @@ def _percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def laws_table(result: dict[str, Any]) -> Table:
-    """Medians in units, and p99 in µs, against the number of contacts."""
+    """Return a table of medians in units, and p99 in µs, by number of contacts."""
     unit = result["unit_us"]
     counts = list(next(iter(result["laws"].values())))
     rows = [[f"unit {unit:.2f} µs", *(f"{n} contacts" for n in counts), "p99 µs"]]

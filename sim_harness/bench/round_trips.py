@@ -1,6 +1,6 @@
-"""Benchmark of the served round trip against a bare echo.
+"""Benchmark of the server's round trip, compared with an echo of the same messages.
 
-Both are measured in turns, block by block, so that a noisy machine disturbs them alike.
+Both are measured in turns, block by block, so that other load on the machine affects both alike.
 """
 
 import multiprocessing
@@ -31,14 +31,14 @@ from transport.robot.conversation import Conversation, hello_for
 from transport.server.settings import ServerSettings
 
 BLOCK_TICKS = 500
-"""Paced ticks of each, and those before the other has its turn."""
+"""Paced ticks in a block, before the other takes its turn."""
 
 
 def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
-    """Round trips of a served quadruped at 1 kHz over ipc, and of a bare echo of the same bytes, in turns.
+    """Measure round trips of the quadruped's server at 1 kHz over ipc, and of an echo of the same bytes, in turns.
 
-    Timed from handing a state's bytes to the socket to having the reply's; both over sockets of the same kind. Where the
-    machine has two cores, server and echo have one for their loops, and this process keeps off it.
+    A round trip lasts from passing a state's bytes to the socket to receiving the bytes of the reply. Both use sockets of the
+    same kind. With at least two cores, the loops of server and echo have one of them, which this process does not use.
     """
     core = spare_core()
     with tempfile.TemporaryDirectory(prefix="idyn-") as folder:
@@ -57,7 +57,7 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
         ):
             conversation = Conversation()
             conversation.begin(to_server.exchange(encode(hello_for(robot, DT, kind="sim"))))
-            to_echo.exchange(b"warm")
+            to_echo.exchange(b"warm")  # first exchange: connects
             served, echoed = _in_turns((conversation, to_server, to_echo), states, ticks, progress)
     answered = served[np.isfinite(served)]
     return {
@@ -73,8 +73,10 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
 def _in_turns(
     ends: tuple[Conversation, "Wire", "Wire"], states: list[StateMessage], ticks: int, progress: Progress
 ) -> tuple[Array, Array]:
-    """Round trips of both [µs] (ticks, in whole blocks); NaN where the reply was no torque. ends: conversation, wires to
-    server and echo"""
+    """Return the round trips of server and echo [µs] (ticks rounded up to blocks); NaN where the reply was not a torque.
+
+    ends: conversation with the server, connections to server and echo
+    """
     conversation, to_server, to_echo = ends
     ticks = -(-ticks // BLOCK_TICKS) * BLOCK_TICKS
     served, echoed = np.full(ticks, np.nan), np.full(ticks, np.nan)
@@ -96,7 +98,7 @@ def _in_turns(
 
 
 class Wire:
-    """A bare DEALER socket."""
+    """A connection by a DEALER socket."""
 
     def __init__(self, address: str) -> None:
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
@@ -112,12 +114,12 @@ class Wire:
         self._socket.close()
 
     def exchange(self, data: bytes) -> bytes:
-        """Send and wait for what comes back."""
+        """Send a message and wait for the reply."""
         self._socket.send(data)
         return self._socket.recv()
 
     def timed(self, data: bytes) -> tuple[bytes, float]:
-        """The same, and how long it took [µs]."""
+        """Send a message; return the reply and the round trip [µs]."""
         begin = time.perf_counter_ns()
         reply = self.exchange(data)
         return reply, (time.perf_counter_ns() - begin) * 1e-3
@@ -129,12 +131,12 @@ class Echo:
     def __init__(self, address: str, core: int | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.address = address
-        self._news, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=_echo, args=(address, core, theirs), daemon=True)
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_echo, args=(address, core, sender), daemon=True)
 
     def __enter__(self) -> "Echo":
         self._process.start()
-        self._news.recv()
+        self._receiver.recv()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -142,11 +144,12 @@ class Echo:
         self._process.join()
 
 
-def _echo(address: str, core: int | None, news: Connection) -> None:
+def _echo(address: str, core: int | None, sender: Connection) -> None:
+    """Send every message back. sender: receives "ready" once the socket is bound"""
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.ROUTER)
     socket.setsockopt(zmq.LINGER, 0)
     socket.bind(address)
-    news.send("ready")
+    sender.send("ready")
     with on_core(core), steady():
         while True:
             identity, data = socket.recv_multipart()
@@ -154,7 +157,7 @@ def _echo(address: str, core: int | None, news: Connection) -> None:
 
 
 def server_table(result: dict[str, Any]) -> Table:
-    """The served round trip beside the echo's."""
+    """Return a table of the round trips of server and echo."""
     ratio = result["p50_us"] / result["echo_p50_us"]
     return [
         ["1 kHz over ipc", "p50 µs", "p99 µs", "over 1 ms"],
