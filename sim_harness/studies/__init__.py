@@ -1,1 +1,1 @@
-"""Studies of one question each, and the demo."""
+"""Studies of single engines or laws, the study of pauses, and the demo."""

@@ -1,7 +1,7 @@
-"""Errors of friction polygons beside the round cone: `idyn compare cone-study`.
+"""Errors of friction polygons compared with the round cone: `idyn compare cone-study`.
 
-A quadruped in its stance slides over the ground, in every direction against the polygons' corners, and sways with feet that are
-dragged; under Coulomb's law with 4 … 64 edges and under the exact cone.
+A quadruped in its stance slides over the ground in all directions relative to the corners of the polygon, and sways with
+demands that drag its feet. Laws: Coulomb's law with 4 … 64 edges, and the exact cone.
 """
 
 from typing import Any, NamedTuple
@@ -24,26 +24,29 @@ from sim_harness.report.plots import Line, Plot, picture
 from sim_harness.report.tables import Table
 
 ROBOT, MU, SPEED = "quadruped", 0.3, 0.5
-"""Friction coefficient, speed of the slide [m/s]."""
+"""Robot, friction coefficient, sliding speed [m/s]."""
 
 EDGES = (4, 8, 16, 32, 64)
 EXACT = "exact-cone"
 
 DIRECTIONS = 37
-"""Between one corner and the next."""
+"""Directions of sliding between two adjacent corners of the polygon."""
 
 DRAGGED, DEMAND = 60, 30.0
-"""States that are dragged, and their demands [rad/s²]."""
+"""Number of states with dragged feet, and standard deviation of their demands [rad/s²]."""
 
 PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF)
+"""Options without selection and projection, so that the law alone decides."""
 
 
 class Errors(NamedTuple):
-    """Of a law, beside the exact cone's where nothing else is known: the worst of all directions, or root mean squares.
+    """Errors of a law.
 
-    friction: what it lacks along the slide, as a share of μ Σ f_N; angle: by which it points elsewhere [rad]
-    impulse: of all contacts on what has no motor, as a share of it; velocity: largest of v⁺ [m/s or rad/s]
-    seconds: median of a prediction without a guess, of the dragged states [s]
+    friction: missing friction along the slide, as a share of μ Σ f_N; angle: between friction and slide [rad];
+        both compared with the known answer, largest values over all directions
+    impulse: of the contacts on the unactuated velocities, relative; velocity: largest component of v⁺ [m/s, rad/s];
+        both compared with the exact cone, RMS over the dragged states
+    seconds: median run time of a prediction without a guess, over the dragged states [s]
     """
 
     friction: float
@@ -62,7 +65,7 @@ class Stance(Record, frozen=True):
 
 
 def stance() -> Stance:
-    """Without torque limits, every foot touching."""
+    """Return the robot in its stance, without torque limits, with gap 0 at every foot."""
     robot, q = load_robot(ROBOT)
     unlimited = robot.variant(tau_max=dict.fromkeys(robot.joint_names, np.inf))
     contacts = contacts_from_geometry(unlimited, q, Flat(), margin=np.inf)
@@ -71,28 +74,30 @@ def stance() -> Stance:
 
 
 def turned(contacts: ContactSet, angle: float) -> ContactSet:
-    """The same contacts with their tangents turned about their normals [rad]."""
+    """Return contacts whose tangents are rotated about the normals by an angle [rad]."""
     across = np.cross(contacts.normals, contacts.tangents)
     return msgspec.structs.replace(contacts, tangents=np.cos(angle) * contacts.tangents + np.sin(angle) * across)
 
 
 def sliding_errors(at: Stance, law: Law, edges: int) -> tuple[float, float]:
-    """What friction lacks along x and by how much it points elsewhere, of a stance that slides along x, worst of all directions
-    between two corners."""
+    """Return `friction` and `angle` of `Errors` for a stance that slides along x.
+
+    They are the largest values over `DIRECTIONS` directions between two corners of the polygon.
+    """
     v = np.zeros(at.robot.nv)
     v[0] = SPEED
-    lacks, off = 0.0, 0.0
+    lack, deviation = 0.0, 0.0
     for angle in np.linspace(0.0, 2.0 * np.pi / edges, DIRECTIONS):
         contacts, demand = turned(at.contacts, angle), np.zeros(at.robot.na)
         answer = predict(at.robot, State(q=at.q, v=v), contacts, demand, law=law, dt=DT, options=PLAIN)
         friction = answer.force.sum(axis=0)
-        lacks = max(lacks, abs(1.0 + friction[0] / (MU * friction[2])))
-        off = max(off, abs(np.arctan2(friction[1], -friction[0])))
-    return lacks, off
+        lack = max(lack, abs(1.0 + friction[0] / (MU * friction[2])))
+        deviation = max(deviation, abs(np.arctan2(friction[1], -friction[0])))
+    return lack, deviation
 
 
 def dragged(at: Stance) -> list[tuple[State, Array]]:
-    """States near the stance, with demands that drag the feet: about half of them slide."""
+    """Return random states at the stance with random demands that drag the feet; about half of the feet slide."""
     rng = np.random.default_rng(0)
     states = []
     for _ in range(DRAGGED):
@@ -102,15 +107,15 @@ def dragged(at: Stance) -> list[tuple[State, Array]]:
 
 
 def _answers(at: Stance, states: list[tuple[State, Array]], law: Law) -> tuple[list[Prediction], float]:
-    """To all states, without a guess, and the median time of one [s]."""
+    """Return the predictions for all states, without a guess, and their median run time [s]."""
     ticks = [(state, at.contacts, demand) for state, demand in states]
-    [*predictions(at.robot, ticks[:2], law, PLAIN, warm=False)]  # compiles
+    [*predictions(at.robot, ticks[:2], law, PLAIN, warm=False)]  # compile kernels
     times, answers = zip(*predictions(at.robot, ticks, law, PLAIN, warm=False), strict=True)
     return [*answers], float(np.median(times))
 
 
 def _relative(at: Stance, state: State, one: Prediction, other: Prediction) -> float:
-    """Difference of the momenta that two predictions give the unactuated velocities, as a share of the other's."""
+    """Return the difference of the unactuated momentum changes of two predictions, relative to the change of `other`."""
     u, M = at.robot.tree.u, at.robot.terms(state.q, state.v).M.copy()
     difference, whole = M[u] @ (one.v_plus - other.v_plus), M[u] @ (other.v_plus - state.v)
     return float(np.linalg.norm(difference) / np.linalg.norm(whole))
@@ -121,7 +126,7 @@ def _rms(values: list[float]) -> float:
 
 
 def errors(at: Stance, states: list[tuple[State, Array]], law: Law, edges: int, exact: list[Prediction]) -> Errors:
-    """Of a law, in the states in which it and the exact cone hold themselves."""
+    """Return the errors of a law; `impulse` and `velocity` over the states that this law and the exact cone both solved."""
     answers, seconds = _answers(at, states, law)
     both = [
         (state, answer, other)
@@ -134,8 +139,8 @@ def errors(at: Stance, states: list[tuple[State, Array]], law: Law, edges: int, 
 
 
 def error_table(found: Figures) -> Table:
-    """Errors and times by law, and of each polygon the order since the one before."""
-    head = ["law", "lacks of friction [%]", "order", "off its direction [°]", "order", "momentum, dragged [%]", "order"]
+    """Return a table of errors and run times by law, with the order of convergence from each polygon to the next."""
+    head = ["law", "missing friction [%]", "order", "direction error [°]", "order", "momentum, dragged [%]", "order"]
     body: list[list[str]] = []
     last: Errors | None = None
     for name, e in found["laws"].items():
@@ -146,13 +151,13 @@ def error_table(found: Figures) -> Table:
             cells += [f"{scale * value:.3g}", order]
         body.append([*cells, f"{e.velocity:.2g}", f"{1e6 * e.seconds:.0f}"])
         last = e
-    return [[*head, "v⁺, dragged [m/s, rad/s]", "a prediction [µs]"], *body]
+    return [[*head, "v⁺, dragged [m/s, rad/s]", "run time [µs]"], *body]
 
 
 def error_picture(found: Figures) -> bytes:
-    """Errors over edges, with lines of first and second order."""
+    """Draw errors over the number of edges, with lines of first and second order."""
     k, polygons = np.array(EDGES, dtype=float), [found["laws"][f"{edges} edges"] for edges in EDGES]
-    parts = {"friction that is lacking": "friction", "direction of friction [rad]": "angle", "momentum, dragged": "impulse"}
+    parts = {"missing friction": "friction", "direction of friction [rad]": "angle", "momentum, dragged": "impulse"}
     lines: dict[str, Line] = {label: (k, [getattr(e, field) for e in polygons], "o-") for label, field in parts.items()}
     lines |= {"π/k": (k, np.pi / k, "k:"), "1 − cos(π/k)": (k, 1.0 - np.cos(np.pi / k), "k--")}
     ticks = {str(edges): edges for edges in EDGES}
@@ -161,6 +166,7 @@ def error_picture(found: Figures) -> bytes:
 
 
 def study() -> Study:
+    """Return the study of friction polygons."""
     at = stance()
     states = dragged(at)
     exact, _ = _answers(at, states, make_law(EXACT))
@@ -168,8 +174,10 @@ def study() -> Study:
     laws[EXACT] = (make_law(EXACT), EDGES[0])
     return Study(
         "Edges of the friction cone",
-        "Coulomb's law with polygons of k edges beside the round cone.",
+        "Coulomb's law with polygons of k edges, compared with the round cone.",
         sweeps={"laws": Sweep((laws,), lambda law: errors(at, states, law[0], law[1], exact))},
         tables=(error_table,),
-        pictures=(Picture("edges", "How much friction is lacking falls with 1/k², where it points with 1/k.", error_picture),),
+        pictures=(
+            Picture("edges", "Missing friction decreases with 1/k², the error of its direction with 1/k.", error_picture),
+        ),
     )

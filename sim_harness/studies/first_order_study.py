@@ -1,8 +1,10 @@
 """Accuracy and speed of the engine `first-order`: `idyn compare first-order-study`.
 
-The cube on its elastic foundation in the layout of [Drumwright Tables 1, 2], beside a stiff implicit and an explicit method of
-`scipy`; orders of accuracy of a pendulum, of one that meets a stop, and of the foundation; restitution of a stop; a block on a
-ramp under the engine's friction and the paper's own.
+- The cube on its elastic foundation in the layout of [Drumwright Tables 1, 2], compared with a stiff implicit and an explicit
+  method of `scipy`.
+- Orders of accuracy of a pendulum, of a pendulum with a stop, and of the foundation.
+- The coefficient of restitution of a stop.
+- A block on a ramp with the friction of the engine and with that of the paper.
 """
 
 import time
@@ -20,7 +22,7 @@ from sim_harness.studies import foundation
 from sim_harness.studies.first_order_published import Published
 
 DT, FINE_DT = 0.01, 0.001
-"""[s]"""
+"""Time steps of the foundation [s]."""
 
 PAPERS = {
     (10, 1e7, 5.0): ((0.331, 0.302, 28.0), 2.96e-5),
@@ -32,32 +34,32 @@ PAPERS = {
     (30, 1e7, 50.0): ((12.98, 27.3, 346.0), 1.0e-2),
     (30, 1e11, 50.0): ((26.00, 2.31, 17400.0), 1.0e-2),
 }
-"""Elements per side, E [N/m²], F [N] → [Drumwright Tables 1, 2]: seconds for 1 s of the paper's solver, ode15s of first order
-and ode45; its solver's error."""
+"""(elements per side, E [N/m²], F [N]) → figures of [Drumwright Tables 1, 2]: run time in seconds per simulated second of the
+paper's solver, of ode15s of first order and of ode45; error of the paper's solver."""
 
 CELLS = list(PAPERS)
 
 SOFT_S, STIFF_S = 1.0, 0.1
-"""How long the rivals go at E = 1e7 and at 1e11 N/m², where 1 s of an edge that lifts would take the reference a quarter of an
-hour [s]."""
+"""Simulated time of the methods of scipy at E = 1e7 and at 1e11 N/m² [s]. With 1e11 and an edge that lifts off, the reference
+would take a quarter of an hour for 1 s."""
 
 ROUGH, TIGHT = (1e-3, 1e-6), {1e7: (1e-9, 1e-12), 1e11: (1e-7, 1e-12)}
-"""Tolerances, relative and absolute, of the rivals (scipy's own, as MATLAB's), and of the reference by E."""
+"""Relative and absolute tolerances of scipy's methods (the defaults of scipy and MATLAB), and of the reference, by E."""
 
 STEPS = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4)
-"""Of the orders [s]."""
+"""Time steps for the orders [s]."""
 
 STOP_K, STOP_B = 1e4, 10.0
-"""Of the stop whose order is taken [N·m/rad], [N·m·s/rad]: resolved by these steps."""
+"""Stiffness [N·m/rad] and damping [N·m·s/rad] of the stop whose order is measured: these time steps resolve it."""
 
 SHARES = {f"met {share:g} of a step away": share for share in (0.0, 0.25, 0.5, 0.75)}
-"""Of a step, in which the stop is met."""
+"""Label → initial distance from the stop, in steps."""
 
 STOP_STEPS = {f"{dt:g} s": dt for dt in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8)}
-"""Of the restitution [s]."""
+"""Label → time step for the restitution [s]."""
 
 RAMP_HB = 1e6
-"""dt B_t [kg] of the block's friction."""
+"""dt B_t of the block's friction [kg]."""
 
 FRICTIONS = {
     "cone": FirstOrder(),
@@ -65,15 +67,16 @@ FRICTIONS = {
     "published, ζ = 1/dt": Published(),
     "published, ζ = 100 (1 + dt B)²": Published(normal_weight=100 * (1 + RAMP_HB) ** 2),
 }
-"""The block's, with the weight of a block of the paper's friction and with one that suits it."""
+"""Label → engine of the block: the engine's friction, and the paper's with the published weight ζ and with a suitable one."""
 
 METHODS = ("first-order", "BDF", "RK45")
 
 
 class Cell(Record, frozen=True):
-    """Of one foundation, seconds per simulated second and errors by method; elements that pressed in the worst step.
+    """Figures of one foundation.
 
-    errors: at the rivals' end, ‖·‖ of place [m] and quaternion; inf of a time is of what was not run
+    seconds: method → run time in seconds per simulated second; pressed: least number of elements that pressed in a step
+    errors: method → norm of the difference of position [m] and quaternion from the reference
     """
 
     seconds: dict[str, float]
@@ -82,10 +85,10 @@ class Cell(Record, frozen=True):
 
 
 def cell(per_side: int, modulus: float, force: float) -> Cell:
-    """Engine, reference and rivals on one foundation."""
+    """Measure engine, reference and scipy's methods on one foundation. modulus: E [N/m²]; force: F [N]"""
     on, engine = foundation.bed(per_side, modulus, force), FirstOrder()
     foundation.stepped(engine, on, DT, DT)
-    foundation.integrated(on, "RK45", 1e-6, *ROUGH)  # compiles
+    foundation.integrated(on, "RK45", 1e-6, *ROUGH)  # compile kernels
     begin = time.perf_counter()
     _, _, pressed = foundation.stepped(engine, on, DT, 1.0)
     seconds = {"first-order": time.perf_counter() - begin}
@@ -103,16 +106,19 @@ def cell(per_side: int, modulus: float, force: float) -> Cell:
 
 
 def _end(modulus: float) -> float:
-    """Of the rivals [s]."""
+    """Return the simulated time for scipy's methods [s]."""
     return SOFT_S if modulus < 1e9 else STIFF_S
 
 
 Line = list[tuple[float, float]]
-"""Steps [s] and errors after them, in SI units."""
+"""Pairs of time step [s] and error [SI units]."""
 
 
 def systems() -> dict[str, tuple[float, Callable[[float], float]]]:
-    """By which share of `STEPS` a system is stepped, and the distance of its q, or forces, from the exact ones by step."""
+    """Return name → (factor on `STEPS`, function) of each system.
+
+    The function returns the error of q, or of the forces, for a time step.
+    """
     rigid, stop = models.exact_pendulum(), models.exact_limited_pendulum(1.0, STOP_K, STOP_B)
     on, engine = foundation.bed(10, 1e3, 5.0), FirstOrder()
     exact, _ = foundation.integrated(on, "DOP853", 1.0, 1e-11, 1e-13)
@@ -131,13 +137,13 @@ def systems() -> dict[str, tuple[float, Callable[[float], float]]]:
 
 
 def order(line: Line) -> float:
-    """Between the last two steps."""
+    """Return the order of convergence of the last two time steps."""
     (a, before), (b, after) = line[-2:]
     return float(np.log(before / after) / np.log(a / b))
 
 
 def time_table(cells: list[Cell]) -> Table:
-    """Layout of [Drumwright Table 1], its numbers in brackets."""
+    """Return run times in the layout of [Drumwright Table 1], the paper's in brackets."""
     body = []
     for ((per_side, modulus, force), (papers, _)), found in zip(PAPERS.items(), cells, strict=True):
         times = (f"{found.seconds[name]:.3g} ({paper:g})" for name, paper in zip(METHODS, papers, strict=True))
@@ -146,7 +152,7 @@ def time_table(cells: list[Cell]) -> Table:
 
 
 def error_table(cells: list[Cell]) -> Table:
-    """Layout of [Drumwright Table 2], its numbers in brackets; at the rivals' end."""
+    """Return errors in the layout of [Drumwright Table 2], the paper's in brackets."""
     body = []
     for ((per_side, modulus, force), (_, paper)), found in zip(PAPERS.items(), cells, strict=True):
         own, *others = (f"{found.errors[name]:.2e}" for name in ("first-order", "1 ms", "BDF", "RK45"))
@@ -156,6 +162,7 @@ def error_table(cells: list[Cell]) -> Table:
 
 
 def order_table(found: Figures) -> Table:
+    """Return a table of errors with the largest and the smallest time step, and orders of convergence."""
     body = []
     for name, line in found["orders"].items():
         ends = (text for dt, error in (line[0], line[-1]) for text in (f"{1e3 * dt:g}", f"{error:.2e}"))
@@ -164,22 +171,23 @@ def order_table(found: Figures) -> Table:
 
 
 def restitution_table(found: Figures) -> Table:
-    """K = 1e12 N·m/rad on 1 kg·m², B ≈ 0: the step's own spring of frequency ω = 1e6/s."""
+    """Return a table of coefficients of restitution, for K = 1e12 N·m/rad, 1 kg·m² and B ≈ 0, so that ω = 1e6/s."""
     head, *body = crossed("stop, restitution", found["restitution"], "{:.4f}".format)
     expected = (f"{np.exp(-np.pi * dt * 1e6 / 2):.4f}" for dt in STOP_STEPS.values())
     return [[head[0], "exp(−π dt ω / 2)", *head[1:]], *([row[0], e, *row[1:]] for row, e in zip(body, expected, strict=True))]
 
 
 def ramp_table(found: Figures) -> Table:
+    """Return a table of the block's displacement, its exact value, the height, and the first normal force."""
     body = []
     for (mu, name), end in found["ramp"].items():
-        way, exact = f"{end.q[0]:.4f}", f"{models.exact_ramp(float(mu)):.4f}"
-        body.append([mu, name, way, exact, f"{1e3 * end.q[1]:.3g}", f"{end.forces[2]:.2f}"])
-    return [["ramp, μ", "friction", "way in 1 s [m]", "exact [m]", "above the ramp [mm]", "first N [N]"], *body]
+        slid, exact = f"{end.q[0]:.4f}", f"{models.exact_ramp(float(mu)):.4f}"
+        body.append([mu, name, slid, exact, f"{1e3 * end.q[1]:.3g}", f"{end.forces[2]:.2f}"])
+    return [["ramp, μ", "friction", "displacement in 1 s [m]", "exact [m]", "above the ramp [mm]", "first N [N]"], *body]
 
 
 def speed_picture(found: Figures) -> bytes:
-    """Orders of accuracy, and times of the foundation."""
+    """Draw orders of accuracy, and run times of the foundation."""
     lines = {f"{name}: {order(line):.2f}": (*zip(*line, strict=True), "o-") for name, line in found["orders"].items()}
     lines["order 1"] = (STEPS, STEPS, "k:")
     times = {method: [each.seconds[method] for each in found["foundation"].values()] for method in METHODS}
@@ -192,11 +200,12 @@ def speed_picture(found: Figures) -> bytes:
 
 
 def study() -> Study:
+    """Return the study of the engine `first-order`."""
     cells = {f"{n * n} elements, {E:g} N/m², {F:g} N": (n, E, F) for n, E, F in CELLS}
     return Study(
         "The engine first-order",
-        "A cube on an elastic foundation beside two methods for differential equations, the numbers of the paper in brackets; "
-        "orders of accuracy; a stop; a block on a ramp under the engine's friction and the paper's own.",
+        "A cube on an elastic foundation, compared with two methods for differential equations; the paper's numbers are in "
+        "brackets. Orders of accuracy. Restitution of a stop. A block on a ramp with the engine's and the paper's friction.",
         sweeps={
             "foundation": Sweep((cells,), lambda point: cell(*point)),
             "orders": Sweep((systems(),), lambda system: [(system[0] * dt, system[1](system[0] * dt)) for dt in STEPS]),
@@ -210,5 +219,7 @@ def study() -> Study:
             restitution_table,
             ramp_table,
         ),
-        pictures=(Picture("orders", "Errors by step with their orders, and times of the foundation.", speed_picture),),
+        pictures=(
+            Picture("orders", "Errors over the time step with their orders; run times of the foundation.", speed_picture),
+        ),
     )

@@ -1,8 +1,8 @@
-"""A walk during which the server's process, or the robot's, is stopped for a while (SIGSTOP), over real sockets.
+"""Study of a walk during which the process of the server or of the robot is stopped for a while (SIGSTOP).
 
-While the server is stopped the world goes on under the robot's own failsafe; at all other times it waits for the replies, so
-that a busy machine does not show. The robot's world is stopped with it. A robot that stopped itself for good is reset at rest,
-as by an operator, and walks on.
+Server and robot communicate over sockets. While the server is stopped, the robot's failsafe acts and the world continues. At
+all other times the world waits for the replies, so that other load on the machine has no effect. A stopped robot process stops
+its world as well. A robot whose failsafe has stopped it is reset at rest, as by an operator, and continues to walk.
 """
 
 import os
@@ -37,13 +37,13 @@ Who = Literal["server", "robot"]
 WHO: tuple[Who, ...] = ("server", "robot")
 
 PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
-"""When the process is stopped, and how long the robot walks around that, stands, and walks on [s]."""
+"""Time of the pause; durations of the walk with the pause, of standing before a reset, and of the walk afterwards [s]."""
 
 PATIENCE_MS = 2000
-"""Longer than any reply of a running server takes."""
+"""Deadline for replies of a running server [ms], longer than any reply takes."""
 
 VELOCITY = (0.15, 0.0, 0.0)
-"""Of the walk [m/s, m/s, rad/s]."""
+"""Velocity of the walk [m/s, m/s, rad/s]."""
 
 COLOURS = {
     "failsafe:follow": "#f4c95d",
@@ -51,23 +51,22 @@ COLOURS = {
     "failsafe:stopped": "#c1440e",
     "failsafe:damping": "#7d1128",
 }
-"""Of the robot's own side, from the mildest on; white is the server's."""
+"""Colour of each mode of the failsafe, from the mildest on; torques of the server are white."""
 
 STEP = 50
-"""Ticks over which a speed is taken."""
+"""Ticks over which a speed is averaged."""
 
 WORDS = {True: "yes", False: "no", None: "–"}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One pause.
+    """Outcome of a pause.
 
-    who, milliseconds: was stopped for how long; law: of the server
-    ticks: of the world spent in each mode of the robot's own side
-    longest_tick: on this machine's clock [s]
-    stopped: whether the robot stopped itself until reset; reset: whether the server then allowed it, None: not asked
-    upright: whether it never fell; walked: by the base in the plane after all that [m]
-    traces: before, at rest when it stopped itself, and after
+    who: which process was stopped; milliseconds: duration of the pause [ms]; law: of the server
+    ticks: number of ticks in each mode of the reply or the failsafe; longest_tick: in wall-clock time [s]
+    stopped: whether the failsafe stopped the robot until a reset; reset: whether the server accepted it, None without a reset
+    upright: whether the robot never fell; walked: path of the base in the plane after pause and reset [m]
+    traces: of the walk with the pause, of standing if the robot was stopped, of the walk afterwards
     """
 
     who: Who
@@ -83,29 +82,29 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def figures(self) -> dict[str, object]:
-        """All but the traces."""
+        """All fields but the traces."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "traces"}
 
     @property
     def words(self) -> str:
-        """A sentence."""
-        own = [f"{n} ms {mode.removeprefix('failsafe:')}" for mode, n in self.ticks.items() if mode.startswith("failsafe:")]
-        what = f"the robot's own side: {', '.join(own)}" if own else "no answer was missed"
+        """The outcome in one sentence."""
+        modes = [f"{n} ms {mode.removeprefix('failsafe:')}" for mode, n in self.ticks.items() if mode.startswith("failsafe:")]
+        events = f"failsafe of the robot: {', '.join(modes)}" if modes else "no reply was missed"
         if self.who == "robot":
-            what = f"its world stood still with it (longest tick {1e3 * self.longest_tick:.0f} ms); {what}"
+            events = f"its world stopped with it (longest tick {1e3 * self.longest_tick:.0f} ms); {events}"
         if self.stopped:
-            what += "; stopped at rest, " + ("reset, walked on" if self.reset else "and could not be reset")
+            events += "; stopped at rest, " + ("reset, continued to walk" if self.reset else "the server refused the reset")
         end = f"{self.walked:.2f} m further, upright" if self.upright else "FELL"
-        return f"{self.law}: {self.who} stopped for {self.milliseconds} ms: {what}; {end}"
+        return f"{self.law}: {self.who} stopped for {self.milliseconds} ms: {events}; {end}"
 
 
 def walking(experiment: str) -> Plan:
-    """An experiment whose robot walks straight on."""
+    """Return the plan of an experiment whose robot walks straight ahead."""
     return with_controller(load_plan(experiment), {"reference": {"path": {"waypoints": [], "velocity": list(VELOCITY)}}})
 
 
 def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
-    """Walk, be stopped in mid-trot, and go on."""
+    """Run a walk in which a process is stopped during the trot. who: which process; milliseconds: duration of the pause"""
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
         settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
         robot, _ = load_robot(plan.controller.robot)
@@ -135,7 +134,10 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
 
 
 class Stopping(RobotClient):
-    """A client that stops a process once during the walk and continues it; the server by the robot's clock, which goes on."""
+    """A client that stops and continues a process once during the walk.
+
+    The end of the server's pause is measured on the robot's clock, which continues.
+    """
 
     def __init__(self, server: ServerProcess, hello: Hello, who: Who, milliseconds: int) -> None:
         super().__init__(server.endpoint, hello, deadline_ms=PATIENCE_MS)
@@ -152,31 +154,31 @@ class Stopping(RobotClient):
                 os.kill(self._server, signal.SIGSTOP)
                 self.deadline = DEADLINE_MS * 1e-3
         elif self._begun and t >= self._pause:
-            os.kill(self._server, signal.SIGCONT)  # has no effect on a running process
+            os.kill(self._server, signal.SIGCONT)  # no effect on a running process
             self.deadline = PATIENCE_MS * 1e-3
         return super().exchange(state)
 
 
 def _stop_this_process(seconds: float) -> None:
-    """A stopped process cannot continue itself: a shell does both."""
+    """Stop this process for a while. A shell does it, because a stopped process cannot continue itself."""
     me = os.getpid()
     with subprocess.Popen(["sh", "-c", f"kill -STOP {me}; sleep {seconds}; kill -CONT {me}"]):
         pass
 
 
 def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
-    """Server and robot of an experiment are stopped, for each of the times."""
+    """Return the study: server and robot of an experiment are stopped for each of the durations [ms]."""
     plan = walking(experiment)
     return Study(
         "Pauses",
-        "A process is stopped (SIGSTOP) in mid-trot, the server's or the robot's with its world, and continued; both talk over "
-        "a real socket. A robot that stopped itself for good is reset at rest, as an operator would.",
+        "During a trot, the process of the server, or that of the robot with its world, is stopped (SIGSTOP) and continued. "
+        "Both communicate over a socket. A robot that its failsafe has stopped is reset at rest, as by an operator.",
         sweeps={"pauses": Sweep((WHO, milliseconds), lambda who, pause: run_pause(plan, law, who, pause))},
         tables=(table,),
         pictures=(
             Picture(
                 "pauses",
-                "Speed of the base over the world's time; colours: what the robot's own side did meanwhile.",
+                "Speed of the base over simulated time; colours: mode of the robot's failsafe.",
                 walks,
             ),
         ),
@@ -185,28 +187,30 @@ def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
 
 
 def table(found: Figures) -> Table:
+    """Return a table with one row for each pause."""
     columns: dict[str, Callable[[Outcome], str]] = {
         "for ms": lambda o: str(o.milliseconds),
         "law": lambda o: o.law,
         "upright": lambda o: WORDS[o.upright],
-        "stopped itself": lambda o: WORDS[o.stopped],
+        "stopped by failsafe": lambda o: WORDS[o.stopped],
         "reset": lambda o: WORDS[o.reset],
-        "walked on m": lambda o: f"{o.walked:.2f}",
+        "walked afterwards m": lambda o: f"{o.walked:.2f}",
         "longest tick ms": lambda o: f"{1e3 * o.longest_tick:.0f}",
     }
     return listed("stopped", ((outcome.who, outcome) for outcome in found["pauses"].values()), columns)
 
 
 def walks(found: Figures) -> bytes:
-    """Speed of the base, one panel for each pause."""
+    """Draw the speed of the base, one panel for each pause."""
     panels: list[Plot] = []
     for o in found["pauses"].values():
-        labels = {"title": f"{o.who} stopped for {o.milliseconds} ms", "ylabel": "m/s", "xlabel": "time of the world [s]"}
+        labels = {"title": f"{o.who} stopped for {o.milliseconds} ms", "ylabel": "m/s", "xlabel": "simulated time [s]"}
         panels.append(Plot(extra=partial(_walk, o.traces), axes=labels, legend=not panels))
     return picture(panels)
 
 
 def _walk(traces: Sequence[Trace], axis: Axes) -> None:
+    """Draw the speed of the base and the modes of the failsafe."""
     for trace in traces:
         places, t = trace.q[::STEP, :2], trace.t[::STEP]
         axis.plot(t[1:], np.linalg.norm(np.diff(places, axis=0), axis=1) / np.diff(t), color="0.3")

@@ -1,6 +1,7 @@
-"""Schemes and solver of the engine `sap`: `idyn compare sap-study`.
+"""Integration schemes and solver of the engine `sap`: `idyn compare sap-study`.
 
-Orders and energies of the cylinder on a spring [SAP §VI-B], iterations and momentum errors of the clutter [SAP §VI-C].
+Convergence orders and energies of the cylinder on a spring [SAP §VI-B]; iterations and momentum errors of the clutter
+[SAP §VI-C].
 """
 
 from collections.abc import Callable
@@ -20,22 +21,26 @@ from sim_harness.world.worlds import build_scene
 SCENES = {"rolls": "spring-cylinder", "glides": "spring-cylinder-smooth"}
 SCHEMES = ("symplectic", "midpoint", "implicit")
 STEPS = {f"{1e3 * dt:g} ms": dt for dt in (0.02, 0.01, 0.005, 0.0025, 0.00125)}
-"""[s]"""
+"""Label → time step [s]."""
 
 COARSE = 0.02
-"""Of the energies [s]."""
+"""Time step of the energy runs [s]."""
 
 ORDER_S, LONG_S = 5.0, 600.0
-"""How long the errors are taken over, and the energy is followed [s]."""
+"""Duration of the runs for errors, and of the longest energy run [s]."""
 
 START, SPRING, MASS = 0.1, 100.0, 0.5
-"""Of the scenes' cylinder [m], [N/m], [kg]."""
+"""Initial displacement [m], stiffness of the spring [N/m] and mass of the cylinder [kg] in the scenes."""
 
 CANDIDATES = ("near", "touching")
+"""Values of the engine's setting of the same name."""
 
 
 class Swing(Record, frozen=True):
-    """Displacement [m] of a cylinder and mechanical energy along its spring, as a share of the first, after each step (N)."""
+    """Motion of the cylinder after each step.
+
+    t: [s] (N); x: displacement [m] (N); energy: mechanical, as a share of the initial energy (N)
+    """
 
     t: Array
     x: Array
@@ -43,13 +48,16 @@ class Swing(Record, frozen=True):
 
     @property
     def error(self) -> float:
-        """e_q of the rolling cylinder, the root mean square distance from the exact motion [mm]."""
+        """e_q of the rolling cylinder: RMS deviation from the exact motion [mm]."""
         omega = np.sqrt(SPRING / effective_mass("rolls"))
         return float(1e3 * np.sqrt(np.mean((self.x - START * np.cos(omega * self.t)) ** 2)))
 
 
 class Pile(Record, frozen=True):
-    """Of each step of the clutter: Newton steps, e_m, contacts, the engine's time [s] (N)."""
+    """Figures of each step of the clutter.
+
+    t: [s] (N); iterations: Newton steps (N); momentum: e_m (N); contacts: number (N); seconds: run time of the engine [s] (N)
+    """
 
     t: Array
     iterations: Array
@@ -59,12 +67,12 @@ class Pile(Record, frozen=True):
 
 
 def effective_mass(motion: str) -> float:
-    """[kg] of the solid cylinder: half of it more where it rolls."""
+    """Return the effective mass of the solid cylinder [kg], 1.5 times its mass if it rolls."""
     return MASS * (1.5 if motion == "rolls" else 1.0)
 
 
 def swing(motion: str, scheme: str, dt: float, seconds: float) -> Swing:
-    """The cylinder that rolls or glides, under a scheme."""
+    """Simulate the cylinder with a scheme. motion: a key of `SCENES`"""
     settings = msgspec.structs.replace(load_scene(SCENES[motion]), dt=dt)
     engine = msgspec.convert({"kind": "sap", "scheme": scheme, "candidates": "near"}, Sap)
     world, mass = build_scene(settings, engine), effective_mass(motion)
@@ -78,10 +86,10 @@ def swing(motion: str, scheme: str, dt: float, seconds: float) -> Swing:
 
 
 def pile(candidates: str) -> Pile:
-    """The clutter to its end."""
+    """Simulate the clutter."""
     settings = load_scene("clutter")
     world = build_scene(settings, msgspec.convert({"kind": "sap", "candidates": candidates, "tolerance": 1e-5}, Sap))
-    world.step()  # compiles
+    world.step()  # compiles kernels
     world.reset(world.bodies.start.q, world.bodies.start.v)
     found = np.array([_checked(world) for _ in range(round(settings.duration / settings.dt))])
     iterations, momentum, contacts, seconds = found.T
@@ -90,7 +98,7 @@ def pile(candidates: str) -> Pile:
 
 
 def _checked(world: SceneWorld) -> tuple[float, float, float, float]:
-    """One step: iterations, e_m, contacts, seconds. Raises RuntimeError for one that was not solved."""
+    """Simulate one step; return iterations, e_m, number of contacts, run time [s]. Raises RuntimeError if it is not solved."""
     step = world.step()
     if not step.solution.status.ok or step.solution.accuracy is None:
         raise RuntimeError(f"at {world.t:.4g} s: {step.solution.status.sentence}")
@@ -98,7 +106,7 @@ def _checked(world: SceneWorld) -> tuple[float, float, float, float]:
 
 
 def order_table(found: Figures) -> Table:
-    """Errors of the rolling cylinder by scheme and step, and the order between the last two."""
+    """Return a table of the errors of the rolling cylinder by scheme and time step, and the order of the last two steps."""
     body = []
     for scheme in SCHEMES:
         errors = [found["orders"][scheme, dt].error for dt in STEPS]
@@ -107,7 +115,7 @@ def order_table(found: Figures) -> Table:
 
 
 def energy_table(found: Figures) -> Table:
-    """Bands, peak to peak, over 20 s, and the energy left after ten minutes of rolling."""
+    """Return a table of peak-to-peak bands of the energy over 20 s, and of the energy left after ten minutes of rolling."""
     body = []
     for scheme in SCHEMES:
         bands = (f"{100 * np.ptp(found['energies'][motion, scheme].energy):.3g}" for motion in SCENES)
@@ -117,11 +125,11 @@ def energy_table(found: Figures) -> Table:
 
 
 def pile_table(found: Figures) -> Table:
-    """Iterations while the bodies fall and while they rest, and the largest e_m."""
+    """Return a table of iterations while the bodies fall and while they rest, and of the largest e_m."""
     columns: dict[str, Callable[[Pile], str]] = {
         "iterations, first half": lambda p: f"{p.iterations[: len(p.t) // 2].mean():.1f}",
         "last 3 s": lambda p: f"{p.iterations[p.t > p.t[-1] - 3.0].mean():.1f}",
-        "most": lambda p: f"{p.iterations.max():.0f}",
+        "largest number": lambda p: f"{p.iterations.max():.0f}",
         "largest e_m": lambda p: f"{p.momentum.max():.1e}",
         "contacts at the end": lambda p: f"{p.contacts[-1]:.0f}",
         "ms per step": lambda p: f"{1e3 * np.median(p.seconds):.2f}",
@@ -130,19 +138,19 @@ def pile_table(found: Figures) -> Table:
 
 
 def scheme_picture(found: Figures) -> bytes:
-    """Errors over steps, and energies of both cylinders."""
+    """Draw errors over time steps, and the energy of the rolling and of the gliding cylinder."""
     ms = {f"{1e3 * dt:g}": 1e3 * dt for dt in STEPS.values()}
     errors = {scheme: ([*ms.values()], [found["orders"][scheme, dt].error for dt in STEPS], "o-") for scheme in SCHEMES}
     panels = [Plot(lines=errors, ticks=ms, log="xy", legend=True, axes={"xlabel": "dt [ms]", "ylabel": "e_q over 5 s [mm]"})]
     for motion in SCENES:
         runs = {scheme: found["energies"][motion, scheme] for scheme in SCHEMES}
-        labels = {"title": f"the cylinder {motion}, dt = 20 ms", "xlabel": "t [s]", "ylabel": "energy [% of the first]"}
+        labels = {"title": f"the cylinder {motion}, dt = 20 ms", "xlabel": "t [s]", "ylabel": "energy [% of the initial]"}
         panels.append(Plot(lines={scheme: (run.t, 100 * run.energy) for scheme, run in runs.items()}, width=0.8, axes=labels))
     return picture(panels, across=3, size=(12, 3.8), share=False)
 
 
 def pile_picture(found: Figures) -> bytes:
-    """Iterations, e_m and contacts over time."""
+    """Draw iterations, e_m and number of contacts over time."""
     labels = {"iterations": "Newton steps", "momentum": "e_m", "contacts": "contacts\nwithin reach"}
     piles = found["clutter"].items()
     lines = {label: {name: (p.t, getattr(p, field)) for name, p in piles} for field, label in labels.items()}
@@ -150,9 +158,10 @@ def pile_picture(found: Figures) -> bytes:
 
 
 def study() -> Study:
+    """Return the study of the engine `sap`."""
     return Study(
         "The engine sap",
-        "Its schemes on a cylinder on a spring, and its solver on forty bodies in a bin.",
+        "Integration schemes on a cylinder with a spring, and the solver on forty bodies in a bin.",
         sweeps={
             "orders": Sweep((SCHEMES, STEPS), lambda scheme, dt: swing("rolls", scheme, dt, ORDER_S)),
             "energies": Sweep((tuple(SCENES), SCHEMES), lambda motion, scheme: swing(motion, scheme, COARSE, 20.0)),
@@ -162,6 +171,6 @@ def study() -> Study:
         tables=(order_table, energy_table, pile_table),
         pictures=(
             Picture("schemes", "Errors and energies by scheme.", scheme_picture),
-            Picture("clutter", "The clutter, step by step.", pile_picture),
+            Picture("clutter", "Forty bodies in a bin: iterations, momentum error and contacts over time.", pile_picture),
         ),
     )

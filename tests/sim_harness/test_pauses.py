@@ -21,8 +21,8 @@ def test_a_page_tells_each_pause_in_words():
     html = report_of(study("demo", "coulomb", [150]), found).html
     for outcome in outcomes:
         assert outcome.words.replace("'", "&#x27;") in html
-    assert "reset, walked on" in html
-    assert "its world stood still with it" in html
+    assert "reset, continued to walk" in html
+    assert "its world stopped with it" in html
     assert walks(found).startswith(b"\x89PNG")
     assert [row[0] for row in table(found)] == ["stopped", "server", "robot"]
 
