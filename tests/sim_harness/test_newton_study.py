@@ -8,7 +8,7 @@ from idyn.errors import ConfigError
 from sim_harness.commands.main import main
 from sim_harness.engines.newton.engine import Newton
 from sim_harness.studies import newton_study
-from sim_harness.studies.newton_study import beam, course, floor, linear_courses, paper
+from sim_harness.studies.newton_study import beam, convergence, floor, linear_residuals, paper
 from sim_harness.world.worlds import AnyEngine
 
 
@@ -26,13 +26,13 @@ def test_newton_row_20_the_error_floor_of_a_precision(number):
 
 def test_relaxation_stagnates_on_a_stiff_beam_where_krylov_methods_go_on():
     """Figures 11 and 18: one linear system, and a whole solve."""
-    found = linear_courses(beam())
+    found = linear_residuals(beam())
     assert (np.diff(found["pcr"]) <= 1e-9 * found["pcr"][:-1]).all()
     assert (np.diff(found["pcg"]) > 0).any()
     assert found["gauss-seidel"][-1] > 1e-3
     assert found["jacobi"][-1] > 1.0
     assert max(found["pcr"][-1], found["pcg"][-1]) < 1e-9
-    left = {solver: course(paper(solver=solver), beam()).after(100) for solver in ("dense", "pcr", "gauss-seidel")}
+    left = {solver: convergence(paper(solver=solver), beam()).after(100) for solver in ("dense", "pcr", "gauss-seidel")}
     assert left["dense"] < 1e-12
     assert left["pcr"] < 1e-6
     assert left["gauss-seidel"] > 1e-3
