@@ -11,7 +11,8 @@ class Mode(StrEnum):
 
     OK: by the configured law, within all limits
     DEGRADED: computed, but with a problem that `Command.message` names, e.g. a fallback law or a model mismatch
-    HOLD, DAMPING: no answer; the last torque again, or joint damping
+    HOLD: the last torque again, without an answer
+    DAMPING: joint damping, without an answer or after an emergency stop
     FAULT: joint damping, because the state exceeds a safety limit
     """
 

@@ -15,7 +15,7 @@ from idyn.types import Array, Record
 
 
 class DriveSettings(Settings, frozen=True):
-    """Drive gains of every joint that follows the reference. Both 0: without gains; the drives damp after longer dropouts.
+    """Drive gains of every joint that follows the reference. Both 0: without gains; in an outage, the drives damp.
 
     kp: [N·m/rad]. It must carry the robot alone: about its weight times the height of its hips, or a little more
     kd: [N·m·s/rad]; well below the inertia of a lower leg over the period of the drives, or the damping is unstable

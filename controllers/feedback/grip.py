@@ -17,7 +17,7 @@ from idyn.types import Array, ContactSet
 
 
 class Grip:
-    """Control of gripping joints, tick by tick. Base class, and the grip without joints.
+    """Control of gripping joints, tick by tick. The base class is a grip without joints.
 
     joints: names of the joints that grip
     pressing: those of them that press with a known torque; the motion of all other joints is prescribed
