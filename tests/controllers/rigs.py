@@ -1,4 +1,4 @@
-"""Controllers as the tests want them: a shipped robot, any settings, no file."""
+"""Test rigs: controllers of shipped robots with any settings, without files."""
 
 import numpy as np
 

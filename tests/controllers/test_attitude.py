@@ -1,4 +1,4 @@
-"""Attitudes against rotations made by somebody else."""
+"""Attitude functions, compared with rotations of another library."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Controller and simulated world, step by step: robots stay up, and forces come as predicted."""
+"""Controller and simulated world in closed loop: robots do not fall, and contact forces match the prediction."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which contacts the prediction is told of, and feet that land."""
+"""Contact sources: which contacts take part in the prediction, and feet that touch down."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""Configurations: what is shipped loads, and whatever is wrong is refused with the path of the fault."""
+"""Configurations: shipped ones load, invalid ones are rejected with the path of the error."""
 
 import json
 from importlib.metadata import PackageNotFoundError

@@ -1,4 +1,4 @@
-"""One controller step: what comes out for what goes in, whatever goes in."""
+"""One controller step: commands for valid and invalid inputs."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Cubics that are aimed anew: ends, velocities there, and continuity on the way."""
+"""Cubics that are retargeted: end points, end velocities, and continuity."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Delay compensation: a state carried over a known delay."""
+"""Delay compensation: extrapolation of a state over a known delay."""
 
 import numpy as np
 import pytest

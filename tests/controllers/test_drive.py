@@ -1,4 +1,4 @@
-"""Gains for the drives: joints that follow have them, those that grip have none, and the command carries them."""
+"""Drive gains: zero at joints that grip, set at joints that follow the reference, and part of the command."""
 
 import numpy as np
 import pytest

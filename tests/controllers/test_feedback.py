@@ -1,4 +1,4 @@
-"""Joint feedback: the formula, the integral with its limit, and forgetting."""
+"""Joint feedback: the formula, the integral with its limit, and reset."""
 
 from types import SimpleNamespace
 

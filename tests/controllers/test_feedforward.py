@@ -1,4 +1,4 @@
-"""What each kind of law makes of a tick: PID and sensed forces do what their definition says  [ZD §7.3]."""
+"""Feed-forward torque of each kind of law: PID and sensed forces follow their definitions  [ZD §7.3]."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""Arms on a fixed base: without any contact, touching a table, with passive joints. They take the way of every robot."""
+"""Arms on a fixed base: without contact, touching a table, with passive joints."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Inverse kinematics of legs: against Pinocchio's forward kinematics, and by differences."""
+"""Inverse kinematics of legs, compared with Pinocchio's forward kinematics and with finite differences."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The locomotion planner: who stands when, derivatives, footholds under yaw, start and stop."""
+"""Locomotion planner: schedule, derivatives, footholds under yaw, start and stop."""
 
 from itertools import pairwise
 

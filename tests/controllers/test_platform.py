@@ -1,4 +1,4 @@
-"""A platform on six motors and a slide on three: the shortest way on the manifold, motors by their names, also on the wire."""
+"""A platform on six motors and a slide on three: differences on the manifold, motor names, wire messages."""
 
 import msgspec
 import numpy as np

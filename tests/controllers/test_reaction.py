@@ -1,4 +1,4 @@
-"""What torques do while contacts hold, against the equations of the whole robot solved at once."""
+"""Response to torques while contacts hold, compared with the equations of the whole robot."""
 
 import numpy as np
 import pytest

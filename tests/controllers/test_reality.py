@@ -1,4 +1,4 @@
-"""Told when reality disagrees: figures against known answers, and when the mode says so."""
+"""Model-mismatch monitor: figures compared with known answers, and the mode that follows."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""Feet that crept apart lean towards their places."""
+"""Spread: displaced feet are pushed towards their reference positions."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""VIIP: virtual forces that only push, against forces and lever arms done by hand."""
+"""VIIP: virtual forces that only push, compared with forces and lever arms computed by hand."""
 
 import numpy as np
 import pytest

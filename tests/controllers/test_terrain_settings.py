@@ -1,4 +1,4 @@
-"""The ground in a controller's settings, and the stance on it."""
+"""Terrain settings, and the stance on the terrain."""
 
 import json
 

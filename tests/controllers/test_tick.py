@@ -1,4 +1,4 @@
-"""A steady tick in figures: each of Pinocchio's algorithms once for each configuration, and few functions."""
+"""Cost of a steady tick: each algorithm of Pinocchio runs once per configuration, and few functions are called."""
 
 import collections
 import sys

@@ -1,4 +1,4 @@
-"""Reference trajectories: derivatives, where they start, and feet that stay where they are."""
+"""Reference trajectories: derivatives, start, and feet that stay in place."""
 
 import numpy as np
 import pytest

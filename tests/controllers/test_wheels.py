@@ -1,4 +1,4 @@
-"""Wheels: feedback sees no jump where an angle has gone round, and a reference several turns away is several turns away."""
+"""Continuous joints: no jump of the feedback after a full turn, and references several turns away."""
 
 import numpy as np
 import pytest

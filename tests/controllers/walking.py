@@ -1,4 +1,4 @@
-"""A robot that does exactly what its planner says, without dynamics: for tests of plans."""
+"""A robot that follows its planner exactly, without dynamics, for tests of plans."""
 
 import numpy as np
 
