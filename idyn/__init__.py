@@ -1,10 +1,55 @@
-"""Inverse dynamics with contact: contact impulses and joint torques, predicted together, with a certificate.
+"""Inverse dynamics with contact: joint torques and contact forces, predicted together, with a certificate.
 
-    from idyn import Flat, Robot, State, contacts_from_geometry, make_law, predict
+    import numpy as np
+    from idyn import Flat, Robot, Sole, State, contacts_from_geometry, make_law, predict
 
-Algorithms only: no sockets, no clocks. Start reading at `idyn.prediction.predict`.
+    feet = Sole(frame="left_foot", length=0.2, width=0.1).corners() + Sole(frame="right_foot", length=0.2, width=0.1).corners()
+    robot = Robot.from_urdf("robot.urdf", contact=feet)
+    state = State(q=robot.neutral(), v=np.zeros(robot.nv))
+    contacts = contacts_from_geometry(robot, state.q, Flat(), margin=0.002)
+    prediction = predict(robot, state, contacts, np.zeros(robot.na), law=make_law("coulomb"), dt=0.001)
+    print(prediction.status, prediction.tau, prediction.force)
+
+Robot
+    Robot                   model of a URDF: sizes, joints, limits, contact places, dynamics terms
+    Description             what a Robot is built from: URDF text, base, contact places, motors, limits
+    ContactPoint, Sole      contact places: a sphere, or a rectangular sole with four corners
+    State                   configuration q and velocity v
+
+Contacts
+    ContactSet              contact points, normals, friction coefficients, gaps and keys
+    contacts_from_geometry  contacts of the robot's contact places with a terrain and with boxes
+    contacts_from_points    contacts at given points
+    Flat                    horizontal plane as terrain
+    Ground                  contact compliance model
+
+Prediction
+    predict                 torques and contact forces that realise joint accelerations
+    make_law, LAWS          a contact law by name with settings; names and settings of all laws
+    Options                 settings of a prediction other than the law
+    Selection               objective of the choice among equivalent impulses
+    Consistency             treatment of demands that no contact impulse can realise
+    Guess                   warm start for the next tick, from `Prediction.guess`
+    Prediction              result: torques, forces, velocity, status, residuals
+    Status, Residuals       outcome of a prediction; residuals of its certificate
+    outcomes                other solutions of forward dynamics under the same torques
+
+Many predictions in one call
+    predict_batch           the same as `predict` for each member of a batch, on several threads
+    Batch                   states, contacts and demands of the members
+    BatchPrediction         results, one row for each member
+    BatchGuess              warm start for the next batch
+
+Errors
+    InputError              an array is malformed: wrong shape or type, NaN or infinite, not normalised
+    ModelError              a robot model cannot be loaded
+    ConfigError             a setting is invalid
+
+`help(idyn.Robot)` and so on print the details. The package contains algorithms only: no files, sockets or clocks. To read the
+code begin at `idyn.prediction.predict`.
 """
 
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -25,38 +70,73 @@ if TYPE_CHECKING:
     from idyn.status import Status
     from idyn.types import Consistency, ContactSet, Guess, Prediction, Residuals, Selection, State
 
+__all__ = [
+    "LAWS",
+    "Batch",
+    "BatchGuess",
+    "BatchPrediction",
+    "ConfigError",
+    "Consistency",
+    "ContactPoint",
+    "ContactSet",
+    "Description",
+    "Flat",
+    "Ground",
+    "Guess",
+    "InputError",
+    "ModelError",
+    "Options",
+    "Prediction",
+    "Residuals",
+    "Robot",
+    "Selection",
+    "Sole",
+    "State",
+    "Status",
+    "__version__",
+    "contacts_from_geometry",
+    "contacts_from_points",
+    "make_law",
+    "outcomes",
+    "predict",
+    "predict_batch",
+]
+
 __version__ = version("idyn")
 
-_HOMES = {
-    "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
+_MODULES = {
     "idyn.batch.arrays": ("Batch", "BatchGuess"),
+    "idyn.batch.predict": ("BatchPrediction", "predict_batch"),
     "idyn.contact.contacts": ("contacts_from_geometry", "contacts_from_points"),
-    "idyn.model.description": ("ContactPoint", "Description", "Sole"),
-    "idyn.errors": ("ConfigError", "InputError", "ModelError"),
     "idyn.contact.ground": ("Ground",),
-    "idyn.prediction.predict": ("predict",),
-    "idyn.laws": ("LAWS", "make_law"),
-    "idyn.prediction.outcomes": ("outcomes",),
-    "idyn.options": ("Options",),
-    "idyn.model.robot": ("Robot",),
-    "idyn.status": ("Status",),
     "idyn.contact.terrain": ("Flat",),
+    "idyn.errors": ("ConfigError", "InputError", "ModelError"),
+    "idyn.laws": ("LAWS", "make_law"),
+    "idyn.model.description": ("ContactPoint", "Description", "Sole"),
+    "idyn.model.robot": ("Robot",),
+    "idyn.options": ("Options",),
+    "idyn.prediction.outcomes": ("outcomes",),
+    "idyn.prediction.predict": ("predict",),
+    "idyn.status": ("Status",),
     "idyn.types": ("Consistency", "ContactSet", "Guess", "Prediction", "Residuals", "Selection", "State"),
 }
-"""Module → its public names, which are imported when they are asked for: `import idyn.status` alone stays light."""
-
-__all__ = [  # noqa: PLE0604
-    "__version__",
-    *(name for names in _HOMES.values() for name in names),
-]
+"""Module → its public names, imported at first use: `import idyn.status` loads neither numba nor Pinocchio."""
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(module), name)
-    raise AttributeError(f"module 'idyn' has no attribute '{name}'; it has {', '.join(__all__)}")
+    raise AttributeError(f"module 'idyn' has no attribute '{name}'; its public names are {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:
+    """Return the public names; none to pydoc, as `help(idyn)` would repeat the inherited methods of each class: 3000 lines."""
+    frame = sys._getframe(1)
+    for _ in range(3):  # pydoc.docmodule → inspect.getmembers → dir
+        if frame.f_code.co_name == "docmodule":
+            return []
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
     return sorted(__all__)

@@ -20,6 +20,12 @@ class Status(IntEnum):
     TOO_MANY_CONTACTS = 8
     OTHER_LAW = 9
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
     @property
     def ok(self) -> bool:
         """Whether the requested law has a certified solution."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
+from idyn.brief import brief, norm, span
 from idyn.status import Status
 
 Array = np.ndarray
@@ -16,6 +17,9 @@ Array = np.ndarray
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """Base class of all records: immutable, keyword arguments only, constructed in about 0.1 µs."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={brief(getattr(self, name))}' for name in self.__struct_fields__)})"
 
 
 class State(Record, frozen=True):
@@ -28,6 +32,11 @@ class State(Record, frozen=True):
 
     q: Array
     v: Array
+
+    def __repr__(self) -> str:
+        if np.ndim(self.q) != 1 or np.ndim(self.v) != 1:
+            return Record.__repr__(self)
+        return f"State(nq={len(self.q)}, nv={len(self.v)}, ‖v‖={norm(self.v)})"
 
 
 class ContactSet(Record, frozen=True):
@@ -54,6 +63,9 @@ class ContactSet(Record, frozen=True):
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __repr__(self) -> str:
+        return f"ContactSet(n={len(self)}, keys={brief(self.keys)}, gaps={span(self.gaps)} m, mu={span(self.mu)})"
 
     def take(self, rows: Array) -> "ContactSet":
         """Return the contacts that `rows` selects: a boolean mask (n), or indices in the order of the result."""
@@ -116,6 +128,9 @@ class Kinematics(DynamicsTerms, frozen=True):
     placements: Array
     ends: Array
 
+    def __repr__(self) -> str:
+        return f"Kinematics(nq={len(self.q)}, nv={len(self.v)}, njoints={len(self.placements)}, closures={len(self.ends)})"
+
 
 class Selection(StrEnum):
     """Objective of the choice among equivalent impulses (MATHEMATICS §3.5)."""
@@ -164,6 +179,9 @@ class Guess(Record, frozen=True):
     tau: Array
     force: Array
 
+    def __repr__(self) -> str:
+        return f"Guess(law={self.law!r}, contacts={brief(self.keys)}, ‖τ‖={norm(self.tau)} N·m, ‖f‖={norm(self.force)} N)"
+
     def carried_over(self, rows: Array, keys: tuple[str, ...]) -> Array:
         """Return the rows of `basis` or `force` for the contacts `keys` (n, ·); zero for contacts that are new."""
         if self.keys == keys:
@@ -193,6 +211,9 @@ class Residuals(msgspec.Struct, frozen=True, gc=False):
     cone: float
     penetration: float
     slip: float
+
+    def __repr__(self) -> str:
+        return f"Residuals({', '.join(f'{name}={getattr(self, name):.1e}' for name in self.__struct_fields__)})"
 
     @property
     def worst(self) -> float:
@@ -237,6 +258,12 @@ class Prediction(Record, frozen=True):
     null_dim: int
     closing: Array
     guess: Guess
+
+    def __repr__(self) -> str:
+        return (
+            f"Prediction({self.status}, law={self.law!r}, rung={self.rung!r}, na={len(self.tau)}, ‖τ‖={norm(self.tau)} N·m, "
+            f"contacts={brief(self.keys)}, Σf_n={self.normal_force.sum():.4g} N, residual={self.residuals.worst:.1e})"
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
 ROOMS = {
     "idyn": (
-        ("idyn.errors", "idyn.status", "idyn.types"),
+        ("idyn.brief", "idyn.errors", "idyn.status", "idyn.types"),
         ("idyn.jit",),
         ("idyn.solvers",),
         ("idyn.model",),

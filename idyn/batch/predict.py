@@ -59,6 +59,13 @@ class BatchPrediction(Record, frozen=True):
     def __len__(self) -> int:
         return len(self.tau)
 
+    def __repr__(self) -> str:
+        counts = ((status, int(np.sum(self.status == status))) for status in STATUSES)
+        statuses = ", ".join(f"{status}: {count}" for status, count in counts if count)
+        worst = np.max(self.residuals, initial=0.0)
+        law, n = self.guess.law, len(self.guess.keys)
+        return f"BatchPrediction(B={len(self)}, {statuses}, law={law!r}, n={n}, residual={worst:.1e})"
+
     def member(self, i: int) -> Prediction:
         """One of them, as `predict` answers it."""
         i = range(len(self))[i]

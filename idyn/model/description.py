@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from idyn.brief import brief
 from idyn.model.shapes import Box
 
 
@@ -89,3 +90,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     unactuated: tuple[str, ...] = ()
     tau_max: dict[str, float] = {}
     armature: float | dict[str, float] = 0.0
+
+    def __repr__(self) -> str:
+        return f"Description({', '.join(f'{name}={brief(getattr(self, name))}' for name in self.__struct_fields__)})"

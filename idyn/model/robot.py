@@ -72,6 +72,10 @@ class Robot:
         self._actuated_q = positions(model, self.tree.dof_joint[self.tree.a])
         self._open_data()
 
+    def __repr__(self) -> str:
+        sizes = f"nq={self.nq}, nv={self.nv}, na={self.na}, contacts={len(self.contact_names)}"
+        return f"Robot({self.name!r}, {sizes}, mass={self.total_mass:.4g} kg)"
+
     @classmethod
     def from_urdf(cls, path: str | Path, **settings: Any) -> "Robot":
         """Read a URDF file; settings as in `Description`. Raises ModelError when there is no such file."""
