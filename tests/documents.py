@@ -1,13 +1,12 @@
-"""README.md and docs/: their code blocks, inline commands, links, tables and anchors."""
+"""The documentation (README.md, docs/, …): its code blocks, inline commands, links, tables and anchors."""
 
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = {
-    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
-}
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "MATHEMATICS.md")), *ROOT.glob("docs/**/*.md")]
+DOCUMENTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -218,8 +218,8 @@ def test_names_of_modules_and_files_exist(document):
         if re.fullmatch(r"(idyn|controllers|transport|sim_harness)(\.\w+)+", code):
             home, _, name = code.rpartition(".")
             assert hasattr(import_module(home), name) or import_module(code), code
-        elif re.fullmatch(r"(idyn|controllers|transport|sim_harness|configs|tests)/[\w/.-]*", code):
-            assert (ROOT / code).exists(), code
+        elif re.fullmatch(r"(idyn|controllers|transport|sim_harness|configs|docs|tests)/[\w/.-]*", code):
+            assert (ROOT / code).exists() or re.search(r"name|[A-Z]{4}", code), code  # or with a placeholder
 
 
 # -- tables ---------------------------------------------------------------------------------------------------------------
