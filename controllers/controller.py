@@ -125,10 +125,7 @@ class Controller:
             self._monitor.expect(prediction, commanded - forecast.tau, problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """Compute the command of a tick. `Command.mode` and `Command.message` report problems.
-
-        Never raises on values, including NaN. Raises InputError for a state or a schedule of wrong size.
-        """
+        """Compute the command of a tick. Never raises on values; raises InputError for a state or a schedule of wrong size."""
         if self._unsettled is not None:
             self.settle()
         robot = self.robot
@@ -162,8 +159,7 @@ class Controller:
         forecast = self._feedforward.forecast(at, contacts, target)
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
-        # τ = τ_ff + PID on torque + virtual forces at the feet + grip, then limits
-        feedback = self._no_torque
+        feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
         if self._torque_feedback.active:
             feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
             feedback = self._grip.filled(self._grip.prescribed(feedback)) if self._grips else feedback
