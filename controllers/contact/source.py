@@ -13,7 +13,7 @@ from controllers.contact.terrain import AnyTerrain, FlatSettings
 from idyn.contact.ground import Ground
 from idyn.errors import ConfigError
 from idyn.jit.compiled import FLAGS, INDICES, VECTOR, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics
 
@@ -81,7 +81,7 @@ class Planned(ContactSource):
 
 @cache
 def _planned() -> Callable[..., bool]:
-    return entrance(_as_planned, Lent(FLAGS), Lent(INDICES), Lent(VECTOR), Filled(FLAGS))
+    return entry_point(_as_planned, Borrowed(FLAGS), Borrowed(INDICES), Borrowed(VECTOR), Output(FLAGS))
 
 
 @compiled

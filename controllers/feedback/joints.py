@@ -14,7 +14,7 @@ import numpy as np
 from controllers.command import Reference
 from controllers.config.loading import NonNegative, Settings
 from idyn.jit.compiled import REAL, VECTOR, compiled, several
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array
 
@@ -37,7 +37,7 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: NonNegative = 20.0
 
 
-MOTION, SUMS = Lent(VECTOR, VECTOR, VECTOR, VECTOR), Filled(VECTOR, VECTOR)
+MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)
 """Types of the arguments `motion` and `sums` of `_add`."""
 
 
@@ -52,7 +52,7 @@ class JointFeedback:
 
     @cached_property
     def _add(self) -> Callable[..., bool]:
-        return entrance(_add, MOTION, several(REAL, 4), SUMS)
+        return entry_point(_add, MOTION, several(REAL, 4), SUMS)
 
     def reset(self) -> None:
         """Set the integral to zero."""

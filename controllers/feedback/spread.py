@@ -15,8 +15,8 @@ import numpy as np
 from controllers.config.loading import NonNegative, Settings
 from idyn.contact.contacts import fill_centres
 from idyn.jit.compiled import INDICES, MATRIX, REAL, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
-from idyn.jit.memory import local
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, Selection
 
@@ -65,7 +65,7 @@ class Spread:
 
 @cache
 def _lean_entry() -> Callable[..., None]:
-    return entrance(_lean, Lent(MATRIX, MATRIX, MATRIX, MATRIX), Lent(INDICES), Filled(MATRIX), REAL, REAL)
+    return entry_point(_lean, Borrowed(MATRIX, MATRIX, MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX), REAL, REAL)
 
 
 @compiled
@@ -77,7 +77,7 @@ def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], st
     stiffness: k m g [N/m]
     """
     (placements, wanted_placements, offsets, normals), (force,) = places, out
-    here, wanted = local(offsets.shape), local(offsets.shape)
+    here, wanted = stack_array(offsets.shape), stack_array(offsets.shape)
     fill_centres((placements, offsets), joints, (here,))
     fill_centres((wanted_placements, offsets), joints, (wanted,))
     for i in range(len(force)):

@@ -9,7 +9,7 @@ wherever M is, between separate branches, and zero entries are skipped. With W =
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import backward, cholesky, copy_rows, forward
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -29,7 +29,7 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
     nv = len(g.v)
     rows = 3 * len(held)
     # [Jᵀ, Pᵀ τ] and Lᵀ L = M, then [W, w] = L⁻ᵀ [Jᵀ, Pᵀ τ]
-    L, W = local((nv, nv)), local((nv, rows + 1))
+    L, W = stack_array((nv, nv)), stack_array((nv, rows + 1))
     copy_rows(g.M, L)
     W[:] = 0.0
     for row in range(rows):
@@ -41,7 +41,7 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
     _factor(L)
     _towards_root(L, W)
     # Wᵀ W f = −Wᵀ w, and Σ f in the world
-    f = local(rows)
+    f = stack_array(rows)
     _hold(W, f)
     for i in range(len(held)):
         s, n, fs, ft, fn = g.tangents[held[i]], g.normals[held[i]], f[3 * i], f[3 * i + 1], f[3 * i + 2]
@@ -49,7 +49,7 @@ def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) 
         borne[1] += fs * s[1] + ft * (n[2] * s[0] - n[0] * s[2]) + fn * n[1]
         borne[2] += fs * s[2] + ft * (n[0] * s[1] - n[1] * s[0]) + fn * n[2]
     # a = L⁻¹ (w + W f)
-    x = local(nv)
+    x = stack_array(nv)
     for j in range(nv):
         x[j] = W[j, rows]
         for row in range(rows):
@@ -67,7 +67,7 @@ def _hold(W: Array, f: Array) -> None:
     W: [L⁻ᵀ Jᵀ, L⁻ᵀ Pᵀ τ] (nv, 3n + 1)
     """
     rows = len(f)
-    D, trace = local((rows, rows)), 0.0
+    D, trace = stack_array((rows, rows)), 0.0
     D[:], f[:] = 0.0, 0.0
     # Wᵀ W, lower triangle, and −Wᵀ w
     for w in W:

@@ -37,8 +37,8 @@ from controllers.feedback.delay_compensation import MAX_TICKS
 from controllers.monitor.reaction import react
 from idyn.errors import ConfigError
 from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
-from idyn.jit.memory import local
+from idyn.jit.entry import Borrowed, Output, entry_point
+from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
 from idyn.prediction.precompile import Way
 from idyn.solvers.linalg import cholesky, copy, forward
@@ -89,8 +89,8 @@ def _empty(robot: Robot) -> _Expected:
     return _Expected(acceleration=np.empty(robot.nv), force=np.empty(3), M_u=np.empty((robot.nu, robot.nv)))
 
 
-ANSWER, EXPECTED = Lent(VECTOR, VECTOR, MATRIX, VECTOR), Filled(VECTOR, VECTOR, MATRIX)
-KNOWN, MEANS = Lent(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Filled(VECTOR)
+ANSWER, EXPECTED = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR), Output(VECTOR, VECTOR, MATRIX)
+KNOWN, MEANS = Borrowed(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Output(VECTOR)
 """Types of the arguments of `_expect` and `_measure`."""
 
 
@@ -112,11 +112,11 @@ class MismatchMonitor:
 
     @cached_property
     def _expect(self) -> Callable[..., None]:
-        return entrance(_expect, Dynamics.TYPE, ANSWER, EXPECTED, REAL)
+        return entry_point(_expect, Dynamics.TYPE, ANSWER, EXPECTED, REAL)
 
     @cached_property
     def _measure(self) -> Callable[..., float]:
-        return entrance(_measure, KNOWN, MEANS, REAL, REAL)
+        return entry_point(_measure, KNOWN, MEANS, REAL, REAL)
 
     def ways(self) -> list[Way]:
         """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
@@ -229,7 +229,7 @@ def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
         mean[k] += share * ((v[k] - before[k]) / dt - a[k] - mean[k])
     # r = M_u x, L Lᵀ = M_uu
     n = len(u)
-    L, r = local((n, n)), local(n)
+    L, r = stack_array((n, n)), stack_array(n)
     for i in range(n):
         r[i] = 0.0
         for j in range(n):

@@ -11,7 +11,7 @@ from controllers.config.loading import NonNegative, Settings
 from controllers.robot.attitude import tilt
 from idyn.errors import InputError
 from idyn.jit.compiled import FLAG, INDICES, REAL, VECTOR, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.model.tree import Limits
 from idyn.types import Array, Kinematics, State
@@ -59,11 +59,11 @@ class Safety:
 
     @cached_property
     def _motion(self) -> Callable[..., tuple[int, float, float, float]]:
-        return entrance(_motion, Lent(VECTOR, VECTOR, INDICES), FLAG)
+        return entry_point(_motion, Borrowed(VECTOR, VECTOR, INDICES), FLAG)
 
     @cached_property
     def _limited(self) -> Callable[..., None]:
-        return entrance(_limit, Lent(VECTOR, VECTOR, VECTOR), REAL, Filled(VECTOR), Filled(INDICES))
+        return entry_point(_limit, Borrowed(VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
 
     @property
     def last(self) -> Array | None:

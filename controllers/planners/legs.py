@@ -12,8 +12,8 @@ import numpy as np
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
 from idyn.jit.records import ArrayRecord, Cube, Matrix, Spans
+from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.types import Array
@@ -74,7 +74,7 @@ class Legs(ArrayRecord):
 @compiled
 def foot_places(legs: Legs, angles: Array) -> Array:
     """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (na)."""
-    places, w, r = np.empty_like(legs.places), local((3, 3)), local((3, 3))
+    places, w, r = np.empty_like(legs.places), stack_array((3, 3)), stack_array((3, 3))
     for leg in range(len(places)):
         _place(legs, leg, angles, w, r, places[leg])
     return places
@@ -89,8 +89,8 @@ def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
         the nearest angles that were found; joints outside of the legs keep the guess
     """
     (places, velocities, accelerations), (q, dq, ddq) = feet, motion
-    w, r, J, work = local((3, 3)), local((3, 3)), local((3, 3)), local((4, 3))
-    x, d, rest = local(3), local(3), local(3)
+    w, r, J, work = stack_array((3, 3)), stack_array((3, 3)), stack_array((3, 3)), stack_array((4, 3))
+    x, d, rest = stack_array(3), stack_array(3), stack_array(3)
     dq[:], ddq[:] = 0.0, 0.0
     reached = True
     for leg in range(len(places)):

@@ -26,13 +26,13 @@ from controllers.planners.path import Path, PathSettings
 from controllers.planners.plan import Plan
 from controllers.planners.steps import follow, restart
 from idyn.jit.compiled import INDICES, REAL, VECTOR
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Kinematics, State
 
 UNREACHED = "reference out of reach: the gait planner placed a foot where its leg does not reach"
 
-MEASURED, CONTACTS, MOTION = Lent(VECTOR, VECTOR, VECTOR), Lent(INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
+MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Types of the arguments `measured`, `contacts` and `motion` of `follow`."""
 
 
@@ -64,7 +64,7 @@ class Locomotion:
     @cached_property
     def _follow(self) -> Callable[..., bool]:
         """Native entry point of `follow`, compiled on first access."""
-        return entrance(follow, Plan.TYPE, REAL, MEASURED, CONTACTS, MOTION)
+        return entry_point(follow, Plan.TYPE, REAL, MEASURED, CONTACTS, MOTION)
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""

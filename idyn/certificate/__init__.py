@@ -1,1 +1,1 @@
-"""The independent check of an answer. Imports no law, no solver and no reduction."""
+"""The certificate: independent check of a solution. It imports no law, solver or reduction."""

@@ -1,7 +1,7 @@
-"""The certificate: how far an answer is from what it claims, in physical units.
+"""The certificate: violation of each condition that a solution must satisfy, in physical units.
 
-Computed from the problem data in the full space (`idyn.certificate.momentum`), by code that no law and no solver uses; friction
-is decomposed anew, by one function for each law's own conditions (`idyn.certificate.conditions`).
+It is computed from the problem data in the full space (`idyn.certificate.momentum`), by code that no law or solver uses. There
+is one function for the conditions of each law (`idyn.certificate.conditions`), with its own decomposition of friction.
 """
 
 from typing import NamedTuple
@@ -20,41 +20,41 @@ from idyn.certificate.conditions import (
     compliant,
     coulomb,
     exact_cone,
-    lets_go,
     no_slip,
     optimal,
-    parts,
+    released,
+    separates,
     worse,
 )
 from idyn.certificate.momentum import (
     allowance_of,
-    asked_of,
     contact_velocities,
     demand_error,
     energy_descent,
     imbalance,
     in_world,
+    law_velocity,
 )
 from idyn.contact.ground import Material
 from idyn.jit.compiled import inlined
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.status import Conditions
 from idyn.terms.stages import Given
 from idyn.types import Array
 
 CERTIFIED = 1e-8
-"""Largest residual of an answer that may be used [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
+"""Maximum residual of a certified solution [N·s, N·m·s or m/s]: at 1 kHz, 10 µN of force and 10 nm/s of speed."""
 
 
 class Claim(NamedTuple):
-    """What an answer claims to be.
+    """Conditions that a solution claims to satisfy.
 
-    conditions: a member of `Conditions`; directions: of the friction polygon (k, 2)
-    unlimited: whether the law takes every μ > 0 for ∞
-    multipliers: of the non-penetration rows, by which the convex laws' optimality is judged (n); without them (0) their
-        complementarity is inf
-    epsilon: weight of the ½ε‖p‖² in the convex law's program [1/kg]
-    material: of the ground, for laws that know it
+    conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
+    unlimited: whether every μ > 0 counts as ∞
+    multipliers: of the non-penetration rows, for the optimality of convex laws (n); without them (0) the complementarity
+        residual of these laws is inf
+    epsilon: weight of the term ½ε‖p‖² in a convex law's program [1/kg]
+    material: of the ground, for the compliant law
     """
 
     conditions: int
@@ -66,17 +66,23 @@ class Claim(NamedTuple):
 
 
 class Demanded(NamedTuple):
-    """The demand: asked for and met, joint accelerations [rad/s²] (na); change: of the joint velocities by which these are
-    reported to differ, max norm [rad/s]."""
+    """The demand.
+
+    asked, met: original and realised joint accelerations [rad/s²] (na)
+    change: reported difference of the joint velocities, max norm [rad/s]
+    """
 
     asked: Array
     met: Array
     change: float
 
 
-class Answered(NamedTuple):
-    """An answer: p: contact impulses in rows S, T, N [N·s] (3n); v_plus (nv); tau [N·m] (na); closing: impulses of the closures
-    in the world [N·s] (3m); impulse: room for p as world vectors (n, 3)."""
+class Solution(NamedTuple):
+    """The solution to check.
+
+    p: contact impulses in rows S, T, N [N·s] (3n); v_plus: velocity at the end of the period (nv); tau: torques [N·m] (na)
+    closing: closure impulses in the world [N·s] (3m); impulse: receives p as vectors in the world [N·s] (n, 3)
+    """
 
     p: Array
     v_plus: Array
@@ -86,23 +92,22 @@ class Answered(NamedTuple):
 
 
 @inlined
-def certify(g: Given, demanded: Demanded, claim: Claim, answer: Answered, residuals: Array) -> None:
-    """The certificate stage: fill the residuals (6) of an answer against what it claims, in the order and units of
-    `idyn.types.Residuals`; and `answer.impulse`.
+def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, residuals: Array) -> None:
+    """The certificate stage: fill the residuals (6) in the order and units of `idyn.types.Residuals`, and `solution.impulse`.
 
-    The law is judged by the velocity v̂ that it is asked of, the demand by the one that was asked for and the reported change.
+    The conditions of the law are checked for v̂, the demand for its original value and the reported change.
     """
     residuals[:] = 0.0
-    in_world(g, answer.p, answer.impulse)
-    residuals[DYNAMICS] = imbalance(g, answer.v_plus, answer.tau, answer.impulse, answer.closing)
-    residuals[DEMAND] = demand_error(g, demanded.asked, demanded.met, demanded.change, answer.v_plus)
-    residuals[SLIP] = closure_error(g, answer.v_plus)
-    _judge(g, claim, answer.p, answer.v_plus, answer.impulse, residuals)
+    in_world(g, solution.p, solution.impulse)
+    residuals[DYNAMICS] = imbalance(g, solution.v_plus, solution.tau, solution.impulse, solution.closing)
+    residuals[DEMAND] = demand_error(g, demanded.asked, demanded.met, demanded.change, solution.v_plus)
+    residuals[SLIP] = closure_error(g, solution.v_plus)
+    _judge(g, claim, solution.p, solution.v_plus, solution.impulse, residuals)
 
 
 @inlined
 def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, residuals: Array) -> None:
-    """Raise the residuals to those of the law's own conditions."""
+    """Include the conditions of the law in the residuals."""
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:
         return
@@ -110,26 +115,26 @@ def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, resi
         for row in range(len(p)):
             worse(residuals, CONE, abs(p[row]))
         return
-    # compliant ground is asked of v⁺
-    velocity, v_hat = local((len(g.mu), 3)), local(len(v_plus))
+    # compliant law: applies to v⁺
+    velocity, v_hat = stack_array((len(g.mu), 3)), stack_array(len(v_plus))
     if conditions == Conditions.COMPLIANT:
         contact_velocities(g, v_plus, velocity)
         for i in range(len(g.mu)):
             compliant(g, i, claim.material, p[3 * i : 3 * i + 3], velocity[i], residuals)
         return
-    # convex laws: the descent of their energy, with multipliers y
+    # convex laws: optimality needs the multipliers y
     convex = conditions in (Conditions.CONVEX, Conditions.CONE)
     if convex and not (len(y) == len(g.mu) and np.isfinite(y).all()):
-        residuals[COMPLEMENTARITY] = np.inf  # nothing to judge optimality by
+        residuals[COMPLEMENTARITY] = np.inf  # without multipliers
         return
     # v̂, û = J v̂
-    asked_of(g, v_plus, impulse, v_hat)
+    law_velocity(g, v_plus, impulse, v_hat)
     contact_velocities(g, v_hat, velocity)
-    descent = local((len(g.mu) if convex else 0, 3))
+    descent = stack_array((len(g.mu) if convex else 0, 3))
     if convex:
         momentum = v_hat if conditions == Conditions.CONVEX else np.zeros(len(v_hat))
         energy_descent(g, momentum, (1.0 + g.rho) * y, descent)
-    # w = û_N + φ/dt ≥ 0, p_N ≥ 0, then the law's own
+    # w = û_N + φ/dt ≥ 0, p_N ≥ 0, then the conditions of the law
     for i in range(len(g.mu)):
         mu, w = g.mu[i], velocity[i, 2] + allowance_of(g, i)
         free = mu == np.inf or (claim.unlimited and mu > 0.0)
@@ -138,8 +143,8 @@ def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, resi
             residuals[COMPLEMENTARITY] = np.inf  # malformed
         worse(residuals, PENETRATION, -w)
         worse(residuals, CONE, -c.pn)
-        if free and parts(c) and conditions != Conditions.CONVEX:
-            worse(residuals, CONE, max(abs(c.ps), abs(c.pt)))  # friction without pressure is none
+        if free and separates(c) and conditions != Conditions.CONVEX:
+            worse(residuals, CONE, max(abs(c.ps), abs(c.pt)))  # friction without normal impulse
         if conditions == Conditions.NO_SLIP:
             no_slip(c, residuals)
         elif conditions == Conditions.COULOMB:
@@ -147,12 +152,12 @@ def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, resi
         elif conditions == Conditions.EXACT_CONE:
             exact_cone(c, residuals)
         elif not convex:
-            residuals[COMPLEMENTARITY] = np.inf  # an unknown claim
+            residuals[COMPLEMENTARITY] = np.inf  # unknown conditions
         else:
             worse(residuals, COMPLEMENTARITY, abs(min(y[i], w)))
-            if conditions == Conditions.CONE and free and lets_go(c):
+            if conditions == Conditions.CONE and free and released(c):
                 continue
-            # gradient: + ε p, and of the contacts' energy + û
+            # gradient of the objective: + ε p, and + û for the contact energy
             slope = descent[i] + claim.epsilon * p[3 * i : 3 * i + 3]
             if conditions == Conditions.CONE:
                 slope[0], slope[1], slope[2] = slope[0] + c.vs, slope[1] + c.vt, slope[2] + w

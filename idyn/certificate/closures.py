@@ -1,32 +1,32 @@
-"""Closed chains and compliant contacts, for the certificate, by code that nothing else uses."""
+"""Terms of the certificate for closed chains and compliant contacts; not used elsewhere."""
 
 import numpy as np
 
 from idyn.certificate.motion import body_twists, divide_by_inertia, point_velocity, sign_of
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
 from idyn.types import Array
 
 
 @compiled
-def middle(g: Given, k: int) -> tuple[float, float, float]:
-    """Midpoint of the two points of closure k in the world [m]."""
+def midpoint(g: Given, k: int) -> tuple[float, float, float]:
+    """Return the midpoint of the two points of closure k in the world [m]."""
     one, other = g.ends[k, 0], g.ends[k, 1]
     return 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
 
 
 @compiled
 def closure_error(g: Given, v_plus: Array) -> float:
-    """How far the closures' points are from coming together as they should: a gap beyond the noise floor within the period, but
-    not faster than a penetration is undone [m/s]."""
-    worst, twists = 0.0, local((len(g.model.parents), 6))
+    """Return the largest error of the closures' relative velocities [m/s]. A gap beyond the noise must be closed within the
+    period, but not faster than the recovery speed."""
+    worst, twists = 0.0, stack_array((len(g.model.parents), 6))
     if len(g.ends) > 0:
         body_twists(g, v_plus, twists)
     for k in range(len(g.ends)):
-        # velocities of the two bodies there
-        one = point_velocity(twists[g.model.loops[k, 0]], middle(g, k))
-        other = point_velocity(twists[g.model.loops[k, 1]], middle(g, k))
+        # velocities of the two bodies at the midpoint
+        one = point_velocity(twists[g.model.loops[k, 0]], midpoint(g, k))
+        other = point_velocity(twists[g.model.loops[k, 1]], midpoint(g, k))
         # their difference should be −speed along the gap
         apart = g.ends[k, 0] - g.ends[k, 1]
         length = np.sqrt(np.sum(apart * apart))
@@ -38,9 +38,11 @@ def closure_error(g: Given, v_plus: Array) -> float:
 
 
 @compiled
-def hold_closed(g: Given, x: Array) -> None:
-    """x ← x − M_uu⁻¹ G_uᵀ λ, in place, so that the unactuated motion x (nu) keeps the closures, G_u x = 0. Elimination with
-    pivots on the diagonal; those that are rounding errors of the first belong to rows that say nothing new."""
+def keep_closures(g: Given, x: Array) -> None:
+    """Replace x (nu) by x − M_uu⁻¹ G_uᵀ λ with G_u x = 0: the unactuated motion then satisfies the closures.
+
+    λ is found by elimination with diagonal pivots. Pivots that are rounding errors of the largest belong to dependent rows.
+    """
     rows, nu = 3 * len(g.ends), len(x)
     G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))
     # G_u: relative velocity of the two bodies of each closure
@@ -50,7 +52,7 @@ def hold_closed(g: Given, x: Array) -> None:
             j = g.model.u[i]
             sign = int(g.model.support[g.model.loops[k, 0], j]) - int(g.model.support[g.model.loops[k, 1], j])
             if sign != 0:
-                G[row, i] = sign * point_velocity(g.axes[j], middle(g, k))[row % 3]
+                G[row, i] = sign * point_velocity(g.axes[j], midpoint(g, k))[row % 3]
     # A = G_u M_uu⁻¹ G_uᵀ, last column G_u x
     answers = G.copy()
     for row in range(rows):
@@ -86,10 +88,10 @@ def hold_closed(g: Given, x: Array) -> None:
 
 
 @compiled
-def own_inverse_mass(g: Given, k: int) -> float:
-    """‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k, all joints free [1/kg]: how easily its two bodies give way to an impulse there."""
+def effective_inverse_mass(g: Given, k: int) -> float:
+    """Return ‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k with free joints, its effective inverse mass [1/kg]."""
     nv = len(g.v)
-    # X = [J_kᵀ, J_kᵀ], the generalised impulses of unit impulses along the world's axes
+    # X = [J_kᵀ, J_kᵀ], the generalised impulses of unit impulses along the world axes
     A, X = g.M.copy(), np.zeros((nv, 6))
     for j in range(nv):
         sign = sign_of(g, k, j)

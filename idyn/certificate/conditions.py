@@ -1,24 +1,28 @@
-"""The laws' own conditions, one contact at a time: what each promises of impulse and velocity, and by how much they miss it."""
+"""Conditions of the laws on impulse and velocity of one contact, and by how much they are violated."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from idyn.certificate.closures import own_inverse_mass
+from idyn.certificate.closures import effective_inverse_mass
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.jit.compiled import compiled
 from idyn.terms.stages import Given
 from idyn.types import Array
 
-PARTS = 1e-9
-"""A contact that opens faster than this without a normal impulse parts [m/s]."""
+SEPARATING = 1e-9
+"""A contact separates if it opens faster than this [m/s] with a normal impulse [N·s] of at most this."""
 
 DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)
-"""Where `certify` writes which residual: the order of `idyn.types.Residuals`."""
+"""Indices of the residuals, in the order of `idyn.types.Residuals`."""
 
 
 class Contact(NamedTuple):
-    """One contact of an answer: impulse (s, t, n), velocity (s, t) and what is left of its allowance (n), friction."""
+    """One contact of a solution.
+
+    ps, pt, pn: impulse along s, t, n [N·s]; vs, vt: tangential velocity [m/s]; w: û_N + φ/dt [m/s]
+    mu: friction coefficient; free: whether friction is unlimited
+    """
 
     ps: float
     pt: float
@@ -32,13 +36,14 @@ class Contact(NamedTuple):
 
 @compiled
 def worse(residuals: Array, which: int, error: float) -> None:
-    """Raise one of the residuals (6) to an error, if that is larger."""
+    """Raise the residual with index `which` to `error` if that is larger."""
     residuals[which] = max(residuals[which], error)
 
 
 @compiled
 def _split(x: float, y: float, directions: Array) -> tuple[float, float, int]:
-    """Non-negative shares of (x, y) along the two polygon corners next to it, and the first corner's index."""
+    """Return the non-negative coefficients of (x, y) along the two adjacent corners of the polygon, and the index of the first
+    one."""
     k = len(directions)
     best, share0, share1, corner = -np.inf, 0.0, 0.0, 0
     for j in range(k):
@@ -51,33 +56,33 @@ def _split(x: float, y: float, directions: Array) -> tuple[float, float, int]:
 
 
 @compiled
-def parts(c: Contact) -> bool:
-    """Whether a contact opens without a normal impulse."""
-    return c.w > PARTS and c.pn <= PARTS
+def separates(c: Contact) -> bool:
+    """Return whether a contact opens without a normal impulse."""
+    return c.w > SEPARATING and c.pn <= SEPARATING
 
 
 @compiled
-def lets_go(c: Contact) -> bool:
-    """Whether it parts and carries nothing at all: it may slide then."""
-    return parts(c) and c.ps == 0.0 and c.pt == 0.0 and c.pn == 0.0
+def released(c: Contact) -> bool:
+    """Return whether a contact separates without any impulse: then it may slide."""
+    return separates(c) and c.ps == 0.0 and c.pt == 0.0 and c.pn == 0.0
 
 
 @compiled
 def no_slip(c: Contact, residuals: Array) -> None:
-    """0 ≤ p_N ⟂ w ≥ 0, and û_T = 0 unless the contact lets go; p_T = 0 without friction."""
+    """Check 0 ≤ p_N ⟂ w ≥ 0, and û_T = 0 unless the contact is released; p_T = 0 for μ = 0."""
     worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
     if c.mu == 0.0:
         worse(residuals, CONE, max(abs(c.ps), abs(c.pt)))
-    elif not lets_go(c):
+    elif not released(c):
         worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
 
 
 @compiled
 def coulomb(c: Contact, directions: Array, residuals: Array) -> None:
-    """Complementarity of (p_F, w_F) and (λ, w_λ), cone, and slip where none is allowed."""
+    """Check complementarity of (p_N, w), (p_F, w_F) and (λ, w_λ), the cone, and û_T = 0 for unlimited friction."""
     worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
     if c.free:
-        if not lets_go(c):
+        if not released(c):
             worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
         return
     # λ = max(−d_j · û_T, 0)
@@ -98,10 +103,10 @@ def coulomb(c: Contact, directions: Array, residuals: Array) -> None:
 
 @compiled
 def exact_cone(c: Contact, residuals: Array) -> None:
-    """Complementarity in the normal; friction is the point of its disc nearest to p_T − v_T, so it dissipates most."""
+    """Check 0 ≤ p_N ⟂ w ≥ 0, and maximal dissipation: p_T is the point of its disc nearest to p_T − û_T."""
     worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
     if c.free:
-        if not lets_go(c):
+        if not released(c):
             worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
         return
     # p_T = the point of the disc of radius μ p_N nearest to p_T − û_T
@@ -114,15 +119,16 @@ def exact_cone(c: Contact, residuals: Array) -> None:
 
 @compiled
 def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> None:
-    """One contact of the convex laws: impulses and descent direction must be complementary over the cone's rays."""
+    """Check optimality for the convex laws: the impulse and the gradient `descent` (s, t, n) are complementary over the rays of
+    the cone."""
     if c.free:
         worse(residuals, COMPLEMENTARITY, max(abs(descent[0]), abs(descent[1]), abs(min(c.pn, descent[2]))))
         return
-    # p_T along the corners d_j; rest: μ p_N less their sum
+    # p_T along the corners d_j; rest: μ p_N minus their sum
     share0, share1, corner = _split(c.ps, c.pt, directions)
     k = len(directions)
     rest = c.mu * c.pn - share0 - share1
-    # load ⟂ slope of each ray (μ d_j, 1); an interior impulse loads every ray of its cone, so every ray must then be flat
+    # load ⟂ slope of each ray (μ d_j, 1); an impulse inside the cone loads every ray, so all slopes must be zero then
     for j in range(k):
         share = share0 if j == corner else share1 if j == (corner + 1) % k else 0.0
         loaded = (share + max(rest, 0.0) / k) / c.mu if c.mu > 0.0 else max(c.pn, 0.0) / k
@@ -133,11 +139,11 @@ def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> 
 
 @compiled
 def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, residuals: Array) -> None:
-    """Impulse and z = u − v̂ + R p of contact i must be complementary in the round friction cone and its dual: p is the point of
-    the cone nearest to p − z. The cone is judged apart."""
-    # the cone; p = 0 where the contact does not count
+    """Check contact i of the compliant law: p and z = u − v̂ + R p are complementary in the round friction cone and its dual,
+    so p is the point of the cone nearest to p − z. Violation of the cone itself is a residual of its own."""
+    # cone; p = 0 for a contact that is not included
     counts = not (material.touching_only and g.gaps[i] > 0.0)
-    w, settle, mu = own_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)
+    w, settle, mu = effective_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)
     friction = np.hypot(p[0], p[1])
     worse(residuals, CONE, max(-p[2], friction - mu * p[2]))
     if not counts or w == 0.0:
@@ -150,7 +156,7 @@ def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, r
     x = p[0] - (velocity[0] + soft_t * p[0])
     y = p[1] - (velocity[1] + soft_t * p[1])
     z = p[2] - (velocity[2] + g.gaps[i] / settle + soft_n * p[2])
-    # its nearest point of the cone
+    # nearest point of the cone
     across = np.hypot(x, y)
     if across > mu * z:
         height = max((mu * across + z) / (1.0 + mu * mu), 0.0)

@@ -1,33 +1,33 @@
-"""The terms of the certificate, in the full space: momentum, demand, velocities at the contacts.
+"""Terms of the certificate in the full space: momentum, demand, contact velocities.
 
-From the problem data alone (M, h, joint axes, contact geometry), by code that no law and no solver uses: body twists are summed
-along the tree (`idyn.certificate.motion`), impulses are world vectors; closed chains are in `idyn.certificate.closures`.
-It is given a `Given` (`idyn.terms.stages`) and never sees J or Y.
+They are computed from the problem data only (M, h, joint axes, contact geometry), by code that no law or solver uses: body
+twists are summed along the tree (`idyn.certificate.motion`), impulses are vectors in the world; closed chains are in
+`idyn.certificate.closures`. The input is a `Given` (`idyn.terms.stages`), without J or Y.
 """
 
 import numpy as np
 
-from idyn.certificate.closures import hold_closed, middle
+from idyn.certificate.closures import keep_closures, midpoint
 from idyn.certificate.motion import body_twists, cross, divide_by_inertia, point_velocity, sign_of
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.terms.stages import Given
 from idyn.types import Array
 
 
 @compiled
 def allowance_of(g: Given, i: int) -> float:
-    """φ/dt after the noise floor and the recovery limit [m/s]."""
+    """Return φ/dt of contact i after noise floor and limit of the recovery speed [m/s]."""
     return 0.0 if abs(g.gaps[i]) <= g.noise else max(g.gaps[i] / g.dt, -g.recovery_speed)
 
 
 @compiled
-def asked_of(g: Given, v_plus: Array, impulse: Array, v_hat: Array) -> None:
-    """Fill v̂ (nv), the velocity that the law is asked of."""
+def law_velocity(g: Given, v_plus: Array, impulse: Array, v_hat: Array) -> None:
+    """Fill v̂ (nv), the velocity that the law applies to: v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)."""
     for j in range(len(v_hat)):
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
     if g.rho > 0.0:
-        remembered = local((len(g.mu), 3))
+        remembered = stack_array((len(g.mu), 3))
         in_world(g, g.last, remembered)
         change = _response(g, impulse - remembered)
         for i in range(len(g.model.u)):
@@ -36,7 +36,7 @@ def asked_of(g: Given, v_plus: Array, impulse: Array, v_hat: Array) -> None:
 
 @compiled
 def demand_error(g: Given, asked: Array, met: Array, change: float, v_plus: Array) -> float:
-    """The larger of ‖P v⁺ − v_a − dt q̈_met‖∞ and |‖dt (q̈_met − q̈_asked)‖∞ − change| [rad/s]; inf when it is not a number."""
+    """Return the larger of ‖P v⁺ − v_a − dt q̈_met‖∞ and |‖dt (q̈_met − q̈_asked)‖∞ − change| [rad/s]; inf instead of NaN."""
     a, v, dt, worst, moved = g.model.a, g.v, g.dt, 0.0, 0.0
     for k in range(len(a)):
         error = abs(v_plus[a[k]] - v[a[k]] - dt * met[k])
@@ -47,7 +47,7 @@ def demand_error(g: Given, asked: Array, met: Array, change: float, v_plus: Arra
 
 @compiled
 def in_world(g: Given, p: Array, impulse: Array) -> None:
-    """Fill world vectors (n, 3) with impulses in rows S, T, N (3n)."""
+    """Fill `impulse` (n, 3), vectors in the world, from impulses p in rows S, T, N (3n)."""
     for i in range(len(impulse)):
         t = cross(g.normals[i], g.tangents[i])
         for c in range(3):
@@ -56,7 +56,7 @@ def in_world(g: Given, p: Array, impulse: Array) -> None:
 
 @compiled
 def _response(g: Given, impulse: Array) -> Array:
-    """M_uu⁻¹ J_uᵀ of impulses that are world vectors (n, 3): what they do to the unactuated velocities (nu)."""
+    """Return the change M_uu⁻¹ J_uᵀ p of the unactuated velocities (nu) by impulses in the world (n, 3)."""
     x = np.zeros(len(g.model.u))
     for k in range(len(impulse)):
         for i in range(len(x)):
@@ -65,17 +65,17 @@ def _response(g: Given, impulse: Array) -> Array:
                 at = point_velocity(g.axes[g.model.u[i]], g.points[k])
                 x[i] += sign * (at[0] * impulse[k, 0] + at[1] * impulse[k, 1] + at[2] * impulse[k, 2])
     divide_by_inertia(g, x)
-    hold_closed(g, x)
+    keep_closures(g, x)
     return x
 
 
 @compiled
 def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Array) -> float:
-    """‖M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h)‖∞ for impulses as world vectors (n, 3), (3m); inf when it is not a number."""
+    """Return ‖M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h)‖∞ for contact (n, 3) and closure (3m) impulses in the world; inf for NaN."""
     v, axes, support, dt = g.v, g.axes, g.model.support, g.dt
     nv = len(v)
-    balance = local(nv)
-    # dt h + M (v⁺ − v) − dt Pᵀ τ; M is symmetric: by columns no sum waits for itself
+    balance = stack_array(nv)
+    # dt h + M (v⁺ − v) − dt Pᵀ τ; by columns of the symmetric M, so that the sums are independent
     for j in range(nv):
         balance[j] = dt * g.h[j]
     for k in range(nv):
@@ -84,7 +84,7 @@ def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Arra
             balance[j] += M[j] * gain
     for k in range(len(g.model.a)):
         balance[g.model.a[k]] -= dt * tau[k]
-    # − Jᵀ p: the power of each impulse on the unit velocities of the joints between the two bodies
+    # − Jᵀ p: power of each impulse for unit velocities of the joints between the two bodies
     for i in range(len(impulse)):
         f, first, second = impulse[i], support[g.bodies[i]], support[g.others[i]]
         moment = cross(g.points[i], f)
@@ -99,7 +99,7 @@ def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Arra
         f, first, second = closing[3 * k : 3 * k + 3], support[g.model.loops[k, 0]], support[g.model.loops[k, 1]]
         for j in range(nv):
             if first[j] != second[j]:
-                at = point_velocity(axes[j], middle(g, k))
+                at = point_velocity(axes[j], midpoint(g, k))
                 power = at[0] * f[0] + at[1] * f[1] + at[2] * f[2]
                 balance[j] -= power if first[j] else -power
     worst = 0.0
@@ -110,8 +110,8 @@ def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Arra
 
 @compiled
 def contact_velocities(g: Given, v: Array, out: Array) -> None:
-    """Fill the relative velocity of the bodies at each contact in (s, t, n) (n, 3)."""
-    twists = local((len(g.model.parents), 6))
+    """Fill `out` (n, 3) with the relative velocities of the bodies at the contacts in (s, t, n)."""
+    twists = stack_array((len(g.model.parents), 6))
     body_twists(g, v, twists)
     for i in range(len(out)):
         s, n = g.tangents[i], g.normals[i]
@@ -125,8 +125,8 @@ def contact_velocities(g: Given, v: Array, out: Array) -> None:
 
 @compiled
 def energy_descent(g: Given, v_plus: Array, y: Array, descent: Array) -> None:
-    """Fill the gradient of the kinetic energy of v⁺ with respect to the impulses, less the multipliers' part, in (s, t, n)
-    (n, 3): the contact velocities of the unactuated motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
+    """Fill `descent` (n, 3): gradient of the kinetic energy of v⁺ with respect to the impulses, minus the part of the
+    multipliers y (n), in (s, t, n). These are the contact velocities of the motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
     nu, nv = len(g.model.u), len(v_plus)
     # (M v⁺)_u
     x = np.zeros(nu)
@@ -141,9 +141,9 @@ def energy_descent(g: Given, v_plus: Array, y: Array, descent: Array) -> None:
             if sign != 0 and y[k] != 0.0:
                 at, n = point_velocity(g.axes[g.model.u[i]], g.points[k]), g.normals[k]
                 x[i] -= sign * y[k] * (at[0] * n[0] + at[1] * n[1] + at[2] * n[2])
-    # x = M_uu⁻¹ (…), closures kept; J x
+    # x = M_uu⁻¹ (…), with closures; J x
     divide_by_inertia(g, x)
-    hold_closed(g, x)
+    keep_closures(g, x)
     motion = np.zeros(nv)
     for i in range(nu):
         motion[g.model.u[i]] = x[i]

@@ -1,4 +1,4 @@
-"""Bodies that move, for the certificate: twists along the tree, velocities of points, M_uu by elimination."""
+"""Motion of bodies for the certificate: twists along the tree, velocities of points, solution with M_uu by elimination."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from idyn.types import Array
 
 @compiled
 def cross(x: Array, y: Array) -> tuple[float, float, float]:
-    """x × y"""
+    """Return x × y."""
     return x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]
 
 
 @compiled
 def point_velocity(twist: Array, x: Array | tuple[float, float, float]) -> tuple[float, float, float]:
-    """Velocity of the point x of a body with spatial velocity `twist` at the world origin: v_O + ω × x."""
+    """Return the velocity v_O + ω × x of the point x of a body with spatial velocity `twist` at the world origin."""
     return (
         twist[0] + twist[4] * x[2] - twist[5] * x[1],
         twist[1] + twist[5] * x[0] - twist[3] * x[2],
@@ -25,7 +25,7 @@ def point_velocity(twist: Array, x: Array | tuple[float, float, float]) -> tuple
 
 @compiled
 def body_twists(g: Given, v: Array, twists: Array) -> None:
-    """Fill the spatial velocities of the joints' bodies at the world's origin (njoints, 6), summed along the tree."""
+    """Fill the spatial velocities of the bodies at the world origin (njoints, 6), summed along the tree."""
     axes, parents, dof_joint, dof = g.axes, g.model.parents, g.model.dof_joint, 0
     for c in range(6):
         twists[0, c] = 0.0
@@ -40,13 +40,13 @@ def body_twists(g: Given, v: Array, twists: Array) -> None:
 
 @compiled
 def sign_of(g: Given, k: int, j: int) -> int:
-    """+1 where degree of freedom j moves the first body of contact k only, −1 the second, 0 both or none."""
+    """Return +1 if degree of freedom j moves only the first body of contact k, −1: only the second, 0: both or neither."""
     return int(g.model.support[g.bodies[k], j]) - int(g.model.support[g.others[k], j])
 
 
 @compiled
 def divide_by_inertia(g: Given, x: Array) -> None:
-    """x ← M_uu⁻¹ x, in place, by Gaussian elimination without pivoting: M_uu is positive definite."""
+    """Replace x by M_uu⁻¹ x, by Gaussian elimination without pivoting: M_uu is positive definite."""
     nu = len(g.model.u)
     A = np.empty((nu, nu))
     for i in range(nu):

@@ -8,7 +8,7 @@ import numpy as np
 from idyn.contact.terrain import Terrain
 from idyn.errors import FrameNotFound, InputError
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.model.places import Spheres
 from idyn.model.robot import Robot
 from idyn.model.shapes import pair_contacts
@@ -198,12 +198,12 @@ def first_tangents(normals: Array) -> Array:
 
 @cache
 def _fill_contacts() -> Callable[..., None]:
-    return entrance(_sphere_contacts, Lent(MATRIX, VECTOR, VECTOR, MATRIX), Filled(MATRIX, MATRIX, VECTOR))
+    return entry_point(_sphere_contacts, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX), Output(MATRIX, MATRIX, VECTOR))
 
 
 @cache
 def _fill_centres() -> Callable[..., None]:
-    return entrance(fill_centres, Lent(MATRIX, MATRIX), Lent(INDICES), Filled(MATRIX))
+    return entry_point(fill_centres, Borrowed(MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX))
 
 
 @compiled

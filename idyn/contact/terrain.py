@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from idyn.jit.compiled import MATRIX, REAL, VECTOR, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.types import Array
 
 PATCHES = 256
@@ -103,7 +103,7 @@ def room(points: Array) -> tuple[Array, Array]:
 
 @cache
 def _fill_plane() -> Callable[..., None]:
-    return entrance(_plane, Lent(MATRIX), REAL, Filled(VECTOR, MATRIX))
+    return entry_point(_plane, Borrowed(MATRIX), REAL, Output(VECTOR, MATRIX))
 
 
 @compiled

@@ -22,6 +22,8 @@ from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
+from idyn.jit.mode import PLAIN, cache_root
+
 KEPT_S = 30 * 86400.0
 """A directory that nobody has used for this long is removed [s]."""
 
@@ -35,9 +37,8 @@ IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[
 
 
 def root() -> Path:
-    """`NUMBA_CACHE_DIR`, or `idyn` in the user's cache directory."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idyn"
+    """Directory of the cache; kernels of plain mode are apart."""
+    return cache_root() / "plain" if PLAIN else cache_root()
 
 
 def module_root(path: Path, module: str) -> Path:

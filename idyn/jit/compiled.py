@@ -1,10 +1,8 @@
-"""`@compiled`: numba for the inner loops, with a disk cache that cannot go stale.
+"""`@compiled`: numba for the inner loops, with a disk cache keyed by code (`idyn.jit.cache`).
 
-numba keys a cached kernel by its own source file and never notices that a kernel it calls, in another file, has changed.
-So `idyn.jit.cache` keys it by the sources of its module and of all modules that this one imports.
-`NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache.
-
-Arrays that belong together cross as one argument: see `idyn.jit.records`.
+numba keys a cached kernel by its own source file and does not notice changes of kernels that it calls in other files.
+`NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache. Arrays that belong together
+cross as one argument, see `idyn.jit.records`.
 """
 
 import gc
@@ -18,6 +16,7 @@ from numba.core import event
 
 from idyn.jit.cache import KernelCache
 from idyn.jit.linking import leave_outside
+from idyn.jit.mode import PLAIN
 
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 INDICES, SPANS = numba.int64[::1], numba.int64[:, ::1]
@@ -55,8 +54,9 @@ def _compiled(function: F, **options: str) -> F:
     kernel = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if not numba.config.DISABLE_JIT:
         kernel._cache = KernelCache(function)
-        _take_literals_as_numbers(kernel)
-        leave_outside(kernel)
+        if not PLAIN:
+            _take_literals_as_numbers(kernel)
+            leave_outside(kernel)
         KERNELS.append(kernel)
     return kernel
 

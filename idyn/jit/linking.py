@@ -1,9 +1,8 @@
-"""Long compiled functions stay outside of those that call them.
+"""Linking of long kernels: they stay outside of the kernels that call them.
 
-numba copies into a function all that it calls, and what that calls, and compiles the copies again: what is five calls deep is
-compiled six times. LLVM makes short ones part of their caller, which is worth a copy; long ones it leaves as they are. So a
-long one is a declaration for its callers, of a name that is the same in every process, and its address is looked up when they
-are made ready. A caller that is read from the disk says what has to be there before.
+numba copies every callee, with its own callees, into a kernel and compiles the copies again: a function five calls deep is
+compiled six times. For long functions a declaration is enough: a symbol that is the same in every process, whose address is
+looked up when a caller is linked. A caller that is read from the disk names the symbols that must exist first.
 """
 
 import hashlib
@@ -14,52 +13,51 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 
 LONG = 400
-"""Bytecode of so many bytes is long: some fifteen lines. From 200 to 700 it makes no difference to how long kernels take to
-compile or to run."""
+"""Bytecode of a long function [bytes]: about fifteen lines. Between 200 and 700 neither compile time nor speed changes."""
 
 NOTHING = llvm.parse_assembly("")
 
 
 class Needed(NamedTuple):
-    """A kernel that others call; called by numba before it makes one of those ready that it has read from the disk."""
+    """A kernel that others call. numba calls this object before it links a caller that was read from the disk."""
 
     module: str
     name: str
     types: tuple[Any, ...]
 
     def __call__(self) -> None:
-        """Reads the kernel from the disk, or compiles it, if it is not there yet."""
+        """Load the kernel from the disk or compile it, unless it is loaded."""
         kernel = getattr(import_module(self.module), self.name)
         if self.types not in kernel.overloads:
             kernel.compile(self.types)
 
     def symbol(self) -> str:
-        """By what name it is found."""
+        """Name of the linked symbol."""
         return f"{self.module}.{self.name}.{hashlib.sha256(str(self.types).encode()).hexdigest()[:16]}"
 
 
 class Outside:
-    """What callers link instead of a copy, in the place of one of numba's libraries: nothing, but it tells what they need."""
+    """Stands in for numba's library of a kernel: callers link an empty module and record that they need the kernel."""
 
     def __init__(self, needed: Needed) -> None:
         self._reload_init = {needed}
 
     def _ensure_finalized(self) -> None:
-        """It is."""
+        """Nothing to finalise."""
 
     def _get_module_for_linking(self) -> Any:
         return NOTHING
 
 
 def leave_outside(kernel: Any) -> None:
-    """From now on, if a kernel is long; and a short one tells its callers what it needs itself, also when it was read."""
+    """Link a long kernel by symbol from now on; a short one passes the kernels that it needs on to its callers."""
     function, add = kernel.py_func, kernel.add_overload
     long = len(function.__code__.co_code) >= LONG
 
     def add_overload(result: Any) -> None:
         add(result)
         library, described, target = result.library, result.fndesc, result.target_context
-        library._reload_init.update(result.reload_init)  # numba forgets this of what it reads
+        library._reload_init.update(result.reload_init)  # numba loses this for kernels read from the disk
         if not long:
             return
         needed = Needed(function.__module__, function.__qualname__, result.signature.args)

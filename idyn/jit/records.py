@@ -1,20 +1,24 @@
-"""Records of arrays: one argument of compiled code, and the same memory for Python.
+"""Array records: arrays and numbers by name that cross into compiled code as one struct, and the same memory for Python.
 
-In compiled code a record is the address of its fields, and a field that is read is an array without bookkeeping: nobody counts
-who uses them, which took numba 6 ns each time. The Python object keeps both alive. An array costs 60 ns each time it crosses, a
-record of any number of them 0.3 µs, at an entrance 1 ns: see `idyn.jit.crossing`.
+In compiled code a record is the address of its fields, and reading an array field counts no references, which takes numba 6
+ns each time. The Python object keeps fields and arrays alive. What crosses is a `StructHandle`: an integer, the address, of a
+class of its own. Each block of fields begins with a number that stands for its type, and entry points compare it.
 """
 
+import hashlib
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
+import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.pythonapi import NativeValue
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
+    NativeValue,
     infer_getattr,
+    intrinsic,
     lower_getattr_generic,
     lower_setattr_generic,
     models,
@@ -22,13 +26,14 @@ from numba.extending import (
     typeof_impl,
     unbox,
 )
-from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
 from idyn.jit.compiled import BASES, CUBE, FLAG, FLAGS, INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, WHOLE
-from idyn.jit.crossing import ARRAY, DATA, HEAD
+from idyn.jit.mode import PLAIN
 
 WORD = ir.IntType(64)
+
+HANDLE_CLASS = "idyn_StructHandle"
 
 Vector = Annotated[np.ndarray, VECTOR]
 Matrix = Annotated[np.ndarray, MATRIX]
@@ -44,18 +49,20 @@ NUMBERS = {int: WHOLE, float: REAL, bool: FLAG}
 
 
 class RecordType(numba.types.Type):  # type: ignore[misc]
-    """Type of a record in compiled code. fields: their types by name; places: where they begin, in words: of an array there is
-    its address, and then its shape; size: of all together."""
+    """Type of a record in compiled code. fields: their types by name; places: where they begin [words]: an array's address
+    comes first, then its shape; size: of the block [words]; tag: first word of each block"""
 
     def __init__(self, name: str, fields: dict[str, Any]) -> None:
         super().__init__(name)
-        self.fields, self.places, self.size = fields, {}, 0
+        self.fields, self.places, self.size = fields, {}, 1
+        described = f"{name} {[(field, str(kind)) for field, kind in fields.items()]}"
+        self.tag = int.from_bytes(hashlib.sha256(described.encode()).digest()[:7], "little")
         for field, kind in fields.items():
             self.places[field] = self.size
             self.size += 1 + getattr(kind, "ndim", 0)
 
     def words(self, name: str, value: Any) -> list[int]:
-        """What stands in a field that has this value. Raises TypeError where it is of another kind."""
+        """The words of a field that has this value. Raises TypeError for a value of another type."""
         kind = self.fields[name]
         if isinstance(kind, RecordType):
             if value.fields.kind != kind:
@@ -74,18 +81,21 @@ class RecordType(numba.types.Type):  # type: ignore[misc]
 register_model(RecordType)(models.OpaqueModel)
 
 
-class Room:
-    """The memory of a record, and what compiled functions are given in its place."""
+class StructHandle(int):
+    """Address of a record's block, which compiled functions receive in its place. array: the block; kind: its type"""
 
-    __slots__ = ("array", "kind")
+    array: np.ndarray
+    kind: RecordType
 
-    def __init__(self, kind: RecordType) -> None:
-        self.array, self.kind = np.zeros(kind.size, np.int64), kind
+    def __new__(cls, kind: RecordType) -> "StructHandle":
+        block = np.zeros(kind.size, np.int64)
+        block[0] = kind.tag
+        handle = int.__new__(cls, block.ctypes.data)
+        handle.array, handle.kind = block, kind
+        return handle
 
 
-ROOM = ir.LiteralStructType((*HEAD, ARRAY.as_pointer()))
-ROOM_ARRAY = 2
-"""A room as Python keeps it: slots follow the head, in alphabetical order."""
+llvmlite.binding.add_symbol(HANDLE_CLASS, id(StructHandle))
 
 
 class ArrayRecord:
@@ -124,7 +134,7 @@ class ArrayRecord:
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """With its other side; itself where nothing is compiled."""
         record = object.__new__(cls)
-        record.fields = record if numba.config.DISABLE_JIT else Room(cls.TYPE)
+        record.fields = record if numba.config.DISABLE_JIT else StructHandle(cls.TYPE)
         record.own = {}
         return record
 
@@ -168,16 +178,30 @@ def _kind_of(hint: Any) -> Any:
     return NUMBERS.get(hint) if isinstance(hint, type) else None
 
 
-@typeof_impl.register(Room)
-def _kind(room: Room, _: Any) -> RecordType:
-    return room.kind
+@typeof_impl.register(StructHandle)
+def _type_of(handle: StructHandle, _: Any) -> RecordType:
+    return handle.kind
 
 
 @unbox(RecordType)
-def _address(_kind: RecordType, room: Any, c: Any) -> NativeValue:
-    fields = c.builder.bitcast(room, ROOM.as_pointer())
-    array = c.builder.load(cgutils.gep_inbounds(c.builder, fields, 0, ROOM_ARRAY))
-    return NativeValue(c.builder.load(cgutils.gep_inbounds(c.builder, array, 0, DATA)))
+def _unbox_handle(kind: RecordType, given: Any, c: Any) -> NativeValue:
+    """The address of a block of this type; TypeError for anything else."""
+    b = c.builder
+    address, refused = (
+        cgutils.alloca_once_value(b, cgutils.get_null_value(cgutils.voidptr_t)),
+        cgutils.alloca_once(b, cgutils.bool_t),
+    )
+    own_class = c.pyapi.get_type(given)  # borrowed
+    is_handle = b.icmp_unsigned("==", own_class, b.bitcast(c.pyapi.get_c_object(HANDLE_CLASS), own_class.type))
+    b.store(b.not_(is_handle), refused)
+    with b.if_then(is_handle, likely=True):
+        block = c.pyapi.long_as_voidptr(given)
+        tag = b.load(b.bitcast(block, WORD.as_pointer()))
+        b.store(block, address)
+        b.store(b.icmp_unsigned("!=", tag, WORD(kind.tag)), refused)
+    with b.if_then(b.load(refused), likely=False):
+        c.pyapi.err_set_string("PyExc_TypeError", f"expected a record {kind}")
+    return NativeValue(b.load(address), is_error=b.load(refused))
 
 
 @infer_getattr
@@ -194,14 +218,49 @@ def _read(context: Any, builder: Any, record: RecordType, address: Any, name: st
     if not isinstance(kind, numba.types.Array):
         value = builder.load(builder.bitcast(place, _wide(context, kind).as_pointer()))
         return builder.icmp_unsigned("!=", value, WORD(0)) if kind == numba.boolean else value
+    words = [builder.load(cgutils.gep_inbounds(builder, place, k)) for k in range(1 + kind.ndim)]
+    if PLAIN:
+        signature = kind(*[numba.uint64] * (1 + kind.ndim))
+        return context.compile_internal(builder, _array_reader(kind), signature, words)
+    return _array_struct(context, builder, kind, words)
+
+
+def _array_struct(context: Any, builder: Any, kind: Any, words: list[Any]) -> Any:
+    """numba's array struct for an address and a shape, without an owner."""
+    from numba.np.arrayobj import populate_array  # noqa: PLC0415  (private)
+
     view, item = context.make_array(kind)(context, builder), WORD(as_dtype(kind.dtype).itemsize)
-    data, *shape = (builder.load(cgutils.gep_inbounds(builder, place, k)) for k in range(1 + kind.ndim))
+    data, *shape = words
     strides = [item]
     for extent in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], extent))
     data = builder.inttoptr(data, view.data.type)
     populate_array(view, data=data, shape=shape, strides=strides, itemsize=item, meminfo=None)
     return view._getvalue()
+
+
+def _array_reader(kind: Any) -> Callable[..., Any]:
+    """The same by numba's public `carray`."""
+    number = as_dtype(kind.dtype)
+
+    @intrinsic
+    def pointer(_: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return numba.types.CPointer(kind.dtype)(address), codegen
+
+    def one(address: Any, n: Any) -> Any:
+        return numba.carray(pointer(address), (np.int64(n),), number)
+
+    def two(address: Any, n: Any, m: Any) -> Any:
+        return numba.carray(pointer(address), (np.int64(n), np.int64(m)), number)
+
+    def three(address: Any, n: Any, m: Any, k: Any) -> Any:
+        return numba.carray(pointer(address), (np.int64(n), np.int64(m), np.int64(k)), number)
+
+    readers: tuple[Callable[..., Any], ...] = one, two, three
+    return readers[kind.ndim - 1]
 
 
 @lower_setattr_generic(RecordType)
@@ -220,10 +279,10 @@ def _write(context: Any, builder: Any, signature: Any, args: Any, name: str) -> 
 
 
 def _place(builder: Any, record: RecordType, address: Any, name: str) -> Any:
-    """Where a field begins."""
+    """Pointer to the first word of a field."""
     return cgutils.gep_inbounds(builder, builder.bitcast(address, WORD.as_pointer()), record.places[name])
 
 
 def _wide(context: Any, kind: Any) -> Any:
-    """How a field that is no array stands in its word."""
+    """Type of the word of a number or record."""
     return WORD if kind == numba.boolean else context.get_value_type(kind)

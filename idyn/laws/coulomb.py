@@ -19,7 +19,7 @@ import numpy as np
 
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.coulomb_basis import at_basis, inner
 from idyn.laws.law import (
     FACE_ZERO,
@@ -126,7 +126,7 @@ class Coulomb:
 def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: float) -> tuple[Array, Array, float, float]:
     """Return M and q of the LCP in the order p_N, p_F (contact by contact), λ, and the units of impulse and speed."""
     n, k = len(mu), len(directions)
-    G, q = local(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
+    G, q = stack_array(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
     d, speed = scaled(Y, b, mu, directions, G, q)
     M = np.zeros((len(q), len(q)))
     # D_NN, D_NF, D_FN, D_FF in units of d
@@ -182,7 +182,7 @@ def solve_coulomb(
     """
     n, k = len(mu), len(directions)
     size = (k + 2) * n
-    basis, parts = local(size, np.bool_), local(n, np.bool_)
+    basis, parts = stack_array(size, np.bool_), stack_array(n, np.bool_)
     status, pivots = SOLVED, 0
     if warm:
         # z, w at the last basis
@@ -191,7 +191,7 @@ def solve_coulomb(
             for j in range(k):
                 basis[n + k * i + j] = guess[i, 1 + j]
             basis[(k + 1) * n + i] = guess[i, k + 1]
-        G, q = local(((k + 1) * n, Y.shape[1])), local(size)
+        G, q = stack_array(((k + 1) * n, Y.shape[1])), stack_array(size)
         d, speed = scaled(Y, b, mu, directions, G, q)
         z, w, regular = at_basis(G, q, mu, d, regularisation, basis)
         unit, status = speed / d, SOLVED if regular else SINGULAR

@@ -4,7 +4,7 @@
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import lu_refined
 from idyn.types import Array
 
@@ -24,14 +24,14 @@ def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, bas
     `idyn.solvers.lemke.basis_solution`, without M."""
     n, size = len(mu), len(q)
     k = len(G) // max(n, 1) - 1
-    z, w, index, m = np.zeros(size), q.copy(), local(size, np.int64), 0
+    z, w, index, m = np.zeros(size), q.copy(), stack_array(size, np.int64), 0
     # the basic z
     for i in range(size):
         if basis[i]:
             index[m] = i
             m += 1
     # M_BB z_B = −q_B
-    A, b, x = local((m, m)), local(m), local(G.shape[1])
+    A, b, x = stack_array((m, m)), stack_array(m), stack_array(G.shape[1])
     for r in range(m):
         i = index[r]
         b[r] = -q[i]

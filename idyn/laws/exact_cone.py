@@ -26,7 +26,7 @@ import numpy as np
 
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.convex.rays import units
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import (
@@ -158,8 +158,8 @@ def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array
     number of Newton steps."""
     d, speed = units(Y, b, b)
     rho, rows, problem = RHO * d, len(b), (Y, b, mu)
-    p, trial, change = start.copy(), local(rows), local(rows)
-    F, G, H = local(rows), local((rows, 3)), local((rows, 3))
+    p, trial, change = start.copy(), stack_array(rows), stack_array(rows)
+    F, G, H = stack_array(rows), stack_array((rows, 3)), stack_array((rows, 3))
     rest, step, lost, small = _residual(problem, rho, p, F, G), 0, 0, speed / rho
     best, least = p.copy(), rest
     while rest > CONVERGED * small and step < STEPS and lost < (PATIENCE if least > STALLED * small else 1):
@@ -236,7 +236,7 @@ def _newton_step(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Arr
     A = (1 − (1 − ε) G)⁻¹, block by block; H = A G/ρ (3n, 3), which is overwritten.
     """
     nu = Y.shape[1]
-    S, slide = local((nu, nu)), local(nu)
+    S, slide = stack_array((nu, nu)), stack_array(nu)
     for i in range(nu):
         slide[i] = 0.0
         for k in range(nu):
@@ -284,7 +284,7 @@ def _solve_block(G: Array, F: Array, rho: float, H: Array, change: Array) -> Non
 @compiled
 def face_of(Y: Array, b: Array, mu: Array, p: Array) -> tuple[Array, Array]:
     """Return flags (n, 3) and friction (n, 2) of the `Face` of a solution p (3n)."""
-    n, u = len(mu), local(len(b))
+    n, u = len(mu), stack_array(len(b))
     contact_velocity(Y, b, p, u)
     flags, friction = np.zeros((n, 3), dtype=np.bool_), np.zeros((n, 2))
     for i in range(n):

@@ -10,8 +10,8 @@ from idyn.contact.ground import Material
 from idyn.errors import ConfigError
 from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import LAWS
-from idyn.jit.memory import local
 from idyn.jit.records import ArrayRecord, Matrix
+from idyn.jit.stack import stack_array
 from idyn.status import NOT_CERTIFIED, Conditions, Status
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -222,7 +222,7 @@ def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
     """Fill û = Y Yᵀ p + b (3n)."""
     nu = Y.shape[1]
     # x = Yᵀ p
-    x = local(nu)
+    x = stack_array(nu)
     for c in range(nu):
         x[c] = 0.0
     for row in range(len(b)):

@@ -25,7 +25,7 @@ import numpy as np
 
 from idyn.contact.ground import RIGID
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.law import FACE_ZERO, Attempt, Face, LawData, LawSolution, Rung, Start, polygon
 from idyn.laws.rank_selection import select_rows
 from idyn.solvers.linalg import backward, copy_rows, forward
@@ -167,10 +167,10 @@ def hold(
     rows of `preferred` contacts (n, bool) first. Return p (3n), w_N (n), status, pivots, and the active normals (n, bool).
     """
     n, m = len(b) // 3, Y.shape[1]
-    X, U, R = local(m, np.int64), local((m, m)), local((m, m))
+    X, U, R = stack_array(m, np.int64), stack_array((m, m)), stack_array((m, m))
     k = select_rows(Y, bilateral, preferred, rank, X, U, R)  # 1. Y_X = R U
     # the part of x = Yᵀ p with zero velocity in the rows X: U x = g = −R⁻¹ b_X, x = Uᵀ g
-    triangle, g, x = R[:k, :k], local(k), local(m)
+    triangle, g, x = R[:k, :k], stack_array(k), stack_array(m)
     for i in range(k):
         g[i] = -b[X[i]]
     forward(triangle, g)
@@ -180,7 +180,7 @@ def hold(
         for c in range(m):
             x[c] += g[i] * U[i, c]
     # 2. Ŷ = Y_N (1 − Uᵀ U), orthogonalised twice, r = b_N + Y_N x
-    N, r, lengths2 = local((n, m)), local(n), local(n)
+    N, r, lengths2 = stack_array((n, m)), stack_array(n), stack_array(n)
     for i in range(n):
         r[i] = lengths2[i] = 0.0
         for c in range(m):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.types import Array
 
 
@@ -34,8 +34,8 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
     """
     rows, m = Y.shape
     # rest: orthogonal parts of the rows; start, new: squared lengths of the rows and of their orthogonal parts
-    rest, start, new = local((rows, m)), local(rows), local(rows)
-    along = local((rows, m))  # components of the rows along the basis
+    rest, start, new = stack_array((rows, m)), stack_array(rows), stack_array(rows)
+    along = stack_array((rows, m))  # components of the rows along the basis
     k, first = 0, True
     # squared lengths
     for i in range(rows):

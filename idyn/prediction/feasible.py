@@ -14,7 +14,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled, inlined
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, forward
@@ -55,7 +55,7 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
     g = d.given
     u, a = g.model.u, g.model.a
     n, nu, na, nv = len(g.gaps), len(u), len(a), len(g.v)
-    dt, root, wanted = g.dt, np.sqrt(EPSILON), local(nv)
+    dt, root, wanted = g.dt, np.sqrt(EPSILON), stack_array(nv)
     # target of v̂: v_u − keep v at the base, v_a + dt q̈ − keep v at the joints
     for j in range(nv):
         wanted[j] = (1.0 - g.keep) * g.v[j]
@@ -63,7 +63,7 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
         wanted[a[k]] += dt * q_ddot[k]
     # rows of Y = (J_a, J_u/√ε) and b, contacts first, then closures
     rows = 3 * n + len(d.G)
-    Y, b, bilateral = local((rows, na + nu)), local(rows), local(rows, np.bool_)
+    Y, b, bilateral = stack_array((rows, na + nu)), stack_array(rows), stack_array(rows, np.bool_)
     for row in range(rows):
         i, r = row // 3, row % 3
         bilateral[row] = True
@@ -99,7 +99,7 @@ def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float,
 def solve_equalities(Y: Array, b: Array, p: Array) -> bool:
     """Fill p with the solution of Y Yᵀ p + b = 0. Return False if the rows of Y are not clearly independent."""
     rows, columns = Y.shape
-    F, active, x, step = local((rows, rows)), local(rows, np.int64), local(columns), local(rows)
+    F, active, x, step = stack_array((rows, rows)), stack_array(rows, np.int64), stack_array(columns), stack_array(rows)
     for c in range(columns):
         x[c] = 0.0
     if rows > columns:

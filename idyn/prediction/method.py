@@ -9,8 +9,8 @@ import numpy as np
 
 from idyn.contact.ground import Ground
 from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, several
-from idyn.jit.crossing import Filled, Lent, entrance
 from idyn.jit.dispatch import LAWS
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.records import ArrayRecord, Indices, Mask, Vector
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
 from idyn.model.robot import Robot
@@ -23,9 +23,9 @@ from idyn.terms.given import CONTACTS
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Consistency
 
-STATE, BEFORE = Lent(*[VECTOR] * 4), Lent(MASK, MATRIX, VECTOR, MATRIX)
-DEMAND, AIMED, START = Lent(VECTOR, VECTOR), Lent(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Filled(MASK)
-SOLUTION, OUT = Lent(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Filled(VECTOR, MATRIX, VECTOR, VECTOR)
+STATE, BEFORE = Borrowed(*[VECTOR] * 4), Borrowed(MASK, MATRIX, VECTOR, MATRIX)
+DEMAND, AIMED, START = Borrowed(VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)
+SOLUTION, OUT = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
 """Argument types of the functions in `idyn.prediction.solve`."""
 
 
@@ -86,19 +86,19 @@ class Method(ArrayRecord):
     @cached_property
     def tick(self) -> Callable[..., Any]:
         """`idyn.prediction.solve.tick`, compiled for this law. The other properties likewise."""
-        return entrance(tick, self.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
+        return entry_point(tick, self.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
 
     @cached_property
     def solve_again(self) -> Callable[..., Any]:
-        return entrance(solve_again, self.TYPE, AIMED, START, OUT, REAL, WHOLE)
+        return entry_point(solve_again, self.TYPE, AIMED, START, OUT, REAL, WHOLE)
 
     @cached_property
     def finish_solution(self) -> Callable[..., Any]:
-        return entrance(finish_solution, self.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+        return entry_point(finish_solution, self.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
 
     @cached_property
     def keep_forces(self) -> Callable[..., Any]:
-        return entrance(keep_forces, self.TYPE, DEMAND, OUT)
+        return entry_point(keep_forces, self.TYPE, DEMAND, OUT)
 
 
 def _starts_cold(rung: Rung) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from idyn.certificate.certify import CERTIFIED, Answered, Claim, Demanded, certify
+from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certify
 from idyn.contact.ground import Material
 from idyn.jit.compiled import compiled
 from idyn.jit.dispatch import attempt
@@ -173,7 +173,7 @@ def _certified(s: "Method", p: Array, program: tuple[Array, float], demanded: De
     recover(s.problem, p, v_plus, tau, s.closing)
     material = Material(law.stiffness, law.dissipation, law.beta, law.sigma, law.touching_only)
     claim = Claim(law.conditions, law.directions, law.unlimited, program[0], program[1], material)
-    certify(given, demanded, claim, Answered(p, v_plus, tau, s.closing, force), figures[:BEYOND_TORQUE])
+    certify(given, demanded, claim, Solution(p, v_plus, tau, s.closing, force), figures[:BEYOND_TORQUE])
     # impulses to forces; excess over the torque limits and the force limit
     torque, beyond = 0.0, 0.0
     for k in range(len(tau)):

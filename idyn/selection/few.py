@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.jit.compiled import compiled, inlined
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.convex.program import facets, turn
 from idyn.laws.law import Face
 from idyn.selection.aim import Aim
@@ -46,7 +46,12 @@ def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Arr
     """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
     the choice."""
     given = problem.dynamics.given
-    v_plus, tau, closing, dt = local(len(given.v)), local(len(given.model.a)), local(len(problem.closing_free)), given.dt
+    v_plus, tau, closing, dt = (
+        stack_array(len(given.v)),
+        stack_array(len(given.model.a)),
+        stack_array(len(problem.closing_free)),
+        given.dt,
+    )
     # τ*, and the null space of J_uᵀ on the face
     recover(problem, p, v_plus, tau, closing)
     coordinates = coordinates_of(face)
@@ -57,7 +62,7 @@ def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Arr
     # y = −H⁻¹ g without constraints, H = L Lᵀ; then inside the face
     force = p / dt
     program = _program(problem, face, coordinates, basis, force)
-    Z, B, factor, y = program.Z, program.B, local((dim, dim)), local(dim)
+    Z, B, factor, y = program.Z, program.B, stack_array((dim, dim)), stack_array(dim)
     weight = UNLIMITED if face.unlimited and not aim.of_forces else TIE_BREAK
     weight *= max(program.lever2, 1.0) if aim.of_forces else program.lever2
     _objective(program, tau, force, aim, weight, factor, y)
@@ -127,7 +132,7 @@ def _sides(face: Face, coordinates: Coordinates, basis: Array, force: Array) -> 
             slack[count] = -start[w]
             count += 1
     # facets of cones: facet · (f + Z y) ≥ 0; a round cone by a polygon with a corner along its friction
-    facet, turned, directions = local((k, 3)), local((k, 2)), face.directions
+    facet, turned, directions = stack_array((k, 3)), stack_array((k, 2)), face.directions
     for i in range(len(mu)):
         if cone[i] < 0:
             continue
@@ -154,7 +159,7 @@ def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
     """
     m, d = rows.shape
     # R y − slack
-    distance, beyond, inside = local(m), local(m, np.bool_), True
+    distance, beyond, inside = stack_array(m), stack_array(m, np.bool_), True
     for i in range(m):
         distance[i] = -slack[i]
         for j in range(d):
@@ -164,7 +169,7 @@ def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
     if inside:
         return True
     # Y = R L⁻ᵀ without rows that are rounding noise
-    Y, lengths2 = local((m, d)), local(m)
+    Y, lengths2 = stack_array((m, d)), stack_array(m)
     for i in range(m):
         length2 = 0.0
         for j in range(d):
@@ -181,7 +186,7 @@ def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
     if status != SOLVED:
         return False
     # y += L⁻ᵀ Yᵀ z
-    step = local(d)
+    step = stack_array(d)
     for j in range(d):
         step[j] = 0.0
         for i in range(m):

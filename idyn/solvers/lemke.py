@@ -13,7 +13,7 @@ Different from the textbook:
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import lu_refined
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
@@ -39,13 +39,13 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     False when the basis matrix is singular. Signs are not checked.
     """
     n = len(q)
-    z, w, index, m = np.zeros(n), q.copy(), local(n, np.int64), 0
+    z, w, index, m = np.zeros(n), q.copy(), stack_array(n, np.int64), 0
     # the basic z
     for i in range(n):
         if basis[i]:
             index[m] = i
             m += 1
-    A, b = local((m, m)), local(m)
+    A, b = stack_array((m, m)), stack_array(m)
     if m == 0:
         return z, w, True
     # M_BB z_B = −q_B
@@ -142,8 +142,11 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
         return SOLVED, 0, basis
 
     # first tableau; variables: w_i is i, z_i is n + i, z0 is 2n
-    T, basic, nonbasic = local((n + 2, n)), local(n, np.int64), local(n + 1, np.int64)
-    row, column = local(2 * n + 1, np.int64), local(2 * n + 1, np.int64)  # of a basic variable, of a non-basic one; or −1
+    T, basic, nonbasic = stack_array((n + 2, n)), stack_array(n, np.int64), stack_array(n + 1, np.int64)
+    row, column = (
+        stack_array(2 * n + 1, np.int64),
+        stack_array(2 * n + 1, np.int64),
+    )  # of a basic variable, of a non-basic one; or −1
     _fill_tableau(M, q, cover, T)
     for i in range(n):
         basic[i], row[i], column[i] = i, i, -1
@@ -180,7 +183,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
 def _exchange(T: Array, r: int, c: int) -> None:
     """Swap the basic variable of row r with the non-basic one of column c."""
     width, n = T.shape
-    pivot, entering = T[c, r], local(n)
+    pivot, entering = T[c, r], stack_array(n)
     # the pivot column becomes that of the leaving variable, a unit vector
     for i in range(n):
         entering[i], T[c, i] = T[c, i], 0.0
@@ -197,8 +200,8 @@ def _exchange(T: Array, r: int, c: int) -> None:
 def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int:
     """Lexicographic ratio test: the row that first blocks the entering column, −1 when none does (a ray)."""
     n = T.shape[1]
-    entering, values, ratio = T[c], T[n + 1], local(n)
-    candidates, largest, best = local(n, np.bool_), 0.0, np.inf
+    entering, values, ratio = T[c], T[n + 1], stack_array(n)
+    candidates, largest, best = stack_array(n, np.bool_), 0.0, np.inf
     # ratios of the entries that are not rounding noise
     for i in range(n):
         largest = max(largest, abs(entering[i]))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.types import Array
 
 RANK = 1e-9
@@ -142,8 +142,8 @@ def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
 def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
     """x with A x = b after one step of iterative refinement, and whether A is regular; zeros when it is not."""
     n = len(b)
-    x, LU, order = np.zeros(n), local((n, n)), local(n, np.int64)
-    rest, change = local(n), local(n)
+    x, LU, order = np.zeros(n), stack_array((n, n)), stack_array(n, np.int64)
+    rest, change = stack_array(n), stack_array(n)
     # x = A⁻¹ b
     copy_rows(A, LU)
     if not _factor(LU, order):
@@ -215,7 +215,7 @@ def null_space(E: Array) -> Array:
 def _reflections(E: Array) -> tuple[Array, int]:
     """Householder QR of Eᵀ with column pivoting: the reflections (rows, m), of which the first `rank` count, and the rank."""
     rows, m = E.shape
-    A, V = local((m, rows)), np.zeros((rows, m))
+    A, V = stack_array((m, rows)), np.zeros((rows, m))
     for i in range(m):
         for j in range(rows):
             A[i, j] = E[j, i]

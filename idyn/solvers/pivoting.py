@@ -17,7 +17,7 @@ Different from the papers:
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import backward, copy, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
@@ -90,7 +90,7 @@ def solve_active(F: Array, count: int, x: Array) -> None:
 def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) -> None:
     """Fill w = Y (Y_Bᵀ z_B) + r (n)."""
     n, m = Y.shape
-    x = local(m)
+    x = stack_array(m)
     for c in range(m):
         x[c] = 0.0
     for i in range(count):
@@ -106,7 +106,7 @@ def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) ->
 @compiled
 def _refine(Y: Array, r: Array, F: Array, active: Array, count: int, z: Array) -> None:
     """Fill z_B = −(Y_B Y_Bᵀ)⁻¹ r_B of the active rows, with one step of iterative refinement."""
-    change, w = local(count), local(len(r))
+    change, w = stack_array(count), stack_array(len(r))
     for i in range(count):
         z[i] = -r[active[i]]
     solve_active(F, count, z)
@@ -137,8 +137,8 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     tolerance: w ≥ −tolerance counts as satisfied
     """
     n, m = Y.shape
-    F, active, anchor, count = local((m, m)), local(m, np.int64), local(m, np.int64), 0
-    z, w = local(m), local(n)
+    F, active, anchor, count = stack_array((m, m)), stack_array(m, np.int64), stack_array(m, np.int64), 0
+    z, w = stack_array(m), stack_array(n)
     for j in range(n):  # start: the independent rows of the guess
         if guess[j] and append_row(F, Y, active, count, j, lengths2[j]):
             count += 1
@@ -195,7 +195,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
 @compiled
 def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -> int:
     """The active impulse that reaches zero first when row j, dependent on the active rows, is pushed; −1 when none does."""
-    fall = local(count)
+    fall = stack_array(count)
     _products(Y, active, count, j, fall)
     solve_active(F, count, fall)
     blocking, step = -1, np.inf
@@ -237,8 +237,8 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
     Returns z (n), status, pivots, active set (n, bool). RAY proves that no z solves the problem.
     """
     n, m = Y.shape
-    F, active, count = local((m, m)), local(m, np.int64), 0
-    z, w, across, fall = local(m), local(n), local(m), local(m)
+    F, active, count = stack_array((m, m)), stack_array(m, np.int64), 0
+    z, w, across, fall = stack_array(m), stack_array(n), stack_array(m), stack_array(m)
     largest = 0.0
     for i in range(n):
         largest = max(largest, abs(r[i]))

@@ -13,7 +13,7 @@ import numpy as np
 from idyn.contact.ground import Ground
 from idyn.errors import InputError
 from idyn.jit.compiled import MATRIX, VECTOR, compiled
-from idyn.jit.crossing import Lent, entrance
+from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.terms.closures import closure_rows
 from idyn.terms.given import CONTACTS, Arrays, read_given
@@ -137,7 +137,7 @@ def _filled(
 
 @cache
 def _read() -> Callable[..., bool]:
-    return entrance(_read_dynamics, Dynamics.TYPE, Lent(VECTOR, VECTOR, VECTOR), CONTACTS, Lent(MATRIX))
+    return entry_point(_read_dynamics, Dynamics.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), CONTACTS, Borrowed(MATRIX))
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from idyn.contact.ground import in_contact_rows
 from idyn.jit.compiled import INDICES, MATRIX, VECTOR, compiled
-from idyn.jit.crossing import Lent
+from idyn.jit.entry import Borrowed
 from idyn.solvers.linalg import copy, copy_rows
 from idyn.terms.inputs import contact_flaw, finite, of_unit_length
 from idyn.terms.stages import Given
@@ -10,7 +10,7 @@ from idyn.types import Array
 
 Arrays = tuple[Array, ...]
 
-CONTACTS = Lent(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR)
+CONTACTS = Borrowed(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR)
 """Argument types of the arrays of a `ContactSet`, in the order of its fields."""
 
 

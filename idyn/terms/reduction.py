@@ -14,7 +14,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.solvers.linalg import backward, cholesky, copy, forward, forward_rows
 from idyn.terms.closures import close_loops, closure_impulses
 from idyn.terms.stages import ReducedProblem
@@ -59,7 +59,7 @@ def reduce_problem(problem: ReducedProblem, q_ddot: Array) -> None:
     g, v_free = problem.dynamics.given, problem.v_free
     u, a = g.model.u, g.model.a
     # v̂ without contact impulses, and v̂_u + M_uu⁻¹ M_ua v̂_a
-    hat, inertial = local(len(v_free)), local(len(u))
+    hat, inertial = stack_array(len(v_free)), stack_array(len(u))
     for j in range(len(v_free)):
         hat[j] = v_free[j] - g.keep * g.v[j]
     for i in range(len(u)):
@@ -83,7 +83,7 @@ def free_motion(problem: ReducedProblem, q_ddot: Array) -> None:
     copy(q_ddot, problem.q_ddot)
     g, L, v_free = problem.dynamics.given, problem.L, problem.v_free
     M, v, dt, u, a = g.M, g.v, g.dt, g.model.u, g.model.a
-    free = local(len(u))
+    free = stack_array(len(u))
     # v_a⁺ = v_a + dt q̈
     for k in range(len(a)):
         v_free[a[k]] = v[a[k]] + dt * q_ddot[k]
@@ -144,7 +144,7 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
     v, u, a, dt = g.v, g.model.u, g.model.a, g.dt
     nu, nv = len(u), len(v)
     # force = Jᵀ p + Gᵀ λ;  change = M_uu⁻¹ (J_uᵀ p + G_uᵀ (λ − λ₀)), as v_free contains λ₀
-    force, change, gain = local(nv), local(nu), local(nv)
+    force, change, gain = stack_array(nv), stack_array(nu), stack_array(nv)
     for j in range(nv):
         force[j] = 0.0
     for row in range(len(p)):

@@ -6,7 +6,7 @@ from oracles import full, outcome
 from rungs import attempts
 from scenes import DT, LITERAL
 
-from idyn.certificate.certify import Answered, Claim, Demanded, certify
+from idyn.certificate.certify import Claim, Demanded, Solution, certify
 from idyn.jit.compiled import compiled
 from idyn.laws import LAWS as TABLE
 from idyn.laws import make_law
@@ -53,7 +53,7 @@ def certified(given, met, claim, p, v_plus, tau, closing=None):
     """Residuals (6), and the impulses in the world (n, 3), of an answer to a demand that is met as it was asked."""
     impulse, numbers = np.empty((len(p) // 3, 3)), np.empty(6)
     closing = np.zeros(3 * len(given.ends)) if closing is None else closing
-    _certify(given.fields, Demanded(met, met, 0.0), claim, Answered(p, v_plus, tau, closing, impulse), numbers)
+    _certify(given.fields, Demanded(met, met, 0.0), claim, Solution(p, v_plus, tau, closing, impulse), numbers)
     return numbers, impulse
 
 

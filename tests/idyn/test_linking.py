@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from idyn.jit.linking import LONG
+from idyn.jit.mode import PLAIN
+
+pytestmark = pytest.mark.skipif(PLAIN, reason="plain mode links copies")
 
 STEPS = 40
 KERNELS = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from idyn.jit.compiled import compiled
-from idyn.jit.crossing import entrance
+from idyn.jit.entry import entry_point
 from idyn.jit.records import ArrayRecord, Cube, Indices, Mask, Matrix, Vector
 
 
@@ -139,7 +139,7 @@ def test_what_was_put_in_lives_as_long_as_the_record():
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_an_entrance_takes_a_record():
     r = _record(**_values())
-    assert entrance(_look, Inner.TYPE)(r.fields) == _look(r.fields)
+    assert entry_point(_look, Inner.TYPE)(r.fields) == _look(r.fields)
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")

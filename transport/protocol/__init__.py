@@ -1,1 +1,1 @@
-"""What is on the wire, and what both ends hold to. Knows no socket, no clock and neither end."""
+"""The wire protocol: messages, codec, input checks, torque gate. Shared by both sides; without sockets and clocks."""

@@ -1,4 +1,4 @@
-"""What a client and a server agreed on in their handshake: all that is needed to read the client's messages."""
+"""The result of a handshake: everything that is needed to read the client's messages."""
 
 from idyn.errors import FrameNotFound, nearest
 from idyn.model.robot import Robot
@@ -10,15 +10,16 @@ from transport.protocol.torque_gate import Gate
 
 
 class Agreement(Record, frozen=True):
-    """What server and client agreed on; fixed for the session.
+    """Parameters of a session, fixed by its handshake.
 
-    id: the session's number
-    gate: of every torque, with the limits in force
+    id: session number
+    joints: conversion between the client's and the robot's order of joints
+    gate: torque gate with the effective limits
     dt_ns: nominal period [ns]
-    mu: friction coefficient of contacts that give none, None: the robot's own
-    contact_frames: frames that contacts may name, None: all of the model's
+    mu: default friction coefficient of contacts without one; None: the robot's own
+    contact_frames: frames that contacts may name; None: all frames of the model
     dry_run: the client is a shadow
-    robot_clock: only the client's own time counts, for watchdog and age, because it is simulated or replayed
+    robot_clock: watchdog and age use the client's clock only, because it is simulated or replayed
     """
 
     id: int
@@ -33,7 +34,7 @@ class Agreement(Record, frozen=True):
 
 
 def check_contact_frame(robot: Robot, frame: str, field: str) -> None:
-    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a pair or a frame of the robot."""
+    """Raise ProtocolError `contact_unknown` unless `frame` is a contact place, a contact pair or a frame of the robot."""
     if frame in robot.contact_names:
         return
     try:

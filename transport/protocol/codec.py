@@ -1,4 +1,4 @@
-"""Bytes ↔ messages: the only door to the wire encoding. Any bytes give a message or a `ProtocolError`, nothing else."""
+"""Encoding and decoding of messages. Any bytes give either a message or a `ProtocolError`."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ _FLOAT64 = np.dtype("<f8")
 
 
 class _Envelope(msgspec.Struct):
-    """What can be read of a message that does not fit the schema."""
+    """The fields that are read from a message that does not fit the schema."""
 
     t: Any = None
     v: Any = None
@@ -36,11 +36,12 @@ _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode(message: Message) -> bytes:
+    """Encode a message as MessagePack."""
     return _ENCODER.encode(message)
 
 
 def decode(data: bytes) -> Message:
-    """The message in `data`. Raises ProtocolError naming the field to blame; it carries `seq` when that can be read."""
+    """Decode a message. Raises ProtocolError with the invalid field, and with `seq` when that is readable."""
     if len(data) > MAX_BYTES:
         raise ProtocolError(Code.BAD_SCHEMA, None, f"expected at most {MAX_BYTES} bytes, got {len(data)}")
     try:
@@ -53,7 +54,7 @@ def decode(data: bytes) -> Message:
 
 
 def message_type(data: bytes) -> str | None:
-    """The `t` of a message without reading the rest; None when it cannot be told, or is not to be read."""
+    """Return the `t` of a message without decoding the rest; None for a malformed message and for one above MAX_BYTES."""
     if len(data) > MAX_BYTES:
         return None
     return t if isinstance(t := _envelope(data).t, str) else None
@@ -71,9 +72,9 @@ def _version_error(version: str, seq: int | None) -> ProtocolError:
 
 
 def _refusal(data: bytes, error: Exception) -> ProtocolError:
-    """Why `data` is refused: first another version, then an unknown type, then the field that does not fit."""
+    """Return the error for malformed data: another version, else an unknown type, else an invalid field."""
     envelope = _envelope(data)
-    seq = envelope.seq if type(envelope.seq) is int and envelope.seq >= 0 else None  # True is an int, too
+    seq = envelope.seq if type(envelope.seq) is int and envelope.seq >= 0 else None  # not bool, which is a subclass of int
     if isinstance(envelope.v, str) and not envelope.v.startswith(_PREFIX):
         return _version_error(envelope.v, seq)
     if isinstance(envelope.t, str) and envelope.t not in _TYPES:
@@ -83,8 +84,7 @@ def _refusal(data: bytes, error: Exception) -> ProtocolError:
 
 
 def _field_and_reason(error: Exception) -> tuple[str | None, str]:
-    """The field that does not fit, and why, for the reader of the refusal: the decoder tells both in one text only, and
-    nothing is decided by it."""
+    """Return the invalid field and the reason, parsed from the decoder's text. They are used in messages only."""
     message, _, place = str(error).partition(" - at `$")
     field = place.rstrip("`").lstrip(".")
     if named := re.search(r"field `(\w+)`", message):
@@ -96,7 +96,7 @@ def _field_and_reason(error: Exception) -> tuple[str | None, str]:
 
 
 def vector(value: Vector, n: int, field: str) -> Array:
-    """A writable copy (n) of a wire vector. Raises ProtocolError for a wrong length or a number that is not finite."""
+    """Return a writable copy (n) of a wire vector. Raises ProtocolError for a wrong length and for non-finite numbers."""
     return vectors((value, n, field))
 
 
@@ -105,7 +105,10 @@ Parts = tuple[tuple[Vector, int, str], ...]
 
 
 def vectors(*parts: tuple[Vector, int, str]) -> Array:
-    """Several wire vectors one behind the other in one writable array; checked at one go."""
+    """Concatenate wire vectors into one writable array. Raises ProtocolError for a wrong length and for non-finite numbers.
+
+    parts: (value, n, field) each
+    """
     joined = concatenated(parts).copy()
     if not finite(joined):
         refuse_non_finite(joined, parts)
@@ -113,8 +116,7 @@ def vectors(*parts: tuple[Vector, int, str]) -> Array:
 
 
 def concatenated(parts: Parts) -> Array:
-    """The numbers of wire vectors one behind the other, finite or not; not to be written to. Raises ProtocolError for a wrong
-    length."""
+    """Concatenate wire vectors into one read-only array. Raises ProtocolError for a wrong length; numbers are not checked."""
     values = []
     for value, n, field in parts:
         values.append(value if isinstance(value, bytes) and len(value) == 8 * n else _numbers(value, n, field))
@@ -122,15 +124,15 @@ def concatenated(parts: Parts) -> Array:
 
 
 def limits(value: Vector, n: int, field: str) -> Array:
-    """As `vector`, but a number may be infinite: no limit."""
+    """As `vector`, but numbers may be infinite (no limit)."""
     values = np.frombuffer(bytearray(_numbers(value, n, field)), dtype=_FLOAT64)
     if np.isnan(values).any():
-        raise ProtocolError(Code.NON_FINITE, f"{field}[{int(np.isnan(values).argmax())}]", "expected a number, got nan")
+        raise ProtocolError(Code.NON_FINITE, f"{field}[{int(np.isnan(values).argmax())}]", "expected a number or inf, got nan")
     return values
 
 
 def _numbers(value: Vector, n: int, field: str) -> bytes:
-    """The little-endian float64 of a wire vector of the right length."""
+    """Return a wire vector as little-endian float64. Raises ProtocolError for a wrong length."""
     if isinstance(value, bytes):
         if len(value) == 8 * n:
             return value
@@ -143,7 +145,7 @@ def _numbers(value: Vector, n: int, field: str) -> bytes:
 
 
 def refuse_non_finite(joined: Array, parts: Parts) -> None:
-    """Raises ProtocolError that names the first number that is not finite."""
+    """Raise ProtocolError with the first non-finite number of concatenated wire vectors."""
     start = 0
     for _, n, field in parts:
         bad = ~np.isfinite(joined[start : start + n])

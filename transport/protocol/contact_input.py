@@ -1,4 +1,4 @@
-"""The contact list of a state message into a `ContactSet`, or into which feet touch."""
+"""Conversion of the contact list of a state message to a `ContactSet` or to foot switches."""
 
 import math
 
@@ -16,16 +16,18 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import Contact
 
 RIGHT_HANDED_TOLERANCE = 1e-6
-"""How far a given t2 may be from n × t1."""
-
+"""Largest difference of a given t2 from n × t1, in any component."""
 
 Active = list[tuple[int, Contact]]
-"""The active contacts of a message, and where in its list each stands."""
+"""The active contacts of a message, each with its index in the message."""
 
 
 def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[ContactSet | FootSwitches, Array | None]:
-    """The active contacts or switches, and the forces measured there, world axes [N] (n, 3), zero where none is valid; None
-    when none is at all. Raises ProtocolError naming `contacts[i].field` of the list as it was sent."""
+    """Return the active contacts, or foot switches if all are without p and n, and the measured forces.
+
+    forces: world axes [N] (n, 3), zero without a valid measurement; None when no contact has one
+    Raises ProtocolError with the field `contacts[i].…`, i as in the message.
+    """
     announced = agreement.contact_frames
     usual = agreement.robot.contact_names if announced is None else announced
     active: Active = []
@@ -49,6 +51,7 @@ def read_contacts(contacts: list[Contact], agreement: Agreement) -> tuple[Contac
 
 
 def _read_measured(contacts: list[tuple[str, Contact]], agreement: Agreement) -> ContactSet:
+    """Return measured contacts, each given with the path of its message field, as a `ContactSet`."""
     parts = [part for where, c in contacts for part in _place(c, where)]
     table = vectors(*parts).reshape(-1, 2, 3)
     points, normals = table[:, 0].copy(), table[:, 1].copy()
@@ -62,6 +65,7 @@ def _read_measured(contacts: list[tuple[str, Contact]], agreement: Agreement) ->
 
 
 def _read_sensed(active: Active) -> Array | None:
+    """Return the measured contact forces, world axes [N] (n, 3), None when no contact has a valid one."""
     force, measured = np.zeros((len(active), 3)), False
     for row, (i, contact) in enumerate(active):
         if contact.f_sensed is not None:
@@ -72,22 +76,23 @@ def _read_sensed(active: Active) -> Array | None:
 
 
 def _place(contact: Contact, where: str) -> tuple[tuple[Vector, int, str], tuple[Vector, int, str]]:
-    """Point and normal of a measured contact, for `vectors`."""
+    """Return point and normal of a measured contact as parts for `vectors`. Raises ProtocolError when one is missing."""
     if contact.p is None or contact.n is None:
         missing = "p" if contact.p is None else "n"
-        message = "missing; all contacts of a state have p and n, or, as foot switches, none has either"
+        message = "missing field: either all contacts of a state have p and n, or all are foot switches without both"
         raise ProtocolError(Code.BAD_SCHEMA, f"{where}.{missing}", message)
     return (contact.p, 3, f"{where}.p"), (contact.n, 3, f"{where}.n")
 
 
 def _check_unusual(frame: str, agreement: Agreement, field: str) -> None:
-    """A frame that was not announced, or is no contact place of the robot."""
+    """Raise ProtocolError for a frame that `hello` did not list or that the robot does not have."""
     if agreement.contact_frames is not None:
-        raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"'{frame}' was not among the contact_frames of the hello")
+        raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"expected one of the contact_frames of hello, got '{frame}'")
     check_contact_frame(agreement.robot, frame, field)
 
 
 def _friction(contact: Contact, agreement: Agreement, where: str) -> float:
+    """Return the friction coefficient of a contact: its own, that of `hello`, or that of the robot's contact place."""
     if contact.mu is not None:
         return contact.mu
     if agreement.mu is not None:
@@ -96,11 +101,12 @@ def _friction(contact: Contact, agreement: Agreement, where: str) -> float:
     for keys, mu in ((robot.spheres.keys, robot.spheres.mu), (robot.boxes.pair_keys, robot.boxes.pair_mu)):
         if contact.frame in keys:
             return float(mu[keys.index(contact.frame)])
-    raise ProtocolError(Code.BAD_SCHEMA, f"{where}.mu", f"missing, and the robot has none for '{contact.frame}'")
+    message = f"missing field, and the robot has no friction coefficient for '{contact.frame}'"
+    raise ProtocolError(Code.BAD_SCHEMA, f"{where}.mu", message)
 
 
 def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None:
-    """First tangents (n, 3) when any contact gives one, else None."""
+    """Return the first tangents t1 (n, 3), None when no contact gives one. Raises ProtocolError unless t2 = n × t1."""
     rows = [i for i, (_, contact) in enumerate(active) if contact.t1 is not None]
     parts = [(contact.t1, 3, f"{where}.t1") for where, contact in active if contact.t1 is not None]
     tangents = first_tangents(normals) if len(rows) < len(active) else np.empty_like(normals)
@@ -109,5 +115,5 @@ def _tangents(active: list[tuple[str, Contact]], normals: Array) -> Array | None
         if contact.t2 is not None:
             second = vector(contact.t2, 3, f"{where}.t2")
             if contact.t1 is None or np.abs(np.cross(normals[i], tangents[i]) - second).max() > RIGHT_HANDED_TOLERANCE:
-                raise ProtocolError(Code.BAD_SCHEMA, f"{where}.t2", "expected n × t1")
+                raise ProtocolError(Code.BAD_SCHEMA, f"{where}.t2", "expected n × t1, with t1 given")
     return tangents if rows else None

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the service, told so that either side knows whom to blame."""
+"""The error for a refused message, and its conversion to an error reply."""
 
 from idyn.errors import IdynError
 from transport.protocol.messages.error import Code, ErrorMessage
@@ -14,16 +14,15 @@ _UNRECOVERABLE = frozenset(
         Code.INTERNAL,
     }
 )
-"""After these the same session needs `hello` or `reset` before a state is served again."""
+"""Codes after which the session needs `hello` or `reset` before the next state is answered."""
 
 
 class ProtocolError(IdynError):
-    """A message that is refused. Nothing of it was applied.
+    """A refused message. None of its content has been applied.
 
-    code: which promise it breaks
-    field: the field to blame, as in `contacts[1].mu`, or None when the whole message is
-    seq: of the refused state, when it could be read
-    recoverable: whether a correct next message will be served
+    code: reason of the refusal
+    field: the invalid field, as in `contacts[1].mu`; None: the whole message
+    seq: of the refused state, if readable
     """
 
     def __init__(self, code: Code, field: str | None, message: str, seq: int | None = None) -> None:
@@ -35,10 +34,11 @@ class ProtocolError(IdynError):
 
     @property
     def recoverable(self) -> bool:
+        """Whether the next correct message is answered, without `hello` or `reset` before."""
         return self.code not in _UNRECOVERABLE
 
     def reply(self, session: int | None = None, seq: int | None = None) -> ErrorMessage:
-        """The error as it goes over the wire."""
+        """Return the error reply. session: number of the client's session; seq: of the refused state"""
         return ErrorMessage(
             code=self.code,
             message=_shortened(str(self)),
@@ -50,7 +50,7 @@ class ProtocolError(IdynError):
 
 
 LONGEST = 500
-"""Of what is said about a message: it may quote the message, which may be long [characters]."""
+"""Length limit of texts in replies [characters]: they may quote a message of any length."""
 
 
 def _shortened(text: str) -> str:

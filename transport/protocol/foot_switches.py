@@ -1,4 +1,4 @@
-"""Contacts that say no more than that they touch: their places come from the controller's own geometry."""
+"""Foot switches: contacts without point and normal, which the controller locates from its geometry."""
 
 import msgspec
 import numpy as np
@@ -11,14 +11,17 @@ from transport.protocol.messages.state import Contact
 
 
 class FootSwitches(Record, frozen=True):
-    """Which contact places touch, by name; mu: friction coefficients, None where the controller's own hold (n), None when they
-    hold everywhere."""
+    """Contact places that touch.
+
+    keys: names of the contact places (n)
+    mu: friction coefficients (n), None for the controller's own; None instead of the tuple: all the controller's own
+    """
 
     keys: tuple[str, ...]
     mu: tuple[float | None, ...] | None
 
     def on(self, contacts: ContactSet) -> ContactSet:
-        """The contacts that the controller found for `keys`, with the friction that the client gave."""
+        """Return the controller's contacts for `keys`, with the friction coefficients that the client gave."""
         if self.mu is None:
             return contacts
         given = np.array([own if mu is None else mu for mu, own in zip(self.mu, contacts.mu.tolist(), strict=True)])
@@ -26,19 +29,22 @@ class FootSwitches(Record, frozen=True):
 
 
 def read_switches(active: list[tuple[int, Contact]], agreement: Agreement) -> FootSwitches:
-    """The active contacts, all without p and n, and where each stands in the message. Raises ProtocolError naming
-    `contacts[i].field`."""
+    """Return active contacts without p and n as foot switches.
+
+    active: contacts, each with its index in the message
+    Raises ProtocolError with the field `contacts[i].…`.
+    """
     places, keys, friction = agreement.robot.contact_names, [], []
     for i, contact in active:
         frame, mu = contact.frame, contact.mu
         if frame not in places:
-            message = f"missing, and '{frame}' is no contact place of the robot"
+            message = f"missing field: '{frame}' is not a contact place of the robot"
             raise ProtocolError(Code.CONTACT_UNKNOWN, f"contacts[{i}].p", message)
         if frame in keys:
             raise ProtocolError(Code.BAD_SCHEMA, f"contacts[{i}].frame", f"'{frame}' appears twice")
         if contact.t1 is not None or contact.t2 is not None or contact.dist != 0.0:
             field = "t1" if contact.t1 is not None else "t2" if contact.t2 is not None else "dist"
-            raise ProtocolError(Code.BAD_SCHEMA, f"contacts[{i}].{field}", "means nothing without p and n")
+            raise ProtocolError(Code.BAD_SCHEMA, f"contacts[{i}].{field}", "expected p and n with this field")
         if mu is not None and not mu >= 0:
             raise ProtocolError(Code.BAD_SCHEMA, f"contacts[{i}].mu", f"expected ≥ 0, got {mu}")
         keys.append(frame)

@@ -1,4 +1,4 @@
-"""A client's order of joints, and its frame of the base velocity, into the robot's and back."""
+"""Conversion between a client's and the robot's order of joints and frame of the base velocity."""
 
 from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
@@ -19,7 +19,7 @@ BASE_Q, BASE_V = 7, 6
 
 
 class JointSlots(msgspec.Struct, frozen=True):
-    """Where the robot keeps one joint: indices into q and v."""
+    """Indices of one joint in the robot's q and v."""
 
     name: str
     q: tuple[int, ...]
@@ -27,13 +27,13 @@ class JointSlots(msgspec.Struct, frozen=True):
 
 
 class JointMap(Record, frozen=True):
-    """Index arrays `mine = theirs[index]`.
+    """Index arrays for reordering: robot = client[index] and back.
 
-    state: client → robot, of q, v and torques one behind the other (nq + nv + na)
-    tau: client's `actuated` → robot (na), None where both orders are the same
-    tau_back: robot → client's `actuated` (na), None where both orders are the same
-    base_in_world: the client's base velocity has world axes
-    torques_on_wire: makes torques (na), or what else the motors have one each of, a vector of the wire
+    state: client → robot for q, v and τ, concatenated (nq + nv + na)
+    tau: client's `actuated` → robot (na); None: same order
+    tau_back: robot → client's `actuated` (na); None: same order
+    base_in_world: the client's base velocity is in world axes
+    torques_on_wire: converts torques, or other values per motor (na), to a wire vector in the client's order
     """
 
     state: Array
@@ -43,19 +43,24 @@ class JointMap(Record, frozen=True):
     torques_on_wire: Callable[[Array], bytes]
 
     def base_to_body(self, v: Array, q: Array) -> None:
-        """Turn the base velocity in v (nv) from world axes to those of the body at q (nq), in place."""
+        """Rotate the base velocity in v (nv) from world axes to body axes at q (nq), in place."""
         to_body = rotation(q[3:7]).T
         v[0:3], v[3:6] = to_body @ v[0:3], to_body @ v[3:6]
 
     def torques_to_robot(self, tau: Array) -> Array:
+        """Return values per motor (na) in the robot's order."""
         return tau if self.tau is None else tau[self.tau]
 
     def torques_to_client(self, tau: Array) -> Array:
+        """Return values per motor (na) in the client's order."""
         return tau if self.tau_back is None else tau[self.tau_back]
 
 
 def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence[str], base: Base) -> JointMap:
-    """The map of a client. Raises ProtocolError `joint_map` for unknown, missing and repeated names, another base."""
+    """Build the map for a client's `hello`.
+
+    Raises ProtocolError `joint_map` for unknown, missing and repeated names, and for another base type.
+    """
     if base.type != robot.description.base:
         raise ProtocolError(Code.JOINT_MAP, "base.type", f"expected '{robot.description.base}', got '{base.type}'")
     slots = joint_slots(robot)
@@ -78,7 +83,7 @@ def build_joint_map(robot: Robot, joint_names: Sequence[str], actuated: Sequence
 
 
 def joint_slots(robot: Robot) -> list[JointSlots]:
-    """Every moving joint except the floating base, in the robot's order."""
+    """Return the slots of all moving joints except the floating base, in the robot's order."""
     slots = []
     neutral = robot.neutral()
     for joint in ElementTree.fromstring(robot.description.urdf).findall("joint"):
@@ -100,14 +105,14 @@ def _check_names(field: str, theirs: Sequence[str], mine: Sequence[str]) -> None
         if name not in mine:
             raise ProtocolError(Code.JOINT_MAP, field, f"the robot has no joint '{name}'{nearest(name, mine)}")
         if list(theirs).count(name) > 1:
-            raise ProtocolError(Code.JOINT_MAP, field, f"'{name}' appears twice")
+            raise ProtocolError(Code.JOINT_MAP, field, f"joint '{name}' appears twice")
     for name in mine:
         if name not in theirs:
-            raise ProtocolError(Code.JOINT_MAP, field, f"'{name}' is missing")
+            raise ProtocolError(Code.JOINT_MAP, field, f"joint '{name}' is missing")
 
 
 def _inverse(order: Sequence[int] | Array) -> Array:
-    """The index that undoes `order`: order[inverse[i]] = i."""
+    """Return the inverse permutation: order[inverse[i]] = i."""
     return np.argsort(np.array(order, dtype=np.int64))
 
 

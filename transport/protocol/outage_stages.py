@@ -1,25 +1,26 @@
-"""Stages of a dropout, on both sides.
+"""Stages of an outage, on both sides.
 
-    since the last answered state   stage     the robot's side (`robot.failsafe`)           the server, when it is asked again
-    less than hold                  FOLLOW    the last torque and its loop, along `ref`     answers
-    hold to latch                   REST      the torque fades, the loop keeps a posture    answers; `watchdog.state` is `hold`
-    latch and more                  STOPPED   the same until `reset`, whatever comes        refuses states until `reset`
+    time since the last             robot's side                                      server,
+    answered state        stage     (`robot.failsafe`)                                when the next state arrives
+    less than hold        FOLLOW    last torque and joint feedback, along `ref`       answers
+    hold to latch         REST      torque fades, joint feedback holds a posture      answers; `watchdog.state` is `hold`
+    latch and more        STOPPED   the same until `reset`; answers are ignored       refuses states until `reset`
 
-    before the first answer, after a fault or an emergency stop, without gains to follow with: the robot's own side damps
+The robot's side damps instead before the first answer, after a fault or an emergency stop, and without gains in the answer.
 
-The robot's side counts from the state that was answered last; the server counts the time without states by both clocks
-(`server.sessions.outage`). So a pause of the server's process stops the robot, but does not end the session.
+The robot's side counts from the last answered state. The server counts the time without states by both clocks
+(`server.sessions.outage`). A pause of the server's process therefore stops the robot, but does not end the session.
 
-Below `latch` the next state is answered for what it is, and the first torque applied as it comes. All laws keep their last
-solution as a warm start, and the reference's time, which advances by five periods at most over a dropout. After `reset`
-everything begins anew, with the first step of the gait.
+Below `latch` the next state is answered as usual, and its torque is applied without a transition. All laws keep their last
+solution as a warm start. The time of the reference continues; it advances by at most five periods over an outage. `reset`
+resets all of this, and the gait begins with its first step.
 """
 
 from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """In the order in which they come."""
+    """Stages of an outage, in temporal order."""
 
     FOLLOW = 0
     REST = 1
@@ -27,7 +28,7 @@ class Stage(IntEnum):
 
 
 def stage(outage_ns: int, hold_ns: int, latch_ns: int) -> Stage:
-    """The stage after so long without an answer [ns]."""
+    """Return the stage of an outage of this length. All times in [ns]."""
     if outage_ns >= latch_ns:
         return Stage.STOPPED
     return Stage.FOLLOW if outage_ns < hold_ns else Stage.REST

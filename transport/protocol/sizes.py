@@ -1,11 +1,11 @@
-"""How much may be on its way between a robot and its server."""
+"""Size limits of messages and socket queues."""
 
 MAX_BYTES = 64 * 1024
-"""A longer message is refused unread. A state of a 50-joint robot with 20 contacts has about 8 KiB."""
+"""Largest message that is decoded [bytes]. A state of a 50-joint robot with 20 contacts has about 8 KiB."""
 
 HIGH_WATER = 64
-"""Messages that may wait in a socket; more would only be older.
+"""Messages that may wait in a socket (ZMQ high-water mark).
 
-libzmq tells the sender of read messages in lots of half of this and looks for that once a millisecond only: with a mark
-of 4, as little as one would wish, now and then a message is refused although nothing waits.
+Fewer would suffice, but libzmq reports read messages to the sender in batches of half this number, and checks for such reports
+once a millisecond: with a mark of 4 it occasionally refuses a message although the queue is empty.
 """

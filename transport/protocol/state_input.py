@@ -1,4 +1,4 @@
-"""The vectors of a state message, checked and brought into the robot's own order."""
+"""Checks of a state message, and conversion of its vectors to the robot's order."""
 
 import math
 from typing import NoReturn
@@ -7,7 +7,7 @@ import numpy as np
 
 from controllers.command import Reference
 from idyn.jit.compiled import INDICES, SPANS, VECTOR, WHOLE, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.types import Array, Record, State
 from transport.protocol.agreement import Agreement, check_contact_frame
 from transport.protocol.codec import Parts, concatenated, refuse_non_finite, vector, vectors
@@ -18,26 +18,30 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
 
 LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
-"""An applied torque beyond this multiple of a joint's limit, or beyond this where it has none [N·m], was never there."""
+"""`tau_applied` is ignored beyond this multiple of a joint's torque limit, or beyond this torque without a limit [N·m]."""
 
 QUATERNION_TOLERANCE = 1e-3
-"""A base quaternion whose length is within this of 1 is renormalised, another one refused."""
+"""Largest |length − 1| of a base quaternion: within it the quaternion is normalised, beyond it refused."""
 
-GIVEN, FILLED = Lent(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Filled(VECTOR, VECTOR, VECTOR)
-"""What was sent; in which order it goes to the robot, where parts of unit length begin and end there, where the actuated joints
-have their positions and their speeds (na), the largest torques [N·m] (na). What it becomes; these joints' angles and speeds."""
+GIVEN, FILLED = Borrowed(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
+"""Arguments of `_convert`.
+
+given: numbers as sent; their order for the robot; start and end of each part of q with unit length; indices of the actuated
+    joints' positions (na) and speeds (na) among the numbers; largest torques [N·m] (na)
+filled: numbers in the robot's order; angles and speeds of the actuated joints (na)
+"""
 
 VALID, NOT_FINITE, TOO_LARGE = -1, -2, -3
-"""What `_convert` finds; otherwise the part of q that has not unit length."""
+"""Results of `_convert`; a result ≥ 0 is the index of a part of q whose length is not 1."""
 
 
 class Measured(Record, frozen=True):
-    """What a robot says of itself, in its own order.
+    """The measured state of a robot, in the robot's order.
 
-    state: base velocity in body axes
+    state: configuration and velocity, base velocity in body axes
     angles, speeds: of the actuated joints [rad], [rad/s] (na)
-    tau_applied: torques that the motors had [N·m] (na), None when that is not known
-    note: what was not believed, '' when all was
+    tau_applied: torques that the motors applied [N·m] (na); None: unknown
+    note: which input was ignored and why, '' without one
     """
 
     state: State
@@ -48,7 +52,7 @@ class Measured(Record, frozen=True):
 
 
 class StateReader:
-    """Reads the states of a session. What does not change meanwhile is put together once, and the place for their numbers."""
+    """Reads the states of a session. Buffers and constant arguments are allocated once."""
 
     def __init__(self, agreement: Agreement) -> None:
         robot, joints = agreement.robot, agreement.joints
@@ -62,10 +66,10 @@ class StateReader:
         self._tau_bound = np.where(np.isfinite(robot.limits.tau_max), LIMIT_FACTOR * robot.limits.tau_max, LARGEST_TORQUE)
         tree = robot.tree
         self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, self._tau_bound
-        self._convert = entrance(_convert, GIVEN, WHOLE, FILLED)
+        self._convert = entry_point(_convert, GIVEN, WHOLE, FILLED)
 
     def read(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
-        """What was sent of the robot itself. Raises ProtocolError that names the first field with which something is wrong."""
+        """Check and convert q, vel and tau_applied. Raises ProtocolError with the first invalid field."""
         values = (q, vel) if tau_applied is None else (q, vel, tau_applied)
         robot, (nq, nqv) = self._robot, self._ends
         self._copy_in(values)
@@ -88,11 +92,11 @@ class StateReader:
         )
 
     def _copy_in(self, values: tuple[Vector, ...]) -> None:
-        """q, vel and, unless it was not sent, tau_applied, in their place. Raises ProtocolError for a wrong length."""
+        """Copy q, vel and, if sent, tau_applied into the buffer. Raises ProtocolError for a wrong length."""
         try:
             for place, value in zip(self._places, values):  # noqa: B905
                 place[:] = value  # type: ignore[assignment]
-        except (TypeError, ValueError):  # lists of numbers, or too many or too few
+        except (TypeError, ValueError):  # a list of numbers, or a wrong length
             sent = concatenated(self._parts(values))
             self._sent[: len(sent)] = sent
 
@@ -101,17 +105,19 @@ class StateReader:
         return tuple(zip(values, sizes, ("q", "vel", "tau_applied")))  # noqa: B905
 
     def _torque_note(self, tau: Array) -> str:
+        """Return why `tau_applied` is ignored."""
         k = int((np.abs(tau) > self._tau_bound).argmax())
         name, most = self._robot.joint_names[k], self._tau_bound[k]
         return f"tau_applied ignored: {tau[k]:g} N·m at {name}, expected at most {most:g}"
 
     def _refuse_norm(self, q: Array, start: int, end: int) -> NoReturn:
+        """Raise ProtocolError for a part of q whose length is not 1."""
         order, length = "xyzw" if end - start == 4 else "cos, sin", math.sqrt(sum(x * x for x in q[start:end].tolist()))
         raise ProtocolError(Code.QUATERNION_NOT_UNIT, f"q[{start}:{end}]", f"expected length 1 ({order}), got {length:.6g}")
 
 
 def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
-    """Where the motors should be, in the robot's order, each (na)."""
+    """Return the reference of a state message in the robot's order, each (na). Raises ProtocolError."""
     na = agreement.robot.na
     rows = vectors((ref.q, na, "ref.q"), (ref.v, na, "ref.v"), (ref.a, na, "ref.a")).reshape(3, na)
     q, v, a = (agreement.joints.torques_to_robot(row) for row in rows)
@@ -120,9 +126,11 @@ def read_reference(ref: wire.Reference, agreement: Agreement) -> Reference:
 
 @compiled
 def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
-    """Puts what was sent (q, v, perhaps torques: `size` numbers) in the robot's order and makes quaternions and (cos, sin) unit
-    ones. Returns what is wrong, in this order: a non-finite number, the first part that is too far from unit length, torques
-    that are too large. given, filled: see `GIVEN`, `FILLED`"""
+    """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
+
+    given, filled: see `GIVEN`, `FILLED`
+    Return NOT_FINITE, else the first part whose length is not 1, else TOO_LARGE for torques, else VALID.
+    """
     sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled
     # the robot's order
@@ -132,7 +140,7 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
         finite = finite and bool(np.isfinite(numbers[i]))
     if not finite:
         return NOT_FINITE
-    # unit length of quaternions and of (cos, sin)
+    # normalise quaternions and (cos, sin) pairs
     for k in range(len(spans)):
         start, end = spans[k]
         square = 0.0
@@ -143,7 +151,7 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
             return k
         for i in range(start, end):
             numbers[i] /= length
-    # angles and speeds of the actuated joints, then the torques' bounds
+    # angles and speeds of the actuated joints, then bounds of the torques
     for k in range(len(in_v)):
         angles[k], speeds[k] = numbers[in_q[k]], numbers[in_v[k]]
     first = len(order) - len(largest)
@@ -154,7 +162,7 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
 
 
 def check_recorded(message: StateMessage, agreement: Agreement) -> None:
-    """Raises ProtocolError that names the first field of what is only recorded or counted that is not well-formed."""
+    """Check the fields that are only recorded or counted. Raises ProtocolError with the first invalid one."""
     nv, na = agreement.robot.nv, agreement.robot.na
     if message.rtt_us is not None and not math.isfinite(message.rtt_us):
         raise ProtocolError(Code.NON_FINITE, "rtt_us", f"expected a finite number, got {message.rtt_us}")

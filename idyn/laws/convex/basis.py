@@ -12,7 +12,7 @@ The loaded rays of a basis are linearly independent in G, so there are at most n
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.convex.rays import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
 from idyn.solvers.linalg import copy, lu_refined
@@ -258,7 +258,7 @@ def _redistribute(F: Array, G: Array, active: Array, count: int, c: Array, signe
     """Move load of row j to the active rows that it depends on. Return the position of the active row whose load becomes zero
     first; −1: the load of j does."""
     direction = -1.0 if c[j] < 0.0 else 1.0
-    alpha = local(count)
+    alpha = stack_array(count)
     # G_j = Σ α_i G_i over the active rows
     for i in range(count):
         s = 0.0

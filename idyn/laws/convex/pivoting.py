@@ -13,7 +13,7 @@ law. The second is positive semidefinite and solved by Lemke's method; rays of f
 import numpy as np
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import local
+from idyn.jit.stack import stack_array
 from idyn.laws.convex.basis import solve_basis
 from idyn.laws.convex.rays import Program, Rays, cone_rays, units
 from idyn.laws.law import is_free
@@ -86,9 +86,9 @@ def pivot_to_basis(program: Program, basis: Array) -> tuple[Array, Array, Array,
     if n > FEW:
         return np.zeros(3 * n), np.zeros(n), np.zeros((n, 2 + k), dtype=np.bool_), NOT_CERTIFIED, 0
     # LCP, and the final basis of Lemke's method
-    rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
+    rays, place, sign = cone_rays(program), stack_array(2 * n * k, np.int64), stack_array(2 * n * k)
     count = _list_columns(rays, place, sign)
-    M, q = local((count + n, count + n)), local(count + n)
+    M, q = stack_array((count + n, count + n)), stack_array(count + n)
     _fill_problem(program, rays, (place[:count], sign), M, q)
     status, pivots, basic = pivot(M, q, MOST_PIVOTS, covering(len(q), SPREADS[0]))
     # by contact: loaded rays, then y > 0; solution at this basis
@@ -109,7 +109,7 @@ def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Arra
     n, k = len(program.mu), len(program.directions)
     d, speed = units(program.Y, program.b, program.energy)
     # LCP, by Lemke's method; after a failure with another covering vector
-    rays, place, sign = cone_rays(program), local(2 * n * k, np.int64), local(2 * n * k)
+    rays, place, sign = cone_rays(program), stack_array(2 * n * k, np.int64), stack_array(2 * n * k)
     count = _list_columns(rays, place, sign)
     M, q = np.empty((count + n, count + n)), np.empty(count + n)
     _fill_problem(program, rays, (place[:count], sign), M, q)
@@ -148,7 +148,7 @@ def _fill_problem(program: Program, rays: Rays, columns: tuple[Array, Array], M:
     place, sign = columns
     Y, size, count = program.Y, len(q), len(place)
     d, speed = units(Y, program.b, program.energy)
-    rows = local((size, Y.shape[1]))
+    rows = stack_array((size, Y.shape[1]))
     for i in range(size):
         # rows G, Y_N;  q = R e, b_N
         for c in range(Y.shape[1]):

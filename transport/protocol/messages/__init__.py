@@ -1,4 +1,4 @@
-"""All messages of the wire, by who sends them."""
+"""All messages, by sender."""
 
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.hello import Hello, Welcome

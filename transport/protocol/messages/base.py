@@ -1,12 +1,12 @@
-"""What every message of the wire is made of: schema 1.0, msgpack maps with string keys.
+"""Base classes and types of all messages: schema 1.0, MessagePack maps with string keys.
 
 A message is a map with `t` (its type) and `v` (the schema version). The classes of this package *are* the schema: field
-names are the keys on the wire, a field with a default may be left out, and a key that a client message does not know is
-refused. A `Vector` is little-endian float64 `bin`, or a list of numbers; both are read, `bin` is written. Fields called
-"recorded" go into the log and have no effect on the torque.
+names are the keys on the wire, a field with a default may be omitted, and an unknown key in a client message is refused. A
+`Vector` is little-endian float64 `bin` or a list of numbers; both are read, `bin` is written. Fields marked "recorded" go
+into the log and have no effect on the torque.
 
-nq, nv configuration and velocity dimensions, na motors. Vectors in q and vel follow the client's `joint_names`, torque
-vectors its `actuated`. World frame unless a comment says otherwise. Times are integers in nanoseconds.
+nq, nv: dimensions of configuration and velocity; na: number of motors. q and vel follow the client's `joint_names`, torque
+vectors its `actuated`. Vectors are in the world frame unless a comment says otherwise. Times are integers in nanoseconds.
 """
 
 from typing import Annotated
@@ -14,32 +14,35 @@ from typing import Annotated
 import msgspec
 
 SCHEMA = "1.0"
-"""major.minor: another major is refused, another minor of the same major is read."""
+"""Schema version major.minor: another major is refused, another minor is read."""
 
 Vector = bytes | list[float]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-"""An unsigned 64-bit integer."""
+"""Integer ≥ 0, at most 64 bits."""
 
 Time = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-"""[ns], with room for sums in 64 bits."""
+"""Time [ns]; the bounds keep sums within 64 bits."""
 
 
 class Part(msgspec.Struct, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """A map inside a client's message."""
+    """A map inside a client message. Unknown keys are refused."""
 
 
 class ClientMessage(msgspec.Struct, kw_only=True, gc=False, tag_field="t", forbid_unknown_fields=True, omit_defaults=True):
-    """What a client sends. Unknown keys are refused, so that a misspelt field is never silently without effect; what has its
-    default is left out, so that a server which does not know the field yet understands all who make no use of it."""
+    """A message from a client.
+
+    Unknown keys are refused, so that a misspelt field is an error. Fields at their default are omitted, so that an older server
+    refuses a new field only from clients that use it.
+    """
 
     v: str = msgspec.field(default_factory=lambda: SCHEMA)  # always written, unlike a plain default
 
 
 class ServerPart(msgspec.Struct, kw_only=True, gc=False):
-    """A map inside a server's message; later minors may add keys."""
+    """A map inside a server message. Later minor versions may add keys."""
 
 
 class ServerMessage(msgspec.Struct, kw_only=True, gc=False, tag_field="t"):
-    """What a server sends; later minors may add keys."""
+    """A message from a server. Later minor versions may add keys."""
 
     v: str = SCHEMA

@@ -1,4 +1,4 @@
-"""The answer to what is refused."""
+"""The reply to a refused message."""
 
 from enum import StrEnum
 
@@ -26,9 +26,11 @@ class Code(StrEnum):
 
 
 class ErrorMessage(ServerMessage, tag="error"):
+    """The refusal of a message, of which no content was applied."""
+
     code: Code
     message: str
-    recoverable: bool  # the next correct message will be served; else `hello` or `reset` is needed first
-    field: str | None = None  # what is to blame, as in `contacts[1].mu`
-    seq: int | None = None
+    recoverable: bool  # the next correct message is answered; otherwise `hello` or `reset` is needed first
+    field: str | None = None  # the invalid field, as in `contacts[1].mu`
+    seq: int | None = None  # of the refused state, if readable
     session: Count | None = None

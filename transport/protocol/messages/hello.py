@@ -1,4 +1,4 @@
-"""The beginning of a session: what the client believes of the robot, what the server answers."""
+"""The start of a session: description of client and robot, and the server's answer."""
 
 from typing import Any, Literal
 
@@ -9,11 +9,11 @@ ClientKind = Literal["robot", "sim", "replay", "shadow"]
 
 class Client(Part):
     name: str
-    kind: ClientKind  # a shadow gets answers marked `dry_run` and never controls
+    kind: ClientKind  # replies to a shadow are marked `dry_run`; it never controls the robot
 
 
 class Model(Part):
-    """What the client believes the robot to be; every given field must agree with the server's model."""
+    """The client's robot model. Every given field must agree with the server's model."""
 
     nq: Count
     nv: Count
@@ -24,7 +24,7 @@ class Model(Part):
 
 
 class Base(Part):
-    """How the base is written in q and v. Nothing here has a default: guessing wrong makes a robot fall."""
+    """Representation of the base in q and v. No field has a default: a wrong one makes a robot fall."""
 
     type: Literal["fixed", "free_flyer"]
     quat_order: Literal["xyzw"]
@@ -32,14 +32,14 @@ class Base(Part):
 
 
 class SpeedTorque(Part):
-    """A motor's line from stall to no-load: |τ| ≤ tau0·(1 − |v|/v0)."""
+    """Speed–torque line of the motors: |τ| ≤ tau0·(1 − |v|/v0)."""
 
-    tau0: Vector  # [N·m] (na)
-    v0: Vector  # [rad/s] (na)
+    tau0: Vector  # stall torque [N·m] (na)
+    v0: Vector  # no-load speed [rad/s] (na)
 
 
 class ClientLimits(Part):
-    """Limits of the client's hardware, all (na); the stricter of these and the server's own holds."""
+    """Limits of the client's hardware, all (na). The stricter of these and the server's own apply."""
 
     tau_max: Vector | None = None  # [N·m]
     dtau_max: Vector | None = None  # [N·m/s]
@@ -50,20 +50,22 @@ class ClientLimits(Part):
 
 
 class Hello(ClientMessage, tag="hello"):
+    """Starts a session."""
+
     client: Client
     model: Model
-    joint_names: list[str]  # every moving joint except the floating base, in the order of q and v
+    joint_names: list[str]  # all moving joints except the floating base, in the order of q and vel
     actuated: list[str]  # joints with a motor, in the order of every torque vector
     base: Base
-    dt_nominal: float  # [s]
+    dt_nominal: float  # nominal period [s]
     limits: ClientLimits | None = None
     contact_frames: list[str] | None = None  # frames that `state.contacts` will name
-    mu: float | None = None  # friction coefficient of contacts that give none
-    clock: Literal["monotonic_ns"] = "monotonic_ns"  # what t_robot and t_send count
+    mu: float | None = None  # default friction coefficient of contacts
+    clock: Literal["monotonic_ns"] = "monotonic_ns"  # clock of t_robot and t_send
 
 
 class EffectiveLimits(ServerPart):
-    """The limits in force, all (na), in the order of `actuated`; inf where there is none."""
+    """The limits that apply, all (na), in the order of `actuated`; inf: no limit."""
 
     tau_max: Vector  # [N·m]
     dtau_max: Vector  # [N·m/s]
@@ -75,17 +77,19 @@ class EffectiveLimits(ServerPart):
 
 
 class Welcome(ServerMessage, tag="welcome"):
-    session: Count  # to be repeated in every later message
-    server: str  # name and version
+    """The answer to `hello`: the session has started."""
+
+    session: Count  # session number, for all later messages
+    server: str  # name and version of the server
     dry_run: bool  # true for a shadow: its torques must not be applied
     limits: EffectiveLimits
-    watchdog_ms: float  # no state for so long: hold
-    latch_ms: float  # no state for so long: latched until `reset`
-    deadline_us: float  # the server answers within this time
-    max_state_age_ms: float  # older states are refused
+    watchdog_ms: float  # time without a state after which the session is in `hold` [ms]
+    latch_ms: float  # time without a state after which the session is latched until `reset` [ms]
+    deadline_us: float  # time budget of an answer [µs]
+    max_state_age_ms: float  # older states are refused [ms]
     mode: Literal["ok", "latched"]  # initial mode
     model_name: str
     urdf_sha256: str
     joint_names: list[str]  # in the server's own order
     contact_frames: list[str]
-    controller: dict[str, Any]  # the settings in use
+    controller: dict[str, Any]  # controller settings in use

@@ -1,4 +1,4 @@
-"""Everything else a client may ask for, and the answers."""
+"""All other requests of a client, and their answers."""
 
 from typing import Any, Literal
 
@@ -7,6 +7,8 @@ from transport.protocol.messages.torque import Comm
 
 
 class Stop(ClientMessage, tag="stop"):
+    """Ends the session. Works with any session number."""
+
     session: Count = 0
     reason: str = ""
 
@@ -16,7 +18,7 @@ class StopAck(ServerMessage, tag="stop_ack"):
 
 
 class Reset(ClientMessage, tag="reset"):
-    """Clears a latched fault or emergency stop. Refused while the robot, now at q and vel, tilts or moves too much."""
+    """Clears a latched fault or emergency stop. Refused while the robot, at q and vel, tilts or moves too much."""
 
     session: Count
     q: Vector  # as in `state`
@@ -28,7 +30,7 @@ class ResetAck(ServerMessage, tag="reset_ack"):
 
 
 class Heartbeat(ClientMessage, tag="heartbeat"):
-    """Keeps the session when no states are sent, for instance before the start. Does not feed the watchdog."""
+    """Tests the connection without a state. Does not keep control of the robot and does not feed the watchdog."""
 
     session: Count
     t_send: Time = 0
@@ -36,35 +38,39 @@ class Heartbeat(ClientMessage, tag="heartbeat"):
 
 class HeartbeatAck(ServerMessage, tag="heartbeat_ack"):
     session: Count
-    t_send: int  # echo
+    t_send: int  # of the heartbeat
     t_recv: int  # server clock
     mode: Literal["ok", "latched"]
 
 
 class ConfigGet(ClientMessage, tag="config_get"):
-    pass
+    """Requests the controller settings."""
 
 
 class ConfigSet(ClientMessage, tag="config_set"):
-    """Changes controller settings; refused while a client controls."""
+    """Changes controller settings. Refused while a client controls the robot."""
 
-    settings: dict[str, Any]  # the part of `config.settings` that is to change, same nesting
+    settings: dict[str, Any]  # changes, nested as in `config.settings`
 
 
 class Config(ServerMessage, tag="config"):
+    """The controller settings in use."""
+
     settings: dict[str, Any]
 
 
 class StatsGet(ClientMessage, tag="stats_get"):
-    pass
+    """Requests the server's statistics."""
 
 
 class Stats(ServerMessage, tag="stats"):
-    received: int  # messages of all clients
-    torques: int
+    """Statistics since the start of the server."""
+
+    received: int  # messages of all clients, valid or not
+    torques: int  # torque messages computed
     refused: dict[str, int]  # by error code
     deadline_misses: int
-    step_us_mean: float
-    step_us_max: float
-    comm: Comm | None  # of the asking client's session
-    fault: str | None  # why that session is latched
+    step_us_mean: float  # duration of a controller step [µs]
+    step_us_max: float  # [µs]
+    comm: Comm | None  # of the requesting client's session
+    fault: str | None  # reason for which that session is latched

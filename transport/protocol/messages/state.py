@@ -1,24 +1,28 @@
-"""What a client sends in every tick."""
+"""The state of the robot, sent once per tick."""
 
 from transport.protocol.messages.base import ClientMessage, Count, Part, Time, Vector
 
 
 class Imu(Part):
+    """Readings of the inertial measurement unit."""
+
     quat: Vector  # xyzw (4)
     gyro: Vector  # [rad/s], sensor frame (3)
     acc: Vector  # [m/s²], sensor frame (3)
 
 
 class Contact(Part):
-    """A measured contact, with p and n; or a foot switch, without both: then the server takes the place from q and the ground
-    that it believes in, with dist = 0 whatever height q says. A list of all feet says of each with `active` whether it touches.
+    """A measured contact (with p and n) or a foot switch (without both).
+
+    For a foot switch the server computes the contact point from q and its own terrain, with dist = 0 whatever the height in q.
+    A list of all feet tells with `active` which of them touch.
     """
 
-    frame: str  # a contact place of the robot, or of a measured contact any frame of its model
+    frame: str  # a contact place of the robot; for a measured contact any frame of its model
     p: Vector | None = None  # contact point [m] (3)
     n: Vector | None = None  # unit normal, from the environment into the robot (3)
-    active: bool = True  # it touches; otherwise it is left out
-    t1: Vector | None = None  # unit tangent (3), any if absent
+    active: bool = True  # it touches; otherwise it is ignored
+    t1: Vector | None = None  # unit tangent (3); chosen by the server if absent
     t2: Vector | None = None  # n × t1 (3)
     mu: float | None = None  # friction coefficient ≥ 0
     mu_visc: float | None = None  # [N·s/m], recorded
@@ -28,7 +32,7 @@ class Contact(Part):
 
 
 class Reference(Part):
-    """Where the motors should be, each (na)."""
+    """Reference of the motors, each (na)."""
 
     q: Vector  # [rad]
     v: Vector  # [rad/s]
@@ -36,39 +40,45 @@ class Reference(Part):
 
 
 class ExternalForce(Part):
+    """A measured external force."""
+
     frame: str
     wrench: Vector  # force [N], moment [N·m], world axes (6)
 
 
 class Stance(Part):
-    """What a gait planner intends with one contact frame."""
+    """The plan of a gait planner for one contact frame."""
 
     frame: str  # as in `contacts`
-    stance: bool  # standing now
-    time_to_switch: float  # [s]
+    stance: bool  # in stance now
+    time_to_switch: float  # time to the end of this stance or swing [s]
 
 
 class Flags(Part):
-    estop: bool = False  # damp at once; stays so until `reset`
-    dry_run: bool = False  # the client will not apply the answer; it is marked so
+    """Requests that apply to this state."""
+
+    estop: bool = False  # emergency stop: the torque damps until `reset`
+    dry_run: bool = False  # the client does not apply the torque; the reply is marked `dry_run`
 
 
 class StateMessage(ClientMessage, tag="state"):
+    """A measured state, which is answered with a torque."""
+
     q: Vector  # [m, xyzw, rad] (nq)
     vel: Vector  # [m/s, rad/s] (nv)
-    t_robot: Time  # the robot's clock when q and v were measured
+    t_robot: Time  # time of the measurement, robot's clock
     session: Count = 0  # from `welcome`
     seq: Count = 0  # 1, 2, 3 … within a session
-    t_send: Time | None = None  # the robot's clock when this message was sent
-    last_applied_seq: Count = 0  # whose torque the motors have now
-    t_applied: Time | None = None  # t_robot of the state whose torque the motors had until now; tells the server the delay
-    rtt_us: float | None = None  # measured round trip of the last exchange
-    tau_applied: Vector | None = None  # what the motors really got last [N·m] (na)
+    t_send: Time | None = None  # time of sending, robot's clock
+    last_applied_seq: Count = 0  # seq of the state whose torque the motors apply now
+    t_applied: Time | None = None  # t_robot of the state whose torque acted until now; gives the actuation delay
+    rtt_us: float | None = None  # measured round trip of the last exchange [µs]
+    tau_applied: Vector | None = None  # torques that the motors applied last [N·m] (na)
     tau_meas: Vector | None = None  # [N·m] (na), recorded
     a_meas: Vector | None = None  # [m/s², rad/s²] (nv), recorded
     imu: Imu | None = None  # recorded
-    contacts: list[Contact] | None = None  # absent: from the robot's geometry; empty: none
-    ref: Reference | None = None  # absent: the controller's own trajectory
+    contacts: list[Contact] | None = None  # absent: from the robot's geometry; empty: no contacts
+    ref: Reference | None = None  # absent: the controller's own reference
     schedule: list[Stance] | None = None  # recorded
     f_ext: ExternalForce | None = None  # recorded
     temp: Vector | None = None  # [°C] (na), recorded

@@ -1,4 +1,4 @@
-"""The answer to a state, with all one may want to know about it."""
+"""The answer to a state: torques, predicted contact forces, diagnostics."""
 
 from enum import StrEnum
 from typing import Literal
@@ -19,78 +19,84 @@ class ContactForce(ServerPart):
 
 
 class Solver(ServerPart):
+    """How the contact problem was solved."""
+
     path: str  # the law that answered
-    rung: str  # by which of its rungs
+    rung: str  # the rung that found the solution
     iters: int  # pivots or QP iterations
-    warm: bool  # the previous answer was at hand
-    time_us: float  # the whole controller step
-    res_primal: float  # cone, penetration and slip [N·s or m/s]
-    res_comp: float  # complementarity [N·s or m/s]
-    res_dyn: float  # dynamics [N·s, N·m·s]
-    res_demand: float  # joint velocities from the demand, beyond the reported change [rad/s]
+    warm: bool  # a previous answer was available as a warm start
+    time_us: float  # duration of the whole controller step [µs]
+    res_primal: float  # largest residual of cone, penetration and slip [N·s or m/s]
+    res_comp: float  # residual of complementarity [N·s or m/s]
+    res_dyn: float  # residual of the dynamics [N·s, N·m·s]
+    res_demand: float  # difference of the joint velocities from the demand, beyond demand_change [rad/s]
     n_contacts: int
-    null_dim: int  # dimension of the contact impulses that move nothing
-    demand_change: float = 0.0  # how far the consistency step moved the demanded joint velocities, max norm [rad/s]
+    null_dim: int  # dimension of the null space of the contact impulses
+    demand_change: float = 0.0  # change of joint velocities by projection of the demand, max norm [rad/s]
 
 
 class Comm(ServerPart):
-    """Quality of the states' way to the server."""
+    """Statistics of the transmission of states to the server."""
 
     success_100: float  # share of the last 100 states that were answered
-    lost: int  # never arrived
-    late: int  # overtaken by a newer one and left unanswered
-    dup: int
-    out_of_order: int
-    age_ms: float  # delay of this state above the smallest one seen
-    clock_steps: int  # how often the client's clock was found set since hello
-    rtt_p50_us: float | None  # of the round trips the client reports
-    rtt_p99_us: float | None
+    lost: int  # states that never arrived
+    late: int  # states overtaken by a newer one, without an answer
+    dup: int  # states that arrived again
+    out_of_order: int  # states refused for their seq or t_robot
+    age_ms: float  # delay of this state above the smallest recent delay [ms]
+    clock_steps: int  # detected steps of the client's clock since hello
+    rtt_p50_us: float | None  # median of the round trips that the client reports [µs]
+    rtt_p99_us: float | None  # 99th percentile [µs]
 
 
 class WatchdogLevel(StrEnum):
-    """How long the states have been missing when one arrives."""
+    """Length of the time without states before this one."""
 
     OK = "ok"
     WARN = "warn"  # at least one tick missed
     DEGRADED = "degraded"  # at least five
-    HOLD = "hold"  # the robot has been holding its last torque, or damping
+    HOLD = "hold"  # the robot's failsafe has been active: posture or damping
     LATCHED = "latched"  # the session is stopped until `reset`
 
 
 class Watchdog(ServerPart):
+    """The watchdog of a session."""
+
     state: WatchdogLevel
     misses: int  # ticks without a state before this one
-    pause_ms: float = 0.0  # of the server since the last state, during which the robot did send
+    pause_ms: float = 0.0  # pause of the server since the last state, in which the robot did send states [ms]
 
 
 class Reality(ServerPart):
-    """How far the predictions of the last answers were from what was measured since, as a running mean."""
+    """Model mismatch: predictions of the last answers minus later measurements, as a running mean."""
 
-    motion: float | None  # acceleration of the base that no prediction knew of [g]; absent for a fixed base
-    force: float | None  # sum of the sensed contact forces minus the predicted, over the weight; absent without `f_sensed`
+    motion: float | None  # unpredicted acceleration of the base [g]; absent for a fixed base
+    force: float | None  # sum of sensed minus predicted contact forces [weight of the robot]; absent without `f_sensed`
 
 
 class TorqueMessage(ServerMessage, tag="torque"):
+    """The answer to a state."""
+
     session: Count
     seq: Count  # of the state it answers
     t_robot: int  # of that state
     t_recv: int  # server clock
     t_send: int  # server clock
     deadline_met: bool
-    valid_until: int  # robot clock: until then the torque may be applied and `ref` followed on
+    valid_until: int  # robot's clock: until then the torque may be applied and `ref` followed
     dry_run: bool
     tau: Vector  # [N·m] (na)
     tau_ff: Vector  # inverse-dynamics part before limits [N·m] (na)
     tau_fb: Vector  # direct feedback part before limits [N·m] (na)
-    limited_by: list[int]  # bits 1 torque 2 rate 4 speed–torque 8 position 16 velocity (na)
+    limited_by: list[int]  # bits 1 torque, 2 rate, 4 speed–torque, 8 position, 16 velocity (na)
     status: Literal["ok", "degraded", "hold", "damping", "fault"]
-    message: str  # why the status is not ok, else ''
+    message: str  # reason for a status other than ok, and notes; else ''
     contact_force: list[ContactForce]
-    solver: Solver | None  # absent when no contact prediction stands behind the torque
+    solver: Solver | None  # absent without a contact prediction
     comm: Comm
     watchdog: Watchdog
-    ref: Reference | None = None  # what the motors were to follow
-    kp: Vector | None = None  # for the drives while no answer comes: see `transport.robot.failsafe` [N·m/rad] (na)
+    ref: Reference | None = None  # reference of the motors
+    kp: Vector | None = None  # gains of the failsafe, see `transport.robot.failsafe` [N·m/rad] (na)
     kd: Vector | None = None  # the same, on speeds [N·m·s/rad] (na)
-    missing: list[str] = msgspec.field(default_factory=list)  # contact frames that are planned to stand but do not touch
-    reality: Reality | None = None  # absent until there is something to compare
+    missing: list[str] = msgspec.field(default_factory=list)  # contact frames in planned stance that do not touch
+    reality: Reality | None = None  # absent before the first comparison

@@ -1,6 +1,6 @@
-"""Whether a state can follow the one before: jumps that no robot makes are sensors, estimators or wires.
+"""The plausibility check: rejects a state that cannot follow the last one, as after errors of sensors or estimators.
 
-A single such state is passed over, the one before stands in for it; a second one in a row is a fault.
+The first rejected state is replaced by the last accepted one; a second one in a row is a fault.
 """
 
 import math
@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from idyn.jit.compiled import INDICES, REAL, VECTOR, compiled
-from idyn.jit.crossing import Lent, entrance
+from idyn.jit.entry import Borrowed, entry_point
 from idyn.model.robot import Robot
 from idyn.types import Array
 from transport.protocol.state_input import Measured
@@ -22,10 +22,11 @@ NAMES = (
     ("base_velocity", "the velocity of the base changed by {value:.3g} m/s"),
     ("base_rate", "the rate of the base changed by {value:.3g} rad/s"),
 )
-"""Settings, and what is said where they are exceeded."""
+"""Settings, each with the message for a change beyond it."""
 
-CHANGE, BOUNDS = Lent(*[VECTOR] * 6, INDICES), Lent(VECTOR)
-"""Of two states: q, v, those before, where the joints are [rad] and where they were (na), the actuated velocities (na)."""
+CHANGE, BOUNDS = Borrowed(*[VECTOR] * 6, INDICES), Borrowed(VECTOR)
+"""Arguments of the kernels: q, v, last q, last v, joint angles and last joint angles [rad] (na), indices of the actuated joints
+in v (na); bounds, in the order of `NAMES`."""
 
 Change = tuple[Array, Array, Array, Array, Array, Array, Array]
 
@@ -33,7 +34,7 @@ IS_SPEED = np.array([False, True, False, False, True, True])
 
 
 class Plausibility:
-    """Judges one client's states; owns the last one that was believed."""
+    """Checks the states of one client. last: the last accepted state, None before the first"""
 
     def __init__(self, settings: PlausibilitySettings, robot: Robot) -> None:
         self._robot = robot
@@ -41,17 +42,17 @@ class Plausibility:
         self._bounds = once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._zeros = np.zeros(robot.na)
-        self._within = entrance(_within, CHANGE, REAL, BOUNDS)
+        self._within = entry_point(_within, CHANGE, REAL, BOUNDS)
         self.reset()
 
     def reset(self) -> None:
-        """The next state is a first one: it is believed."""
+        """Accept the next state without a check."""
         self.last: Measured | None = None
         self._t_ns = 0
         self._rejected = False
 
     def judge(self, measured: Measured, t_ns: int) -> str:
-        """Why a state cannot follow the last one that was believed, '' when it can; then it is that one. t_ns: its time"""
+        """Return why a state cannot follow the last accepted one; '' if it can, then it becomes the last one. t_ns: its time"""
         most, self._rejected = self._bounds[self._rejected], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
@@ -72,7 +73,7 @@ class Plausibility:
 
 @compiled
 def _within(change: Change, dt: float, bounds: tuple[Array]) -> bool:
-    """Whether no change is larger than it may be."""
+    """Return whether all changes are within their bounds."""
     (most,) = bounds
     jumps = np.zeros(len(most))
     _jumps(change, dt, jumps)
@@ -84,10 +85,13 @@ def _within(change: Change, dt: float, bounds: tuple[Array]) -> bool:
 
 @compiled
 def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
-    """Fills `jumps`, zero before, with the largest changes in the order of `NAMES`, only those of joints when there is room for
-    no others; which joints made the first two. change: see `CHANGE`"""
+    """Fill `jumps` with the largest changes beyond what the speeds explain, in the order of `NAMES`. change: see `CHANGE`
+
+    jumps: zero before; length 2 for a fixed base
+    Return the joints with the largest changes of position and of speed.
+    """
     q, v, q0, v0, to, since, a = change
-    # joints: |q − q₀| − max(|v|, |v₀|) dt and |v − v₀|, the largest of each
+    # joints: largest |q − q₀| − max(|v|, |v₀|) dt and largest |v − v₀|
     furthest = fastest = 0
     for k in range(len(a)):
         speed, speed0 = v[a[k]], v0[a[k]]
@@ -97,7 +101,7 @@ def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
         further = abs(to[k] - since[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
             jumps[0], furthest = further, k
-    # base: distance and angle beyond what its speeds explain, then changes of velocity and rate
+    # base: distance and angle 2 acos |⟨Q, Q₀⟩| beyond max(|v|, |v₀|) dt, then |v − v₀| and |ω − ω₀|
     if len(jumps) > 2:
         rest = np.zeros(3)
         half = 0.0
@@ -111,6 +115,7 @@ def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
 
 @compiled
 def _distance(x: Array, y: Array) -> float:
+    """Return |x − y| of two vectors (3)."""
     square = 0.0
     for i in range(3):
         square += (x[i] - y[i]) ** 2

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from idyn.jit.compiled import compiled
-from idyn.jit.memory import SMALL, local
+from idyn.jit.stack import SMALL, stack_array
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
-SOURCES = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")) if "local(" in path.read_text("utf-8")]
+SOURCES = [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if "stack_array(" in p.read_text("utf-8")]
 
 
 def is_local(node):
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "local"
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "stack_array"
 
 
 def misuses(source):
@@ -58,16 +58,16 @@ def test_no_local_array_outlives_its_function_or_is_taken_in_a_loop(path):
 
 
 def test_misuse_is_seen():
-    assert misuses("def f(n):\n    x, y = local(n), 1\n    return x") == {"f"}
-    assert misuses("def f(n):\n    x = local(n)\n    y = x[1:]\n    return 0, y") == {"f"}
-    assert misuses("def f(n):\n    for i in range(n):\n        x = local(n)\n") == {"f"}
-    assert misuses("def f(n):\n    x = local(n)\n    return x[0] + 1.0") == set()
+    assert misuses("def f(n):\n    x, y = stack_array(n), 1\n    return x") == {"f"}
+    assert misuses("def f(n):\n    x = stack_array(n)\n    y = x[1:]\n    return 0, y") == {"f"}
+    assert misuses("def f(n):\n    for i in range(n):\n        x = stack_array(n)\n") == {"f"}
+    assert misuses("def f(n):\n    x = stack_array(n)\n    return x[0] + 1.0") == set()
 
 
 @compiled
 def quadratic(n, m):
     """Σ i² j, by way of two local arrays."""
-    a, B, s = local(n), local((n, m)), 0.0
+    a, B, s = stack_array(n), stack_array((n, m)), 0.0
     for i in range(n):
         a[i] = i
         for j in range(m):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idyn.jit.compiled import INDICES, MASK, MATRIX, VECTOR, compiled
-from idyn.jit.crossing import Filled, Lent, entrance
+from idyn.jit.entry import Borrowed, Output, entry_point
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -25,8 +25,8 @@ def _weighted(given, out):
     return len(x), A.shape[0], A.shape[1]
 
 
-def _entrance():
-    return entrance(_weighted, Lent(VECTOR, MATRIX, INDICES, MASK), Filled(VECTOR))
+def _entry():
+    return entry_point(_weighted, Borrowed(VECTOR, MATRIX, INDICES, MASK), Output(VECTOR))
 
 
 def _given(n=5, m=3):
@@ -38,12 +38,12 @@ def _given(n=5, m=3):
 def test_what_crosses_is_what_was_handed_in(n):
     x, A, rows, mask = given = _given(n)
     sums = np.full(3, np.nan)
-    assert _entrance()(given, (sums,)) == (n, 3, n)
+    assert _entry()(given, (sums,)) == (n, 3, n)
     np.testing.assert_allclose(sums, np.where(mask, A[rows] * x, 0.0).sum(axis=1), atol=1e-12)
 
 
 def test_nobody_is_counted_and_nobody_forgotten():
-    given, out, call = _given(), (np.zeros(3),), _entrance()
+    given, out, call = _given(), (np.zeros(3),), _entry()
     before = [sys.getrefcount(each) for each in (*given, *out)]
     for _ in range(1000):
         call(given, out)
@@ -77,13 +77,13 @@ class _Marked(np.ndarray):
 def test_what_is_no_such_array_is_refused(other):
     _, *rest = _given()
     with pytest.raises(TypeError, match="expected contiguous arrays"):
-        _entrance()((other, *rest), (np.zeros(3),))
+        _entry()((other, *rest), (np.zeros(3),))
 
 
 @pytest.mark.parametrize("given", [(), _given()[:3], (*_given(), np.zeros(5)), list(_given()), _given()[0], None])
 def test_a_tuple_of_just_so_many_is_expected(given):
     with pytest.raises(TypeError, match="expected contiguous arrays"):
-        _entrance()(given, (np.zeros(3),))
+        _entry()(given, (np.zeros(3),))
 
 
 def test_read_only_arrays_may_be_read_and_not_filled():
@@ -91,6 +91,6 @@ def test_read_only_arrays_may_be_read_and_not_filled():
     for each in (*given, sums):
         each.flags.writeable = False
     with pytest.raises(TypeError, match="expected contiguous arrays"):
-        _entrance()(given, (sums,))
+        _entry()(given, (sums,))
     assert not sums.any()
-    assert _entrance()(given, (np.zeros(3),)) == (5, 3, 5)
+    assert _entry()(given, (np.zeros(3),)) == (5, 3, 5)

@@ -1,4 +1,4 @@
-"""Arrays on the stack, for compiled code."""
+"""Arrays in a kernel's stack frame."""
 
 from typing import Any
 
@@ -7,28 +7,31 @@ import numpy as np
 from numba.core import cgutils
 from numba.core.imputils import impl_ret_new_ref
 from numba.extending import intrinsic, overload
-from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
+from idyn.jit.mode import PLAIN
+
 SMALL = 8192
-"""Local arrays of so many bytes are on the stack."""
+"""Larger arrays are on the heap [bytes]."""
 
 
-def local(shape: Any, kind: Any = np.float64) -> Any:
-    """`np.empty(shape, kind)` for compiled code that is done with it when it returns: on the stack if it is small, and sooner.
+def stack_array(shape: Any, kind: Any = np.float64) -> Any:
+    """`np.empty(shape, kind)` for an array that is used in one call of one kernel only: in its stack frame if it is small.
     kind: np.float64, np.int64 or np.bool_
 
-    Never return it, nor a part of it, nor a record that has it; never call it inside a loop: each turn takes stack.
+    Never return it, a view of it or a record that has it. Never call it in a loop: each call takes stack.
     """
     return np.empty(shape, kind)
 
 
 @intrinsic
-def _local(_: Any, shape: Any, kind: Any) -> Any:
+def _alloca_array(_: Any, shape: Any, kind: Any) -> Any:
     one, number = isinstance(shape, numba.types.Integer), kind.dtype
     array = numba.types.Array(number, 1 if one else len(shape), "C")
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        from numba.np.arrayobj import populate_array  # noqa: PLC0415  (private)
+
         extents = [args[0]] if one else cgutils.unpack_tuple(builder, args[0])
         item = context.get_constant(numba.intp, as_dtype(number).itemsize)
         strides = [item]
@@ -38,9 +41,9 @@ def _local(_: Any, shape: Any, kind: Any) -> Any:
         data = cgutils.alloca_once(builder, cgutils.voidptr_t)
         with builder.if_else(builder.icmp_unsigned("<=", size, size.type(SMALL))) as (small, large):
             with small:
-                room = builder.alloca(cgutils.int8_t, size=size)
-                room.align = 16
-                builder.store(room, data)
+                block = builder.alloca(cgutils.int8_t, size=size)
+                block.align = 16
+                builder.store(block, data)
                 builder.store(cgutils.get_null_value(cgutils.voidptr_t), counted)
             with large:
                 owner = context.nrt.meminfo_alloc_aligned(builder, size, context.get_constant(numba.uint32, 16))
@@ -60,9 +63,12 @@ def _local(_: Any, shape: Any, kind: Any) -> Any:
     return array(shape, kind), codegen
 
 
-@overload(local, inline="always")
+@overload(stack_array, inline="always")
 def _on_stack(shape: Any, kind: Any = np.float64) -> Any:
     def on_stack(shape: Any, kind: Any = np.float64) -> Any:
-        return _local(shape, kind)
+        return _alloca_array(shape, kind)
 
-    return on_stack
+    def on_heap(shape: Any, kind: Any = np.float64) -> Any:
+        return np.empty(shape, kind)
+
+    return on_heap if PLAIN else on_stack
