@@ -1,1 +1,1 @@
-"""What can be touched, and how it yields: contact search, terrains, ground models."""
+"""Contact search, terrains, and contact compliance models."""

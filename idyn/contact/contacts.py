@@ -1,4 +1,4 @@
-"""Contacts: from geometry (spheres against terrain and boxes) or from measured points; always a validated `ContactSet`."""
+"""Contact sets from geometry (spheres against terrain and boxes) or from measured points."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,40 +15,42 @@ from idyn.model.shapes import pair_contacts
 from idyn.types import Array, ContactSet, Kinematics
 
 UNIT_TOLERANCE = 1e-6
-"""A direction counts as a unit vector when its length is within this of 1; it is then renormalised."""
+"""Tolerance of the length of unit vectors. Accepted normals are normalised again."""
 
 
 def contacts_from_geometry(
     robot: Robot, q: Array | Kinematics, terrain: Terrain, *, margin: float, mu: Array | None = None
 ) -> ContactSet:
-    """The robot's contact spheres that are within `margin` [m] of the terrain, then those that are of a box.
+    """Return the contacts of the robot's contact spheres with the terrain, then with boxes, whose gaps are ≤ `margin` [m].
 
     The contact point is the point of the sphere nearest to the terrain or the box.
-    q: configuration, or the kinematics of the robot there
-    mu: friction coefficients (one per contact place, then one per pair) instead of the terrain's and the robot's own.
+
+    q: configuration, or `Robot.terms` at the configuration
+    mu: friction coefficients, one for each contact place, then one for each pair of sphere and box; without: those of the
+        terrain and the robot
     """
-    return _everywhere(robot, q, terrain, mu).within(margin)
+    return _all_contacts(robot, q, terrain, mu).within(margin)
 
 
 def contacts_of_places(
     robot: Robot, q: Array | Kinematics, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None
 ) -> ContactSet:
-    """The contacts called `keys`, places or pairs that are known to touch, in that order: points and normals are those of
-    geometry, gaps are 0 whatever it says. mu: as for `contacts_from_geometry`"""
+    """Return the contacts of the places or pairs `keys`, in that order, for contacts that are known to touch: points and
+    normals from geometry, gaps zero. mu: see `contacts_from_geometry`"""
     keys = tuple(keys)
     places = robot.spheres.among(keys)
     if len(places.keys) == len(keys):
         own = None if mu is None else mu[robot.spheres.rows(keys)]
         contacts = _on_terrain(places, centres_of(robot, q, places), terrain, own)
     else:
-        contacts = _everywhere(robot, q, terrain, mu)
+        contacts = _all_contacts(robot, q, terrain, mu)
         contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
     contacts.gaps.fill(0.0)
     return contacts
 
 
-def _everywhere(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:
-    """All spheres and the terrain, then all pairs."""
+def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:
+    """Return contacts of all spheres with the terrain, then of all pairs, for any gap."""
     placements = placements_at(robot, q)
     centres = sphere_centres(placements, robot.spheres.joints, robot.spheres.offsets)
     ground = _on_terrain(robot.spheres, centres, terrain, mu)
@@ -56,7 +58,7 @@ def _everywhere(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array
 
 
 def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
-    """Spheres and the terrain."""
+    """Return contacts of spheres with the terrain."""
     distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _fill_contacts()((centres, spheres.radii, distances, normals), (points, tangents, gaps))
@@ -75,7 +77,7 @@ def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | 
 
 
 def _of_pairs(robot: Robot, placements: Array, centres: Array, mu: Array | None) -> ContactSet:
-    """All spheres and the boxes of other bodies."""
+    """Return contacts of all spheres with the boxes of other bodies."""
     spheres, boxes, rotations = robot.spheres, robot.boxes, placements[:, :9].reshape(-1, 3, 3).transpose(0, 2, 1)
     points, normals, gaps = pair_contacts(
         boxes.pairs,
@@ -107,12 +109,13 @@ def contacts_from_points(
     tangents: Array | None = None,
     fields: Sequence[str] | None = None,
 ) -> ContactSet:
-    """Contacts of named contact places (`robot.spheres.keys`) or frames with the environment, and of pairs
-    (`robot.boxes.pair_keys`), given in the world frame.
+    """Return contacts given in the world frame: of contact places (`robot.spheres.keys`) or frames with the environment, and of
+    pairs (`robot.boxes.pair_keys`).
 
-    fields: what errors call each contact, None: `contacts[i]`
+    keys: names of places, frames or pairs (n); other arrays: see `ContactSet`
+    fields: names of the contacts in messages (n); None: `contacts[i]`
 
-    Shapes as in `ContactSet`. Raises InputError naming `contacts[i].field` for anything malformed.
+    Raises InputError, naming the field, for malformed data and unknown or repeated keys.
     """
     n = len(keys)
     if fields is None:
@@ -124,7 +127,7 @@ def contacts_from_points(
         _check_contact(name, points[i], normals[i], mu[i], gaps[i], None if tangents is None else tangents[i])
     if len(set(keys)) != n:
         repeated = next(key for key in keys if list(keys).count(key) > 1)
-        raise InputError("contacts.frame", f"'{repeated}' appears twice")
+        raise InputError("contacts.frame", f"expected different keys, got '{repeated}' twice")
     found = [_joints_of(robot, name, key) for name, key in zip(fields, keys, strict=True)]
     joints = np.array(found, dtype=np.int64).reshape(-1, 2).T.copy()
     unit = normals / np.linalg.norm(normals, axis=1, keepdims=True) if n else normals.reshape(0, 3)
@@ -142,7 +145,7 @@ def contacts_from_points(
 
 def _check_contact(name: str, point: Array, normal: Array, mu: float, gap: float, tangent: Array | None) -> None:
     if not np.isfinite(point).all():
-        raise InputError(f"{name}.p", "expected finite coordinates")
+        raise InputError(f"{name}.p", f"expected finite coordinates, got {point}")
     if not np.isfinite(gap):
         raise InputError(f"{name}.dist", f"expected a finite gap, got {gap}")
     if not mu >= 0:
@@ -153,11 +156,11 @@ def _check_contact(name: str, point: Array, normal: Array, mu: float, gap: float
     if tangent is None:
         return
     if not abs(float(np.linalg.norm(tangent)) - 1) <= UNIT_TOLERANCE or not abs(float(tangent @ normal)) <= UNIT_TOLERANCE:
-        raise InputError(f"{name}.t1", "expected a unit vector at right angles to the normal")
+        raise InputError(f"{name}.t1", f"expected a unit vector orthogonal to the normal, got {tangent}")
 
 
 def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
-    """Joints of the first and the second body of the contact called `key`."""
+    """Return the joints of the first and second body of the contact `key`."""
     if key in robot.spheres.keys:
         return int(robot.spheres.joints[robot.spheres.keys.index(key)]), 0
     if key in robot.boxes.pair_keys:
@@ -170,7 +173,7 @@ def _joints_of(robot: Robot, name: str, key: str) -> tuple[int, int]:
 
 
 def placements_at(robot: Robot, q: Array | Kinematics) -> Array:
-    """Placements of the joints at a configuration (njoints, 12), see `Kinematics`."""
+    """Return the joint placements at a configuration (njoints, 12), see `Kinematics`."""
     if isinstance(q, Kinematics):
         return robot.kinematics(q).placements
     robot.place(q)
@@ -178,19 +181,19 @@ def placements_at(robot: Robot, q: Array | Kinematics) -> Array:
 
 
 def centres_of(robot: Robot, q: Array | Kinematics, places: Spheres) -> Array:
-    """Centres of the robot's contact spheres, or some of them, at configuration q [m] (n, 3)."""
+    """Return the centres of contact spheres at configuration q [m] (n, 3)."""
     return sphere_centres(placements_at(robot, q), places.joints, places.offsets)
 
 
 def sphere_centres(placements: Array, joints: Array, offsets: Array) -> Array:
-    """World positions of points fixed to joints (n, 3), from `Kinematics.placements`."""
+    """Return positions in the world of points fixed to joints (n, 3). placements: see `Kinematics`"""
     centres = np.empty(offsets.shape)
     _fill_centres()((placements, offsets), (joints,), (centres,))
     return centres
 
 
 def first_tangents(normals: Array) -> Array:
-    """A unit tangent for each unit normal (n, 3): world x made orthogonal to n, or world y when n is near the x axis."""
+    """Return a unit tangent for each unit normal (n, 3): world x, or world y if n is near the x axis, orthogonalised to n."""
     tangents = np.empty(normals.shape)
     _first_tangents(normals, tangents)
     return tangents
@@ -208,11 +211,12 @@ def _fill_centres() -> Callable[..., None]:
 
 @compiled
 def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) -> None:
-    """Fill the points of spheres that are nearest to a surface (n, 3), first tangents there (n, 3), gaps [m] (n).
+    """Fill `contacts`: points of spheres nearest to a surface (n, 3), first tangents (n, 3), gaps [m] (n).
 
-    surface: centres (n, 3) and radii (n) of the spheres, their distances (n), the normals (n, 3)
+    surface: centres (n, 3) and radii (n) of the spheres, distances (n) and normals (n, 3) of the surface
     """
     (centres, radii, distances, normals), (points, tangents, gaps) = surface, contacts
+    # gap = distance − r, point = centre − r n
     for i in range(len(radii)):
         gaps[i] = distances[i] - radii[i]
         for c in range(3):
@@ -222,9 +226,9 @@ def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) ->
 
 @compiled
 def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[Array]) -> None:
-    """Fill the positions of points in the world [m] (n, 3), alone in `out`.
+    """Fill `out`, one array, with positions of points in the world [m] (n, 3): o + R offset.
 
-    places: `Kinematics.placements`, offsets in the joints' frames [m] (n, 3); joints: of the points, alone (n)
+    places: `Kinematics.placements`, offsets in the joint frames [m] (n, 3); joints: one array, the joint of each point (n)
     """
     (placements, offsets), (which,), (centres,) = places, joints, out
     for i in range(len(which)):
@@ -237,7 +241,7 @@ def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[A
 
 @compiled
 def _first_tangents(normals: Array, tangents: Array) -> None:
-    """Fill `first_tangents`: (e − (e · n) n)/‖…‖, e along x or y."""
+    """Fill tangents (n, 3) with (e − (e · n) n)/‖…‖, e along x or y, see `first_tangents`."""
     for i in range(len(normals)):
         axis = 0 if abs(normals[i, 0]) < 0.9 else 1
         along = normals[i, axis]

@@ -1,17 +1,16 @@
-"""The ground's contact model: how far gaps are trusted, and how the ground yields  (MATHEMATICS §2).
+"""Contact compliance model: noise of gaps, relaxation and memory of ground that yields  (MATHEMATICS §2).
 
-A rigid law asks the contact velocity u⁺ = J v⁺ to obey it at the end of the period, whatever it was before. On ground that
-yields the force that would take is not there, and the torque that was to carry it throws the foot. So every law but `sap`,
-which has a ground of its own, is asked not of v⁺ but of
+A rigid law requires the contact velocity u⁺ = J v⁺ to satisfy it at the end of the period, for any velocity before. Ground that
+yields does not provide the force this needs, and the torque computed for that force accelerates the foot. Therefore every law
+except `sap`, which has its own material, applies not to v⁺ but to
 
     v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂
 
-with H the period of the prediction, v the velocity now and p⁻ the impulses of the last tick: a contact velocity may die out
-over the relaxation time T_r instead of within H, and what the contacts do to the robot moves towards the law's answer with the
-time constant T_p of the memory. In J v̂ = D̂ p + b̂ the matrix is (1 + T_p/H) D, so that its rank, the face of a solution and the
-cost of every solver stay what they were. In a steady contact (v = 0, p = p⁻) any T_r and T_p have the rigid law's own solution.
-T_r = H, T_p = 0 is the rigid law to the letter. The first prediction, which has no last impulses, has no memory; a contact that
-was not there in the last tick begins with p⁻ = 0.
+H: period of the prediction, v: present velocity, p⁻: impulses of the last tick. A contact velocity decays over the relaxation
+time T_r instead of within H, and the effect of the contacts on the robot approaches the law's solution with the time constant
+T_p of the memory. In J v̂ = D̂ p + b̂ the matrix is (1 + T_p/H) D, so rank, face and cost of all solvers do not change. In
+steady contact (v = 0, p = p⁻) the solution is that of the rigid law for any T_r and T_p. T_r = H, T_p = 0 is the rigid law. The
+first prediction has no last impulses, hence no memory; a new contact begins with p⁻ = 0.
 """
 
 from typing import Any, NamedTuple
@@ -24,18 +23,21 @@ from idyn.types import Array, Record
 
 
 class Ground(Record, frozen=True):
-    """
-    noise: gaps smaller than this count as zero [m]. 0 is the paper's literal form; feet that are measured to be a fraction of a
-        millimetre off the ground are asked to close or open it within one period otherwise.
-    recovery_speed: penetration is undone at this speed at most [m/s]; inf is the paper's literal form, in which 1 mm of
-        penetration demands an escape of 1 m/s at 1 kHz; 0: penetration is rest, as on ground that yields.
-    touching: contacts with a gap up to this are meant to stick, for `Consistency.STICK` and `HOLD` [m].
-    relaxation: T_r, in which the velocity of a touching contact may die out [s]; at most the period: within the period, rigid
-    memory: T_p, with which the contacts' action moves towards the law's answer [s]; 0: at once, rigid
-    independent: contacts of unlimited friction hold sideways in directions of which more than this share is new; feet off one
-        plane by a smaller share of their distances are taken to be on it. On ground that yields they are always off by some
-        millimetres: at 1e-3 robots that trot under no slip in MuJoCo fall by kilonewtons that cancel
-    Raises InputError for what is not a number ≥ 0, and for a memory that is not finite.
+    """Contact compliance model.
+
+    noise: gaps smaller than this count as zero [m]. With 0, as in the paper, feet measured a fraction of a millimetre off the
+        ground must close or open this gap within one period.
+    recovery_speed: maximum speed at which penetration is undone [m/s]. With inf, as in the paper, 1 mm of penetration requires
+        1 m/s at 1 kHz. 0: penetration is permitted, as on ground that yields.
+    touching: contacts with gaps up to this must stick under `Consistency.STICK` and `HOLD` [m]
+    relaxation: T_r, over which the velocity of a touching contact decays [s]; at most the period: within the period, rigid
+    memory: T_p, time constant with which the contact forces approach the law's solution [s]; 0: rigid
+    independent: rank threshold for unlimited friction: a tangential row is independent if more than this share of its length is
+        orthogonal to the others. Feet off a common plane by a smaller share of their distances count as on this plane. On
+        ground that yields, feet are always off by some millimetres: with 1e-3 robots that trot with the no-slip law in MuJoCo
+        fall, due to tangential forces of kilonewtons that cancel.
+
+    Raises InputError for values that are not numbers ≥ 0, and for an infinite memory.
     """
 
     noise: float = 1e-5
@@ -54,17 +56,17 @@ class Ground(Record, frozen=True):
             raise InputError("ground.memory", "expected a finite number ≥ 0, got inf")
 
     def keeps(self, dt: float) -> float:
-        """Share 1 − H/T_r of a contact's velocity that may be left after a period of dt [s]."""
+        """Return the share 1 − H/T_r of a contact velocity that may remain after a period dt [s]."""
         return max(0.0, 1.0 - dt / self.relaxation) if self.relaxation > 0.0 else 0.0
 
 
 class Material(NamedTuple):
-    """Ground as a spring and damper, k and τ_d known, on which friction creeps a little  [SAP §II].
+    """Ground as spring and damper with residual slip  [SAP §II].
 
-    stiffness: k [N/m], > 0; inf: as rigid as the period allows
-    dissipation: τ_d [s], ≥ 0; the force of a contact that is pressed in is k (−φ − τ_d φ̇)
-    beta: period of the stiffest contact, in periods of the prediction; sigma: σ, how little a sticking contact creeps
-    touching_only: contacts with φ > 0 carry nothing, whatever they are about to do
+    stiffness: k [N/m], > 0; inf: as rigid as the period permits
+    dissipation: τ_d [s], ≥ 0; the force of a contact with φ < 0 is k (−φ − τ_d φ̇)
+    beta: period of the stiffest contact, in periods of the prediction; sigma: σ, scale of the residual slip
+    touching_only: whether contacts with φ > 0 carry no force at any closing speed
     """
 
     stiffness: float = np.inf
@@ -75,27 +77,28 @@ class Material(NamedTuple):
 
 
 RIGID = Material()
-"""For laws that do not ask."""
+"""Placeholder for laws without a material."""
 
 MOST_FRICTION = 10.0
-"""On such ground, for what slides there rises at μ times its speed."""
+"""Maximum friction coefficient on compliant ground, where a sliding contact rises at μ times its speed."""
 
 
 @compiled
 def opening_speed(gap: float, dt: float, noise: float, recovery_speed: float) -> float:
-    """φ/dt of a gap [m] after the noise floor and the recovery limit [m/s]: a contact opens at least so fast."""
+    """Return φ/dt of a gap [m] after noise floor and limit of the recovery speed: the least opening speed of a contact
+    [m/s]."""
     return max(gap / dt, -recovery_speed) if abs(gap) > noise else 0.0
 
 
 @compiled
 def allowance(g: Any, i: int) -> float:
-    """The opening speed of contact i of a `Given` [m/s]."""
+    """Return the opening speed of contact i of a `Given` [m/s]."""
     return opening_speed(g.gaps[i], g.dt, g.noise, g.recovery_speed)
 
 
 @compiled
 def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float, p: Array) -> None:
-    """Fill the first rows of p (3n) with world vectors (n, 3) times dt, along s, t = n × s and n of each contact."""
+    """Fill the first rows of p (3n) with dt times vectors in the world (n, 3), along s, t = n × s and n of each contact."""
     for i in range(len(force)):
         s, n, f = tangents[i], normals[i], force[i]
         p[3 * i] = dt * (s[0] * f[0] + s[1] * f[1] + s[2] * f[2])

@@ -1,50 +1,51 @@
-"""Hilly ground: heights on a grid joined by a C² spline, with true distances and normals  [ZD §7.5].
+"""Hilly terrain: a C² spline through heights on a grid, with exact distances and normals  [ZD §7.5].
 
-The authors' map: 3 m square, resolution 2 cm, 1000 Gaussian hills of variance 0.005 m² ± 50 %, bumps up to 3 cm.
+The map of the paper: 3 m square, resolution 2 cm, 1000 Gaussian hills of variance 0.005 m² ± 50 %, bumps up to 3 cm.
 """
 
 import numpy as np
 from scipy.ndimage import spline_filter
 
-from idyn.contact.terrain import FrictionMap, room
+from idyn.contact.terrain import FrictionMap, empty_distances
 from idyn.jit.compiled import compiled
 from idyn.types import Array
 
-PASSES = 50
-"""Newton steps allowed for a nearest point. Usual: 3 to 5 within a centimetre of the ground."""
+MAX_STEPS = 50
+"""Maximum number of Newton steps for a nearest point. Usual: 3 to 5 within a centimetre of the ground."""
 
-ARRIVED = 1e-14
-"""The nearest point is found when a step is shorter than this [m]."""
+CONVERGED = 1e-14
+"""Newton's method ends when a step is shorter than this [m]."""
 
 
 class Heightmap:
-    """The surface z = height(x, y): heights on a square grid about the origin, endless and level along its border's normal.
+    """The surface z = height(x, y), from heights on a square grid about the origin.
 
-    Bicubic spline through the grid heights with mirror ends, so twice differentiable, also across the border.
-    Distances are those to the nearest point that Newton's method finds from the one straight below or above: the nearest
-    of all for points closer than the smallest radius of curvature (the authors' hills: 15 cm).
+    Bicubic spline with mirror ends, twice differentiable also across the border; beyond the border the surface continues with
+    constant height along the border's normal. Newton's method finds the nearest point from the point vertically below or above:
+    this is the nearest of all for points closer than the smallest radius of curvature (hills of the paper: 15 cm).
     """
 
     def __init__(self, heights: Array, resolution: float, friction: FrictionMap | None = None) -> None:
-        """heights [m] (k, k), first index along x; resolution: distance of the grid's lines [m]"""
+        """heights [m] (k, k), first index along x; resolution: distance of the grid lines [m]"""
         self.friction = friction
         self._coefficients = spline_filter(heights, mode="mirror")
         self._resolution = resolution
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        distances, normals = room(points)
+        distances, normals = empty_distances(points)
         _query(points, self._coefficients, self._resolution, distances, normals)
         return distances, normals
 
     def height(self, points: Array) -> Array:
-        """z of the surface at the x and y of `points` (n, 3) [m] (n)."""
+        """Return the height of the surface at the x and y of `points` (n, 3) [m] (n)."""
         return _heights(points, self._coefficients, self._resolution)
 
 
 def hills(*, side: float, resolution: float, count: int, height: float, variance: float, spread: float, seed: int) -> Array:
-    """Heights [m] on a grid: `count` Gaussian hills at random, scaled so that they reach from 0 to `height` [m].
+    """Return heights on a grid [m] (k, k): `count` random Gaussian hills, scaled to the range 0 to `height` [m].
 
-    side, resolution [m]; variance of a hill [m²], ± the share `spread` of it; equal seeds, equal hills.
+    side: of the square [m]; resolution: distance of the grid lines [m]
+    variance: of a hill [m²], varied by ± the share `spread`; seed: equal seeds give equal hills
     """
     rng = np.random.default_rng(seed)
     lines = np.linspace(-side / 2, side / 2, round(side / resolution) + 1)
@@ -59,13 +60,15 @@ def hills(*, side: float, resolution: float, count: int, height: float, variance
 
 @compiled
 def _query(points: Array, coefficients: Array, resolution: float, distances: Array, normals: Array) -> None:
-    """Fill distances (n) and normals (n, 3): minimise ½ (x − cx)² + ½ (y − cy)² + ½ (z(x, y) − cz)² by Newton; by Gauss–Newton
-    where that is not convex."""
+    """Fill distances (n) and normals (n, 3) of the surface from points (n, 3).
+
+    Minimise ½ (x − cx)² + ½ (y − cy)² + ½ (z(x, y) − cz)² by Newton steps, or Gauss–Newton steps where this is not convex.
+    """
     for i in range(len(points)):
         cx, cy, cz = points[i, 0], points[i, 1], points[i, 2]
         x, y = cx, cy
         z, zx, zy, zxx, zxy, zyy = _surface(x, y, coefficients, resolution)
-        for _ in range(PASSES):
+        for _ in range(MAX_STEPS):
             # gradient and Hessian [a, b; b, d]; step = −Hessian⁻¹ gradient
             up = z - cz
             gx, gy = x - cx + up * zx, y - cy + up * zy
@@ -76,7 +79,7 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
             step_x, step_y = (b * gy - d * gx) / det, (b * gx - a * gy) / det
             x, y = x + step_x, y + step_y
             z, zx, zy, zxx, zxy, zyy = _surface(x, y, coefficients, resolution)
-            if step_x * step_x + step_y * step_y < ARRIVED * ARRIVED:
+            if step_x * step_x + step_y * step_y < CONVERGED * CONVERGED:
                 break
         # n = (−z_x, −z_y, 1)/‖…‖, distance = n · (c − nearest point)
         length = np.sqrt(1.0 + zx * zx + zy * zy)
@@ -86,7 +89,7 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
 
 @compiled
 def _heights(points: Array, coefficients: Array, resolution: float) -> Array:
-    """z at the x and y of points (n, 3) [m] (n)."""
+    """Return the heights at the x and y of points (n, 3) [m] (n)."""
     z = np.empty(len(points))
     for i in range(len(points)):
         z[i] = _surface(points[i, 0], points[i, 1], coefficients, resolution)[0]
@@ -95,7 +98,7 @@ def _heights(points: Array, coefficients: Array, resolution: float) -> Array:
 
 @compiled
 def _surface(x: float, y: float, coefficients: Array, resolution: float) -> tuple[float, float, float, float, float, float]:
-    """z and its derivatives z_x, z_y, z_xx, z_xy, z_yy: sums over 4 × 4 cubic B-splines."""
+    """Return z and its derivatives z_x, z_y, z_xx, z_xy, z_yy: sums over 4 × 4 cubic B-splines."""
     k = coefficients.shape[0]
     wx, ix, inside_x = _weights(x / resolution + 0.5 * (k - 1), k)
     wy, iy, inside_y = _weights(y / resolution + 0.5 * (k - 1), k)
@@ -107,14 +110,15 @@ def _surface(x: float, y: float, coefficients: Array, resolution: float) -> tupl
             for d in range(3):
                 for e in range(3 - d):
                     sums[d, e] += wx[d, a] * wy[e, b] * c
-    # chain rule; level along the border's normal
+    # chain rule; zero derivative along the border's normal outside
     sx, sy = inside_x / resolution, inside_y / resolution
     return sums[0, 0], sums[1, 0] * sx, sums[0, 1] * sy, sums[2, 0] * sx * sx, sums[1, 1] * sx * sy, sums[0, 2] * sy * sy
 
 
 @compiled
 def _weights(s: float, k: int) -> tuple[Array, int, float]:
-    """Cubic B-splines and two derivatives at grid coordinate s (3, 4), index of the first, and 0 beyond the border, else 1."""
+    """Return the cubic B-splines and two derivatives at grid coordinate s (3, 4), the index of the first one, and 0 beyond the
+    border, else 1."""
     inside = 1.0 if 0.0 <= s <= k - 1.0 else 0.0
     s = min(max(s, 0.0), k - 1.0)
     first = min(int(s), k - 2)
@@ -129,5 +133,5 @@ def _weights(s: float, k: int) -> tuple[Array, int, float]:
 
 @compiled
 def _mirror(i: int, k: int) -> int:
-    """Index of a coefficient, mirrored at the ends 0 and k − 1."""
+    """Return the index of a coefficient, mirrored at the ends 0 and k − 1."""
     return -i if i < 0 else 2 * (k - 1) - i if i >= k else i

@@ -1,5 +1,4 @@
-"""The environment as a signed distance, and its friction: what a foot sphere can touch. Hills are in
-`idyn.contact.heightmap`."""
+"""Terrains: signed distance and friction of the environment. Hilly terrain: `idyn.contact.heightmap`."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,16 +11,16 @@ from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.types import Array
 
 PATCHES = 256
-"""A friction map repeats after so many patches in x and in y."""
+"""Number of patches in x and in y after which a friction map repeats."""
 
 AT_SURFACE = 1e-12
-"""Nearer than this to a step the direction to its nearest point is no normal [m]."""
+"""For smaller distances to a step [m] the direction to the nearest point does not define a normal."""
 
 
 class FrictionMap:
-    """Friction that changes from foothold to foothold: square patches of the plane, each with a μ drawn from U(low, high).
+    """Friction that varies over the plane: square patches, each with a μ drawn from U(low, high).
 
-    patch: side of a patch [m]; the same seed gives the same patches.
+    patch: side of a patch [m]; seed: equal seeds give equal patches
     """
 
     def __init__(self, low: float, high: float, patch: float, seed: int) -> None:
@@ -29,22 +28,22 @@ class FrictionMap:
         self._patch = patch
 
     def at(self, points: Array) -> Array:
-        """μ at the x and y of `points` (n, 3), (n)."""
+        """Return μ at the x and y of `points` (n, 3), (n)."""
         i, j = np.floor(points[:, :2] / self._patch).astype(np.int64).T % PATCHES
         return self._mu[i, j]
 
 
 class Terrain(Protocol):
-    """Anything that can say how far points are from it.
+    """Interface of terrains.
 
-    friction: the ground's friction coefficients; None where the robot's own hold
+    friction: friction coefficients of the ground; None: those of the robot's contact places apply
     """
 
     @property
     def friction(self) -> FrictionMap | None: ...
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        """Signed distance [m] (n) and outward unit normal (n, 3) of the surface nearest to `points` (n, 3)."""
+        """Return signed distance [m] (n) and outward unit normal (n, 3) of the surface for `points` (n, 3)."""
         ...
 
 
@@ -56,7 +55,7 @@ class Flat:
         self.friction = friction
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        distances, normals = room(points)
+        distances, normals = empty_distances(points)
         _fill_plane()((np.ascontiguousarray(points, np.float64),), self.height, (distances, normals))
         return distances, normals
 
@@ -70,17 +69,17 @@ class Slope:
         self._origin = np.array([0.0, 0.0, height])
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        distances, normals = room(points)
+        distances, normals = empty_distances(points)
         distances[:] = (points - self._origin) @ self._normal
         normals[:] = self._normal
         return distances, normals
 
 
 class Stairs:
-    """Steps up along x, the first riser at x = start [m], flat before it and after the last.
+    """Stairs up along x: the first riser at x = start [m], flat before it and after the last one.
 
-    depth, rise: of a step [m], > 0. In the corner where tread and riser meet, a sphere that touches both has one contact,
-    with the nearer of them.
+    depth, rise: of a step [m], > 0; steps: number of steps; height: before the first step [m]
+    A sphere that touches tread and riser in a corner has one contact, with the nearer one.
     """
 
     def __init__(
@@ -90,14 +89,14 @@ class Stairs:
         self._shape = start, depth, rise, steps, height
 
     def query(self, points: Array) -> tuple[Array, Array]:
-        distances, normals = room(points)
+        distances, normals = empty_distances(points)
         _stairs(points, *self._shape, distances, normals)
         return distances, normals
 
 
-def room(points: Array) -> tuple[Array, Array]:
-    """For the distances and normals of points (n, 3), to be filled: an array that compiled code returns costs as much as ten
-    that it fills."""
+def empty_distances(points: Array) -> tuple[Array, Array]:
+    """Return empty arrays for distances (n) and normals (n, 3). An array returned by compiled code costs as much as ten filled
+    by it."""
     return np.empty(len(points)), np.empty((len(points), 3))
 
 
@@ -108,7 +107,7 @@ def _fill_plane() -> Callable[..., None]:
 
 @compiled
 def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> None:
-    """Fill distances (n) and normals (n, 3) of points (n, 3) from z = height."""
+    """Fill distances (n) and normals (n, 3) of the plane z = height for points (n, 3)."""
     (points,), (distances, normals) = places, out
     for i in range(len(points)):
         distances[i] = points[i, 2] - height
@@ -119,8 +118,8 @@ def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> Non
 def _stairs(
     points: Array, start: float, depth: float, rise: float, steps: int, height: float, distances: Array, normals: Array
 ) -> None:
-    """Fill distances (n) and normals (n, 3) of points (n, 3) from the chain tread 0, riser 0, tread 1, … tread `steps`; the
-    outer treads are endless."""
+    """Fill distances (n) and normals (n, 3) for points (n, 3) of the surfaces tread 0, riser 0, tread 1, … tread `steps`; the
+    first and last tread are infinite."""
     for i in range(len(points)):
         normals[i, 1] = 0.0
         x, z = points[i, 0], points[i, 2]
@@ -130,7 +129,7 @@ def _stairs(
             tread_x = min(max(x, edge - depth if k > 0 else -np.inf), edge if k < steps else np.inf)
             if x >= edge and k < steps:
                 level = top + rise
-            # the nearest point of tread k and riser k
+            # nearest point of tread k and riser k
             for riser in range(2 if k < steps else 1):
                 dx = x - (edge if riser else tread_x)
                 dz = z - (min(max(z, top), top + rise) if riser else top)
@@ -140,7 +139,7 @@ def _stairs(
                     away = d > AT_SURFACE
                     normals[i, 0] = dx / d if away else -float(riser)
                     normals[i, 2] = dz / d if away else 1.0 - riser
-        # below the tread there: inside
+        # below the tread at x: inside
         distances[i] = nearest
         if z < level and nearest > AT_SURFACE:
             distances[i] = -nearest

@@ -53,7 +53,7 @@ def test_malformed_contacts_are_refused_by_field(field, changes):
 
 
 def test_the_same_place_twice_is_refused():
-    with pytest.raises(InputError, match="'FL_FOOT' appears twice"):
+    with pytest.raises(InputError, match="got 'FL_FOOT' twice"):
         build(
             keys=("FL_FOOT", "FL_FOOT"),
             points=np.zeros((2, 3)),
