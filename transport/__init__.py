@@ -1,9 +1,9 @@
-"""The robot-facing service, in rooms.
+"""The service between robot and controller.
 
-protocol   what is on the wire, and what both ends hold to
-robot      what runs beside the robot
-log        what is written down
-server     what answers: `sockets` in front, `sessions` behind them, the service in the middle
+protocol   messages, their encoding and checks, the torque gate: shared by both sides
+robot      the client and the failsafe, which run beside the robot
+log        logs: writing, reading, export, migration of settings
+server     sockets → service → sessions → controller
 
-Beside the rooms lies what puts them together: `serve`, `kernels`, `loopback`, `warm_up`, `replay`.
+Modules that combine these: `serve`, `kernels`, `loopback`, `warm_up`, `replay`. Shared by both sides: `keys`, `realtime`.
 """

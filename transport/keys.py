@@ -1,6 +1,6 @@
-"""Key pairs of servers and clients (CurveZMQ): made, read from files, and handed to a socket.
+"""Key pairs of servers and clients (CurveZMQ): creation and reading.
 
-Secret keys must be readable by their owner only, or they are refused.
+A secret key file must be readable by its owner only.
 """
 
 import os
@@ -15,7 +15,7 @@ from idyn.errors import ConfigError
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """What a client needs: its own key pair and the server's public key, all Z85."""
+    """Keys of a client in Z85: its key pair, and the server's public key."""
 
     public: bytes
     secret: bytes
@@ -23,8 +23,10 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 def make_keys(folder: Path, name: str) -> tuple[Path, Path, str]:
-    """A new key pair: the files of its public half and of its secret one, which only this user can read, and the public key.
-    Raises ConfigError where there are such files already."""
+    """Create a key pair. Return the file of the public key, the file of the secret key (mode 0600), and the public key.
+
+    Raises ConfigError when one of the files exists.
+    """
     public, secret = zmq.curve_keypair()
     paths = folder / f"{name}.key", folder / f"{name}.key_secret"
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,26 +35,26 @@ def make_keys(folder: Path, name: str) -> tuple[Path, Path, str]:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError:
-            raise ConfigError(str(path), "a key is there already; keys are never overwritten") from None
+            raise ConfigError(str(path), "file exists; keys are never overwritten") from None
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
     return *paths, public.decode()
 
 
 def read_secret(path: Path) -> tuple[bytes, bytes]:
-    """Public and secret key of a file. Raises ConfigError when there are none, or when others may read or change it."""
+    """Return the public and the secret key of a file. Raises ConfigError if it is malformed or others can access it."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         public, secret = load_certificate(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(str(path), f"not a key that can be read ({error})") from error
+        raise ConfigError(str(path), f"not a readable key ({error})") from error
     if mode & 0o077:
-        raise ConfigError(str(path), f"expected mode 0600, so that nobody else can read it, got {mode:04o}")
+        raise ConfigError(str(path), f"expected mode 0600 (access by the owner only), got {mode:04o}")
     if secret is None:
-        raise ConfigError(str(path), "expected the secret half of a key pair, got the public one")
+        raise ConfigError(str(path), "expected a secret key, got a public key")
     return public, secret
 
 
 def client_keys(secret: Path, server: str) -> Keys:
-    """For `RobotClient`: from the client's secret file and the server's public key. Raises ConfigError."""
+    """Return the keys of a client, from its secret key file and the server's public key. Raises ConfigError."""
     return Keys(*read_secret(secret), server.encode())

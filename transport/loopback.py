@@ -1,4 +1,4 @@
-"""Client and service in one process, in lock step, through real bytes."""
+"""Client and service in one process, in lock step, exchanging encoded messages."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from transport.server.service import Service
 
 
 class Loopback(BaseClient):
-    """The same calls as `RobotClient`, without a socket between."""
+    """A client with the interface of `RobotClient`, connected to a service without a socket."""
 
     deadline = math.inf
 
@@ -25,14 +25,14 @@ class Loopback(BaseClient):
         clock: Callable[[], int] = monotonic_ns,
         identity: bytes = b"loopback",
     ) -> None:
-        """clock: both sides' clock [ns]; give the simulator's to make a run repeatable to the bit"""
+        """clock: clock of both sides [ns]; with the simulator's clock a run is repeatable bit for bit"""
         super().__init__(hello)
         self._service = service
         self._clock = clock
         self._identity = identity
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
-        """The torque for a state; None when the service refused it, then `error` says why."""
+        """Send a state and return the torque; None when the service refused the state (`error` has the refusal)."""
         self.error = None
         reply = self._request(self._conversation.ask(state, self._clock()))
         answer = self._conversation.hear(reply, self._clock())

@@ -1,4 +1,4 @@
-"""Process settings for a loop that must not pause."""
+"""Process settings for a real-time loop."""
 
 import ctypes
 import gc
@@ -13,14 +13,14 @@ from idyn.errors import ConfigError
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL = 2e-4
-"""A thread of Python gives way to the loop after so long [s]; the default of 5 ms makes every fourth tick late."""
+"""Time after which another Python thread yields to the loop [s]; with the default of 5 ms every fourth tick is late."""
 
 _PR_SET_TIMERSLACK = 29
 
 
 @contextmanager
 def steady() -> Iterator[None]:
-    """No garbage collection, quick thread switches, exact timers; undone afterwards."""
+    """Context without garbage collection, with short thread switches and exact timers; restores all on exit."""
     interval, collecting = sys.getswitchinterval(), gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -37,18 +37,19 @@ def steady() -> Iterator[None]:
 
 
 def _exact_timers() -> None:
-    """Timer slack of 1 ns for this thread, where the system has such a thing (Linux)."""
+    """Set the timer slack of this thread to 1 ns (Linux)."""
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if prctl is None or prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0) != 0:
-        log.warning("timer slack stays as it is; wake-ups may be 50 µs late")
+        log.warning("timer slack cannot be set; wake-ups may be 50 µs late")
 
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """The calling thread alone on one core, every other thread of this process on the others; undone afterwards.
+    """Context that pins the calling thread to one core and all other threads of this process to the others.
 
-    core: as the system counts them; None: all run where they like. A socket's thread that shares the loop's core, or a loop
-    that changes cores, costs a tick a third of its time. Raises ConfigError for a core that this process may not use.
+    core: number of the core; None: no pinning
+    Without pinning a tick takes a third longer, when a socket thread shares the loop's core or the loop changes cores.
+    Raises ConfigError for a core that this process may not use.
     """
     if core is None:
         yield
@@ -56,7 +57,7 @@ def on_core(core: int | None) -> Iterator[None]:
     allowed = os.sched_getaffinity(0)
     if core not in allowed or len(allowed) < 2:
         usable = ", ".join(map(str, sorted(allowed)))
-        raise ConfigError("server.core", f"expected one of at least two cores that may be used ({usable}), got {core}")
+        raise ConfigError("server.core", f"expected one of at least two usable cores ({usable}), got {core}")
     with off_core(core):
         os.sched_setaffinity(0, {core})
         yield
@@ -64,7 +65,7 @@ def on_core(core: int | None) -> Iterator[None]:
 
 @contextmanager
 def off_core(core: int | None) -> Iterator[None]:
-    """No thread of this process on that core: for a robot's process beside a server that has the core to itself."""
+    """Context that keeps all threads of this process off a core, for a process beside a server that is pinned there."""
     if core is None:
         yield
         return
@@ -77,7 +78,7 @@ def off_core(core: int | None) -> Iterator[None]:
 
 
 def spare_core() -> int | None:
-    """The last core this process may use, when there is another one; None otherwise."""
+    """Return the last core that this process may use; None when it may use only one."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     allowed = sorted(os.sched_getaffinity(0))
@@ -85,7 +86,7 @@ def spare_core() -> int | None:
 
 
 def _place(cores: set[int]) -> None:
-    """Assign cores to all threads of this process."""
+    """Set the allowed cores of all threads of this process."""
     for thread in os.listdir("/proc/self/task"):
-        with suppress(ProcessLookupError):  # it has ended meanwhile
+        with suppress(ProcessLookupError):  # the thread has ended
             os.sched_setaffinity(int(thread), cores)

@@ -1,4 +1,4 @@
-"""Replays a log through a fresh service: the same law gives the same torques bit for bit, another law is compared."""
+"""Replay of a log through a new service: the same law gives the same torques bit for bit; another law is compared."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from transport.server.settings import ServerSettings
 from transport.warm_up import warm_up
 
 TICKS_AT_ONCE = 100
-"""So many are replayed between two reports of progress."""
+"""Ticks between two calls of `progress`."""
 
 Build = Callable[[dict[str, Any]], ServedController]
 
@@ -43,13 +43,14 @@ class Differences(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay found.
+    """The result of a replay.
 
-    complete: whether the log was whole; messages: how many were recovered of it
-    ticks: states answered with a torque in the log; identical: those answered with the same bits now
-    first_difference: seq of the first other one
-    recorded_s: time on the robot's clock; replayed_s: how long the replay took
-    differences: None when everything is identical
+    path: of the log
+    complete: whether the log was read to its end; messages: number of messages read
+    ticks: states answered with a torque in the log; identical: those whose replayed torques have the same bits
+    first_difference: seq of the first state with other torques, None without one
+    recorded_s: duration on the robot's clock [s]; replayed_s: duration of the replay [s]
+    differences: None when all torques are identical
     """
 
     path: str
@@ -67,8 +68,8 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.identical == self.ticks
 
     def table(self) -> str:
-        """The report for a terminal."""
-        whole = "complete" if self.complete else f"cut off; {self.messages} messages recovered"
+        """Return the report as text for a terminal."""
+        whole = "complete" if self.complete else f"incomplete; {self.messages} messages recovered"
         speed = self.recorded_s / self.replayed_s if self.replayed_s > 0 else float("inf")
         lines = [
             f"{self.path}: {whole}",
@@ -96,17 +97,17 @@ def replay(
     build: Build = controller_from_snapshot,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ReplayReport:
-    """Feed a log's requests to a service built from the log itself, and compare the torques.
+    """Send the requests of a log to a service built from the log's settings, and compare the torques.
 
     law, selection: replace the recorded ones
-    build: makes a controller of a snapshot
-    progress: called now and then with the number of ticks since the last time
-    Raises LogError when the log cannot be read or lacks what a replay needs.
+    build: builds a controller from a snapshot
+    progress: called with the number of ticks since the last call
+    Raises LogError when the log cannot be read, or its settings are missing, malformed or without an equivalent today.
     """
     with LogReader(path) as reader, steady():
         now = _Clock()
         service = _service(reader, build, now, law=law, selection=selection)
-        tally, told = _Tally(), 0
+        tally, reported = _Tally(), 0
         begin = time.perf_counter()
         for entry in reader.exchanges():
             if not entry.reply:
@@ -116,10 +117,10 @@ def replay(
             now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
             answer = service.handle(entry.identity, entry.request, entry.t_recv_ns)
             tally.note(entry, recorded, answer.reply)
-            if tally.ticks - told >= TICKS_AT_ONCE:
-                progress(tally.ticks - told)
-                told = tally.ticks
-        progress(tally.ticks - told)
+            if tally.ticks - reported >= TICKS_AT_ONCE:
+                progress(tally.ticks - reported)
+                reported = tally.ticks
+        progress(tally.ticks - reported)
         replayed_s = time.perf_counter() - begin
         return ReplayReport(
             path=str(path),
@@ -135,7 +136,7 @@ def replay(
 
 
 class _Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False):
-    """What is looked at of a torque; forces are only read where they differ."""
+    """The compared fields of a torque message; contact forces are decoded only where their bytes differ."""
 
     session: int
     seq: int
@@ -150,7 +151,7 @@ _FORCES = msgspec.msgpack.Decoder(list[ContactForce])
 
 
 def _torque(reply: bytes) -> _Torque | None:
-    """None for any other message."""
+    """Decode a torque message. Return None for any other message."""
     try:
         return _TORQUE.decode(reply)
     except msgspec.DecodeError:
@@ -158,7 +159,7 @@ def _torque(reply: bytes) -> _Torque | None:
 
 
 class _Clock:
-    """Stands still at the recorded time of the answer."""
+    """The service's clock: returns the recorded time of the current answer [ns]."""
 
     t_ns = 0
 
@@ -177,17 +178,17 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, law: str | None, s
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
     if isinstance(controller, Controller):
-        warm_up(controller, settings)  # as the server did before it began
+        warm_up(controller, settings)  # as the server does at its start
     return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
 
 
 class _Tally:
-    """Collects the exchanges of a log; sums are taken at the end, all at once."""
+    """Collects the exchanges of a log. All sums are taken at the end."""
 
     def __init__(self) -> None:
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
-        self._compared: list[tuple[int, int, Vector, Vector]] = []  # session, robot's clock, recorded and replayed torques
+        self._compared: list[tuple[int, int, Vector, Vector]] = []  # session, t_robot, recorded τ, replayed τ
         self._force_sum = 0.0
 
     def note(self, entry: Entry, recorded: _Torque | None, reply: bytes) -> None:
@@ -196,7 +197,7 @@ class _Tally:
         self.ticks += 1
         replayed = _torque(reply)
         if recorded is None:
-            raise LogError(f"tick {self.ticks}: the recorded answer is no torque")
+            raise LogError(f"tick {self.ticks}: expected a torque as the recorded reply, got another message")
         same = replayed is not None and replayed.tau == recorded.tau
         self.identical += same
         if not same and self.first_difference is None:
@@ -208,7 +209,7 @@ class _Tally:
 
     @property
     def robot_s(self) -> float:
-        """Time on the robot's clock, summed over the sessions."""
+        """Duration on the robot's clock, summed over the sessions [s]."""
         return float(self._periods()[1].sum())
 
     def differences(self) -> Differences | None:
@@ -228,7 +229,7 @@ class _Tally:
         )
 
     def _periods(self) -> tuple[Array, Array]:
-        """Which ticks follow the one before in the same session (ticks − 1), and by how much, of those [s]."""
+        """Return which ticks follow the previous one in the same session (ticks − 1), and the periods of these [s]."""
         sessions = np.array([session for session, *_ in self._compared], dtype=np.uint64)
         times = np.array([t_robot for _, t_robot, *_ in self._compared], dtype=np.int64)
         periods = np.diff(times) * 1e-9

@@ -1,4 +1,4 @@
-"""`serve`: from settings to a running server."""
+"""`idyn serve`: build a server from settings and run it."""
 
 import logging
 import signal
@@ -37,12 +37,12 @@ def serve(
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Load the controller, warm it up, bind, and serve until SIGTERM, SIGINT or `stop`.
+    """Load the controller, precompile, bind the socket, and serve until SIGTERM, SIGINT or `stop`.
 
-    controller_settings: instead of those that `settings` name
-    log_path: where to record; none: a new file in the settings' log directory, if there is one
-    seed: of the run, kept in the log
-    ready: called with the endpoint once clients may connect
+    controller_settings: replace those of the configuration that `settings.controller` names
+    log_path: file to record to; None: a new file in `settings.log_directory`, if that is set
+    seed: seed of the run, recorded in the log
+    ready: called with the endpoint when clients can connect
     """
     stop = stop or threading.Event()
     _stop_on_signals(stop)
@@ -101,7 +101,7 @@ def _open_recorder(
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    """SIGTERM and SIGINT end the loop; only the main thread may ask for that."""
+    """Set `stop` on SIGTERM and SIGINT. Only the main thread can install signal handlers."""
     if threading.current_thread() is threading.main_thread():
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, lambda *_: stop.set())

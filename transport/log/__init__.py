@@ -1,1 +1,1 @@
-"""What is written down, byte by byte, and read again."""
+"""Logs of all messages: writing, reading, export."""

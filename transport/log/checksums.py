@@ -1,30 +1,30 @@
-"""Digests of what stands at the head of a log, so that no damaged robot or controller is taken for the recorded one."""
+"""SHA-256 of the head of a log, so that a replay never uses a damaged robot or controller."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 
 RECORD = "sha256"
-"""Name of the metadata record that holds them."""
+"""Metadata record that holds the checksums."""
 
 METADATA = "metadata"
-"""Its key for all other metadata records; the others are names of attachments."""
+"""Key of the checksum of all other metadata records; the other keys are names of attachments."""
 
 
 def checksums(attachments: Mapping[str, bytes], metadata: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """SHA-256 of each attachment, and of all metadata but these, in hexadecimal."""
+    """Return the SHA-256 of each attachment and of all metadata except the checksums, in hexadecimal."""
     others = {name: dict(record) for name, record in metadata.items() if name != RECORD}
     text = json.dumps(others, sort_keys=True).encode()
     return {name: _digest(data) for name, data in attachments.items()} | {METADATA: _digest(text)}
 
 
 def damaged(attachments: Mapping[str, bytes], metadata: Mapping[str, Mapping[str, str]]) -> str:
-    """What of a head is not as it was written, '' when all is."""
-    told, found = metadata.get(RECORD), checksums(attachments, metadata)
-    if told is None:
+    """Return which parts of a head differ from what was recorded, '' without a difference."""
+    recorded, found = metadata.get(RECORD), checksums(attachments, metadata)
+    if recorded is None:
         return "its checksums are missing"
-    wrong = sorted(name for name in told.keys() | found.keys() if told.get(name) != found.get(name))
-    return f"{', '.join(wrong)}: not as recorded" if wrong else ""
+    wrong = sorted(name for name in recorded.keys() | found.keys() if recorded.get(name) != found.get(name))
+    return f"wrong checksum of {', '.join(wrong)}" if wrong else ""
 
 
 def _digest(data: bytes) -> str:

@@ -1,5 +1,8 @@
-"""A log for other tools (Foxglove, PlotJuggler, any reader of MCAP or JSON): the same messages as JSON with a schema, on topics
-that are their types, vectors as lists, what is not finite as null, at wall-clock times."""
+"""Export of a log for other tools (Foxglove, PlotJuggler, any reader of MCAP or JSON).
+
+The same messages as JSON with a schema. The topic is the message type, vectors are lists, non-finite numbers are null, times
+are wall-clock times.
+"""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,21 +17,25 @@ from transport.log.reader import LogReader
 from transport.protocol.messages import Message
 
 UNREADABLE = "unreadable"
-"""Topic of malformed messages, of which only the length is exported."""
+"""Topic of malformed messages; only their length is exported."""
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """messages: how many there are; complete: whether the log was read to its end"""
+    """The result of an export. messages: their number; complete: whether the log was read to its end"""
 
     messages: int
     complete: bool
 
 
 def export(log: Path, out: Path, progress: Callable[[int], None] = lambda _: None) -> Exported:
-    """Write all messages of a log, file after file, into one. Raises LogError without a log, or where `out` is."""
+    """Write all messages of a log, with its continuation files, into one file.
+
+    progress: called with the number of exchanges written since the last call
+    Raises LogError when the log cannot be read, or when `out` exists or cannot be written.
+    """
     part = out.with_name(f"{out.name}.part")
     if out.exists():
-        raise LogError(f"{out}: is there already")
+        raise LogError(f"{out}: file exists")
     with LogReader(log) as reader:
         try:
             with part.open("wb") as file:
@@ -63,7 +70,7 @@ def _write(writer: Writer, exchanges: Iterable[Entry], wall_offset_ns: int, prog
 
 
 def plain(data: bytes) -> tuple[str, dict[str, Any]]:
-    """The type of a message and its fields, as JSON can have them."""
+    """Return the type of a message and its fields as JSON values."""
     try:
         message = msgspec.msgpack.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -85,14 +92,14 @@ def _plain(value: Any) -> Any:
 
 
 REFUSALS = ("default", "required", "additionalProperties", "minimum", "maximum")
-"""Parts of a schema for those who judge messages; a log has the refused ones, too."""
+"""Schema keywords for validation. They are left out: a log also holds refused messages."""
 
 TYPES: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Message)}
-"""Every message of the wire by its type."""
+"""Message classes by message type."""
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON schema of a message, without references: not every tool follows them."""
+    """Return the JSON schema of a message type, without references, which not every tool resolves."""
     if kind == UNREADABLE:
         return {"type": "object", "properties": {"length": {"type": "integer"}}}
     (root,), parts = msgspec.json.schema_components([TYPES[kind]], ref_template="{name}")
@@ -102,7 +109,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """With referred parts in their places, optional values as their type, and vectors as the lists of numbers that they are."""
+    """Return a schema with references resolved, optional values as their type, vectors as lists of numbers."""
     if isinstance(schema, list):
         return [_inlined(part, parts) for part in schema]
     if not isinstance(schema, dict):
@@ -110,6 +117,6 @@ def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
     if "$ref" in schema:
         return _inlined(parts[schema["$ref"]], parts)
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-    if choices:  # of a vector's two spellings the list
+    if choices:  # a vector is bytes or a list: take the list
         return _inlined(next((choice for choice in choices if choice.get("type") == "array"), choices[0]), parts)
     return {key: _inlined(value, parts) for key, value in schema.items() if key not in REFUSALS}

@@ -1,9 +1,9 @@
 """One file of a log: MCAP with the exact bytes of every exchange.
 
-Channels `/state`, `/torque` and `/session` (everything else, and every refusal), one set per client; the metadata of a
-channel carry the client's identity and the direction. Records lie in the order in which the service handled them, each
-request followed by its reply, save for states that were overtaken by newer ones; `log_time` is the time of arrival that the
-service was given, as wall-clock time. A `kill -9` loses at most the last chunk.
+Channels `/state`, `/torque` and `/session` (all other messages, and every refusal), one set for each client. The metadata of a
+channel holds the client's identity and the direction. Records have the order in which the service handled them, each request
+followed by its reply; a overtaken state has no reply. `log_time` is the arrival time that the service was given, as wall-clock
+time. A `kill -9` loses at most the last chunk.
 """
 
 import os
@@ -20,17 +20,17 @@ from transport.log.checksums import RECORD, checksums
 from transport.protocol.messages.base import SCHEMA
 
 CHUNK_BYTES = 64 * 1024
-"""A chunk is written as soon as it is this long: about 30 ticks."""
+"""Length at which a chunk is written [bytes]: about 30 ticks."""
 
 PROFILE = "idyn"
 STATE, TORQUE, SESSION = "/state", "/torque", "/session"
 REQUEST, REPLY = "request", "reply"
 
 CLOCKS = "clocks"
-"""Metadata record of one reading of both clocks, `monotonic_ns` and `wall_ns`, at the beginning."""
+"""Metadata record of one reading of both clocks at the start of the log: `monotonic_ns`, `wall_ns`."""
 
 CONTINUES, NEXT = "continues", "next"
-"""Metadata record at the end of a file that another one follows, and its key for the name of that."""
+"""Metadata record at the end of a file that is continued in another one, and its key for that file's name."""
 
 _SCHEMA_TEXT = (
     f"idyn wire schema {SCHEMA}: a msgpack map with string keys, `t` the type and `v` the version; "
@@ -45,8 +45,11 @@ class LogError(IdynError):
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One exchange, as the service handled it.
 
-    about_state: the request is a state; answered: the reply is a torque
-    reply: empty for a state that was overtaken by a newer one
+    identity: ZMQ identity of the client
+    t_recv_ns: arrival time on the server's clock [ns]
+    request, reply: bytes; the reply is empty for a overtaken state
+    about_state: the request is a state
+    answered: the reply is a torque
     """
 
     identity: bytes
@@ -69,21 +72,21 @@ Metadata = Mapping[str, Mapping[str, str]]
 
 
 def wall_offset_ns(metadata: Metadata) -> int:
-    """What makes the service's times wall-clock times [ns]."""
+    """Return the offset from the service's clock to wall-clock time [ns]."""
     clocks = metadata.get(CLOCKS)
     return 0 if clocks is None else int(clocks["wall_ns"]) - int(clocks["monotonic_ns"])
 
 
 def part_path(first: Path, number: int) -> Path:
-    """Of the file that follows `number` others: run.mcap, run.001.mcap, …"""
+    """Return the path of file `number` of a log: run.mcap, run.001.mcap, …"""
     return first if number == 0 else first.with_name(f"{first.stem}.{number:03d}{first.suffix}")
 
 
 class LogPart:
-    """A file that is being written."""
+    """One file of a log, open for writing."""
 
     def __init__(self, path: Path, attachments: Sequence[Attachment], metadata: Metadata) -> None:
-        """Create it and write what is known from the start. Raises LogError when that is impossible."""
+        """Create the file and write its head. Raises LogError when the file exists or cannot be created."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,16 +107,16 @@ class LogPart:
 
     @property
     def size(self) -> int:
-        """[bytes]"""
+        """Size of the file so far [bytes]."""
         return self._file.tell()
 
     @property
     def exists(self) -> bool:
-        """Whether the file is still where it was made."""
+        """Whether the file still exists at its path."""
         return self.path.exists() and self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
 
     def write(self, entry: Entry, sequence: int) -> int:
-        """Add an exchange; the sequence number after it."""
+        """Add an exchange. Return the next sequence number."""
         self._add(entry, STATE if entry.about_state else SESSION, REQUEST, entry.request, sequence)
         if entry.reply:
             self._add(entry, TORQUE if entry.answered else SESSION, REPLY, entry.reply, sequence + 1)
@@ -121,14 +124,14 @@ class LogPart:
         return sequence + (2 if entry.reply else 1)
 
     def finish(self, following: Path | None = None) -> None:
-        """The end of the file; following: the one that continues it."""
+        """Write the end of the file. following: the file that continues it"""
         if following is not None:
             self._writer.add_metadata(CONTINUES, {NEXT: following.name})
         self._writer.finish()
 
     def close(self) -> None:
-        """After `finish`, or after a failure."""
-        with suppress(OSError):  # what could not be flushed has failed before
+        """Close the file, after `finish` or a failure."""
+        with suppress(OSError):  # a failed flush has been reported before
             self._file.close()
 
     def _add(self, entry: Entry, topic: str, direction: str, data: bytes, sequence: int) -> None:

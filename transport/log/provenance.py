@@ -15,7 +15,7 @@ from transport.log.part import CLOCKS, Attachment, LogError
 from transport.log.reader import LogReader
 
 CONTROLLER, SERVER, URDF = "controller.json", "server.json", "robot.urdf"
-"""Names of the attachments."""
+"""Names of the attachments: controller snapshot, server settings, robot."""
 
 _PACKAGES = ("idyn", "pin", "numpy", "numba", "msgspec", "pyzmq", "mcap")
 
@@ -52,7 +52,7 @@ def recorded_settings(log: LogReader) -> tuple[dict[str, Any], dict[str, Any]]:
     except MigrationError as error:
         raise LogError(f"{log.path}: {error}") from error
     except KeyError as error:
-        raise LogError(f"{log.path}: {error} is missing") from error
+        raise LogError(f"{log.path}: attachment or key {error} is missing") from error
     except (ValueError, TypeError) as error:
         raise LogError(f"{log.path}: malformed settings ({error})") from error
     return snapshot, server

@@ -1,4 +1,4 @@
-"""Reads a log, whole or cut off by a crash."""
+"""Reading of a log, complete or cut off by a crash."""
 
 import struct
 from collections.abc import Iterator
@@ -18,20 +18,20 @@ from transport.log.checksums import damaged
 from transport.log.part import CONTINUES, NEXT, REPLY, STATE, TORQUE, Entry, LogError, wall_offset_ns
 
 RECORD_MAX_BYTES = 64 * 1024 * 1024
-"""A longer record is a sign of damage."""
+"""A record longer than this is damaged [bytes]."""
 
 RECORD, MESSAGE = struct.Struct("<BQ"), struct.Struct("<HIQQ")
-"""How a record begins: opcode, length; and what comes before a message's data: channel, sequence, log time, publish time."""
+"""Head of a record: opcode, length; head of a message: channel, sequence, log time, publish time."""
 
 OF_MESSAGE, OF_CHANNEL = int(Opcode.MESSAGE), int(Opcode.CHANNEL)
-"""Opcodes as plain numbers: a member of an enumeration costs as much as to read one."""
+"""Opcodes as plain integers: using the enumeration would double the reading time of a message."""
 
 _DAMAGE = (McapError, struct.error, ValueError)
-"""What the reader raises at the cut: ends of file, impossible lengths, wrong checksums, torn texts."""
+"""Exceptions at a cut: end of file, impossible lengths, wrong checksums, incomplete UTF-8."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message of a log; channel: the number of its own, log_time: wall-clock time of its arrival [ns]."""
+    """A message of a log. channel: its number; log_time: arrival, wall-clock time [ns]"""
 
     channel: int
     sequence: int
@@ -40,7 +40,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Channel(msgspec.Struct, frozen=True, gc=False):
-    """Of one client's messages of one kind."""
+    """Metadata of a channel: one client, one topic, one direction."""
 
     identity: bytes
     topic: str
@@ -48,16 +48,16 @@ class Channel(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogReader:
-    """One log: what it carries at its head, then its exchanges in the order in which they were handled, file after file.
+    """A log: its head, then its exchanges in the order in which they were handled, with all continuation files.
 
-    attachments: by name; metadata: by name, of the first file
-    wall_offset_ns: what makes `Entry.t_recv_ns` wall-clock time
-    messages: how many have been read so far; complete: whether the end was reached (False: the log is cut off, or a piece of it
-        is damaged or missing; what was read is what comes before)
+    attachments, metadata: by name, of the first file
+    wall_offset_ns: offset from `Entry.t_recv_ns` to wall-clock time [ns]
+    messages: number of messages read so far
+    complete: whether the end was reached; False when the log is cut off, or a part of it is damaged or missing
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the head. Raises LogError when this is no log, or one whose head is missing or not as it was written."""
+        """Read the head. Raises LogError for a file that is not a log, or whose head is missing or damaged."""
         self.path = path
         self.messages = 0
         self.complete = False
@@ -72,8 +72,8 @@ class LogReader:
         self._part.close()
 
     def exchanges(self) -> Iterator[Entry]:
-        """Every request with its reply, or without one if it was overtaken; ends quietly where the log is cut off, and
-        `complete` tells."""
+        """Yield every request with its reply, overtaken states without one. Ends where the log is cut off or damaged; see
+        `complete`."""
         request: tuple[Message, Channel] | None = None
         for message in self._messages():
             channel = self._part.channels[message.channel]
@@ -95,7 +95,7 @@ class LogReader:
             for messages in self._part.chunks():
                 for message in messages:
                     if message.sequence != self.messages:
-                        return  # a piece is missing: what follows does not follow on what was read
+                        return  # messages are missing: a replay cannot continue
                     self.messages += 1
                     yield message
             following = self._part.metadata.get(CONTINUES)
@@ -105,13 +105,13 @@ class LogReader:
             try:
                 part = _Part(self.path.with_name(following[NEXT]))
             except LogError:
-                return  # `complete` stays False: the files before are what there is
+                return  # `complete` stays False
             self._part.close()
             self._part = part
 
 
 class _Part:
-    """One file. channels: by their number; complete: whether its end was reached"""
+    """One file of a log. channels: by number; complete: whether its end was reached"""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -127,36 +127,36 @@ class _Part:
         self._first = self._read_head()
         if problem := damaged(self.attachments, {k: v for k, v in self.metadata.items() if k != CONTINUES}):
             self.close()
-            raise LogError(f"{path}: its head is damaged ({problem})")
+            raise LogError(f"{path}: the head of the log is damaged ({problem})")
 
     def close(self) -> None:
         self._file.close()
 
     def chunks(self) -> Iterator[list[Message]]:
-        """The messages of one after the other."""
+        """Yield the messages of each chunk."""
         if self._first is None:
             return
         yield self._first
         try:
             yield from self._chunks
         except _DAMAGE:
-            return  # `complete` stays False: the recovered part is what there is
+            return  # `complete` stays False
         self.complete = True
 
     def _read_head(self) -> list[Message] | None:
-        """What is before the first messages, and those."""
+        """Read up to the end of the first chunk. Return its messages, None without any."""
         try:
             first = next(self._chunks, None)
         except _DAMAGE as error:
             if not self.attachments:
                 self.close()
-                raise LogError(f"{self.path}: not a log that can be read ({error or type(error).__name__})") from error
+                raise LogError(f"{self.path}: not a log, or its head is damaged ({error or type(error).__name__})") from error
             return None
         self.complete = first is None
         return first
 
     def _read(self) -> Iterator[list[Message]]:
-        """The messages of one chunk after the other; of everything else it is noted what it says."""
+        """Yield the messages of each chunk; store attachments, metadata and channels."""
         for record in _Records(self._file, emit_chunks=True, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES).records:
             if isinstance(record, Chunk):
                 stream, size = get_chunk_data_stream(record, validate_crc=True)
@@ -177,7 +177,7 @@ class _Part:
             self.channels[record.id] = Channel(identity, record.topic, record.metadata.get("direction") == REPLY)
 
     def _in_chunk(self, data: bytes) -> list[Message]:
-        """What `mcap.stream_reader.breakup_chunk` finds, without a call for every number."""
+        """Return the messages of a chunk, as `mcap.stream_reader.breakup_chunk` does, but without a call per number."""
         found: list[Message] = []
         end = 0
         while end < len(data):
@@ -194,7 +194,7 @@ class _Part:
 
 
 class _Records(StreamReader):
-    """Passes over indices of messages: they tell nothing to who reads all of them."""
+    """Record reader that skips message indices, which sequential reading does not need."""
 
     def _read_record(self, opcode: int, length: int) -> Any:
         return None if opcode == Opcode.MESSAGE_INDEX else super()._read_record(opcode, length)

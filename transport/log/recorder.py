@@ -1,4 +1,4 @@
-"""The log: what the service did, byte by byte, written by a thread of its own into one file after the other."""
+"""The log of a service: all exchanges, written by a separate thread, with continuation files."""
 
 import logging
 import queue
@@ -11,23 +11,23 @@ from transport.log.part import Attachment, Entry, LogError, LogPart, Metadata, p
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 20_000
-"""So many exchanges may wait for the disk, 20 s at 1 kHz and some 40 MB; more end the log."""
+"""Exchanges that may wait for the disk: 20 s at 1 kHz, about 40 MB. More end the log."""
 
 CHECK_S = 1.0
-"""How often the writer looks whether its file is still there [s]."""
+"""Interval at which the writer checks that its file still exists [s]."""
 
 PART_BYTES = 500_000_000
-"""A file is followed by the next one when it is this long: about four minutes at 1 kHz."""
+"""Length at which a file is continued in the next one [bytes]: about four minutes at 1 kHz."""
 
 PART_S = 3600.0
-"""… or was begun so long ago [s]."""
+"""Age at which a file is continued in the next one [s]."""
 
 
 class Recorder:
     """Writes a log. `put` costs the caller one queue append.
 
-    path: of the first file; `LogReader` goes on from one to the next
-    problem: why the log has stopped, '' while all is well; nothing is kept from then on, and `close` raises it, too
+    path: of the first file
+    problem: why recording has stopped, '' while it runs; later exchanges are dropped, and `close` raises LogError
     """
 
     def __init__(
@@ -39,7 +39,10 @@ class Recorder:
         part_bytes: int = PART_BYTES,
         part_s: float = PART_S,
     ) -> None:
-        """Create the first file and write what is known from the start. Raises LogError when that is impossible."""
+        """Create the first file and write its head. Raises LogError when the file exists or cannot be created.
+
+        part_bytes, part_s: length [bytes] and age [s] at which a file is continued in the next one
+        """
         self.path = path
         self.problem = ""
         self._attachments, self._metadata = attachments, metadata
@@ -52,16 +55,16 @@ class Recorder:
         self._thread.start()
 
     def put(self, entry: Entry) -> None:
-        """Hand over one exchange; returns at once."""
+        """Append one exchange to the queue of the writer; never blocks."""
         if self.problem:
             return
         if self._queue.qsize() >= WAITING_MAX:
-            self._fail(f"the disk is {WAITING_MAX} exchanges behind")
+            self._fail(f"{WAITING_MAX} exchanges wait for the disk")
         else:
             self._queue.put(entry)
 
     def close(self) -> None:
-        """Write everything out and finish the log. Raises LogError when anything could not be written."""
+        """Write all queued exchanges and finish the log. Raises LogError when one could not be written."""
         self._queue.put(None)
         self._thread.join()
         self._part.close()
@@ -76,16 +79,16 @@ class Recorder:
                     self._write(entry)
                 elif entry is None and not self.problem:
                     self._part.finish()
-            except Exception as error:  # `problem` tells whoever answers, `close` raises it
+            except Exception as error:  # reported by `problem` and by `close`
                 self._fail(str(error))
             if entry is None:
                 return
 
     def _fail(self, problem: str) -> None:
-        """The log ends here: what came later would not follow on what is there."""
+        """Stop recording: a log with a gap cannot be replayed."""
         if not self.problem:
             self.problem = problem
-            log.error("%s: the log has stopped (%s)", self.path, problem)
+            log.error("%s: recording stopped (%s)", self.path, problem)
 
     def _write(self, entry: Entry) -> None:
         self._sequence = self._part.write(entry, self._sequence)
@@ -99,7 +102,7 @@ class Recorder:
             self._begun = now
 
     def _begin_next_part(self) -> None:
-        """The next file, with the same head."""
+        """Continue in the next file, with the same head."""
         following = LogPart(part_path(self.path, self._number + 1), self._attachments, self._metadata)
         self._part.finish(following.path)
         self._part.close()

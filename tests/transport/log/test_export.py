@@ -67,7 +67,7 @@ def test_what_is_no_message_is_told_by_its_length(data: bytes) -> None:
 def test_nothing_is_overwritten(tmp_path: Path, robot: Robot) -> None:
     log = tmp_path / "run.mcap"
     run(log, robot)
-    with pytest.raises(LogError, match="is there already"):
+    with pytest.raises(LogError, match="file exists"):
         export(log, log)
     with pytest.raises(LogError, match="cannot be read"):
         export(tmp_path / "none.mcap", tmp_path / "out.mcap")

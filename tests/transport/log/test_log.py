@@ -296,9 +296,9 @@ def test_a_disk_that_falls_behind_ends_the_log(tmp_path: Path, robot: Robot, mon
     for _ in range(WAITING_MAX + 100):
         recorder.put(entry)
     assert recorder._queue.qsize() <= WAITING_MAX
-    assert "behind" in recorder.problem
+    assert recorder.problem == f"{WAITING_MAX} exchanges wait for the disk"
     go.set()
-    with pytest.raises(LogError, match="behind"):
+    with pytest.raises(LogError, match="wait for the disk"):
         recorder.close()
 
 

@@ -117,7 +117,7 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
         secret_file.chmod(mode)
         with pytest.raises(ConfigError, match=f"0600.*{mode:04o}"):
             read_secret(secret_file)
-    with pytest.raises(ConfigError, match="not a key"):
+    with pytest.raises(ConfigError, match="not a readable key"):
         read_secret(tmp_path / "none")
 
 
