@@ -1,1 +1,1 @@
-"""What runs beside the robot: the client, and what is applied while no answer comes."""
+"""The robot's side: the client, and the failsafe for times without answers."""

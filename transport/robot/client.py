@@ -1,4 +1,4 @@
-"""The robot's side of the socket: a DEALER that never blocks longer than its deadline and never queues old states."""
+"""The client: a DEALER socket that never blocks longer than its deadline and never queues old states."""
 
 from contextlib import suppress
 from time import monotonic_ns
@@ -16,13 +16,13 @@ from transport.protocol.sizes import HIGH_WATER
 from transport.robot.conversation import BaseClient, ConnectionFailed
 
 DEADLINE_MS = 5
-"""A reply is waited for so long [ms]: at 1 kHz a torque that comes later is no use."""
+"""Default time to wait for a torque [ms]: at 1 kHz a later torque is useless."""
 
 STOP_MS = 100
-"""A connection that ends waits so long for the answer to its last message [ms]."""
+"""Time to wait for the answer to `stop` on closing [ms]."""
 
 RECONNECT_MS = 10
-"""How soon a lost connection is tried again [ms]."""
+"""Interval of attempts to reconnect [ms]."""
 
 
 class RobotClient(BaseClient):
@@ -32,7 +32,7 @@ class RobotClient(BaseClient):
         welcome = client.hello()
         torque = client.exchange(state)
 
-    deadline: `exchange` waits so long for a torque [s]
+    deadline: time that `exchange` waits for a torque [s]
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class RobotClient(BaseClient):
         keys: Keys | None = None,
     ) -> None:
         """
-        deadline_ms: `exchange` waits so long for a torque [ms]
-        connect_ms: `hello` and `ask` wait so long for an answer [ms]
+        deadline_ms: time that `exchange` waits for a torque [ms]
+        connect_ms: time that `hello` and `ask` wait for an answer [ms]
         keys: for a server with `[curve]`, see `transport.keys.client_keys`
         """
         super().__init__(hello)
@@ -54,7 +54,7 @@ class RobotClient(BaseClient):
         self.deadline = deadline_ms * 1e-3
         self._connect_ms = connect_ms
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # an absent server: EAGAIN at once instead of a queue of old states
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # without a server: EAGAIN instead of a queue of old states
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
         self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
@@ -67,7 +67,7 @@ class RobotClient(BaseClient):
         self._socket.connect(endpoint)
 
     def close(self) -> None:
-        """Give control back, if the server is there to hear it, and disconnect; once is enough."""
+        """Send `stop` if the server is connected, and disconnect. Further calls have no effect."""
         if self.session and not self._socket.closed:
             with suppress(zmq.Again):
                 self._socket.send(encode(Stop(session=self.session)), zmq.NOBLOCK)
@@ -75,7 +75,7 @@ class RobotClient(BaseClient):
         self._socket.close()
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
-        """The torque for a state, or None: nothing came in time, or the server refused and `error` says why."""
+        """Send a state and return the torque; None without one in time, or when refused (`error` has the refusal)."""
         self.error = None
         sent_ns = monotonic_ns()
         try:
@@ -93,7 +93,7 @@ class RobotClient(BaseClient):
         return None
 
     def _request(self, request: bytes) -> bytes:
-        """Send when connected and wait for the answer; late answers to states are passed over."""
+        """Send a request and return the answer; late answers to states are skipped. Raises ConnectionFailed."""
         limit_ns = monotonic_ns() + self._connect_ms * 1_000_000
         self._socket.setsockopt(zmq.SNDTIMEO, self._connect_ms)
         try:
@@ -108,8 +108,10 @@ class RobotClient(BaseClient):
         raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
 
     def _receive(self, limit_ns: int) -> bytes | None:
-        """The next message before `limit_ns`, to a millisecond, or None. What is there already is taken in any case: after a
-        pause of this process the answer is not late."""
+        """Return the next message before `limit_ns`, rounded up to a millisecond; None without one.
+
+        A message that has already arrived is returned even after the limit: a pause of this process does not make it late.
+        """
         left_ms = (limit_ns - monotonic_ns()) // 1_000_000
         self._socket.setsockopt(zmq.RCVTIMEO, max(0, left_ms + 1))
         try:

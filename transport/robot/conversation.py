@@ -1,4 +1,4 @@
-"""The client's half of the protocol, without I/O: envelopes out, answers in; and what all clients share."""
+"""The client's side of the protocol without I/O, and the base class of clients."""
 
 from typing import Self
 
@@ -16,11 +16,11 @@ from transport.protocol.messages.torque import TorqueMessage
 
 
 class ConnectionFailed(IdynError):
-    """The server cannot be reached, or refused the hello."""
+    """The server does not answer, or refused the hello."""
 
 
 def hello_for(robot: Robot, dt: float, *, kind: ClientKind = "robot", name: str = "idyn client") -> Hello:
-    """The hello of a client that keeps everything in the robot's own order. dt: nominal period [s]."""
+    """Return the hello of a client that uses the robot's own order of joints. dt: nominal period [s]"""
     return Hello(
         client=Client(name=name, kind=kind),
         model=Model(
@@ -39,7 +39,7 @@ def hello_for(robot: Robot, dt: float, *, kind: ClientKind = "robot", name: str 
 
 
 class Conversation:
-    """One client's session as the client sees it: numbers the states and tells answers to older ones apart."""
+    """A session from the client's view: numbers the states and skips answers to older states."""
 
     def __init__(self) -> None:
         self.session = 0
@@ -49,7 +49,7 @@ class Conversation:
         self._rtt_us: float | None = None
 
     def begin(self, reply: bytes) -> Welcome:
-        """Take the server's answer to hello. Raises ConnectionFailed when it is a refusal."""
+        """Start a session with the server's answer to hello. Raises ConnectionFailed for a refusal."""
         message = decode(reply)
         if isinstance(message, ErrorMessage):
             raise ConnectionFailed(f"the server refused the hello ({message.code}): {message.message}")
@@ -59,7 +59,7 @@ class Conversation:
         return message
 
     def ask(self, state: StateMessage, now_ns: int) -> bytes:
-        """The bytes of the next state; session, seq, t_send, last_applied_seq and rtt_us are filled in here."""
+        """Encode the next state, with session, seq, t_send, last_applied_seq and rtt_us filled in."""
         self.seq += 1
         self._sent_ns = now_ns
         envelope = msgspec.structs.replace(
@@ -73,7 +73,7 @@ class Conversation:
         return encode(envelope)
 
     def hear(self, reply: bytes, now_ns: int) -> TorqueMessage | ErrorMessage | None:
-        """The answer to the last state; None when `reply` answers something older. Raises ProtocolError."""
+        """Decode the answer to the last state; None when `reply` answers an older message. Raises ProtocolError."""
         message = decode(reply)
         if isinstance(message, TorqueMessage):
             if message.seq != self.seq or message.session != self.session:
@@ -87,9 +87,9 @@ class Conversation:
 
 
 class BaseClient:
-    """What every client does, whatever carries its bytes: a subclass sends and receives them.
+    """Base class of clients. A subclass sends and receives the bytes.
 
-    error: why the last state got no torque, None: it got one, or nothing came
+    error: refusal of the last state; None: it was answered with a torque or not at all
     """
 
     def __init__(self, hello: Hello) -> None:
@@ -104,20 +104,21 @@ class BaseClient:
         self.close()
 
     def close(self) -> None:
-        """The end of the connection; once is enough."""
+        """Close the connection. Further calls have no effect."""
 
     @property
     def session(self) -> int:
+        """Session number, 0 before the first hello."""
         return self._conversation.session
 
     def hello(self) -> Welcome:
-        """Begin a session. Raises ConnectionFailed when nobody answers or the server refuses."""
+        """Start a session. Raises ConnectionFailed without an answer or for a refusal."""
         return self._conversation.begin(self._request(encode(self._hello)))
 
     def ask(self, message: FromClient) -> FromServer:
-        """The answer to any message but a state. Raises ConnectionFailed when none comes."""
+        """Send any message but a state and return the answer. Raises ConnectionFailed without one."""
         return decode(self._request(encode(message)))  # type: ignore[return-value]
 
     def _request(self, request: bytes) -> bytes:
-        """The answer to what is no state. Raises ConnectionFailed."""
+        """Send a request and return the answer to it. Raises ConnectionFailed without one."""
         raise NotImplementedError

@@ -1,21 +1,21 @@
-"""What the robot's own side applies, tick by tick, while answers come and while they do not. No I/O; knows of the motors only.
+"""The failsafe: the torques that the robot's side applies in every tick, with and without answers. No I/O.
 
-With t since the state that was answered last, q_ref, v_ref, τ, kp and kd of that answer, and d the robot's own damping
-(when what: `transport.protocol.outage_stages`):
+With t the time since the last answered state, q_ref, v_ref, τ, kp and kd of its answer, and d the robot's own damping (times
+of the stages: `transport.protocol.outage_stages`):
 
-    answered    τ
+    ok          τ                                                               in a tick with an answer
     follow      τ + kp (q_ref + v_ref t − q) + kd (v_ref − v)                   until `valid_until` of the answer
     rest        s τ + kp (q_rest − q) − max(kd, d) v                            from then on; s falls from 1 to 0
-    stopped     the same, whatever answers come, until `reset`                  from the stopping age on
-    damping     −d v, with the speeds of now                                    without anything better
+    stopped     as rest, until `reset`; answers are ignored                     from the stopping time on
+    damping     −d v, with the measured speeds                                  in all other cases
 
-q_rest is where q_ref has got to at `valid_until`. Following on is good for as long as nothing is decided anew, which in a trot
-is some 20 ms; after 80 ms the feet that were to carry are others, and the same torque throws the robot. Standing still in the
-posture of that moment then keeps it upright, where damping alone lets it sink to the ground within 0.4 s.
+q_rest is q_ref + v_ref t at `valid_until`. In a trot the torque can be followed for about 20 ms; after 80 ms other feet are in
+stance, and the same torque throws the robot. Holding the posture of that moment keeps the robot upright; with damping alone it
+sinks to the ground within 0.4 s.
 
-It damps at once, and until `reset`, when the server reports a fault, and when a posture cannot be kept: a joint that was
-pushed far out of it would only be wrung back. An answer that is itself damping is never held: its speeds are old ones.
-Everything goes through the last gate. The first answer after a gap is applied as it comes.
+The failsafe damps until `reset` when the server reports a fault, and when a joint is too far from the posture: feedback would
+only force it back. A damping answer is not held, because its speeds are old. Every torque passes the torque gate. The first
+answer after an outage is applied without a transition.
 """
 
 from enum import StrEnum
@@ -32,7 +32,7 @@ from transport.protocol.torque_gate import Gate, TorqueLimits
 
 
 class FailsafeMode(StrEnum):
-    """What the torque is; see the module."""
+    """Modes of the failsafe, see the module."""
 
     OK = "ok"
     FOLLOW = "follow"
@@ -42,11 +42,11 @@ class FailsafeMode(StrEnum):
 
 
 class FailsafeSettings(Settings, frozen=True):
-    """When the robot's own side does what.
+    """Settings of the failsafe.
 
-    fade: the answered torque fades away over so long while the robot comes to rest [s]
-    stop: so long without an answer, and the robot stays stopped until `reset` [s]; the server's `latch_ms`
-    give_way: a joint further than this from the posture in which it rests gets damping instead [rad]
+    fade: time over which the last torque fades to 0 at rest [s]
+    stop: time without an answer after which the robot is stopped until `reset` [s]; equals the server's `latch_ms`
+    give_way: largest error of a joint from the rest posture; beyond it the robot damps until `reset` [rad]
     """
 
     fade: Positive = 0.05
@@ -55,12 +55,12 @@ class FailsafeSettings(Settings, frozen=True):
 
 
 class DriveCommand(Record, frozen=True):
-    """An answer as the drives need it, in the client's order, each (na).
+    """An answer as the drives need it, in the client's order.
 
-    tau: [N·m]
-    posture: q_ref [rad], v_ref [rad/s], kp [N·m/rad], kd [N·m·s/rad] as rows (4, na); None: nothing to follow
-    t_ns, until_ns: robot's clock: of the state it answers; until then it may be followed
-    damps: the torque is damping
+    tau: torques [N·m] (na)
+    posture: rows q_ref [rad], v_ref [rad/s], kp [N·m/rad], kd [N·m·s/rad] (4, na); None: no reference or no gains
+    t_ns: time of the answered state, until_ns: end of its validity; robot's clock [ns]
+    damps: the torque is pure damping
     """
 
     tau: Array
@@ -71,7 +71,7 @@ class DriveCommand(Record, frozen=True):
 
 
 def drive_command(reply: TorqueMessage, na: int) -> DriveCommand:
-    """Read a reply. Raises ProtocolError for vectors of another length or with numbers that are not finite."""
+    """Return the command of a reply. Raises ProtocolError for vectors of wrong length or with non-finite numbers."""
     posture = None
     if reply.ref is not None and reply.kp is not None and reply.kd is not None:
         rows = ((reply.ref.q, "ref.q"), (reply.ref.v, "ref.v"), (reply.kp, "kp"), (reply.kd, "kd"))
@@ -86,10 +86,10 @@ def drive_command(reply: TorqueMessage, na: int) -> DriveCommand:
 
 
 class Failsafe:
-    """Decides every torque of a robot's drives.
+    """Computes every torque of a robot's drives.
 
-    damping: of each motor [N·m·s/rad] (na)
-    limits: of every torque that goes to the motors, (na) each
+    damping: damping of each motor [N·m·s/rad] (na)
+    limits: limits of the torque gate, each (na)
     """
 
     def __init__(self, *, damping: Array, limits: TorqueLimits, settings: FailsafeSettings | None = None) -> None:
@@ -102,25 +102,26 @@ class Failsafe:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything; damp until the first answer comes."""
+        """Forget all answers and faults; damp until the next answer."""
         self._last: DriveCommand | None = None
         self._latched: FailsafeMode | None = None
-        self._sent: tuple[int, Array] | None = None  # when, and what went to the motors
+        self._sent: tuple[int, Array] | None = None  # time [ns] and torques [N·m] (na) of the last tick
 
     @property
     def stopped(self) -> bool:
-        """Whether no answer counts any more until `reset`."""
+        """Whether answers are ignored until `reset`."""
         return self._latched is not None
 
     def torque(
         self, now_ns: int, q: Array, v: Array, command: DriveCommand | None, *, fault: bool = False
     ) -> tuple[Array, FailsafeMode]:
-        """The torque to apply now (na) and what it is.
+        """Return the torque to apply now [N·m] (na) and its mode.
 
-        now_ns: the robot's clock
+        now_ns: robot's clock [ns]
         q, v: angles [rad] and speeds [rad/s] of the motors (na)
-        command: what came in this tick, None when nothing did
-        fault: the server says so: error `latched_fault`, or status `fault` of a reply
+        command: the answer of this tick; None without one
+        fault: the server reports a fault: error `latched_fault`, or status `fault` of a reply
+        Raises InputError for arrays of wrong shape.
         """
         for field, given in (("q", q), ("v", v)):
             if np.shape(given) != self._damping.shape:
@@ -140,7 +141,7 @@ class Failsafe:
         return tau, mode
 
     def _stage(self, now_ns: int) -> Stage:
-        """Where this side stands; without any answer yet there is nothing to follow."""
+        """Return the stage of the outage; REST before the first answer."""
         last = self._last
         if last is None:
             return Stage.REST
@@ -155,6 +156,7 @@ class Failsafe:
             self._latched = FailsafeMode.DAMPING
 
     def _choose(self, now_ns: int, q: Array, v: Array, fresh: DriveCommand | None) -> tuple[Array, FailsafeMode]:
+        """Return torque and mode before the gate. Latches DAMPING when a joint is too far from the rest posture."""
         last = self._last
         if last is None or last.damps or self._latched is FailsafeMode.DAMPING:
             return -self._damping * v, FailsafeMode.DAMPING
