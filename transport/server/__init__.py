@@ -1,1 +1,1 @@
-"""What answers: sockets, sessions, a controller behind them."""
+"""The server: sockets, sessions, and the service that calls the controller."""

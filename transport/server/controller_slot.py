@@ -1,4 +1,4 @@
-"""A controller where a client sits: what is between the session's records and the controller's own."""
+"""A controller in service: conversion between the records of sessions and those of the controller."""
 
 from controllers.command import Command
 from idyn.types import Array, ContactSet
@@ -8,25 +8,26 @@ from transport.server.sessions.session import Accepted
 
 
 class ControllerSlot:
-    """A controller and what its client saw of it last: last_tau [N·m] (na), None: nothing yet"""
+    """A controller and its last torque. last_tau: torque sent to the client [N·m] (na); None: not yet"""
 
     def __init__(self, controller: ServedController) -> None:
         self.controller = controller
         self.last_tau: Array | None = None
 
     def reset(self) -> None:
+        """Reset the controller and forget the last torque."""
         self.controller.reset()
         self.last_tau = None
 
     def contacts(self, accepted: Accepted) -> ContactSet:
-        """The contacts of a state: as measured, from geometry, or of those feet that say they touch."""
+        """Return the contacts of a state: measured, from geometry, or from geometry for the feet that report touch."""
         given, state = accepted.contacts, accepted.measured.state
         if given is None:
             return self.controller.contacts(state)
         return given.on(self.controller.contacts(state, given.keys)) if isinstance(given, FootSwitches) else given
 
     def gate(self, accepted: Accepted, command: Command) -> tuple[Array, Array]:
-        """What the last gate lets through of a command's torque [N·m], and why not all of it (na)."""
+        """Return the torque of a command after the torque gate [N·m] (na), and its `LimitedBy` bits (na)."""
         measured = accepted.measured
         before = self.last_tau if measured.tau_applied is None else measured.tau_applied
         return accepted.session.agreement.gate.apply(

@@ -1,4 +1,4 @@
-"""What the service needs of a controller, and what it tells clients of it."""
+"""The interface between service and controller."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -12,36 +12,40 @@ from transport.server.settings import ServerSettings
 
 
 class ServedController(Protocol):
-    """The side of a controller that faces the service; `controllers.controller.Controller` has it."""
+    """The methods that the service needs of a controller, as `controllers.controller.Controller` has them."""
 
     @property
-    def robot(self) -> Robot: ...
+    def robot(self) -> Robot:
+        """The robot's model."""
+        ...
 
     @property
     def stance(self) -> Array:
-        """The configuration that trajectories start from (nq)."""
+        """Configuration at the start of trajectories (nq)."""
 
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
-        """The contacts at a configuration or state, from geometry; or those of the places that are known to touch, in the order
-        of their names."""
+        """Return the contacts at a configuration or state, from geometry.
+
+        touching: names of the contact places that touch; return exactly these, in this order
+        """
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """The torques of this tick."""
+        """Return the command of this tick."""
 
     def settle(self) -> None:
-        """What the last answer leaves to be done once it is on its way."""
+        """Do the work that the last answer does not depend on, after it has been sent."""
 
     def ways(self) -> list[Way]:
         """Pieces of work that compile all that steps may need, whatever states come; a reset follows."""
         ...
 
     def reset(self) -> None:
-        """Forget all ticks before."""
+        """Forget all previous ticks."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything the controller is built from, JSON-able: `settings`, `urdf` (text) and more."""
+        """Return everything the controller is built from, as JSON values: `settings`, `urdf` (text) and more."""
 
 
 def build_host(controller: ServedController, settings: ServerSettings) -> Host:
-    """The serving side of handshakes, with this controller behind it."""
+    """Return the server's side of handshakes for this controller."""
     return Host(robot=controller.robot, settings=settings, controller=controller.snapshot()["settings"])

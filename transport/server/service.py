@@ -1,7 +1,7 @@
-"""The service: bytes of a state in, bytes of a torque out. It carries out what the reception says, steps the
-controller, and has both noted.
+"""The service: bytes of a message in, bytes of the reply out.
 
-The same bytes, handed in at the same times, get the same torques, bit for bit; a log is replayed through it.
+It carries out the outcomes of the dispatcher, steps the controller, and records all exchanges. It is deterministic: the same
+bytes at the same times give the same torques bit for bit, so that a log can be replayed.
 """
 
 import logging
@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a message leads to.
+    """The reply to a message.
 
-    reply: the bytes to send back, empty when it takes longer and `Service.finished` will have them
-    about_state: the message was a state; answered: with a torque
-    decision: what that torque comes from, None: it was sent before, or there is none
-    fault: what a session was latched for, None: none was
+    reply: bytes to send; empty: the reply comes later from `Service.finished`
+    about_state: the message was a state; answered: the reply is a torque
+    decision: origin of a new torque; None: no torque, or one that was sent before
+    fault: the fault by which this message latched its session, None without one
     """
 
     reply: bytes
@@ -64,9 +64,9 @@ class Service:
         builder: ControllerBuilder | None = None,
     ) -> None:
         """
-        shadow: a second controller, for a client that watches
-        clock: the server's clock [ns], only for times in replies
-        builder: builds what `config_set` asks for; without one settings are fixed
+        shadow: a second controller, for a shadow client
+        clock: server's clock [ns], used only for times in replies
+        builder: builds controllers for `config_set`; None: the settings are fixed
         """
         self._settings = settings
         self._clock = clock
@@ -83,26 +83,31 @@ class Service:
 
     @property
     def controller(self) -> ServedController:
-        """The one that controls now: `config_set` puts another in its place."""
+        """The current controller; `config_set` replaces it."""
         return self._slots[False].controller
 
     def handle(self, identity: bytes, data: bytes, t_recv_ns: int) -> Answer:
-        """The answer to one message of one client that arrived at `t_recv_ns` on the server's clock; `settle` comes when it has
-        left. Never raises: what goes wrong here latches the client's session and is told."""
+        """Return the answer to a message of a client. Call `settle` after sending it. Never raises.
+
+        identity: ZMQ identity of the client; t_recv_ns: arrival on the server's clock [ns]
+        An exception latches the client's session and is reported in the reply.
+        """
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
         try:
             answer = self._answer(arrival)
         except Exception as error:
-            log.exception("a message could not be handled; its session is latched")
+            log.exception("handling a message failed; its session is latched")
             answer = self._fail(self._session(arrival), None, _failure(error), arrival.now_ns)
         self._unsettled = arrival, answer
         return answer
 
     def settle(self) -> Fault | None:
-        """Do what the last answer need not wait for; anything else that is asked of the service does it first, and keeps to
-        itself what this would have told: what a session was latched for meanwhile, or with the message itself, None: nothing.
-        Never raises."""
+        """Finish the last exchange after its reply was sent: recording, statistics, the controller's `settle`. Never raises.
+
+        Return the fault by which the exchange latched its session, None without one. All other methods call `settle` first, and
+        drop the fault.
+        """
         if self._unsettled is None:
             return None
         (arrival, answer), self._unsettled = self._unsettled, None
@@ -113,13 +118,13 @@ class Service:
             if answer.decision is not None:
                 fault = self._after_reply(arrival, answer.reply, answer.decision)
         except Exception as error:
-            log.exception("an answer could not be noted; its session is latched")
+            log.exception("finishing an exchange failed; its session is latched")
             session = self._session(arrival)
             fault = None if session is None else session.latch(_failure(error), arrival.now_ns)
         return fault
 
     def finished(self, now_ns: int) -> list[tuple[bytes, bytes]]:
-        """Identities and replies for what took longer than a moment."""
+        """Return identity and reply of each request that has finished in the background."""
         result = None if self._builder is None else self._builder.take()
         if result is None:
             return []
@@ -129,14 +134,14 @@ class Service:
         return [(request.identity, reply)]
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
-        """A state of a client arrived together with a newer one: it gets no answer, but the robot was not silent."""
+        """Note a state that arrived together with a newer one: it gets no answer, but counts against an outage."""
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
         self._dispatcher.overtaken(arrival)
         self._record(arrival, Answer(b"", about_state=True))
 
     def _answer(self, arrival: Arrival) -> Answer:
-        """Carry out what the reception says."""
+        """Carry out the outcome of a message."""
         outcome = self._dispatcher.receive(arrival)
         if isinstance(outcome, Accepted):
             return self._tick(outcome, arrival)
@@ -161,20 +166,20 @@ class Service:
             )
 
     def _log_refusal(self, error: ErrorMessage, now_ns: int) -> None:
-        """A log line for a refusal, at most one a second of each kind."""
+        """Log a refusal, at most one per second and code."""
         if (silent := self._lines.admit(error.code, now_ns)) is not None:
-            log.warning("refused (%s): %s; %d like it before, not logged", error.code, error.message, silent)
+            log.warning("refused (%s): %s; %d similar not logged", error.code, error.message, silent)
 
     def _log_pause(self, session: Session, pause_ms: float, now_ns: int) -> None:
-        """A log line for a pause of this process, or of a robot's clock; a simulated robot's may stand still at any time."""
+        """Log a pause of this process or of the robot's clock, except for simulated robots, which may pause at any time."""
         simulated = session.agreement.robot_clock
         if not simulated and self._lines.admit("pause", now_ns) is not None:
-            log.warning("session %d: no state was handled for %.0f ms, but the robot was not silent", session.id, pause_ms)
+            log.warning("session %d: no state was handled for %.0f ms, although the robot sent states", session.id, pause_ms)
 
     # -- the tick -----------------------------------------------------------------------------------------------------
 
     def _tick(self, accepted: Accepted, arrival: Arrival) -> Answer:
-        """The answer to a state."""
+        """Answer a state with a torque."""
         session = accepted.session
         slot = self._slots[session.agreement.dry_run]
         if accepted.watchdog.pause_ms > 0.0:
@@ -183,7 +188,7 @@ class Service:
         try:
             contacts = slot.contacts(accepted)
             command = slot.controller.answer(accepted.measured.state, contacts, accepted.inputs)
-        except Exception as error:  # whatever breaks inside, the client must hear of it in this tick
+        except Exception as error:  # the client must be told in this tick
             log.exception("session %d: the controller failed; latched", session.id)
             return self._fail(session, accepted.message, f"the controller failed ({error})", arrival.now_ns)
         if not finite(command.tau):
@@ -193,7 +198,7 @@ class Service:
         return Answer(encode(torque_message(decision)), about_state=True, answered=True, decision=decision)
 
     def _decide(self, accepted: Accepted, command: Command, arrival: Arrival, begin: int) -> Decision:
-        """What comes of a controller's command. begin: when it was asked for [ns]"""
+        """Apply the torque gate to a command and collect the notes for the client. begin: start of the step [ns]"""
         slot = self._slots[accepted.session.agreement.dry_run]
         tau, limited_by = slot.gate(accepted, command)
         notes = command.message, accepted.measured.note, self._log_problem()
@@ -212,20 +217,21 @@ class Service:
         )
 
     def _after_reply(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
-        """A torque has been sent."""
+        """Update statistics, session and controller after a torque has been sent. Return a fault, None without one."""
         session = decision.accepted.session
         self._timings.note(decision.step_ns, decision.deadline_met)
         session.answered(decision.accepted.message.seq, arrival.data, reply, decision.t_send)
         self._slots[session.agreement.dry_run].controller.settle()
         if decision.command.mode is not Mode.FAULT:
             return None
-        return session.latch(decision.message, arrival.now_ns)  # this answer still damps; then the robot's own failsafe does
+        return session.latch(decision.message, arrival.now_ns)  # this answer still damps; later the robot's failsafe does
 
     def _log_problem(self) -> str:
+        """Return a note that recording has stopped, '' while it runs."""
         return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
 
     def _fail(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
-        """Something failed on this side: latch the session, if there is one, and say so. state: that is answered, if any"""
+        """Latch the session, if any, after an internal failure, and return the error reply. state: the message, if a state"""
         fault = None if session is None else session.latch(reason, now_ns)
         error = self._dispatcher.refuse(ProtocolError(Code.INTERNAL, None, reason), session, state)
         return Answer(encode(error), about_state=state is not None, fault=fault)
@@ -236,7 +242,7 @@ class Service:
     # -- new settings -------------------------------------------------------------------------------------------------
 
     def _build(self, session: Session | None, message: ConfigSet, arrival: Arrival) -> bytes:
-        """Have a controller with other settings built; the reply, empty when that takes longer."""
+        """Start building a controller with other settings. Return the reply, empty if it comes later."""
         try:
             if self._builder is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", "the settings of this server are fixed")
@@ -249,7 +255,7 @@ class Service:
         return b"" if result is None else encode(self._install(result, arrival.now_ns))
 
     def _install(self, result: BuildResult, now_ns: int) -> FromServer:
-        """The new controller takes over, unless a client controls the old one by now."""
+        """Replace the controller by a new one, unless a client controls the robot by now. Return the reply."""
         try:
             if result.controller is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", result.problem)

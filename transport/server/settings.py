@@ -18,34 +18,37 @@ PublicKey = Annotated[str, msgspec.Meta(min_length=40, max_length=40)]
 
 
 class ClientKey(Settings, frozen=True):
-    """key: the client's public key (Z85); role: what it may do: 'control' the robot, 'watch' as a shadow, or 'configure',
-    which is to watch and to change settings while no client controls."""
+    """A client that may connect.
+
+    key: the client's public key (Z85)
+    role: 'control' the robot, 'watch' as a shadow, or 'configure': watch, and change settings while no client controls
+    """
 
     key: PublicKey
     role: Role = "control"
 
 
 class CurveSettings(Settings, frozen=True):
-    """secret: path of the server's secret key, see `idyn keys`; clients: who is let in, by a name for people"""
+    """Encryption and access control. secret: path of the server's secret key, see `idyn keys`; clients: by any name"""
 
     secret: str
     clients: dict[str, ClientKey]
 
 
 class WatchdogSettings(Settings, frozen=True):
-    """hold_ms, latch_ms: no state for so long, and the session is marked hold, then latched until `reset`."""
+    """Times without a state [ms]. hold_ms: the session is in `hold`; latch_ms: it is latched until `reset`"""
 
     hold_ms: Positive = 20.0
     latch_ms: float = 100.0
 
 
 class PlausibilitySettings(Settings, frozen=True):
-    """The largest change from one state to the next beyond what the speeds explain; inf: any is believed.
+    """Bounds of the plausibility check: largest change between states beyond what the speeds explain; inf: no bound.
 
     joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s]
-    In the tick after a state that was passed over speeds may have changed by twice as much.
-    As shipped they are twice and more what trots with pushes and hard landings make within a tick: light legs 8 rad/s, bases
-    0.01 m/s and 0.2 rad/s. A leg that stumbles may change by 20 rad/s: passed over once, and believed in the next tick.
+    The bounds of speeds are doubled in the tick after a rejected state.
+    The defaults are at least twice the largest changes per tick in trots with pushes and hard landings: 8 rad/s of light legs,
+    0.01 m/s and 0.2 rad/s of bases. A leg that stumbles may change by 20 rad/s: that state is rejected, the next one accepted.
     """
 
     joint_position: Positive = 0.1
@@ -57,23 +60,23 @@ class PlausibilitySettings(Settings, frozen=True):
 
 
 class ServerSettings(Settings, frozen=True):
-    """What `idyn serve` needs to know.
+    """Settings of `idyn serve`.
 
     controller: name of a file in `configs/controllers`, or a path to one
-    law, selection: put into the controller's own
-    endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; none: in the user's runtime folder
-    insecure: allow a tcp address that other machines can reach without `curve`; anybody there may then command the robot
-    curve: keys of server and clients; None: every client may do everything
-    deadline_us: the answer's time budget, from the state's arrival [µs]
-    anticipation_us: how long before a state is due the server wakes and stays awake [µs]; 0: never. It costs that
-        share of a core: see `transport.server.sockets.anticipation`
-    core: run the loop alone on this core; whatever else runs on the machine should keep off it (Linux)
-    max_state_age_ms: a state that was under way for longer is refused [ms]
-    plausibility: which states are believed
-    release_ms: a controlling client that was silent for so long may be replaced by another one [ms]
-    shadow: serve one shadow client beside the controlling one, with a controller of its own
-    log_directory: where logs and fault records go; none: nothing is recorded
-    log_part_mb, log_part_s: a log goes on in another file when one is this long [MB], or was begun so long ago [s]
+    law, selection: replace those of the controller
+    endpoint: `ipc://<path>`, `ipc://@<abstract name>` or `tcp://<address>:<port>`; None: a socket in the user's runtime folder
+    insecure: allow a tcp address that other machines can reach without `curve`; every client there can then command the robot
+    curve: keys of server and clients; None: no access control
+    deadline_us: time budget of an answer, from the arrival of the state [µs]
+    anticipation_us: time before a state is due from which the server polls for it [µs]; 0: no polling. It occupies a core for
+        that time: see `transport.server.sockets.anticipation`
+    core: pin the loop to this core; other processes should not use it (Linux)
+    max_state_age_ms: states with a longer transmission delay are refused [ms]
+    plausibility: bounds of the plausibility check
+    release_ms: time without messages after which another client may replace the controlling one [ms]
+    shadow: serve one shadow client beside the controlling one, with a separate controller
+    log_directory: folder of logs and fault logs; None: no logs
+    log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file
     """
 
     controller: str
@@ -96,7 +99,7 @@ class ServerSettings(Settings, frozen=True):
 
     @property
     def changes(self) -> Table:
-        """What is put into the controller's settings."""
+        """Changes of the controller's settings: `law` and `selection`, if set."""
         return {name: value for name in ("law", "selection") if (value := getattr(self, name)) is not None}
 
     def __post_init__(self) -> None:
@@ -109,18 +112,18 @@ class ServerSettings(Settings, frozen=True):
 
 
 def runtime_directory() -> Path:
-    """A folder only this user can enter (mode 0700), for sockets. Raises ConfigError when somebody else made it."""
+    """Return the folder of sockets, which only this user can access. Raises ConfigError for another owner or mode."""
     root = os.environ.get("XDG_RUNTIME_DIR")
     path = Path(root) / "idyn" if root else Path(tempfile.gettempdir()) / f"idyn-{os.getuid()}"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = path.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
-        raise ConfigError("server.endpoint", f"{path} is not a folder of mode 0700 of this user")
+        raise ConfigError("server.endpoint", f"expected {path} to be a folder of this user with mode 0700")
     return path
 
 
 def endpoint(settings: ServerSettings) -> str:
-    """Where to bind. Raises ConfigError for an address that is unusable, or open to other machines without consent."""
+    """Return the address to bind. Raises ConfigError if it is malformed, or if other machines can reach it unprotected."""
     if settings.endpoint is None:
         return f"ipc://{runtime_directory() / 'idyn.sock'}"
     address = urlsplit(settings.endpoint)
@@ -128,7 +131,7 @@ def endpoint(settings: ServerSettings) -> str:
         if not settings.insecure and settings.curve is None and not _is_loopback(address.hostname or ""):
             raise ConfigError(
                 "server.endpoint",
-                f"{settings.endpoint} can be reached from other machines; give [curve] keys, or set insecure = true",
+                f"other machines can reach {settings.endpoint}; expected keys in [curve], or insecure = true",
             )
     elif address.scheme != "ipc":
         raise ConfigError("server.endpoint", f"expected ipc://… or tcp://…, got '{settings.endpoint}'")

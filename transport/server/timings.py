@@ -1,4 +1,4 @@
-"""How long the controller takes, and what a client is told of it."""
+"""Durations of the controller's steps, and the server's statistics."""
 
 from transport.protocol.messages.requests import Stats
 from transport.server.sessions.dispatcher import Dispatcher
@@ -6,19 +6,20 @@ from transport.server.sessions.session import Session
 
 
 class Timings:
-    """Of all ticks since the service began."""
+    """Step durations [ns] and missed deadlines of all ticks since the start of the service."""
 
     def __init__(self) -> None:
         self.steps = self.total_ns = self.max_ns = self.deadline_misses = 0
 
     def note(self, step_ns: int, deadline_met: bool) -> None:
+        """Count one tick."""
         self.steps += 1
         self.total_ns += step_ns
         self.max_ns = max(self.max_ns, step_ns)
         self.deadline_misses += not deadline_met
 
     def report(self, dispatcher: Dispatcher, session: Session | None) -> Stats:
-        """With the counters of the dispatcher and of the asking client's session."""
+        """Return the statistics, with the counters of the dispatcher and of the requesting client's session."""
         return Stats(
             received=dispatcher.received,
             torques=self.steps,

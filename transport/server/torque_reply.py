@@ -1,4 +1,4 @@
-"""The torque message: what the controller decided, in the client's order, with all one may want to know about it."""
+"""Conversion of the controller's command to a torque message in the client's order."""
 
 from controllers.command import Command
 from idyn.types import Array, Prediction, Record
@@ -8,13 +8,14 @@ from transport.server.sessions.session import Accepted
 
 
 class Decision(Record, frozen=True):
-    """A state, and what was decided about it.
+    """An accepted state and its answer.
 
-    tau, limited_by: what the last gate lets through of the command's torque [N·m], and why not all of it (na)
-    message: all that the client should be told with it
-    warm: the answer before was at hand
-    t_recv, t_send: when the state came, and when its answer goes [ns]; step_ns: what the controller took of that
-    deadline_ns: how long all of it may take
+    accepted, command: input and output of the controller
+    tau: torque after the torque gate [N·m] (na); limited_by: its `LimitedBy` bits (na)
+    message: notes for the client, '' without any
+    warm: a previous answer was available as a warm start
+    t_recv, t_send: arrival of the state and sending of the answer, server's clock [ns]
+    step_ns: duration of the controller's step [ns]; deadline_ns: time budget from arrival to sending [ns]
     """
 
     accepted: Accepted
@@ -30,11 +31,12 @@ class Decision(Record, frozen=True):
 
     @property
     def deadline_met(self) -> bool:
+        """Whether the answer was ready within the time budget."""
         return self.t_send - self.t_recv <= self.deadline_ns
 
 
 def torque_message(decision: Decision) -> TorqueMessage:
-    """The reply to an accepted state."""
+    """Return the reply to an accepted state."""
     accepted, command = decision.accepted, decision.command
     session, request, prediction = accepted.session, accepted.message, command.prediction
     joints = session.agreement.joints
@@ -48,7 +50,7 @@ def torque_message(decision: Decision) -> TorqueMessage:
     ref = None if wanted is None else Reference(q=out(wanted.q), v=out(wanted.v), a=out(wanted.a))
     kp, kd = (None, None) if command.drive is None else (out(command.drive.kp), out(command.drive.kd))
     reality = None if found is None else Reality(motion=found.motion, force=found.force)
-    return TorqueMessage(  # in the order of its fields: so many names would cost as much as the forces
+    return TorqueMessage(  # positional, in the order of the fields: keywords would cost as much time as the forces
         session.id,
         request.seq,
         request.t_robot,

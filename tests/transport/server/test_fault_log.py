@@ -42,4 +42,4 @@ def test_a_fault_that_cannot_be_written_is_told_and_no_more(
     (fault,) = rig.faults
     (tmp_path / "logs").write_text("no folder")
     keep_fault(fault, tmp_path / "logs", rig.controller, SETTINGS)
-    assert "the fault's log cannot be written" in caplog.text
+    assert "the fault log cannot be written" in caplog.text

@@ -1,1 +1,1 @@
-"""From bytes of any client to what the service has to do. Knows no socket, no clock and no controller."""
+"""Sessions of clients: handshake, checks and state of each. Without sockets, clocks and controllers."""

@@ -1,18 +1,18 @@
-"""How long a torque takes to the motors, told by the robot itself: no clock but its own.
+"""The actuation delay: time from a state until its torque acts, measured on the robot's clock only.
 
-A state names in `t_applied` the state whose torque the motors had until now. Without any delay that is the state of the tick
-before; what is more than one period is delay. Single answers that are lost make it look longer for a tick: so a median counts.
+A state tells in `t_applied` which state's torque acted until now. Without delay that is the previous state; time beyond one
+period is delay. A lost answer makes it appear longer for one tick, hence the median.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
 
 MEMORY = 31
-"""States whose median counts."""
+"""Number of states for the median."""
 
 
 class ActuationDelay:
-    """Owns the last measurements of one session."""
+    """Median actuation delay of one session."""
 
     def __init__(self, period_ns: int) -> None:
         self._period_ns = period_ns
@@ -20,18 +20,18 @@ class ActuationDelay:
         self._ordered: list[int] = []
 
     def reset(self) -> None:
-        """Nothing has been measured."""
+        """Forget all measurements."""
         self._measured.clear()
         self._ordered.clear()
 
     def accepted(self, t_robot: int, t_applied: int | None) -> float:
-        """The delay now [s], ≥ 0, after a state of `t_robot` [ns]; 0 for robots that do not tell."""
+        """Return the delay after a state [s], ≥ 0; 0 without `t_applied`. t_robot, t_applied: robot's clock [ns]"""
         if t_applied is not None:
             self._note(max(t_robot - t_applied - self._period_ns, 0))
         return self._ordered[(len(self._ordered) - 1) // 2] * 1e-9 if self._ordered else 0.0
 
     def _note(self, delay: int) -> None:
-        """In the place of the oldest one."""
+        """Add a measurement and drop the oldest one."""
         oldest = self._measured.popleft() if len(self._measured) == MEMORY else None
         self._measured.append(delay)
         if delay != oldest:

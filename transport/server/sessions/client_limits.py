@@ -1,4 +1,4 @@
-"""The limits of a session: the server's own, and those of a client's hardware where they are stricter."""
+"""Limits of a session: the stricter of the robot's own and those of the client's hardware."""
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from transport.protocol.torque_gate import TorqueLimits, limits_of
 
 
 def limits_in_force(robot: Robot, theirs: ClientLimits | None, joints: JointMap) -> TorqueLimits:
-    """The robot's own limits and, where they are stricter, the client's, in the robot's order. Raises ProtocolError for
-    malformed ones."""
+    """Return the stricter of the robot's and the client's limits, in the robot's order.
+
+    Raises ProtocolError for malformed limits of the client.
+    """
     limits = limits_of(robot.limits)
     if theirs is None:
         return limits
@@ -26,22 +28,22 @@ def limits_in_force(robot: Robot, theirs: ClientLimits | None, joints: JointMap)
             return absent
         return joints.torques_to_robot(read_limits(value, robot.na, f"limits.{field}"))
 
-    none = limits.dtau_max
-    tau_max = read(theirs.tau_max, "tau_max", none)
-    dtau_max = read(theirs.dtau_max, "dtau_max", none)
-    v_max = read(theirs.v_max, "v_max", none)
-    q_min, q_max = read(theirs.q_min, "q_min", -none), read(theirs.q_max, "q_max", none)
+    unlimited = limits.dtau_max  # inf
+    tau_max = read(theirs.tau_max, "tau_max", unlimited)
+    dtau_max = read(theirs.dtau_max, "dtau_max", unlimited)
+    v_max = read(theirs.v_max, "v_max", unlimited)
+    q_min, q_max = read(theirs.q_min, "q_min", -unlimited), read(theirs.q_max, "q_max", unlimited)
     for field, value in (("tau_max", tau_max), ("dtau_max", dtau_max), ("v_max", v_max), ("q_max", q_max - q_min)):
         if not (value > 0).all():
-            raise ProtocolError(Code.BAD_SCHEMA, f"limits.{field}", "expected > 0 (q_max: > q_min) for every joint")
-    tau0, v0 = none, none
+            raise ProtocolError(Code.BAD_SCHEMA, f"limits.{field}", "expected numbers > 0 (q_max: > q_min) for every joint")
+    tau0, v0 = unlimited, unlimited
     if theirs.speed_torque is not None:
         tau0, v0 = (
             joints.torques_to_robot(vector(getattr(theirs.speed_torque, name), robot.na, f"limits.speed_torque.{name}"))
             for name in ("tau0", "v0")
         )
         if not (tau0 > 0).all() or not (v0 > 0).all():
-            raise ProtocolError(Code.BAD_SCHEMA, "limits.speed_torque", "expected > 0 for every joint")
+            raise ProtocolError(Code.BAD_SCHEMA, "limits.speed_torque", "expected tau0 > 0 and v0 > 0 for every joint")
     return TorqueLimits(
         tau_max=np.minimum(limits.tau_max, tau_max),
         dtau_max=dtau_max,
@@ -54,5 +56,5 @@ def limits_in_force(robot: Robot, theirs: ClientLimits | None, joints: JointMap)
 
 
 def effective_limits(limits: TorqueLimits, joints: JointMap) -> EffectiveLimits:
-    """The limits in force, in the client's order."""
+    """Return the limits of a session in the client's order, as in `welcome`."""
     return EffectiveLimits(**{name: joints.torques_on_wire(getattr(limits, name)) for name in limits.__struct_fields__})

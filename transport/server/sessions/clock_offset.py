@@ -1,34 +1,34 @@
-"""Age of a state, by two unsynchronised clocks: their offset is estimated, with drift and steps.
+"""Age of a state by two unsynchronised clocks, whose offset is estimated, with drift and steps.
 
-The offset is the smallest recent delay `t_recv − t_send`; a state's age is its delay beyond that. Setting a clock shifts all
-later delays: single outliers are ignored, a shift that lasts becomes the new offset, and is reported.
+The offset is the smallest recent delay `t_recv − t_send`; the age of a state is its delay minus the offset. Setting a clock
+shifts all later delays: single outliers are ignored, a persistent shift becomes the new offset and is counted as a step.
 """
 
 WINDOW = 1024
-"""The smallest delay of one to two windows of so many states counts; clocks drift by some 50 ppm, far below a tick in it."""
+"""States per window; the offset is the smallest delay of the last one to two windows. Drift (50 ppm) is far below a tick."""
 
 STEP_STATES = 25
-"""So many states in a row with a delay of their own make it the new offset."""
+"""Consecutive outliers with about the same delay that make it the new offset."""
 
 
 class ClockOffset:
-    """Between one client's clock and the server's.
+    """Offset between the clocks of one client and the server.
 
-    step_ns: by how much the offset changed at the last step [ns]; steps: how many there were
+    step_ns: change of the offset at the last step [ns]; steps: number of steps
     """
 
     def __init__(self, tolerance_ns: int) -> None:
-        """tolerance_ns: delays further than this from the offset, either way, are not believed at first [ns]"""
+        """tolerance_ns: delays that differ more than this from the offset are outliers [ns]"""
         self._tolerance_ns = tolerance_ns
         self._offset: int | None = None
         self._smallest: int | None = None
         self._states = 0
-        self._outlier: int | None = None  # another delay than all others, and how often it was seen in a row
+        self._outlier: int | None = None  # smallest of the last outliers, and their number
         self._outliers = 0
         self.step_ns = self.steps = 0
 
     def age_ns(self, t_send: int | None, t_recv: int) -> int:
-        """How much longer than usual this state was under way [ns], ≥ 0; it is remembered."""
+        """Return the age of a state [ns], ≥ 0, and update the offset. t_send: robot's clock, t_recv: server's clock [ns]"""
         if t_send is None:
             return 0
         delay = t_recv - t_send
@@ -41,6 +41,7 @@ class ClockOffset:
         return max(0, delay - self._offset)
 
     def _accept(self, delay: int) -> None:
+        """Update the offset with a delay within the tolerance."""
         self._outliers = 0
         self._smallest = delay if self._smallest is None else min(self._smallest, delay)
         assert self._offset is not None  # by `age_ns`
@@ -50,6 +51,7 @@ class ClockOffset:
             self._offset, self._smallest, self._states = self._smallest, None, 0
 
     def _count_outlier(self, delay: int) -> None:
+        """Count a delay beyond the tolerance; enough of them in a row, all about the same, are a step of the clock."""
         if self._outlier is None or abs(delay - self._outlier) > self._tolerance_ns:
             self._outliers = 0
         self._outlier = delay if self._outliers == 0 or self._outlier is None else min(self._outlier, delay)

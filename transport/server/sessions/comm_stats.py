@@ -1,32 +1,32 @@
-"""How well the states reach the server: counters, age and watchdog level of one session."""
+"""Communication statistics of one session, and its watchdog level."""
 
 from transport.protocol.messages.torque import Comm, Watchdog, WatchdogLevel
 from transport.protocol.outage_stages import Stage, stage
 
 WINDOW = 100
-"""`success_100` looks back over so many expected states, as libfranka's control_command_success_rate."""
+"""Number of expected states for `success_100`, as for libfranka's control_command_success_rate."""
 
 _MASK = (1 << WINDOW) - 1
 
 RTT_WINDOW = 128
-"""Round trips reported by the client are kept, and their percentiles renewed, so many at a time."""
+"""Number of reported round trips from which the percentiles are computed."""
 
 DEGRADED_MISSES = 5
-"""So many missing ticks in a row are called `degraded`."""
+"""Consecutive missing ticks from which the watchdog level is `degraded`."""
 
 
 class CommStats:
-    """Statistics over the states of one session. report: what its client is told of them, always up to date"""
+    """Statistics of the states of one session. report: as sent to the client, always up to date"""
 
     def __init__(self) -> None:
-        none = dict.fromkeys(("lost", "late", "dup", "out_of_order", "clock_steps"), 0)
-        self.report = Comm(success_100=1.0, age_ms=0.0, rtt_p50_us=None, rtt_p99_us=None, **none)
+        zeros = dict.fromkeys(("lost", "late", "dup", "out_of_order", "clock_steps"), 0)
+        self.report = Comm(success_100=1.0, age_ms=0.0, rtt_p50_us=None, rtt_p99_us=None, **zeros)
         self._missing = self._expected = 0
-        self._answered = 0  # of the last states that were expected, a bit for each
+        self._answered = 0  # one bit for each of the last expected states
         self._rtts: list[float] = []
 
     def accepted(self, gap: int, age_ns: int, clock_steps: int, rtt_us: float | None) -> None:
-        """A state was accepted whose seq is `gap` after the last one; clock_steps: of the client's clock so far."""
+        """Count an accepted state. gap: increase of seq; clock_steps: steps of the client's clock so far"""
         report = self.report
         if gap > 1 or self._answered != _MASK:
             self._count_success(gap)
@@ -37,7 +37,7 @@ class CommStats:
                 self._renew_percentiles()
 
     def dropped(self, count: int) -> None:
-        """`count` states were overtaken by newer ones before anyone looked at them."""
+        """Count states that were overtaken by newer ones."""
         self.report.late += count
         self._count_lost()
 
@@ -61,12 +61,12 @@ ON_TIME = Watchdog(state=WatchdogLevel.OK, misses=0)
 
 
 def late_ns(dt_ns: int) -> int:
-    """After so long without a state of a robot that should send one every `dt_ns`, one is missing."""
+    """Return the time without a state after which one is missing [ns]: 1.5 periods of `dt_ns`."""
     return 2 * dt_ns - dt_ns // 2
 
 
 def watchdog(outage_ns: int, dt_ns: int, hold_ns: int, latch_ns: int) -> Watchdog:
-    """The level after `outage_ns` between two states of a robot that should send one every `dt_ns`."""
+    """Return the watchdog level after a time without states. dt_ns: nominal period [ns]"""
     misses = max(0, (outage_ns + dt_ns // 2) // dt_ns - 1)
     now = stage(outage_ns, hold_ns, latch_ns)
     if now is Stage.FOLLOW:

@@ -1,6 +1,6 @@
-"""Who may talk, and about what: from bytes of any client to what the service has to do. No socket, no clock.
+"""The dispatcher: decodes messages of all clients, finds their sessions, and returns outcomes. No socket, no clock.
 
-One client controls; it keeps that right until it stops or has been silent for `release_ms`. Shadows watch beside it.
+One client controls the robot, until it sends `stop` or nothing for `release_ms`. Shadow clients receive torques beside it.
 """
 
 from collections import Counter
@@ -29,11 +29,11 @@ from transport.server.sessions.outcomes import Arrival, Outcome, Refusal, Reply,
 from transport.server.sessions.session import Accepted, Latched, Phase, Session
 
 Handler = Callable[..., Outcome]
-"""Takes the session or None, the message and its arrival. Raises ProtocolError for a refusal."""
+"""Handler of one message type: (session or None, message, arrival) → outcome. Raises ProtocolError for a refusal."""
 
 
 class Dispatcher:
-    """All sessions, by the identity of their client."""
+    """All sessions, by the identity of their client. shadows: number of shadow clients allowed"""
 
     def __init__(self, host: Host, *, shadows: int) -> None:
         self.host = host
@@ -41,12 +41,12 @@ class Dispatcher:
         self.received = 0
         self.refused: Counter[str] = Counter()
         self._shadows = shadows
-        self._stop = EmergencyStop()  # of the robot, whoever controls it
+        self._stop = EmergencyStop()  # of the robot, independent of sessions
         self._release_ns = round(host.settings.release_ms * 1e6)
         self.table = self._state_table()
 
     def _state_table(self) -> dict[Phase, dict[type, Handler]]:
-        """What each message leads to in each phase; other types of messages are not sent by clients."""
+        """Return the handler of each message type in each phase of a session; other types are refused."""
         always: dict[type, Handler] = {
             Hello: self._begin,
             Stop: self._end,
@@ -60,20 +60,20 @@ class Dispatcher:
         return {Phase.ABSENT: without, Phase.RUNNING: within, Phase.LATCHED: latched, Phase.ENDED: dict(without)}
 
     def receive(self, arrival: Arrival) -> Outcome:
-        """What a message leads to. Malformed and refused ones lead to a `Refusal` with the blame."""
+        """Return the outcome of a message, `Refusal` if it is malformed or not allowed."""
         self.received += 1
         message = None
         session = self.sessions.get(arrival.identity)
         try:
             try:
                 message = decode(arrival.data)
-            finally:  # before anything else is looked at, and of what cannot be read, too
+            finally:  # before all other checks, and also for malformed messages
                 number = requested_stop(message, arrival.data)
                 stops = number is not None and self._stop_robot(session, number)
             handler = self.table[Phase.ABSENT if session is None else session.phase].get(type(message))
             if handler is None:
                 kind = message.__struct_config__.tag
-                raise ProtocolError(Code.BAD_SCHEMA, "t", f"a client does not send '{kind}'")
+                raise ProtocolError(Code.BAD_SCHEMA, "t", f"expected a message of a client, got '{kind}'")
             return handler(session, message, arrival)
         except ProtocolError as error:
             refusal = self.refuse(error, session, message)
@@ -83,7 +83,7 @@ class Dispatcher:
             return Refusal(refusal, about_state=isinstance(message, StateMessage), fault=fault)
 
     def overtaken(self, arrival: Arrival) -> None:
-        """A state that came together with a newer one."""
+        """Note a state that arrived together with a newer one."""
         session = self.sessions.get(arrival.identity)
         if session is None:
             return
@@ -99,25 +99,27 @@ class Dispatcher:
             session.overtaken(message.t_robot, arrival.now_ns)
 
     def _stop_robot(self, session: Session | None, number: int) -> bool:
-        """Engage the emergency stop that was asked for; whether there is one. Over a new connection, before any hello, the
-        session's number is enough."""
+        """Engage the emergency stop of a session. Return False without a session.
+
+        number: session number of the message; it identifies the session when the connection is new and has no session yet
+        """
         own = session or next((other for other in self.sessions.values() if other.id == number), None)
         if own is not None:
             own.stop.engaged = True
         return own is not None
 
     def refuse(self, error: ProtocolError, session: Session | None, message: object) -> ErrorMessage:
-        """The error reply, counted."""
+        """Count a refusal and return the error reply."""
         self.refused[error.code] += 1
         seq = message.seq if isinstance(message, StateMessage) else None
         return error.reply(session.id if session else None, seq)
 
     def controlling(self, now_ns: int) -> bool:
-        """Whether a client controls the robot now."""
+        """Return whether a client controls the robot."""
         return any(self._controls(session, now_ns) for session in self.sessions.values())
 
     def end_sessions(self) -> None:
-        """Who controlled the robot before it got another controller must say hello to that one."""
+        """End all sessions except shadows: after a change of the controller a client needs a new hello."""
         self.sessions = {key: session for key, session in self.sessions.items() if session.agreement.dry_run}
 
     # -- the handlers of the state table ----------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ class Dispatcher:
         rivals = [key for key, other in others if other.agreement.dry_run == agreement.dry_run]
         busy = [key for key in rivals if self._alive(self.sessions[key], arrival.now_ns)]
         if agreement.dry_run and len(busy) >= self._shadows:
-            raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", f"the server has room for {self._shadows} shadows")
+            raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", f"expected at most {self._shadows} shadow clients")
         if not agreement.dry_run and busy:
             raise ProtocolError(Code.NOT_CONTROLLING, "client.kind", "another client controls the robot")
         for key in rivals:
@@ -156,7 +158,7 @@ class Dispatcher:
         return Restart(session, ResetAck(session=session.id))
 
     def _echo(self, session: Session, heartbeat: Heartbeat, arrival: Arrival) -> Reply:
-        """A heart alone holds no control."""
+        """Answer a heartbeat. It does not keep control of the robot."""
         session.check_number(heartbeat.session)
         return Reply(
             HeartbeatAck(
@@ -168,7 +170,7 @@ class Dispatcher:
         )
 
     def _end(self, session: Session | None, stop: Stop, arrival: Arrival) -> Reply:
-        """Stopping needs no valid session number: it must work when nothing else does."""
+        """End the session. The session number is not checked, so that `stop` always works."""
         if session is not None:
             session.phase = Phase.ENDED
         return Reply(StopAck(session=stop.session))
@@ -182,7 +184,7 @@ class Dispatcher:
     def _change_settings(self, session: Session | None, request: ConfigSet, arrival: Arrival) -> SettingsRequest:
         return SettingsRequest(session, request)
 
-    # -- who is there -----------------------------------------------------------------------------------------------------
+    # -- control ----------------------------------------------------------------------------------------------------------
 
     def _alive(self, session: Session, now_ns: int) -> bool:
         return session.phase is not Phase.ENDED and now_ns - session.heard_ns < self._release_ns

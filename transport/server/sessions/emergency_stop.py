@@ -1,6 +1,6 @@
-"""The emergency stop of a robot: outlives refused messages, silences and sessions; only a reset at rest releases it.
+"""The emergency stop of a robot. It outlasts refused messages, outages and sessions; only a `reset` at rest releases it.
 
-`Dispatcher` engages it, `Controller.answer` acts on it, `Session.reset` releases it.
+`Dispatcher` engages it, `Controller.answer` applies it, `Session.reset` releases it.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ class _Flags(msgspec.Struct):
 
 
 class _Urgent(msgspec.Struct):
-    """What is read of a state that cannot be read otherwise."""
+    """The fields that are read from an otherwise malformed state."""
 
     t: Any = ""
     session: Any = 0
@@ -28,14 +28,16 @@ _URGENT = msgspec.msgpack.Decoder(_Urgent)
 
 
 class EmergencyStop:
-    """engaged: the robot is to be damped, whatever is asked"""
+    """Emergency stop of one robot. engaged: all torques damp"""
 
     engaged = False
 
 
 def requested_stop(message: Message | None, data: bytes) -> int | None:
-    """The session for which these bytes ask for an emergency stop, whatever else is in them; None when they do not. message:
-    what they were read as, if anything"""
+    """Return the number of the session for which a message requests an emergency stop, None if it does not.
+
+    message: the decoded message; None: `data` is malformed, and only the flags are read from it
+    """
     if isinstance(message, StateMessage):
         return message.session if message.flags is not None and message.flags.estop else None
     if message is not None or len(data) > MAX_BYTES:

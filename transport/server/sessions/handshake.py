@@ -1,4 +1,4 @@
-"""What a hello must agree on with the server before a session begins."""
+"""The handshake: checks of a hello, and the welcome."""
 
 import hashlib
 from importlib.metadata import version
@@ -18,14 +18,14 @@ from transport.server.settings import ServerSettings
 SERVER = f"idyn {version('idyn')}"
 
 MASS_TOLERANCE = 1e-3
-"""Total masses that differ by more than this share belong to different robots."""
+"""Largest relative difference of total masses of the same robot."""
 
 DT_RANGE = (1e-5, 0.1)
-"""Nominal periods outside this range [s] are taken for a mistake in units."""
+"""Range of nominal periods [s]; others are errors of units."""
 
 
 class Host(Record, frozen=True):
-    """The serving side of a handshake. controller: its settings, as they go into `welcome`"""
+    """The server's side of a handshake. controller: settings of the controller, as in `welcome`"""
 
     robot: Robot
     settings: ServerSettings
@@ -33,9 +33,9 @@ class Host(Record, frozen=True):
 
 
 def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
-    """Check a hello against the host. Raises ProtocolError naming the first field that does not agree.
+    """Check a hello against the host and return the agreement. Raises ProtocolError with the first field that differs.
 
-    data: the bytes of the hello; with the time they make the session's number, so that a replay has the same.
+    data: bytes of the hello; the session number is a hash of them and the time, so that a replay gets the same
     """
     _check_model(hello, host.robot)
     joints = build_joint_map(host.robot, hello.joint_names, hello.actuated, hello.base)
@@ -58,6 +58,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
 
 
 def welcome(agreement: Agreement, host: Host) -> Welcome:
+    """Return the answer to an accepted hello."""
     settings, robot = host.settings, host.robot
     return Welcome(
         session=agreement.id,
@@ -78,11 +79,12 @@ def welcome(agreement: Agreement, host: Host) -> Welcome:
 
 
 def _check_model(hello: Hello, robot: Robot) -> None:
+    """Raise ProtocolError `model_mismatch` for the first field of the client's model that differs from the robot's."""
     theirs = hello.model
     for field in ("urdf_sha256", "name", "nq", "nv", "na"):
-        told, mine = getattr(theirs, field), getattr(robot, field)
-        if told is not None and (told.lower() if field == "urdf_sha256" else told) != mine:
-            _refuse_model(field, mine, told)
+        given, own = getattr(theirs, field), getattr(robot, field)
+        if given is not None and (given.lower() if field == "urdf_sha256" else given) != own:
+            _refuse_model(field, own, given)
     if not abs(theirs.total_mass - robot.total_mass) <= MASS_TOLERANCE * robot.total_mass:
         _refuse_model("total_mass", f"{robot.total_mass:.4f} kg", f"{theirs.total_mass:.4f} kg")
 

@@ -1,15 +1,15 @@
-"""Dropouts of a robot: the time without a state by both clocks, the robot's and the server's, whichever is shorter.
+"""Duration of an outage: the shorter of the times without states on the robot's and on the server's clock.
 
-A pause of the server is no dropout: the states that wait are a tick apart by the robot's clock. A pause of a simulated world is
-none either: its next state is a tick later by its own clock. The server's clock counts from its last answer, because a client
-may wait for that. Of simulated and replayed clients only their own clock counts.
+A pause of the server is not an outage: the waiting states are one tick apart on the robot's clock. A pause of the robot is not
+an outage either, if its clock pauses too. The server's clock counts from its last answer, because a client may wait for that.
+For simulated and replayed clients only their own clock counts.
 """
 
 
 class OutageTimer:
-    """Of one client since its last accepted state [ns].
+    """Measures the time without states of one client [ns].
 
-    robot_clock: only the robot's clock counts
+    robot_clock: use the robot's clock only
     """
 
     def __init__(self, *, robot_clock: bool) -> None:
@@ -19,24 +19,26 @@ class OutageTimer:
         self._now_ns = self._longest = 0
 
     def heard(self, t_robot: int, now_ns: int) -> None:
-        """A state has arrived that is not answered."""
+        """Note the arrival of a state that is not answered. t_robot: robot's clock, now_ns: server's clock [ns]"""
         if self._t_robot is None or t_robot > self._t_robot:
             self._longest = self.until(t_robot, now_ns)
             self._t_robot, self._now_ns = t_robot, now_ns
 
     def accepted(self, t_robot: int, now_ns: int, outage_ns: int) -> int:
-        """A state has arrived that is, after this silence of the robot. By how much the server's clock has run on beyond that
-        since the last one."""
+        """Note an accepted state. outage_ns: the result of `until`
+
+        Return the time on the server's clock since the last accepted state beyond the outage: a pause of the server [ns].
+        """
         pause = 0 if self._accepted_ns is None else now_ns - self._accepted_ns - outage_ns
         self._t_robot, self._now_ns, self._accepted_ns, self._longest = t_robot, now_ns, now_ns, 0
         return pause
 
     def answered(self, now_ns: int) -> None:
-        """The accepted state's answer has left."""
+        """Note that the answer to the accepted state was sent."""
         self._now_ns = max(self._now_ns, now_ns)
 
     def until(self, t_robot: int, now_ns: int) -> int:
-        """The longest silence since the last accepted state, if a state of `t_robot` arrives now."""
+        """Return the longest time without states since the last accepted state, if a state of `t_robot` arrives now [ns]."""
         if self._t_robot is None:
             return 0
         by_robot = t_robot - self._t_robot

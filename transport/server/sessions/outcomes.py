@@ -1,4 +1,4 @@
-"""What goes into the reception, and what comes out of it."""
+"""Input and outcomes of the dispatcher."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from transport.server.sessions.session import Accepted, Fault, Session
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """One message as it came: whose it is, its bytes, and when it arrived on the server's clock [ns]."""
+    """A received message. identity: its client; data: its bytes; now_ns: arrival on the server's clock [ns]"""
 
     identity: bytes
     data: bytes
@@ -18,26 +18,30 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 
 class Resend(msgspec.Struct, frozen=True):
-    """Send this again: it answered the same state before."""
+    """Send a recorded reply again: the same state has been answered before."""
 
     reply: bytes
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """A session begins, or goes on after a fault: reset its controller and send this."""
+    """Reset the session's controller and send the message: a session has started or was reset."""
 
     session: Session
     message: Welcome | ResetAck
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Send this; the controllers have nothing to do with it."""
+    """Send the message, without effect on controllers."""
 
     message: FromServer
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Send this. about_state: in answer to a state; fault: what this message latched its session for, None: it did not"""
+    """Send a refusal.
+
+    about_state: it answers a state
+    fault: the fault by which the refused message latched its session, None without one
+    """
 
     message: ErrorMessage
     about_state: bool
@@ -45,17 +49,17 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class StatsRequest(msgspec.Struct, frozen=True):
-    """Answer with the counters."""
+    """Send the statistics."""
 
     session: Session | None
 
 
 class SettingsRequest(msgspec.Struct, frozen=True):
-    """Have a controller with other settings built."""
+    """Build a controller with other settings."""
 
     session: Session | None
     message: ConfigSet
 
 
 Outcome = Accepted | Resend | Restart | Reply | Refusal | StatsRequest | SettingsRequest
-"""What a message leads to, for the service to carry out; of a state that is accepted, a step of the controller."""
+"""The outcome of a message, for the service to carry out. `Accepted`: step the controller."""

@@ -1,1 +1,1 @@
-"""The server's end of the wire."""
+"""The server's sockets: ROUTER, access control, connection limits, polling."""

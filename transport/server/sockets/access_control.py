@@ -1,6 +1,6 @@
-"""Access control of a server that other machines can reach: known keys, and the role of each.
+"""Access control of a server that other machines can reach: listed keys, each with a role.
 
-CurveZMQ encrypts every message and authenticates both sides; unknown keys are rejected. A role says what a client may send.
+CurveZMQ encrypts every message and authenticates both sides; other keys are rejected. The role tells what a client may send.
 """
 
 from pathlib import Path
@@ -22,16 +22,16 @@ MAY_SEND: dict[str, set[str]] = {"control": _COMMON, "watch": _COMMON, "configur
 
 
 class AccessControl:
-    """Lets known keys in and knows their roles. context: in which it does; each has its own"""
+    """Accepts listed keys and checks their roles. context: ZMQ context with an authenticator of its own"""
 
     def __init__(self, settings: CurveSettings) -> None:
-        """Raises ConfigError for keys that cannot be used."""
+        """Start the authenticator. Raises ConfigError for malformed keys."""
         self._roles: dict[str, Role] = {client.key: client.role for client in settings.clients.values()}
         for name, client in settings.clients.items():
             try:
                 z85.decode(client.key.encode("ascii"))
             except (ValueError, KeyError) as error:
-                raise ConfigError(f"server.curve.clients.{name}.key", "expected a public key of 40 characters (Z85)") from error
+                raise ConfigError(f"server.curve.clients.{name}.key", "expected a public key (Z85, 40 characters)") from error
         self._pair = read_secret(Path(settings.secret))
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._authenticator = ThreadAuthenticator(self.context)
@@ -39,18 +39,18 @@ class AccessControl:
         self._authenticator.configure_curve_callback("*", self)
 
     def protect(self, socket: "zmq.Socket[bytes]") -> None:
-        """Let only known keys connect. The socket must not be bound yet."""
+        """Accept only listed keys on a socket, which must not be bound yet."""
         public, secret = self._pair
         socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
         socket.setsockopt(zmq.CURVE_SERVER, 1)
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Asked by the authenticator's thread."""
+        """Return whether a key is listed. Called by the authenticator's thread."""
         return key.decode() in self._roles
 
     def objection(self, key: str, data: bytes) -> str:
-        """Why a client of this key may not send these bytes, '' when it may. What cannot be read is refused elsewhere."""
+        """Return why a client may not send a message, '' if it may. Malformed messages are refused elsewhere."""
         role, kind = self._roles[key], message_type(data)
         if kind is not None and kind not in MAY_SEND[role]:
             return f"the role '{role}' may not send '{kind}'"
@@ -59,7 +59,7 @@ class AccessControl:
         return ""
 
     def close(self) -> None:
-        """After the guarded socket."""
+        """Stop the authenticator. Call after closing the socket."""
         self._authenticator.stop()
         self.context.destroy(linger=0)
 

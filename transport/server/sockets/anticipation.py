@@ -1,37 +1,36 @@
-"""When the next state is due, so that the server can poll for it without sleeping.
+"""Anticipation: estimates when the next state is due, so that the server can poll for it.
 
-After a millisecond of sleep a processor's caches are cold, and the same tick takes twice as long. A server whose client is
-regular therefore wakes a little before the next state and polls for it without sleeping, until the state is late by as much
-as the server woke early. An irregular client, or one in lock-step, gets none of this, and a state that comes early is
-answered at once.
+After a millisecond of sleep the processor's caches are cold, and the same tick takes twice as long. With a regular client the
+server therefore wakes `lead_us` before the next state is due and polls until `lead_us` after. With an irregular client, or one
+in lock step, it does not poll. Early states are answered when they arrive.
 """
 
 REGULAR = 0.2
-"""Two intervals that differ by less than this share count as a rhythm."""
+"""Largest relative difference of two successive intervals of a regular client."""
 
 
 class Anticipation:
-    """Follows the arrivals of states."""
+    """Estimates the arrival of the next state from the last two intervals."""
 
     def __init__(self, lead_us: float) -> None:
-        """lead_us: how long before a state is due the server is to be awake [µs]; 0: never"""
+        """lead_us: time before and after the due time in which the server polls [µs]; 0: never"""
         self._lead_ns = round(lead_us * 1e3)
         self._last_ns = 0
         self._interval_ns = 0
         self._regular = False
 
     def arrived(self, now_ns: int) -> None:
-        """A state came in."""
+        """Note the arrival of a state."""
         interval = now_ns - self._last_ns
         self._regular = abs(interval - self._interval_ns) < REGULAR * interval
         self._last_ns, self._interval_ns = now_ns, interval
 
     def rest_s(self, now_ns: int) -> float:
-        """How long to rest before the next state has to be expected [s]; 0 when there is no telling, or no time."""
+        """Return the time to sleep before polling [s]; 0 for an irregular client, and when polling should start."""
         if not self._regular or self._lead_ns == 0:
             return 0.0
         return max(0.0, (self._last_ns + self._interval_ns - self._lead_ns - now_ns) * 1e-9)
 
     def expects(self, now_ns: int) -> bool:
-        """Whether the next state is due, or late by no more than the lead: worth staying awake for."""
+        """Return whether to keep polling: the next state is late by less than `lead_us`."""
         return now_ns < self._last_ns + self._interval_ns + self._lead_ns

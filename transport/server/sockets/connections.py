@@ -1,7 +1,7 @@
-"""TCP connections, and the bytes of incomplete messages on each.
+"""Limit of the bytes of incomplete messages on each TCP connection.
 
-ZeroMQ bounds one part of a message but not the number of parts, and delivers none before the last has come. The memory of
-incomplete messages is known to the operating system only, and freed by closing the connection.
+ZeroMQ limits the length of a message part but not the number of parts, and delivers a message only when it is complete. Only
+the operating system can therefore count the bytes of incomplete messages, and only closing the connection frees them.
 """
 
 import logging
@@ -19,20 +19,20 @@ from transport.server.rate_limit import RateLimit
 log = logging.getLogger(__name__)
 
 CHECK_NS = 10_000_000
-"""How often one looks [ns]."""
+"""Interval of checks [ns]."""
 
 PER_CHECK = 64
-"""So many connections are looked at each time, in turn."""
+"""Number of connections per check, in turn."""
 
 SPARE_BYTES = 20
-"""So much more may come between two looks at a connection: heartbeats of ZMQ itself are no messages."""
+"""Bytes between two checks that are not counted: ZMQ's own heartbeats, which are not messages."""
 
 UNREAD_FACTOR = 64
-"""While messages wait to be read, their senders are not known yet: then this many times as much may come."""
+"""Factor on the limit while messages wait to be read, because their senders are not known yet."""
 
 RECEIVED = struct.Struct("<Q")
 RECEIVED_AT = 128
-"""Place of the bytes received so far in the kernel's record of a connection, `tcp_info` (Linux)."""
+"""Offset of the number of received bytes in `tcp_info`, the kernel's record of a connection (Linux)."""
 
 
 class Peer:
@@ -51,7 +51,7 @@ class Connections:
     """Closes connections that send more than `most` bytes without completing a message."""
 
     def __init__(self, server: "zmq.Socket[bytes]", most: int) -> None:
-        """server: not yet bound"""
+        """server: ROUTER socket, not yet bound; most: limit of bytes of an incomplete message"""
         self._server, self._most = server, most
         self._events = server.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self._peers: dict[int, Peer] = {}
@@ -61,12 +61,12 @@ class Connections:
         self._lines = RateLimit()
 
     def complete(self, fd: int) -> None:
-        """A whole message has come over the connection of this descriptor."""
+        """Note a complete message on the connection of this file descriptor."""
         if (peer := self._peers.get(fd)) is not None:
             peer.completed = True
 
     def check(self, now_ns: int, waiting: Callable[[], bool]) -> None:
-        """Close connections that sent too much, every `CHECK_NS`. waiting: whether messages wait to be read"""
+        """Close connections above the limit, once per `CHECK_NS`. waiting: whether messages wait to be read"""
         if now_ns - self._checked_ns < CHECK_NS:
             return
         self._checked_ns = now_ns
@@ -81,7 +81,7 @@ class Connections:
         self._next += PER_CHECK
 
     def close(self) -> None:
-        """Before the server's socket."""
+        """Stop monitoring. Call before closing the server's socket."""
         self._server.disable_monitor()
         self._events.close()
 
@@ -104,17 +104,17 @@ class Connections:
         if open_bytes > most:
             _cut(fd)
             if (silent := self._lines.admit("cut", now_ns)) is not None:
-                log.warning("connection cut: %d bytes without a whole message; %d before, not logged", open_bytes, silent)
+                log.warning("connection closed: %d bytes without a complete message; %d similar not logged", open_bytes, silent)
 
 
 def _cut(fd: int) -> None:
-    """End a connection: its client sees that, and what it has sent so far is forgotten."""
-    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:  # it may have ended by itself
+    """Close a connection and free its received bytes. The client is disconnected."""
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:  # it may have been closed meanwhile
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def _received(fd: int) -> int | None:
-    """Bytes received over a connection; None when it has just ended, or no descriptors are left."""
+    """Return the bytes received on a connection; None when it has been closed, or no file descriptors are left."""
     try:
         with socket.socket(fileno=os.dup(fd)) as connection:
             record = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_AT + RECEIVED.size)

@@ -1,4 +1,4 @@
-"""The ROUTER socket in front of the service. It answers states; it never runs on a clock of its own."""
+"""The server's ROUTER socket and its loop. The loop is driven by messages, not by a clock."""
 
 import ctypes
 import logging
@@ -29,37 +29,37 @@ from transport.server.sockets.connections import Connections
 log = logging.getLogger(__name__)
 
 IDLE_MS = 10
-"""A silent socket is left so often to look at the stop sign [ms]."""
+"""Interval at which the loop checks for `stop` without messages [ms]."""
 
 DRAIN_MAX = 128
-"""At most so many waiting messages are looked at before the newest are answered."""
+"""Largest number of waiting messages that are read before states are answered."""
 
 EMPTY_NS = 20_000
-"""No second message is looked for when there was not even one so short a time ago [ns]."""
+"""If the socket was empty within this time before the first message, no second one is looked for [ns]."""
 
 KEEPALIVE_S = 1
-"""A connection whose other end is silent for three of these is given up; who is stopped still has a kernel that answers [s]."""
+"""Interval of TCP keep-alives; three without an answer close the connection. A stopped process still answers them [s]."""
 
 SOCKET_MAX_BYTES = 2 * MAX_BYTES
-"""Up to here an oversize message is refused with a reason; beyond, in one part or many, the connection is cut."""
+"""Limit of a message's bytes: above MAX_BYTES it is refused with a reply, above this the connection is closed."""
 
 GENERATED = b"\0"
-"""Identities that this socket gives begin so; clients are asked by ZeroMQ to choose no such ones. Only these have sessions: a
-chosen one can be taken by whoever connects with it next."""
+"""Prefix of identities that this socket generates; ZeroMQ reserves it. Only these may have sessions: any client could claim an
+identity that another client chose."""
 
-OWN_IDENTITY = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity of your own").reply(None, None))
+OWN_IDENTITY = encode(ProtocolError(Code.NOT_CONTROLLING, None, "connect without a ZMQ identity").reply(None, None))
 
 MULTIPART = encode(ProtocolError(Code.BAD_SCHEMA, None, "expected a message of one part").reply(None, None))
 
 READABLE, NOBLOCK, NOBLOCK_MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
-"""As plain numbers: sums of pyzmq's own take a microsecond each."""
+"""Flags as plain integers: combining pyzmq's flags takes a microsecond each time."""
 
 Message = tuple[bytes, bytes, int]
-"""Identity, bytes, time of arrival [ns]."""
+"""Identity, bytes, arrival on the server's clock [ns]."""
 
 
 class Router:
-    """Owns the socket; everything else is the service's."""
+    """Owns the socket, passes messages to the service, and sends its replies."""
 
     def __init__(
         self,
@@ -69,7 +69,11 @@ class Router:
         anticipation: Anticipation,
         curve: CurveSettings | None = None,
     ) -> None:
-        """Bind. Raises ConfigError when impossible, or somebody serves there already. curve: who is let in, None: all"""
+        """Bind the socket. Raises ConfigError when that fails, or when another server uses the address.
+
+        on_fault: called with each fault that latches a session
+        curve: keys of server and clients; None: no access control
+        """
         _refuse_second_server(address)
         self._access = None if curve is None else AccessControl(curve)
         context = zmq.Context.instance() if self._access is None else self._access.context
@@ -150,8 +154,10 @@ class Router:
             self._on_fault(fault)
 
     def _rest(self) -> int:
-        """Sleep until shortly before the next state, then poll until anything arrives. Returns when the socket was
-        last seen empty [ns], 0 when it was not polled."""
+        """Sleep until shortly before the next state, then poll until a message arrives or the state is late.
+
+        Return the last time at which the socket was empty [ns], 0 if it was not polled.
+        """
         empty_ns = 0
         rest = self._anticipation.rest_s(monotonic_ns())
         if rest == 0.0 or self._waiting():
@@ -162,16 +168,16 @@ class Router:
         return empty_ns
 
     def _waiting(self) -> bool:
-        """Whether a message is there to be read."""
+        """Return whether a message can be read."""
         return bool(int(self._socket.getsockopt(zmq.EVENTS)) & READABLE)
 
     def _receive(self, flags: int) -> Message | None:
-        """The next message, or None when there is none (yet) or it is refused."""
+        """Return the next message; None without one, and for one that is refused here."""
         try:
             identity = self._socket.recv(flags)
         except zmq.Again:
             return None
-        frame = self._socket.recv(copy=False)  # all parts come at once
+        frame = self._socket.recv(copy=False)  # all parts have arrived
         if self._connections is not None:
             self._connections.complete(frame.get(zmq.SRCFD))
         if frame.more:
@@ -185,13 +191,13 @@ class Router:
         return identity, frame.bytes, monotonic_ns()
 
     def _refuse_parts(self, identity: bytes) -> None:
-        """Read a message of several parts to its end."""
+        """Refuse a message of several parts, after reading it to its end."""
         while self._socket.getsockopt(zmq.RCVMORE):
             self._socket.recv()
         self._send(identity, MULTIPART)
 
     def _drain(self, first: Message, empty_ns: int) -> list[Message]:
-        """This message and those that wait behind it. empty_ns: when there was none at all [ns]"""
+        """Return this message and those that wait after it. empty_ns: last time at which the socket was empty [ns]"""
         batch = [first]
         if first[2] - empty_ns < EMPTY_NS:
             return batch
@@ -207,13 +213,13 @@ class Router:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
             if (silent := self._lines.admit("unsent", monotonic_ns())) is not None:
-                log.warning("a client is gone or does not read its answers; %d like it before, not logged", silent)
+                log.warning("a client is disconnected or does not read its replies; %d similar not logged", silent)
 
 
 def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
-    """The batch without states that a newer one of the same client overtook, and those; both in their order.
+    """Split a batch into messages to answer and overtaken states, both in their order.
 
-    Everything that is not a state is kept.
+    A state is overtaken when the batch has a later one of the same client. All other messages are answered.
     """
     if len(batch) == 1:
         return batch, []
@@ -230,20 +236,23 @@ def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def _seed_identities() -> None:
-    """libzmq numbers the identities of a socket from `rand()`, which is the same in every process until it is seeded. A client
-    that guesses them could claim the next one, which ends the process (an assertion of libzmq), or a closed connection's."""
+    """Seed `rand()`, from which libzmq derives the identities of a socket.
+
+    Without a seed they are the same in every process. A client that guesses them could claim the identity of a closed
+    connection, or the next one, which ends the process by an assertion of libzmq.
+    """
     ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
 
 
 def _restrict_permissions(address: str) -> None:
-    """The file of an ipc address is its user's alone."""
+    """Restrict access to the file of an ipc address to this user."""
     path = address.removeprefix("ipc://")
     if urlsplit(address).scheme == "ipc" and not path.startswith("@"):
         os.chmod(path, 0o600)
 
 
 def _refuse_second_server(address: str) -> None:
-    """Binding an ipc path silently takes it away from a server that is still there."""
+    """Raise ConfigError if a server runs at an ipc address: binding would silently take the address from it."""
     path = address.removeprefix("ipc://")
     if urlsplit(address).scheme != "ipc" or path.startswith("@") or not Path(path).exists():
         return
