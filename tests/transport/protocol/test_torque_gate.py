@@ -66,7 +66,7 @@ def test_nothing_passes_beyond_a_limit(
 def test_vectors_of_another_size_are_refused(short: int) -> None:
     limit = TorqueLimits(**dict.fromkeys(TorqueLimits.__struct_fields__, np.ones(NA)))
     tau, angles, speeds, before, bits = (np.zeros(NA - 1 if k == short else NA) for k in range(5))
-    with pytest.raises(InputError, match=r"torque gate: expected torques, angles, speeds and all else of 4 motors, got .*3"):
+    with pytest.raises(InputError, match=r"torque gate: expected arrays of 4 motors .*, got .*3"):
         Gate(limit).apply(tau, angles, speeds, before, 1e-3, bits.astype(np.int64))
 
 
