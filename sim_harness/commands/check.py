@@ -134,5 +134,5 @@ def _load(kind: str, what: str) -> Robot:
 def _describe(robot: Robot) -> str:
     return (
         f"{robot.name}: {robot.description.base} base, {robot.na} actuated and {robot.nu} unactuated velocities, "
-        f"{robot.total_mass:.4g} kg, contact places {', '.join(robot.spheres.keys) or 'none'}"
+        f"{robot.total_mass:.4g} kg, contact points {', '.join(robot.spheres.keys) or 'none'}"
     )

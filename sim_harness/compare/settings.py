@@ -146,7 +146,7 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
         check_known("comparison.check.quantity", [check.quantity], QUANTITIES)
         check_known("comparison.check.controllers", (*check.larger, *check.smaller, *check.controllers), CONTROLLERS)
         check_known("comparison.check.scenes", check.scenes, scenes)
-        _check_check(c, check)
+        _check_claim(c, check)
     if c.timing is not None:
         check_known("comparison.timing.contacts", c.timing.contacts, CONTROLLERS)
         check_known("comparison.timing.slope", c.timing.slope, c.timing.contacts)
@@ -157,7 +157,7 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
     return c
 
 
-def _check_check(comparison: ComparisonSettings, check: CheckSettings) -> None:
+def _check_claim(comparison: ComparisonSettings, check: CheckSettings) -> None:
     """Check that the runs of the comparison can decide a claim. Raises ConfigError."""
     if bool(check.larger) != bool(check.smaller) or bool(check.larger) == bool(check.controllers):
         raise ConfigError("comparison.check", f"'{check.claim}': expected larger and smaller, or controllers alone")

@@ -2,7 +2,7 @@
 
 The quadruped stands with its joints held while its base rocks. Each foot has several contact points, "artificially
 increasing the number of simultaneous contacts at each foot-ground interface". Held joints make the demand feasible for every
-number of points. The velocity of the base, about the velocity that gravity adds in one period, decides which points press.
+number of points. The velocity of the base decides which points press; it is about as large as gravity adds in one period.
 """
 
 import gc

@@ -43,7 +43,10 @@ def springs(G: Array, g: Array, K: float, B: float, stop: bool) -> Rows:
 def simulated(
     engine: FirstOrder, q: Array, v: Array, dt: float, steps: int, problem: Callable[[Array, Array], ForwardProblem]
 ) -> Iterator[Motion]:
-    """Yield the motion after each step from q, v. problem: returns the problem of a step. Raises RuntimeError if it fails."""
+    """Simulate from q, v and yield the motion after each step. Raises RuntimeError if a step is not solved.
+
+    problem: returns the problem of a step for q, v
+    """
     for _ in range(steps):
         solution = engine.solve(problem(q, v))
         if not solution.status.ok:

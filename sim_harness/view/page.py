@@ -67,13 +67,12 @@ def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *,
     """Return the page of runs in the format of the player. looks: shapes of the robots, by the digest of their URDF"""
     robots = {key: _look(look) for key, look in looks.items()}
     data = {"title": title, "live": live, "robots": robots, "runs": runs}
+    encoded = json.dumps(data, separators=(",", ":"), allow_nan=False)
     parts = {
         "title": html.escape(title),
         "style": _part("style.css"),
         "library": library(),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace(
-            "<", "\\u003c"
-        ),  # data must not end the script
+        "data": encoded.replace("<", "\\u003c"),  # "</script>" in the data must not end the script
         "program": _part("stage.js") + _part("player.js"),
     }
     page = _part("page.html")
