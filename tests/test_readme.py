@@ -136,6 +136,8 @@ def test_inline_commands_exist(document):
     for code in inline(document):
         if re.fullmatch(r"idyn [a-z]+", code):
             assert code.removeprefix("idyn ") in COMMAND_NAMES
+        elif code.startswith("pytest "):
+            assert all((ROOT / path).exists() for path in code.split() if "/" in path), code
         elif re.match(r"idyn [a-z]", code) and not re.search(r"[\[|…]", code):
             check_command(shlex.split(code)[1:])
 
