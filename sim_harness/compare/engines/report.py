@@ -36,7 +36,7 @@ def engines_table(found: Sequence[Cell]) -> Table:
 
 
 def worst(outcome: Outcome) -> Measured | None:
-    """Return the figure with the largest error; figures outside their tolerance come first. None without a known figure."""
+    """Return the figure with the largest error; figures outside their tolerance come first. None if no answer is known."""
     judged = [figure for figure in outcome.measured if figure.error is not None]
     return max(judged, key=lambda figure: (figure.holds is False, figure.error or 0.0), default=None)
 
