@@ -53,11 +53,11 @@ def told(name: str, server: str, robot: str) -> Callable[[T], T]:
 
 def table() -> str:
     """All faults, for the README."""
-    becomes = {OK: "goes on", STOPPED: "stands still until `reset`", DAMPING: "damps until `reset`"}
+    becomes = {OK: "goes on", STOPPED: "holds its posture until `reset`", DAMPING: "damps until `reset`"}
     rows = [("what goes wrong", "the server says", "the robot"), ("---", "---", "---")]
     for fault in FAULTS:
         said = [f"`{fault.code}`"] if fault.code else []
-        said += [f"`{fault.perhaps}`, or nothing"] if fault.perhaps else []
+        said += [f"`{fault.perhaps}`, or no refusal"] if fault.perhaps else []
         said += [f"`{fault.says} …`"] if fault.says else []
         rows.append((fault.name, ", ".join(said) or "–", becomes[fault.after]))
     company = [row for _, row in sorted(COMPANY, key=lambda entry: entry[0])]  # whoever was imported first
@@ -207,28 +207,28 @@ FAULTS = (
     Fault("quaternion of length 0", at("q", 6, 0.0), code=Code.QUATERNION_NOT_UNIT),
     Fault("unknown contact", state(contacts=[Contact(frame="NOSE")]), code=Code.CONTACT_UNKNOWN),
     Fault("contact with NaN", state(contacts=[Contact(frame=FEET[0], p=[NAN] * 3, n=[0, 0, 1])]), code=NON_FINITE),
-    Fault("no foot touches, say the switches", state(contacts=[Contact(frame=foot, active=False) for foot in FEET]), 3),
+    Fault("foot switches: no foot touches", state(contacts=[Contact(frame=foot, active=False) for foot in FEET]), 3),
     Fault("old seq", envelope(seq=1), code=Code.OUT_OF_ORDER, unheard=True),
-    Fault("time stands still", envelope(t_robot=0), 5, code=Code.OUT_OF_ORDER),
-    Fault("time is negative", envelope(t_robot=-(10**15)), 5, code=Code.OUT_OF_ORDER),
-    Fault("another session", envelope(session=7), 5, code=Code.NOT_CONTROLLING),
-    Fault("another version", envelope(v="9.0"), 5, code=Code.VERSION_MISMATCH),
+    Fault("t_robot does not advance", envelope(t_robot=0), 5, code=Code.OUT_OF_ORDER),
+    Fault("t_robot is negative", envelope(t_robot=-(10**15)), 5, code=Code.OUT_OF_ORDER),
+    Fault("session number of another session", envelope(session=7), 5, code=Code.NOT_CONTROLLING),
+    Fault("another schema version", envelope(v="9.0"), 5, code=Code.VERSION_MISMATCH),
     Fault("unknown type", envelope(t="tea"), 5, code=SCHEMA),
     Fault("unknown field", envelope(vell=b""), 5, code=SCHEMA),
-    Fault("text for a vector", envelope(q="north"), 5, code=SCHEMA),
-    Fault("no bytes", raw(lambda data: b""), 5, code=SCHEMA),
+    Fault("text instead of a vector", envelope(q="north"), 5, code=SCHEMA),
+    Fault("empty message", raw(lambda data: b""), 5, code=SCHEMA),
     Fault("random bytes", raw(lambda data: b"\xc1\xff" * 100), 5, code=SCHEMA),
     Fault("half a message", raw(lambda data: data[: len(data) // 2]), 5, code=SCHEMA),
     Fault("100 kB", raw(lambda data: data + bytes(100_000)), 5, code=SCHEMA),
-    Fault("deep nesting", raw(lambda data: b"\x91" * 5000), 5, code=SCHEMA),
-    Fault("a bit flipped, in one state after the other", bit_flips(0), 30, unheard=True, code=SCHEMA),
+    Fault("deeply nested message", raw(lambda data: b"\x91" * 5000), 5, code=SCHEMA),
+    Fault("one bit flipped in each state", bit_flips(0), 30, unheard=True, code=SCHEMA),
     Fault("frozen state for 100 ms", frozen(), 100),
     Fault("front and hind legs exchanged", state(q=swapped), LONG, DAMPING, LATCHED, reset=True),
     Fault("a joint 0.5 rad off, once", further("q", 9, 0.5), says="implausible state ignored"),
     Fault("a joint at 31 rad/s, once", at("vel", 9, 31.0), says="implausible state ignored"),
     Fault("a joint at 31 rad/s, twice", at("vel", 9, 31.0), 2, DAMPING, LATCHED, reset=True),
     Fault("the base 1 m off, once", further("q", 0, 1.0), says="implausible state ignored"),
-    Fault("the base 1 m off for good", further("q", 0, 1.0), LONG, DAMPING, LATCHED, reset=True),
+    Fault("the base 1 m off, for 150 ms", further("q", 0, 1.0), LONG, DAMPING, LATCHED, reset=True),
     Fault("the base upside down, once", state(q=upside_down), says="implausible state ignored"),
     Fault("impossible reference: 1e3 rad", reference(1e3, "q"), 20, DAMPING, LATCHED, reset=True),
     Fault("impossible reference: 1e9 rad/s²", reference(1e9, "a"), 20, DAMPING, LATCHED, reset=True),
@@ -239,8 +239,8 @@ FAULTS = (
     Fault("10 % of the states lost", lost("state", 0.1), 200),
     Fault("50 % of the states lost", lost("state", 0.5), 200),
     Fault("50 % of the answers lost", lost("answer", 0.5), 200),
-    Fault("every state comes three times", client(repeat=2), 200),
-    Fault("every other state comes after the next", client(swap=True), 200, perhaps=Code.OUT_OF_ORDER),
+    Fault("every state is sent three times", client(repeat=2), 200),
+    Fault("every other state arrives after the next one", client(swap=True), 200, perhaps=Code.OUT_OF_ORDER),
     Fault("no answers for 10 ms", lost("answer"), 10),
     Fault("no answers for 30 ms", lost("answer"), 30),
     Fault("no states for 30 ms", lost("state"), 30),

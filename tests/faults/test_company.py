@@ -55,7 +55,7 @@ def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
         trial.client.close()
 
 
-@told("a stranger sends 3000 messages of rubbish", "`bad_schema`, each", "goes on")
+@told("another client sends 3000 malformed messages", "`bad_schema`, each", "goes on")
 def test_a_flood_of_rubbish(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> None:
         for i in range(3000):
@@ -69,7 +69,7 @@ def test_a_flood_of_rubbish(trial: Trial) -> None:
     assert stats.refused[Code.BAD_SCHEMA] == 3000
 
 
-@told("a stranger sends 300 kB in one message", "cuts the connection", "goes on")
+@told("another client sends 300 kB in one message", "cuts the connection", "goes on")
 def test_an_oversize_message(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> int:
         news = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
@@ -82,7 +82,7 @@ def test_an_oversize_message(trial: Trial) -> None:
     assert beside(trial, talk)
 
 
-@told("a stranger sends a message of 5000 parts", "`bad_schema`", "goes on")
+@told("another client sends a message of 5000 parts", "`bad_schema`", "goes on")
 def test_a_message_of_many_parts(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> bytes:
         socket.send_multipart([b"x"] * 5000)
@@ -91,7 +91,7 @@ def test_a_message_of_many_parts(trial: Trial) -> None:
     assert b"bad_schema" in beside(trial, talk)
 
 
-@told("a stranger chooses an identity for his socket", "`not_controlling`", "goes on")
+@told("another client sets a ZMQ identity of its own", "`not_controlling`", "goes on")
 def test_a_chosen_identity(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> bytes:
         socket.send(encode(Stop(session=trial.client.session)))
@@ -109,7 +109,7 @@ def test_a_second_controller(trial: Trial) -> None:
         assert set(trial.run(BEFORE)) == {"ok"}
 
 
-@told("settings are changed while the robot is controlled", "`not_controlling`", "goes on")
+@told("settings are changed while a client controls", "`not_controlling`", "goes on")
 def test_settings_during_control(trial: Trial) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
     refused = trial.client.ask(ConfigSet(settings={"law": "no-slip"}))
@@ -118,7 +118,7 @@ def test_settings_during_control(trial: Trial) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
 
 
-@told("settings that make no controller, while nobody is controlled", "`bad_schema`", "–")
+@told("invalid settings are sent, while no client controls", "`bad_schema`", "–")
 def test_settings_that_make_no_controller(trial: Trial) -> None:
     trial.client.close()
     with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3, kind="sim"), connect_ms=20_000) as client:
@@ -139,7 +139,7 @@ def test_a_second_server(trial: Trial) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
 
 
-@told("the server ends", "nothing", "stands still until `reset`")
+@told("the server ends", "no answer", "holds its posture until `reset`")
 def test_the_server_ends(trial: Trial) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
     trial.server.end()
@@ -186,7 +186,7 @@ def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         trial.close()
 
 
-@told("the motors give 0.3 N·m only, says `hello`", "`limited_by` 1", "sinks, within that limit")
+@told("`hello` limits the motors to 0.3 N·m", "`limited_by` 1", "sinks, with torques within that limit")
 def test_weak_motors(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         trial = Trial(server, greet=False)

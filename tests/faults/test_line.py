@@ -59,7 +59,7 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096e-6
 
 
-@told("a stranger sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
+@told("another client sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
 def test_parts_without_end(server: Server) -> None:
     trial = Trial(server)
     assert set(trial.run(BEFORE)) == {"ok"}
@@ -69,7 +69,7 @@ def test_parts_without_end(server: Server) -> None:
     trial.close()
 
 
-@told("a stranger sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
+@told("another client sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
 def test_small_parts_without_end(server: Server) -> None:
     trial = Trial(server)
     assert set(trial.run(BEFORE)) == {"ok"}
@@ -114,19 +114,19 @@ def delayed(trial: Trial, proxy: Proxy, delay: float, jitter: float) -> None:
     assert trial.run(BEFORE)["ok"] >= BEFORE - 1  # a last late answer
 
 
-@told("every piece of bytes comes 1 ± 1 ms late, for 1 s", "–", "goes on, in part as `ref` says")
+@told("all data arrive 1 ± 1 ms late, for 1 s", "–", "goes on, in part by following `ref`")
 def test_jitter(proxied: tuple[Trial, Proxy]) -> None:
     delayed(*proxied, delay=1e-3, jitter=1e-3)
 
 
-@told("… 10 ± 10 ms late, for 1 s", "–", "goes on as `ref` says, or stands still until `reset`")
+@told("… 10 ± 10 ms late, for 1 s", "–", "follows `ref`, or holds its posture until `reset`")
 def test_long_delays(proxied: tuple[Trial, Proxy]) -> None:
     trial, _ = proxied
     delayed(*proxied, delay=10e-3, jitter=10e-3)
     assert trial.side.refused.keys() <= {Code.OUT_OF_ORDER, Code.LATCHED_FAULT, Code.STALE_STATE}
 
 
-@told("the line is dead for 150 ms, its ends open", "–, or `latched_fault`", "stands still until `reset`")
+@told("no data pass for 150 ms, while the connection stays open", "–, or `latched_fault`", "holds its posture until `reset`")
 def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     trial, proxy = proxied
     assert set(trial.run(BEFORE)) == {"ok"}
@@ -143,7 +143,7 @@ def test_a_dead_line(proxied: tuple[Trial, Proxy]) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
 
 
-@told("the robot's end of the line vanishes without a word", "`not_controlling`, for `release_ms`", "may then connect again")
+@told("the robot's connection is lost without being closed", "`not_controlling`, for `release_ms`", "may then connect again")
 def test_a_half_open_line(server: Server) -> None:
     proxy = Proxy(server.address)
     trial = Trial(server, kind="robot", address=proxy.address)
@@ -207,7 +207,7 @@ def test_nobody_can_foresee_the_identities_of_connections(tmp_path: Path) -> Non
         assert libc.rand() not in foreseen
 
 
-@told("a client has no key, or one that is not listed", "nothing: it is not let in", "goes on")
+@told("a client has no key, or one that is not listed", "no answer: the connection is rejected", "goes on")
 def test_wrong_keys(tmp_path: Path) -> None:
     public = {name: make_keys(tmp_path, name)[2] for name in ("server", "robot", "stranger")}
     keys = {name: client_keys(tmp_path / f"{name}.key_secret", public["server"]) for name in ("robot", "stranger")}

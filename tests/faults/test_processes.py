@@ -49,8 +49,8 @@ def killed_within(process: BaseProcess, seconds: float, rng: random.Random) -> I
 @pytest.mark.parametrize("kills", KILLS)
 @told(
     "the server is killed (−9), at 100 random points",
-    "nothing; its log replays to the cut",
-    "stands still; a new `hello` and `reset`",
+    "no answer; its log can be replayed up to the cut",
+    "holds its posture; needs a new `hello` and `reset`",
 )
 def test_the_server_is_killed(kills: int, tmp_path: Path) -> None:
     rng = random.Random(0)
@@ -100,8 +100,8 @@ def test_the_robot_is_killed(kills: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [5, 20, 50, 200, 2000])
-@told("… for 200 ms, 2 s", "goes on, as above", "stands still until `reset`")
-@told("the server's process stands still for 5, 20, 50 ms", "goes on with the newest state", "goes on")
+@told("… for 200 ms, 2 s", "goes on, as above", "holds its posture until `reset`")
+@told("the server's process is paused for 5, 20, 50 ms", "goes on with the newest state", "goes on")
 def test_the_server_stands_still(milliseconds: int, tmp_path: Path) -> None:
     server = Server(tmp_path)
     trial = Trial(server, kind="robot", greet=False)
@@ -126,7 +126,7 @@ def test_the_server_stands_still(milliseconds: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("milliseconds", [5, 50, 2000])
-@told("the robot's process stands still, its world with it", "tells the pause", "goes on")
+@told("the robot's process and its simulated world are paused", "`watchdog.pause_ms`", "goes on")
 def test_the_robot_stands_still(milliseconds: int, tmp_path: Path) -> None:
     """No process can wake itself: here the world waits between two ticks, which is the same for all that hear of it."""
     with serving(tmp_path) as server:

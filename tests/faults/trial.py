@@ -132,7 +132,7 @@ class Client(RobotClient):
         self.lose_state: Callable[[], bool] = lambda: False
         self.lose_answer: Callable[[], bool] = lambda: False
         self.repeat = 0  # how often a state is sent once more
-        self.swap = False  # every other state comes after the next one
+        self.swap = False  # every other state arrives after the next one one
         self._kept: list[bytes] = []
         self.wire.change = lambda data: data
 

@@ -66,7 +66,7 @@ def settings_version(metadata: Mapping[str, Mapping[str, str]]) -> int:
 
 
 def migrated(controller: dict[str, Any], server: dict[str, Any], version: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of controller and server, given as those of `version`, as today's.
+    """Convert the settings of controller and server from `version` to today's version.
 
     Raises MigrationError for a removed setting whose value differs from the constant that it became.
     """

@@ -2,7 +2,7 @@
 
 Channels `/state`, `/torque` and `/session` (all other messages, and every refusal), one set for each client. The metadata of a
 channel holds the client's identity and the direction. Records have the order in which the service handled them, each request
-followed by its reply; a overtaken state has no reply. `log_time` is the arrival time that the service was given, as wall-clock
+followed by its reply; an overtaken state has no reply. `log_time` is the arrival time that the service was given, as wall-clock
 time. A `kill -9` loses at most the last chunk.
 """
 
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     identity: ZMQ identity of the client
     t_recv_ns: arrival time on the server's clock [ns]
-    request, reply: bytes; the reply is empty for a overtaken state
+    request, reply: bytes; the reply is empty for an overtaken state (one that arrived together with a newer one)
     about_state: the request is a state
     answered: the reply is a torque
     """

@@ -36,7 +36,7 @@ class ServedController(Protocol):
         """Do the work that the last answer does not depend on, after it has been sent."""
 
     def ways(self) -> list[Way]:
-        """Pieces of work that compile all that steps may need, whatever states come; a reset follows."""
+        """Return functions that together compile every kernel a step may need. Reset the controller after them."""
         ...
 
     def reset(self) -> None:

@@ -134,7 +134,7 @@ class Service:
         return [(request.identity, reply)]
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
-        """Note a state that arrived together with a newer one: it gets no answer, but counts against an outage."""
+        """Note a state that arrived together with a newer one: it gets no answer, but is no outage either."""
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
         self._dispatcher.overtaken(arrival)

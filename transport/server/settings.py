@@ -73,7 +73,7 @@ class ServerSettings(Settings, frozen=True):
     core: pin the loop to this core; other processes should not use it (Linux)
     max_state_age_ms: states with a longer transmission delay are refused [ms]
     plausibility: bounds of the plausibility check
-    release_ms: time without messages after which another client may replace the controlling one [ms]
+    release_ms: time without states after which another client may replace the controlling one [ms]
     shadow: serve one shadow client beside the controlling one, with a separate controller
     log_directory: folder of logs and fault logs; None: no logs
     log_part_mb, log_part_s: length [MB] and age [s] at which a log continues in another file

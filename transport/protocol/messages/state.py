@@ -15,7 +15,7 @@ class Contact(Part):
     """A measured contact (with p and n) or a foot switch (without both).
 
     For a foot switch the server computes the contact point from q and its own terrain, with dist = 0 whatever the height in q.
-    A list of all feet tells with `active` which of them touch.
+    In a list of all feet `active` marks those that touch.
     """
 
     frame: str  # a contact place of the robot; for a measured contact any frame of its model

@@ -68,7 +68,7 @@ class Watchdog(ServerPart):
 
 
 class Reality(ServerPart):
-    """Model mismatch: predictions of the last answers minus later measurements, as a running mean."""
+    """Model mismatch: measured minus predicted motion and force, as running means."""
 
     motion: float | None  # unpredicted acceleration of the base [g]; absent for a fixed base
     force: float | None  # sum of sensed minus predicted contact forces [weight of the robot]; absent without `f_sensed`

@@ -1,6 +1,6 @@
 """The dispatcher: decodes messages of all clients, finds their sessions, and returns outcomes. No socket, no clock.
 
-One client controls the robot, until it sends `stop` or nothing for `release_ms`. Shadow clients receive torques beside it.
+One client controls the robot until it sends `stop`, or no state for `release_ms`. Shadow clients receive torques beside it.
 """
 
 from collections import Counter
@@ -101,7 +101,7 @@ class Dispatcher:
     def _stop_robot(self, session: Session | None, number: int) -> bool:
         """Engage the emergency stop of a session. Return False without a session.
 
-        number: session number of the message; it identifies the session when the connection is new and has no session yet
+        number: session number in the message; it finds the session of a client that has reconnected without a hello
         """
         own = session or next((other for other in self.sessions.values() if other.id == number), None)
         if own is not None:

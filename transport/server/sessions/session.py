@@ -107,7 +107,7 @@ class Session:
     """
 
     def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, seq: int = 0) -> None:
-        """stop: emergency stop of the robot, which outlasts this session; seq: number before that of the first state"""
+        """stop: emergency stop of the robot, which outlasts this session; seq: the first state has a larger one"""
         self.agreement = agreement
         self.id = agreement.id
         self.comm = CommStats()
