@@ -5,8 +5,9 @@ import numpy as np
 from idyn.jit.compiled import compiled
 from idyn.jit.records import ArrayRecord, Bases, Cube, Flags, Indices, Matrix, Spans
 from idyn.laws.law import unlimited_somewhere
+from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
 from idyn.prediction.method import Method
-from idyn.prediction.solve import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, NONE, aim, realise
+from idyn.prediction.solve import NONE, realise
 from idyn.solvers.linalg import copy
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.given import read_given, recall
@@ -85,15 +86,18 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if not (sound and finite(m.q_ddot[i])):
             continue
         # realise; with torques or forces beyond their limits and unlimited friction `predict` has to answer
-        aim(s, (m.last[i], m.last_tau[i], m.preferred[i]))
+        aim(s.finish, (m.last[i], m.last_tau[i], m.preferred[i]))
         out = m.p[i], m.force[i], m.v_plus[i], m.tau[i]
         found = realise(s, m.q_ddot[i], m.basis[i], out, m.first[i])
-        beyond = max(s.figures[BEYOND_TORQUE], s.figures[BEYOND_FORCE]) > 0.0
+        finished, null_dim = found.finished, found.null_dim
+        if found.rung >= 0 and finished == UNSELECTED:
+            finished, null_dim = choose_kept(s.finish, m.q_ddot[i], out)
+        beyond = max(s.finish.figures[BEYOND_TORQUE], s.finish.figures[BEYOND_FORCE]) > 0.0
         if found.rung >= 0 and not (beyond and unlimited_somewhere(given.mu, s.law.unlimited)[0]):
-            m.marks[i, RUNG], m.marks[i, FINISHED] = found.rung, found.finished
-        m.marks[i, PIVOTS], m.marks[i, NULL_DIM] = found.iterations, found.null_dim
-        copy(s.figures, m.figures[i])
-        copy(s.closing, m.closing[i])
+            m.marks[i, RUNG], m.marks[i, FINISHED] = found.rung, finished
+        m.marks[i, PIVOTS], m.marks[i, NULL_DIM] = found.iterations, null_dim
+        copy(s.finish.figures, m.figures[i])
+        copy(s.finish.closing, m.closing[i])
 
 
 @compiled

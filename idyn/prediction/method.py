@@ -11,13 +11,13 @@ from idyn.contact.ground import Ground
 from idyn.jit.compiled import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE, several
 from idyn.jit.dispatch import LAWS
 from idyn.jit.entry import Borrowed, Output, entry_point
-from idyn.jit.records import ArrayRecord, Indices, Mask, Vector
+from idyn.jit.records import ArrayRecord, Indices, Mask
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
 from idyn.model.robot import Robot
 from idyn.options import Options
+from idyn.prediction.finish import Finish, Sizes, choose_for_kernel, choose_for_solution, finish_solution, keep_forces
 from idyn.prediction.request import Request
-from idyn.prediction.solve import FIGURES, finish_solution, keep_forces, solve_again, tick
-from idyn.selection.aim import OBJECTIVES, Near, Objective
+from idyn.prediction.solve import solve_again, tick
 from idyn.status import Conditions
 from idyn.terms.given import CONTACTS
 from idyn.terms.stages import ReducedProblem
@@ -37,27 +37,18 @@ class Method(ArrayRecord):
     """A law and options, with the problem and buffers that `idyn.prediction.solve` works on.
 
     problem: stages of the robot with n contacts; law: settings of the law, whose type selects the kernel
-    kernels: numbers of the law's rungs that are kernels
-    selects: whether there is a selection; of_forces, near: its objective, see `Objective`
+    finish: the stages after the law; kernels: numbers of the law's rungs that are kernels
     projects_first: whether the demand is projected before solving; closed: whether touching contacts must not lift then
-    force_limit: largest contact force [N]
-    target: of the selection (na or 3n); basis: of the next tick (n, width); closing: closure impulses λ [N·s] (3m)
-    figures: residuals and excesses of the last solution, see `idyn.prediction.solve.FIGURES`
+    basis: of the next tick (n, width)
     """
 
     problem: ReducedProblem
     law: LawData
+    finish: Finish
     kernels: Indices
-    selects: bool
-    of_forces: bool
-    near: int
     projects_first: bool
     closed: bool
-    force_limit: float
-    target: Vector
     basis: Mask
-    closing: Vector
-    figures: Vector
 
     def __init__(self, problem: ReducedProblem, robot: Robot, law: Law, options: Options) -> None:
         self.options, n = options, len(problem.dynamics.given.mu)
@@ -65,17 +56,15 @@ class Method(ArrayRecord):
         self.warm_names = [rung.name for rung in kernels]
         self.cold = next((k for k, rung in enumerate(kernels) if _starts_cold(rung)), len(kernels))
         self.cold_names = [rung.cold or rung.name for rung in kernels]
-        objective, consistency = OBJECTIVES.get(options.selection), options.consistency
-        of_forces, near = objective or Objective(False, Near.ZERO)
-        self.put(problem=problem, law=law_data(law), kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
-        self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
-        self.put(target=np.zeros(3 * n if of_forces else robot.na))
-        compliant = law.conditions is Conditions.COMPLIANT  # then every demand is feasible
+        sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
+        self.put(problem=problem, law=law_data(law), finish=Finish(problem, law, options, sizes))
+        self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
+        self.figures, self.closing = self.finish.figures, self.finish.closing
+        compliant, consistency = law.conditions is Conditions.COMPLIANT, options.consistency  # compliant: all are feasible
         self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
-        self.put(closed=consistency is Consistency.HOLD, force_limit=options.force_limit * robot.weight)
         width = law.basis_width if law.basis_type == np.bool_ else 0
         self.empty, self.resumes = np.zeros((n, width), np.bool_), law.basis_type == np.bool_
-        self.put(basis=self.empty.copy(), closing=np.zeros(3 * len(robot.closures.keys)), figures=np.zeros(FIGURES))
+        self.put(closed=consistency is Consistency.HOLD, basis=self.empty.copy())
 
     def suits(self, options: Options) -> bool:
         """Return whether the method was made for these options. The ground does not count: the workspace sets it."""
@@ -94,11 +83,19 @@ class Method(ArrayRecord):
 
     @cached_property
     def finish_solution(self) -> Callable[..., Any]:
-        return entry_point(finish_solution, self.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+        return entry_point(finish_solution, Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+
+    @cached_property
+    def choose_for_solution(self) -> Callable[..., Any]:
+        return entry_point(choose_for_solution, Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+
+    @cached_property
+    def choose_for_kernel(self) -> Callable[..., Any]:
+        return entry_point(choose_for_kernel, Finish.TYPE, Borrowed(VECTOR), OUT)
 
     @cached_property
     def keep_forces(self) -> Callable[..., Any]:
-        return entry_point(keep_forces, self.TYPE, DEMAND, OUT)
+        return entry_point(keep_forces, Finish.TYPE, DEMAND, OUT)
 
 
 def _starts_cold(rung: Rung) -> bool:

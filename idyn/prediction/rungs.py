@@ -13,9 +13,11 @@ from numpy import empty
 
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.law import Face, Law, LawSolution, Solutions
+from idyn.prediction.finish import CHANGE, COMPLETE, REFUSED, UNSELECTED
+from idyn.prediction.loaded import SELECTION, is_loaded
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request, last_basis
-from idyn.prediction.solve import CHANGE, COMPLETE, INFEASIBLE, MALFORMED, REFUSED, UNSELECTED
+from idyn.prediction.solve import INFEASIBLE, MALFORMED
 from idyn.status import RAY, STATUSES, Status
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.terms.reduction import Reduced, view
@@ -71,6 +73,8 @@ def first_answer(request: Request) -> Answer | None:
     except (TypeError, ValueError, AttributeError, IndexError):  # wrong types for Pinocchio or compiled code
         return None
     if rung >= 0:
+        if finished == UNSELECTED and is_loaded(SELECTION):
+            finished, null_dim = method.choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
         name = (method.warm_names if warm else method.cold_names)[rung]
         next_basis = basis if holds and warm else method.basis.copy()
         return _prediction(request, method, out, next_basis, name, iterations, null_dim, finished), ANSWERED
@@ -102,6 +106,8 @@ def solve(request: Request, demand: Demand) -> Answer:
         0 if warm else method.cold,
     )
     if rung >= 0:
+        if finished == UNSELECTED and is_loaded(SELECTION):
+            finished, null_dim = method.choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
         name = (method.warm_names if warm else method.cold_names)[rung]
         return _prediction(request, method, out, start, name, iterations, null_dim, finished), ANSWERED
     if status == RAY:
@@ -140,14 +146,17 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
     if face is None:
         face = Face(np.zeros((len(request.contacts), 0), np.bool_), NO_FRICTION, NOTHING, False, NO_FRICTION)
     multipliers = NOTHING if solution.multipliers is None else solution.multipliers
-    finished, null_dim = method.finish_solution(
-        method.fields,
+    arguments = (
+        method.finish.fields,
         (request.q_ddot, demand.q_ddot),
         (p, face.flags, face.directions, face.mu, face.friction, multipliers),
         out,
         (demand.change, solution.epsilon),
         face.unlimited,
     )
+    finished, null_dim = method.finish_solution(*arguments)
+    if finished == UNSELECTED and is_loaded(SELECTION):
+        finished, null_dim = method.choose_for_solution(*arguments)
     if finished == REFUSED:
         return None
     return _prediction(request, method, out, solution.basis, name, solution.iterations, null_dim, finished)
@@ -157,7 +166,7 @@ def last_forces(request: Request, failure: Status) -> Prediction:
     """Return the inverse dynamics with the contact impulses of the last tick. status: `failure`, or NON_FINITE"""
     request = msgspec.structs.replace(request, law=FREE)
     method, out = workspace_for(request.robot, len(request.contacts)).method(request), _outputs(request)
-    method.keep_forces(method.fields, (request.q_ddot, request.q_ddot), out)
+    method.keep_forces(method.finish.fields, (request.q_ddot, request.q_ddot), out)
     answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, COMPLETE)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
 

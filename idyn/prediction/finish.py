@@ -1,0 +1,234 @@
+"""The last stages of a solution: selection → torque → certificate. Compiled once for all laws.
+
+`finish` makes the quick selection only. Where that fails, `choose_again` makes the thorough one, for the impulses and the
+face that `finish` has kept: it is needed for a few ticks in ten thousand, and its kernels take an eighth of all compile time,
+so a server loads them when it is running (`idyn.prediction.loaded`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certify
+from idyn.contact.ground import Material
+from idyn.jit.compiled import compiled
+from idyn.jit.records import ArrayRecord, Mask, Matrix, Vector
+from idyn.jit.stack import stack_array
+from idyn.laws.law import Face, Law
+from idyn.options import Options
+from idyn.selection.aim import OBJECTIVES, Near, Objective, aim_at_forces
+from idyn.selection.choose import choose_among_few, choose_thoroughly
+from idyn.solvers.linalg import copy
+from idyn.terms.given import Arrays
+from idyn.terms.reduction import recover, reduce_problem
+from idyn.terms.stages import ReducedProblem
+from idyn.types import Array
+
+REFUSED, COMPLETE, UNSELECTED = range(3)
+"""Results of `finish`: not certified; certified; certified, but the selection failed."""
+
+BEYOND_TORQUE, BEYOND_FORCE, CHANGE, FIGURES = 6, 7, 8, 9
+"""Indices into `Finish.figures` and its length. 0 to 5: `Residuals`; then the excess of the largest torque [N·m] and of the
+largest contact force [N] over their limits, 0 within; the change of the demand [rad/s]."""
+
+
+class Finish(ArrayRecord):
+    """Claims of the law, objective of the selection, and memory for results. `near`: see `idyn.selection.aim.Objective`
+
+    conditions … touching_only: claims of the law, see `LawData`
+    selects, of_forces, near: whether there is a selection, and its objective; force_limit: of one contact [N]
+    target: of the selection (na or 3n); closing: λ of the last result [N·s] (3m); figures (FIGURES)
+    flags (n, widest), width; directional (n, 2), has_directions; unlimited_face; mu (n); multipliers (n), has_multipliers:
+        the face after UNSELECTED, see `Face`
+    """
+
+    problem: ReducedProblem
+    conditions: int
+    directions: Matrix
+    unlimited: bool
+    stiffness: float
+    dissipation: float
+    beta: float
+    sigma: float
+    touching_only: bool
+    selects: bool
+    of_forces: bool
+    near: int
+    force_limit: float
+    target: Vector
+    closing: Vector
+    figures: Vector
+    flags: Mask
+    width: int
+    directional: Matrix
+    has_directions: bool
+    unlimited_face: bool
+    mu: Vector
+    multipliers: Vector
+    has_multipliers: bool
+
+    def __init__(self, problem: ReducedProblem, law: Law, options: Options, sizes: "Sizes") -> None:
+        n = len(problem.dynamics.given.mu)
+        objective = OBJECTIVES.get(options.selection)
+        of_forces, near = objective or Objective(False, Near.ZERO)
+        self.put(problem=problem, conditions=law.conditions.value, directions=law.directions)
+        self.put(unlimited=law.unlimited_friction, **law.material._asdict())
+        self.put(selects=objective is not None, of_forces=of_forces, near=int(near))
+        self.put(force_limit=options.force_limit * sizes.weight, target=np.zeros(3 * n if of_forces else sizes.na))
+        self.put(closing=np.zeros(3 * sizes.closures), figures=np.zeros(FIGURES))
+        self.put(flags=np.zeros((n, max(3, 2 + len(law.directions))), np.bool_), width=0, directional=np.zeros((n, 2)))
+        self.put(has_directions=False, unlimited_face=False, mu=np.zeros(n), multipliers=np.zeros(n), has_multipliers=False)
+
+
+class Sizes(NamedTuple):
+    """Of a robot: actuated velocities, closures, weight [N]."""
+
+    na: int
+    closures: int
+    weight: float
+
+
+@compiled
+def aim(f: Finish, last: Arrays) -> None:
+    """Fill the target of the selection. last: forces (n, 3) and torques (na) of the last tick, preferred forces (n, 3); each
+    may be empty"""
+    force, torque, preferred = last
+    if f.of_forces:
+        near = force[:0] if f.near == Near.ZERO else force if f.near == Near.LAST else preferred
+        aim_at_forces(near, f.problem.dynamics.given, f.target)
+    elif f.near == Near.LAST and len(torque) > 0:
+        copy(torque, f.target)
+    else:
+        f.target[:] = 0.0
+
+
+@compiled
+def finish(f: Finish, p: Array, face: Face, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> tuple[int, int]:
+    """Select, compute torques and certify. Fill `out`; return the result code and the dimension of the choice.
+
+    After UNSELECTED `out` has the law's impulses, and the face is kept for `choose_again`.
+
+    p: impulses of the law (3n); face: impulses that solve the law equally well, without columns if there are no others
+    program: multipliers (n), empty without, and ε of a convex law
+    """
+    selects, null_dim = f.selects and face.flags.shape[1] > 0, 0
+    if selects:
+        chosen, found, null_dim = choose_among_few(f.problem, face, f.of_forces, f.target, p)
+        if found and _certified(f, chosen, program, demanded, out):
+            return COMPLETE, null_dim
+    if not _certified(f, p, program, demanded, out):
+        return REFUSED, 0
+    if not selects:
+        return COMPLETE, 0
+    _keep_face(f, face, program[0])
+    return UNSELECTED, 0
+
+
+@compiled
+def choose_again(
+    f: Finish, p: Array, face: Face, program: tuple[Array, float], demanded: Demanded, out: Arrays
+) -> tuple[int, int]:
+    """Select thoroughly after `finish` has returned UNSELECTED, with its arguments. The result is certified in any case."""
+    chosen, found, null_dim = choose_thoroughly(f.problem, face, f.of_forces, f.target, p)
+    if found and _certified(f, chosen, program, demanded, out):
+        return COMPLETE, null_dim
+    _certified(f, p, program, demanded, out)  # refill `out` with the law's impulses
+    return UNSELECTED, 0
+
+
+@compiled
+def choose_kept(f: Finish, asked: Array, out: Arrays) -> tuple[int, int]:
+    """Run `choose_again` with the face that `finish` has kept and the impulses in `out`. asked: original demand (na)"""
+    n = len(f.mu)
+    flags, p = stack_array((n, f.width), np.bool_), stack_array(3 * n)
+    for i in range(n):
+        for k in range(f.width):
+            flags[i, k] = f.flags[i, k]
+    copy(out[0], p)
+    friction = f.directional if f.has_directions else f.directional[:0]
+    multipliers = f.multipliers if f.has_multipliers else f.multipliers[:0]
+    face = Face(flags, f.directions, f.mu, f.unlimited_face, friction)
+    demanded = Demanded(asked, f.problem.q_ddot, f.figures[CHANGE])
+    return choose_again(f, p, face, (multipliers, 0.0), demanded, out)
+
+
+@compiled
+def _keep_face(f: Finish, face: Face, multipliers: Array) -> None:
+    """Copy a face of the law's kernel; those of Python rungs may be wider, and are not kept."""
+    f.width = min(face.flags.shape[1], f.flags.shape[1])
+    for i in range(len(face.flags)):
+        for k in range(f.width):
+            f.flags[i, k] = face.flags[i, k]
+    f.has_directions, f.has_multipliers, f.unlimited_face = len(face.friction) > 0, len(multipliers) > 0, face.unlimited
+    for i in range(len(face.friction)):
+        f.directional[i, 0], f.directional[i, 1] = face.friction[i, 0], face.friction[i, 1]
+    copy(face.mu, f.mu)
+    copy(multipliers, f.multipliers)
+
+
+@compiled
+def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> bool:
+    """Run the stages torque and certificate: fill `out` and the figures. Return whether every residual is small."""
+    (impulse, force, v_plus, tau), figures, given = out, f.figures, f.problem.dynamics.given
+    copy(p, impulse)
+    recover(f.problem, p, v_plus, tau, f.closing)
+    material = Material(f.stiffness, f.dissipation, f.beta, f.sigma, f.touching_only)
+    claim = Claim(f.conditions, f.directions, f.unlimited, program[0], program[1], material)
+    certify(given, demanded, claim, Solution(p, v_plus, tau, f.closing, force), figures[:BEYOND_TORQUE])
+    # impulses to forces; excess over the torque limits and the force limit
+    torque, beyond = 0.0, 0.0
+    for k in range(len(tau)):
+        torque = max(torque, abs(tau[k]) - given.model.tau_max[k])
+    for i in range(len(force)):
+        square = 0.0
+        for c in range(3):
+            force[i, c] /= given.dt
+            square += force[i, c] ** 2
+        beyond = max(beyond, np.sqrt(square) - f.force_limit)
+    figures[BEYOND_TORQUE], figures[BEYOND_FORCE], figures[CHANGE] = torque, beyond, demanded.change
+    small = True
+    for residual in figures[:BEYOND_TORQUE]:
+        small = small and residual <= CERTIFIED
+    return small
+
+
+@compiled
+def finish_solution(
+    f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
+) -> tuple[int, int]:
+    """Run `finish` for impulses of a Python rung.
+
+    demand: original demand, demand to realise; scales: change of the demand, ε
+    solution: p; flags, directions, μ and friction of the face; multipliers
+    """
+    (asked, met), (p, flags, directions, mu, friction, multipliers), (change, epsilon) = demand, solution, scales
+    face = Face(flags, directions, mu, unlimited, friction)
+    return finish(f, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
+
+
+@compiled
+def choose_for_solution(
+    f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
+) -> tuple[int, int]:
+    """Run `choose_again` for impulses of a Python rung, with the arguments of `finish_solution`."""
+    (asked, met), (p, flags, directions, mu, friction, multipliers), (change, epsilon) = demand, solution, scales
+    face = Face(flags, directions, mu, unlimited, friction)
+    return choose_again(f, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
+
+
+@compiled
+def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]:
+    """Run `choose_kept`. demand: original demand"""
+    (asked,) = demand
+    return choose_kept(f, asked, out)
+
+
+@compiled
+def keep_forces(f: Finish, demand: Arrays, out: Arrays) -> None:
+    """Fill `out` with the motion and torques for the impulses of the last tick, certified or not.
+
+    demand: original demand, demand to realise
+    """
+    asked, met = demand
+    reduce_problem(f.problem, met)
+    _certified(f, f.problem.dynamics.given.last, (f.figures[:0], 0.0), Demanded(asked, met, 0.0), out)
