@@ -1,1 +1,1 @@
-"""The robot model: URDF, joints, contact places, closures, and Pinocchio's dynamics terms."""
+"""Robot model: URDF, joints, contact places, closures, and Pinocchio's dynamics terms."""

@@ -1,4 +1,4 @@
-"""Closed chains: points of two bodies that stay together."""
+"""Closures (closed chains): pairs of coincident points of two bodies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from idyn.types import Array, Record
 
 
 class Closures(Record, frozen=True):
-    """Points that stay together, m pairs.
+    """The m closures of a robot.
 
-    keys: their names, `first frame=second frame` (m)
-    joints: that carry the first and the second (m, 2)
-    offsets: of the points in these joints' frames [m] (m, 2, 3)
+    keys: names, `first frame=second frame` (m)
+    joints: joint indices of the first and second body (m, 2)
+    offsets: the two points in the frames of these joints [m] (m, 2, 3)
     """
 
     keys: tuple[str, ...]
@@ -24,17 +24,20 @@ class Closures(Record, frozen=True):
 
 
 def place_closures(frames: Mapping[str, Any], closures: Sequence[Closure]) -> Closures:
-    """Closures in their joints' frames; `frames`: `pin.Frame` by name. Raises FrameNotFound, InputError."""
+    """Return the closures in the frames of their joints. frames: `pin.Frame` by name
+
+    Raises FrameNotFound, and InputError for frames of the same body and repeated closures.
+    """
     for closure in closures:
         for name in (closure.first, closure.second):
             if name not in frames:
                 raise FrameNotFound(name, frames)
         if frames[closure.first].parentJoint == frames[closure.second].parentJoint:
             raise InputError(
-                f"closure.{closure.first}", f"expected frames of two bodies, got '{closure.second}' of the same one"
+                f"closure.{closure.first}", f"expected frames of two bodies, got '{closure.second}' on the same body"
             )
         if closures.count(closure) > 1:
-            raise InputError(f"closure.{closure.first}", f"expected once, got it with '{closure.second}' twice")
+            raise InputError(f"closure.{closure.first}", f"expected different closures, got that with '{closure.second}' twice")
     placed = [(frames[closure.first], frames[closure.second]) for closure in closures]
     return Closures(
         keys=tuple(f"{closure.first}={closure.second}" for closure in closures),

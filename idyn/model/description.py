@@ -1,4 +1,4 @@
-"""What a robot is built from."""
+"""Description of a robot: URDF text, contact places, boxes, closures, motors, limits."""
 
 from typing import Annotated, Literal
 
@@ -9,13 +9,13 @@ from idyn.model.shapes import Box
 
 
 class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A place of the robot that may touch: a sphere (radius 0: a point) fixed to a named frame.
+    """A contact place: a sphere (radius 0: a point) fixed to a named frame.
 
     frame: a frame of the URDF
     offset: centre of the sphere in that frame [m]
     radius: [m], ≥ 0
-    mu: friction coefficient unless a contact brings its own, ≥ 0, may be inf
-    name: what its key ends in, `frame.name`; without one the key is the frame, with a number from its second place on
+    mu: default friction coefficient, ≥ 0, may be inf
+    name: the contact key is `frame.name`; without a name it is the frame, for further places of the frame with a number
     """
 
     frame: str
@@ -26,11 +26,11 @@ class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A flat foot: a rectangle in the xy plane of a named frame, which touches with its corners.
+    """A flat foot: a rectangle in the xy plane of a named frame, with a contact place at each corner.
 
     frame: a frame of the URDF
-    length, width: along its x and y [m]
-    offset: the rectangle's centre in that frame [m]
+    length, width: along x and y of the frame [m], > 0
+    offset: centre of the rectangle in that frame [m]
     mu: friction coefficient of each corner, ≥ 0, may be inf
     """
 
@@ -41,7 +41,7 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     mu: float = 1.0
 
     def corners(self) -> tuple[ContactPoint, ...]:
-        """Its contact places: `frame.front_left`, `.front_right`, `.hind_left`, `.hind_right`; front is +x, left is +y."""
+        """Return the contact places `frame.front_left`, `.front_right`, `.hind_left`, `.hind_right`; front: +x, left: +y."""
         x, y, z = self.offset
         return tuple(
             ContactPoint(
@@ -56,29 +56,29 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Two points that stay together, as by a ball joint: the origins of two frames of the URDF, of two bodies."""
+    """Two coincident points of two bodies, like a ball joint: the origins of the frames `first` and `second` of the URDF."""
 
     first: str
     second: str
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A robot before it is built.
+    """Description of a robot.
 
-    urdf: its text
-    base: how the root link is held: by a floating base, or not at all
-    contact: places that may touch the ground, and boxes of other bodies; those of flat feet: `Sole.corners`
-    box: what else may be touched
-    closure: where chains are closed
-    actuated: joints of several degrees of freedom (URDF: planar, floating) that have a motor for each of them; all others of
-        that kind have none: a floating base, free bodies that the robot touches
+    urdf: text of the URDF
+    base: `free_flyer`: floating base; `fixed`: the root link is fixed to the world
+    contact: contact places, which may touch the terrain and boxes of other bodies; for flat feet see `Sole.corners`
+    box: boxes that contact places of other bodies may touch
+    closure: closures of closed chains
+    actuated: joints with several degrees of freedom (URDF: planar, floating) with a motor for each of them; other joints of
+        this kind are unactuated, such as a floating base or a free body that the robot touches
     unactuated: joints of one axis, or single degrees of freedom, without a motor
-    tau_max: effort limits that replace the URDF's [N·m]
-    armature: the inertia of a motor's rotor as its joint feels it, rotor inertia times gear ratio squared [kg·m²], of every
-        actuated degree of freedom or by name; it adds to the diagonal of M and to nothing else
+    tau_max: torque limits that replace those of the URDF, by name [N·m]
+    armature: rotor inertia times gear ratio squared [kg·m²], for all actuated degrees of freedom or by name; it is added to the
+        diagonal of M only
 
-    A degree of freedom is named like its joint; of a joint with several `joint.0`, `joint.1`, …, in the order of Pinocchio's
-    velocities, along the axes of the body that moves: planar x, y [m], turn [rad]; floating x, y, z [m], three turns [rad].
+    A degree of freedom has the name of its joint. Joints with several have `joint.0`, `joint.1`, …, in the order of Pinocchio's
+    velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z [m], three angles [rad].
     """
 
     urdf: str

@@ -1,4 +1,4 @@
-"""Where a robot may touch: spheres and boxes in their joints' frames, and which of them may meet."""
+"""Contact places and boxes of a robot in the frames of their joints, and the pairs that may touch."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -13,13 +13,13 @@ from idyn.types import Array, Record
 
 
 class Spheres(Record, frozen=True):
-    """The contact places, n spheres, each fixed to a joint.
+    """The contact places: n spheres, each fixed to a joint.
 
-    keys: their names, see `ContactPoint.name` (n)
-    joints: (n)
-    offsets: centres in the joints' frames [m] (n, 3)
+    keys: contact keys, see `ContactPoint.name` (n)
+    joints: joint indices (n)
+    offsets: centres in the joint frames [m] (n, 3)
     radii: [m], 0 for points (n)
-    mu: friction coefficients unless contacts bring their own, may be inf (n)
+    mu: default friction coefficients, may be inf (n)
     """
 
     keys: tuple[str, ...]
@@ -29,18 +29,18 @@ class Spheres(Record, frozen=True):
     mu: Array
 
     def rows(self, keys: tuple[str, ...]) -> Array:
-        """Which of the places the contacts with these names have, −1 for those that are elsewhere (n)."""
+        """Return the index of the place of each contact key, −1 if it is not the key of a place (n)."""
         return _rows(self.keys, keys)
 
     def among(self, keys: tuple[str, ...]) -> "Spheres":
-        """The places that have these names, in their order."""
+        """Return the places with these keys, in their order; other keys are ignored."""
         return self if keys == self.keys else _among(self, keys)
 
 
 @lru_cache(maxsize=1024)
 def _rows(places: tuple[str, ...], keys: tuple[str, ...]) -> Array:
     rows = np.array([places.index(key) if key in places else -1 for key in keys], dtype=np.int64)
-    rows.flags.writeable = False  # all who ask get it
+    rows.flags.writeable = False  # shared by all callers
     return rows
 
 
@@ -57,15 +57,15 @@ def _among(spheres: Spheres, keys: tuple[str, ...]) -> Spheres:
 
 
 class Boxes(Record, frozen=True):
-    """The boxes, m of them, and the pairs that may meet: each sphere with each box of another joint, k pairs.
+    """The m boxes, and the k pairs that may touch: each sphere with each box of another joint.
 
-    joints: of the boxes (m)
-    rotations: of the boxes in their joints' frames (m, 3, 3)
-    offsets: centres in the joints' frames [m] (m, 3)
+    joints: joint indices of the boxes (m)
+    rotations: of the boxes in the joint frames (m, 3, 3)
+    offsets: centres in the joint frames [m] (m, 3)
     halves: half edges [m] (m, 3)
-    pairs: a sphere and a box (k, 2)
-    pair_keys: names of the pairs, `sphere/frame of the box` (k)
-    pair_mu: friction coefficients of the pairs, the boxes' own (k)
+    pairs: index of the sphere, index of the box (k, 2)
+    pair_keys: contact keys, `key of the sphere/frame of the box` (k)
+    pair_mu: friction coefficients, those of the boxes (k)
     """
 
     joints: Array
@@ -78,7 +78,10 @@ class Boxes(Record, frozen=True):
 
 
 def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> Spheres:
-    """Contact points in their joints' frames; `frames`: `pin.Frame` by name. Raises FrameNotFound, InputError."""
+    """Return the contact places in the frames of their joints. frames: `pin.Frame` by name
+
+    Raises FrameNotFound, and InputError for radius, mu or name.
+    """
     keys: list[str] = []
     for point in points:
         if point.frame not in frames:
@@ -88,7 +91,7 @@ def place_spheres(frames: Mapping[str, Any], points: Sequence[ContactPoint]) -> 
             raise InputError(f"contact.{point.frame}.{field}", f"expected ≥ 0, got {getattr(point, field)}")
         keys.append(_key(point, points[: len(keys)]))
         if keys[-1] in keys[:-1]:
-            raise InputError(f"contact.{point.frame}.name", f"expected one of its own, got '{keys[-1]}' twice")
+            raise InputError(f"contact.{point.frame}.name", f"expected different keys, got '{keys[-1]}' twice")
     placed = [(frames[point.frame], np.array(point.offset)) for point in points]
     return Spheres(
         keys=tuple(keys),
@@ -107,7 +110,10 @@ def _key(point: ContactPoint, before: Sequence[ContactPoint]) -> str:
 
 
 def place_boxes(frames: Mapping[str, Any], boxes: Sequence[Box], spheres: Spheres) -> Boxes:
-    """Boxes in their joints' frames, and what of `spheres` may meet them. Raises FrameNotFound, InputError."""
+    """Return the boxes in the frames of their joints, and their pairs with `spheres`. frames: `pin.Frame` by name
+
+    Raises FrameNotFound, and InputError for size or mu.
+    """
     for box in boxes:
         if min(box.size) <= 0 or not box.mu >= 0:
             field, expected = ("size", "> 0") if min(box.size) <= 0 else ("mu", "≥ 0")

@@ -1,4 +1,4 @@
-"""The robot: a model with its indices, places and limits, and the dynamics terms. Calls Pinocchio's algorithms."""
+"""The robot: a model with indices, contact places and limits, and its dynamics terms by Pinocchio."""
 
 import hashlib
 from collections.abc import Hashable, Iterable
@@ -20,29 +20,29 @@ from idyn.model.urdf import with_counted_turns
 from idyn.types import Array, DynamicsTerms, Kinematics, State
 
 WORLD = pin.Convention.WORLD
-"""With it `pin.crba` leaves the joint axes in the world's coordinates."""
+"""With this convention `pin.crba` computes the joint axes in world coordinates."""
 
 
 class Robot:
-    """A URDF model with its actuated and unactuated parts, contact places and limits.
+    """A robot model with actuated and unactuated degrees of freedom, contact places and limits.
 
-    description: what it was built from; armature by name
-    name, urdf_sha256: of the model, of the URDF's text
-    nq, nv, na, nu: sizes of q and v, and how many of the velocities are actuated and unactuated (na + nu = nv)
-    joint_names: the actuated joints, or degrees of freedom of joints with several, in model order (na)
+    description: the description it was built from, armature by name
+    name: of the model; urdf_sha256: hash of the URDF text
+    nq, nv: sizes of q and v; na, nu: numbers of actuated and unactuated velocities (na + nu = nv)
+    joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
     tree, bodies, limits: see `idyn.model.tree`; spheres, boxes: see `idyn.model.places`; closures: see `idyn.model.closures`
     total_mass [kg], weight [N]
-    floating: whether its base floats; one_axis_each: whether every actuated joint has one axis
-    contact_names: of all contacts that geometry may find: the spheres' keys, then those of the pairs
-    scratch: room for what others keep with the robot (`idyn.prediction.method`)
+    floating: whether the base floats; one_axis_each: whether every actuated joint has one axis
+    contact_names: keys of all contacts that geometry may find, of spheres, then of pairs
+    scratch: workspaces that other modules keep with the robot (`idyn.prediction.method`)
 
-    It owns one `pin.Data`, so one robot belongs to one thread.
+    A robot has one `pin.Data`: do not use it in several threads at the same time, see `twin`.
     """
 
     def __init__(self, description: Description, source: str = "URDF text") -> None:
-        """`source`: where the text is from, for messages.
+        """Build the robot. source: origin of the URDF text, for messages
 
-        Raises ModelError for a text that is no robot, FrameNotFound and InputError for names and values that make none.
+        Raises ModelError for an invalid URDF, FrameNotFound for unknown frames, InputError for other invalid fields.
         """
         self._model = model = _build(description, source)
         self.name: str = model.name
@@ -60,7 +60,7 @@ class Robot:
         self.bodies = read_bodies(model)
         self.total_mass = float(pin.computeTotalMass(model))
         self.weight = self.total_mass * float(np.linalg.norm(self.bodies.gravity))
-        frames = {frame.name: frame for frame in model.frames}  # a joint and its link may share a name, and then all else
+        frames = {frame.name: frame for frame in model.frames}  # a joint and its link of the same name have the same parent
         self._frame_joints = {name: int(frame.parentJoint) for name, frame in frames.items()}
         self.spheres = place_spheres(frames, description.contact)
         self.boxes = place_boxes(frames, description.box, self.spheres)
@@ -78,7 +78,10 @@ class Robot:
 
     @classmethod
     def from_urdf(cls, path: str | Path, **settings: Any) -> "Robot":
-        """Read a URDF file; settings as in `Description`. Raises ModelError when there is no such file."""
+        """Return the robot of a URDF file. settings: fields of `Description`
+
+        Raises ModelError for a file that cannot be read, and the exceptions of `Robot`.
+        """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -86,26 +89,26 @@ class Robot:
         return cls(Description(urdf=text, **settings), str(path))
 
     def variant(self, **changes: Any) -> "Robot":
-        """The same robot with some fields of its description replaced, and a scratch of its own."""
+        """Return a robot with some fields of the description replaced."""
         return Robot(msgspec.structs.replace(self.description, **changes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are built anew, with a scratch of their own."""
+        """Pickle the description: copies are built anew."""
         return Robot, (self.description,)
 
     def twin(self) -> "Robot":
-        """The same robot with a scratch of its own, for another thread; the rest is shared."""
+        """Return the same robot with `pin.Data` and workspaces of its own, for another thread; the model is shared."""
         other = object.__new__(Robot)
         other.__dict__.update(self.__dict__, scratch={})
         other._open_data()
         return other
 
     def _open_data(self) -> None:
-        """Keep live views of two `pin.Data`, one for `terms`, one for `place`: reading an attribute through the bindings costs
-        more than a small kernel."""
+        """Create two `pin.Data`, for `terms` and for `place`, and keep views of their arrays: reading an attribute through the
+        bindings takes longer than a small kernel."""
         self._data, self._placed = self._model.createData(), self._model.createData()
         data = self._data
-        axes = data.J.T.reshape(-1, 6)  # of one column the bindings make a vector
+        axes = data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
         self.own_terms = DynamicsTerms(M=data.M, h=data.nle, axes=axes)
         self.own_ends = np.zeros((len(self.closures.keys), 2, 3))
         self._placements, self.placements = self._placements_of(data), self._placements_of(self._placed)
@@ -113,7 +116,7 @@ class Robot:
         self._current: Kinematics | None = None
 
     def _placements_of(self, data: Any) -> Array:
-        """A view of the joints' placements (njoints, 12), see `Kinematics`."""
+        """Return a view of the joint placements (njoints, 12), see `Kinematics`."""
         n, first = self._model.njoints, data.oMi[0].rotation
         stride = _address(data.oMi[1].rotation) - _address(first)
         placements = np.lib.stride_tricks.as_strided(first.T, (n, 12), (stride, 8))
@@ -123,19 +126,19 @@ class Robot:
         return placements
 
     def joint_of_frame(self, name: str) -> int:
-        """Index of the joint that carries a frame. Raises FrameNotFound."""
+        """Return the index of the parent joint of a frame. Raises FrameNotFound."""
         if name not in self._frame_joints:
             raise FrameNotFound(name, self._frame_joints)
         return self._frame_joints[name]
 
     def inspect(self) -> list[Finding]:
-        """Everything about the model that a user should know before trusting it."""
+        """Return errors and notes about the URDF, see `idyn.model.inspection`."""
         return inspect_urdf(self.description.urdf, self.limits, self.joint_names)
 
-    # -- what depends on the state --------------------------------------------------------------------------------
+    # -- functions of the state -----------------------------------------------------------------------------------
 
     def compute(self, q: Array, v: Array) -> None:
-        """The kinematics stage: Pinocchio's terms at (q, v), into the robot's scratch."""
+        """The kinematics stage: compute Pinocchio's terms at (q, v) into the robot's buffers."""
         self._current = None
         pin.crba(self._model, self._data, q, WORLD)
         pin.nonLinearEffects(self._model, self._data, q, v)
@@ -146,7 +149,7 @@ class Robot:
             self.own_ends += origins[joints]
 
     def terms(self, q: Array, v: Array) -> Kinematics:
-        """M, h, joint axes and placements at (q, v), which are kept, not copied."""
+        """Return M, h, joint axes and placements at (q, v): views of the robot's buffers; q and v are not copied."""
         self.compute(q, v)
         terms = self.own_terms
         self._current = kinematics = Kinematics(
@@ -155,17 +158,17 @@ class Robot:
         return kinematics
 
     def kinematics(self, state: State | Kinematics) -> Kinematics:
-        """`terms` at a state. Nothing is computed for the last kinematics themselves."""
+        """Return `terms` at a state. If `state` is the result of the last call of `terms`, it is returned."""
         current = self._current
         return current if current is not None and state is current else self.terms(state.q, state.v)
 
     def is_at(self, state: State | Kinematics) -> bool:
-        """Whether the scratch has the terms of a state: only of the last kinematics themselves."""
+        """Return whether `state` is the result of the last call of `terms`, so that the buffers hold its terms."""
         return state is self._current
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
-        """The terms of many states (q, v), one after the other, into the first rows of M (·, nv, nv), axes (·, nv, 6),
-        h (·, 1, nv) and, of closed chains, of `ends` (·, 2m, 3), all contiguous. As memory: numpy copies in twice the time."""
+        """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and, with
+        closures, `ends` (·, 2m, 3), all contiguous. Memory views copy in half the time of NumPy."""
         one, two, three = (_bytes(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
         all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
@@ -178,13 +181,13 @@ class Robot:
                 ends[row] = self.own_ends.reshape(-1, 3)
 
     def place(self, q: Array) -> tuple[Array, Array]:
-        """Forward kinematics: rotations (njoints, 3, 3) and origins (njoints, 3) of the joints, views of a scratch that `terms`
-        leaves alone. `placements` has both, see `Kinematics`."""
+        """Compute forward kinematics. Return rotations (njoints, 3, 3) and origins [m] (njoints, 3) of the joints: views of
+        buffers that `terms` does not use. `placements` holds both, see `Kinematics`."""
         pin.forwardKinematics(self._model, self._placed, q)
         return self._placed_parts
 
     def closure_gaps(self, q: Array) -> tuple[Array, Array]:
-        """How far the first point of each closure is from the second, in the world [m] (3m), and what changes that (3m, nv)."""
+        """Return the difference of the two points of each closure in the world [m] (3m), and its Jacobian (3m, nv)."""
         kinematics = self.terms(q, np.zeros(self.nv))
         axes, ends = kinematics.axes, kinematics.ends
         first, second = self.tree.support[self.closures.joints.T].astype(np.float64)
@@ -193,23 +196,24 @@ class Robot:
         return (ends[:, 0] - ends[:, 1]).ravel(), moves.transpose(0, 2, 1).reshape(-1, self.nv)
 
     def neutral(self) -> Array:
+        """Return the neutral configuration (nq)."""
         return self._neutral.copy()
 
     def integrate(self, q: Array, step: Array) -> Array:
-        """q ⊕ step: the configuration reached from q by the tangent vector step = v·dt (nv)."""
+        """Return q ⊕ step, the configuration after the tangent vector step = v·dt (nv)."""
         return np.array(pin.integrate(self._model, q, step))
 
     def difference(self, q0: Array, q1: Array) -> Array:
-        """q1 ⊖ q0: the tangent vector that leads from q0 to q1 (nv)."""
+        """Return q1 ⊖ q0, the tangent vector from q0 to q1 (nv)."""
         return np.array(pin.difference(self._model, q0, q1))
 
     def joint_angles(self, q: Array) -> Array:
-        """Positions of the actuated joints [rad or m] (na). That of a continuous joint counts its turns; those of a joint with
-        several degrees of freedom are the tangent vector that leads there from where it is neutral."""
+        """Return the positions of the actuated joints [rad or m] (na). The angle of a continuous joint counts turns; positions
+        of a joint with several degrees of freedom are the tangent vector from its neutral position."""
         return q[self.tree.q_index] if self.one_axis_each else self.difference(self._neutral, q)[self.tree.a]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:
-        """q with the actuated joints moved to `angles` (na)."""
+        """Return q with the actuated joints at `angles` [rad or m] (na)."""
         moved = q.copy()
         if self.one_axis_each:
             moved[self.tree.q_index] = angles
@@ -220,33 +224,33 @@ class Robot:
         return moved
 
     def joint_error(self, angles: Array, wanted: Array) -> Array:
-        """What is lacking from the actuated joints' positions to others: their difference, but for joints with several degrees
-        of freedom the shortest way there, along the axes of their velocities [rad or m] (na)."""
+        """Return the position error `wanted` − `angles` of the actuated joints [rad or m] (na); for joints with several degrees
+        of freedom the tangent vector from `angles` to `wanted`, along the axes of their velocities."""
         if self.one_axis_each:
             return wanted - angles
         there, here = (self.with_joint_angles(self._neutral, each) for each in (wanted, angles))
         return self.difference(here, there)[self.tree.a]
 
     def compute_all_terms(self, q: Array, v: Array) -> None:
-        """`pin.computeAllTerms`: the yardstick in which this project measures speed."""
+        """Call `pin.computeAllTerms`, the reference for this project's measurements of speed."""
         pin.computeAllTerms(self._model, self._placed, q, v)
 
     def inverse_dynamics(self, q: Array, v: Array, acceleration: Array) -> Array:
-        """`pin.rnea`: generalised force for an acceleration, no contacts (nv)."""
+        """Return the generalised force for an acceleration without contacts (nv), by `pin.rnea`."""
         return np.array(pin.rnea(self._model, self._placed, q, v, acceleration))
 
     def energy(self, q: Array, v: Array) -> float:
-        """Kinetic plus potential energy [J]. `pin.computeKineticEnergy` leaves the armature of some kinds of joints out."""
+        """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""
         kinetic = 0.5 * v @ self.terms(q, v).M @ v
         return float(kinetic + pin.computePotentialEnergy(self._model, self._placed, q))
 
     def center_of_mass(self, q: Array) -> Array:
-        """[m] (3)"""
+        """Return the centre of mass in the world [m] (3)."""
         return np.array(pin.centerOfMass(self._model, self._placed, q))
 
 
 def _build(description: Description, source: str) -> pin.Model:
-    """Pinocchio's model. Raises InputError, ModelError."""
+    """Build Pinocchio's model. Raises InputError for `base`, ModelError for the URDF."""
     base = description.base
     if base not in ("free_flyer", "fixed"):
         raise InputError("base", f"expected 'free_flyer' or 'fixed', got '{base}'")
@@ -254,19 +258,19 @@ def _build(description: Description, source: str) -> pin.Model:
     try:
         model = pin.buildModelFromXML(with_counted_turns(description.urdf), *root)
     except (ElementTree.ParseError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{source}: not a URDF that Pinocchio can read ({error})") from error
+        raise ModelError(f"{source}: not a URDF that Pinocchio can parse ({error})") from error
     if model.nv == 0:
-        raise ModelError(f"{source}: the model has no moving joint")
+        raise ModelError(f"{source}: expected at least one moving joint, got none")
     return model
 
 
 def _parts(placements: Array) -> tuple[Array, Array]:
-    """Rotations (njoints, 3, 3) and origins (njoints, 3)."""
+    """Return rotations (njoints, 3, 3) and origins (njoints, 3) of placements (njoints, 12)."""
     return placements[:, :9].reshape(-1, 3, 3).transpose(0, 2, 1), placements[:, 9:]
 
 
 def _bytes(array: Array) -> memoryview:
-    """The memory of a contiguous array."""
+    """Return the memory of a contiguous array."""
     return memoryview(array.data).cast("B")
 
 

@@ -1,4 +1,4 @@
-"""Shapes of bodies that touch one another: boxes, against the spheres of other bodies."""
+"""Boxes, and their contacts with spheres of other bodies."""
 
 import msgspec
 import numpy as np
@@ -7,16 +7,16 @@ from idyn.jit.compiled import compiled
 from idyn.types import Array
 
 AT_SURFACE = 1e-12
-"""A centre nearer than this to the box counts as inside: the direction to its nearest point is no normal [m]."""
+"""A centre nearer than this to the box counts as inside: the direction to the nearest point does not define a normal [m]."""
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A box fixed to a named frame, its edges along the frame's axes: contact spheres of all other bodies may touch it.
+    """A box fixed to a named frame, with edges along its axes. Contact spheres of other bodies may touch it.
 
     frame: a frame of the URDF
     size: lengths of the edges [m], > 0
     offset: centre in that frame [m]
-    mu: friction coefficient between the box and what touches it, ≥ 0, may be inf
+    mu: friction coefficient of its contacts, ≥ 0, may be inf
     """
 
     frame: str
@@ -27,11 +27,12 @@ class Box(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @compiled
 def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array) -> float:
-    """Gap [m] between a sphere and a box of half edges `half` (3) in the box's frame; fill the normal, out of the box (3).
+    """Return the gap [m] between a sphere and a box with half edges `half` (3), in the frame of the box; fill the outward
+    normal (3).
 
-    Nearest is a face, an edge or a corner; for a centre inside the box the nearest face.
+    The nearest point is on a face, an edge or a corner; for a centre inside the box on the nearest face.
     """
-    # outside: from the nearest point of the box
+    # outside: normal from the nearest point of the box
     squared = 0.0
     for c in range(3):
         normal[c] = centre[c] - min(max(centre[c], -half[c]), half[c])
@@ -41,7 +42,7 @@ def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array)
         for c in range(3):
             normal[c] /= distance
         return distance - radius
-    # inside: out of the nearest face
+    # inside: normal of the nearest face
     face = 0
     for c in range(3):
         normal[c] = 0.0
@@ -55,17 +56,18 @@ def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array)
 def pair_contacts(
     pairs: Array, centres: Array, radii: Array, rotations: Array, origins: Array, halves: Array
 ) -> tuple[Array, Array, Array]:
-    """Points of the spheres nearest to the boxes (n, 3), normals out of the boxes (n, 3), gaps [m] (n), in the world frame.
+    """Return points of the spheres nearest to the boxes (n, 3), outward normals of the boxes (n, 3) and gaps [m] (n), in the
+    world.
 
-    pairs: a sphere and a box (n, 2); centres (·, 3) and radii of the spheres; rotations (·, 3, 3), origins (·, 3) and half
-    edges (·, 3) of the boxes.
+    pairs: index of the sphere, index of the box (n, 2); centres (·, 3), radii (·): of the spheres
+    rotations (·, 3, 3), origins (·, 3), halves (·, 3): orientations, centres and half edges of the boxes
     """
     n = len(pairs)
     points, normals, gaps = np.empty((n, 3)), np.empty((n, 3)), np.empty(n)
     local, normal = np.empty(3), np.empty(3)
     for i in range(n):
         s, b = pairs[i]
-        # centre in the box's frame, Rᵀ (c − o)
+        # centre in the frame of the box, Rᵀ (c − o)
         for c in range(3):
             local[c] = 0.0
             for d in range(3):

@@ -1,4 +1,4 @@
-"""What a model's joints and bodies are: indices, limits, masses; read once from Pinocchio's model."""
+"""Indices, limits and masses of joints and bodies, read from Pinocchio's model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,22 +10,22 @@ from idyn.model.description import Description
 from idyn.types import Array, Record
 
 DUMMY_EFFORT = 1e3
-"""Effort limits of at least this many N·m (or N) are taken for placeholders: no robot joint of a URDF in use has more."""
+"""Effort limits of at least this [N·m or N] count as placeholders: no joint of the robots in use exceeds it."""
 
 UNIT_PARTS = {"JointModelFreeFlyer": 4, "JointModelPlanar": 2}
-"""How many of a joint's last positions are of unit length together: a quaternion, or cos and sin."""
+"""Number of a joint's last positions that form a unit vector: a quaternion, or cos and sin."""
 
 
 class Tree(Record, frozen=True):
-    """The joints, from the environment (joint 0) outwards, and their velocities.
+    """The tree of joints, from the environment (joint 0) outwards, and the degrees of freedom.
 
-    parents: each joint's parent (njoints)
-    dof_joint: the joint that each velocity belongs to (nv)
-    dof_names: of the velocities, see `Description` (nv)
-    support: whether a joint (row) is moved by a velocity (column) (njoints, nv)
-    a, u: the actuated and the unactuated velocities (na), (nu)
-    q_index: where in q the actuated ones have their positions (na); −1 for those of joints with several
-    unit_spans: where in q parts of unit length begin and end: quaternions xyzw, and (cos, sin) of planar joints (·, 2)
+    parents: parent of each joint (njoints)
+    dof_joint: joint of each velocity (nv)
+    dof_names: names of the velocities, see `Description` (nv)
+    support: whether a velocity (column) moves a joint (row) (njoints, nv)
+    a, u: indices of the actuated (na) and unactuated (nu) velocities
+    q_index: index in q of each actuated velocity's position; −1 for joints with several degrees of freedom (na)
+    unit_spans: start and end in q of unit vectors: quaternions xyzw, and (cos, sin) of planar joints (·, 2)
     """
 
     parents: Array
@@ -39,7 +39,7 @@ class Tree(Record, frozen=True):
 
 
 class Limits(Record, frozen=True):
-    """Of the actuated velocities: tau_max [N·m], v_max [rad/s], q_min and q_max [rad], all (na), inf when unknown."""
+    """Limits of the actuated degrees of freedom: tau_max [N·m], v_max [rad/s], q_min and q_max [rad] (na); ±inf: unlimited."""
 
     tau_max: Array
     v_max: Array
@@ -48,13 +48,13 @@ class Limits(Record, frozen=True):
 
 
 class Bodies(Record, frozen=True):
-    """What the joints of a model carry; index 0 is the environment with all that is fixed to it.
+    """The bodies of a model, one for each joint; index 0 is the environment with all links fixed to it.
 
     masses: [kg] (njoints)
-    centres: of mass, in the joints' frames [m] (njoints, 3)
-    inertias: about the centres of mass, along the axes of the joints' frames [kg·m²] (njoints, 3, 3)
-    armature: what the motors' rotors add to the diagonal of M [kg·m²] (nv)
-    gravity: acceleration, in the world frame [m/s²] (3)
+    centres: centres of mass in the joint frames [m] (njoints, 3)
+    inertias: about the centres of mass, along the axes of the joint frames [kg·m²] (njoints, 3, 3)
+    armature: added to the diagonal of M [kg·m²] (nv)
+    gravity: acceleration in the world [m/s²] (3)
     """
 
     masses: Array
@@ -65,7 +65,7 @@ class Bodies(Record, frozen=True):
 
 
 def read_tree(model: Any, description: Description) -> Tree:
-    """The tree of a `pin.Model`. Raises InputError for joints and degrees of freedom that it lacks."""
+    """Return the tree of a `pin.Model`. Raises InputError for unknown names in `actuated` and `unactuated`."""
     names, joints, moving = list(model.names), list(model.joints), range(1, model.njoints)
     several = [names[i] for i in moving if joints[i].nv > 1]
     dof_names = [f"{names[i]}.{k}" if names[i] in several else names[i] for i in moving for k in range(joints[i].nv)]
@@ -89,8 +89,8 @@ def read_tree(model: Any, description: Description) -> Tree:
 
 
 def read_limits(model: Any, tree: Tree, tau_max: Mapping[str, float]) -> Limits:
-    """The URDF's limits of the actuated degrees of freedom, with some efforts replaced. Those of joints with several have none
-    of position. Raises InputError for names of none of them."""
+    """Return the limits of the URDF for the actuated degrees of freedom, with efforts replaced by `tau_max`. Joints with
+    several degrees of freedom have no position limits. Raises InputError for unknown names in `tau_max`."""
     names = [tree.dof_names[k] for k in tree.a.tolist()]
     _check_names("tau_max", "actuated joint", tau_max, names)
     effort = np.array(model.upperEffortLimit)[tree.a]
@@ -107,7 +107,8 @@ def read_limits(model: Any, tree: Tree, tau_max: Mapping[str, float]) -> Limits:
 
 
 def rotors(tree: Tree, armature: float | Mapping[str, float]) -> dict[str, float]:
-    """The armature by name, without those that have none [kg·m²]. Raises InputError."""
+    """Return the non-zero armatures by name of the degree of freedom [kg·m²]. Raises InputError for unknown names and negative
+    or infinite values."""
     by_name = armature if isinstance(armature, Mapping) else {tree.dof_names[k]: armature for k in tree.a.tolist()}
     _check_names("armature", "degree of freedom", by_name, tree.dof_names)
     for name, value in by_name.items():
@@ -116,20 +117,20 @@ def rotors(tree: Tree, armature: float | Mapping[str, float]) -> dict[str, float
     return {name: float(value) for name, value in by_name.items() if value > 0}
 
 
-def _check_names(field: str, what: str, names: Iterable[str], known: Sequence[str]) -> None:
+def _check_names(field: str, kind: str, names: Iterable[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise InputError(field, f"no {what} named '{name}'{nearest(name, known)}")
+            raise InputError(field, f"no {kind} named '{name}'{nearest(name, known)}")
 
 
 def positions(model: Any, joints: Array) -> Array:
-    """Where in q the positions of some joints are."""
+    """Return the indices in q of the positions of some joints."""
     spans = [range(joint.idx_q, joint.idx_q + joint.nq) for joint in (model.joints[i] for i in np.unique(joints).tolist())]
     return np.array([k for span in spans for k in span], dtype=np.int64)
 
 
 def read_bodies(model: Any) -> Bodies:
-    """What the joints of a `pin.Model` carry."""
+    """Return the bodies of a `pin.Model`."""
     inertias = list(model.inertias)
     return Bodies(
         masses=np.array([inertia.mass for inertia in inertias]),
