@@ -10,7 +10,7 @@ from idyn.errors import ConfigError
 from sim_harness.commands.output import new_folder, progress_bar
 from sim_harness.measure.metrics import text_table
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
-from sim_harness.scenes.results.keep import keep
+from sim_harness.scenes.results.keep import save_run
 from sim_harness.scenes.results.measures import Outcome, figures_table, outcome_of, steps_table
 from sim_harness.scenes.results.recording import run_scene
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
             recording = run_scene(settings, engine, partial(progress, name))
             outcomes.append(outcome_of(options.experiment, name, settings, recording))
             if folder:
-                keep(folder / name, settings, recording, outcomes[-1])
+                save_run(folder / name, settings, recording, outcomes[-1])
     show(settings.about, outcomes)
     if folder:
         print(f"\nto view it: idyn view {folder}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from idyn.errors import ConfigError
 from sim_harness.commands.output import open_browser
-from sim_harness.scenes.results.keep import kept_in
+from sim_harness.scenes.results.keep import saved_runs
 from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import page_of
 from sim_harness.view.runs import read_runs
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
     target: Path = options.out or (source if source.is_dir() else source.parent) / "view.html"
     if target.is_dir() or not target.parent.is_dir():
         raise ConfigError("--out", f"expected a file in an existing folder, got {target}")
-    name, kept = source.resolve().stem, kept_in(source)
+    name, kept = source.resolve().stem, saved_runs(source)
     if kept:
         page, count = scene_page(f"{name}: {kept[0].settings.about}", kept), len(kept)
     else:

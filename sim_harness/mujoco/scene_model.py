@@ -10,7 +10,7 @@ from sim_harness.mujoco.robot_model import bodies_of, body_name, compiled_model,
 from sim_harness.mujoco.settings import MujocoSettings
 from sim_harness.scenes.bodies.contacts import GROUND, candidate_pairs, touching_materials
 from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.bodies.rows import yields
+from sim_harness.scenes.bodies.rows import has_compliant_rows
 from sim_harness.scenes.bodies.settings import ClosureSettings, Shape
 from sim_harness.scenes.bodies.urdf import joint_name
 
@@ -61,7 +61,7 @@ def _check(scene: SceneModel, settings: MujocoSettings) -> None:
             raise ConfigError(
                 f"scene.body[{i}].shape.hull", "expected a box, sphere or cylinder for the engine 'mujoco', got a hull"
             )
-    if yields(scene.settings):
+    if has_compliant_rows(scene.settings):
         raise ConfigError(
             "scene", "the engine 'mujoco' does not support closures and stops with stiffness or elastic bodies in scenes"
         )

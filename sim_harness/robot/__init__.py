@@ -1,1 +1,1 @@
-"""The simulated robot's side of the wire: sensors, actuators, link, pushes."""
+"""The simulated robot's side of the protocol: sensors, actuators, link, pushes."""

@@ -1,4 +1,4 @@
-"""What the simulated feet report of their contacts."""
+"""Contact reports of the simulated feet."""
 
 from typing import Literal
 
@@ -7,44 +7,44 @@ from sim_harness.world.world import StepResult
 from transport.protocol.messages.state import Contact
 
 Report = Literal["geometry", "message", "binary"]
-"""'geometry': nothing, the server finds the contacts; 'message': what ideal force sensors and a map of the terrain would know;
-'binary': which feet touch, as foot switches do."""
+"""'geometry': no report, the server computes the contacts; 'message': points, normals, gaps and forces, as from ideal force
+sensors and a terrain map; 'binary': which feet touch, as from foot switches."""
 
 FIRST_GAP = 1e-4
-"""Before the first step nothing has been felt: a foot touches then when it is this near to the ground [m]."""
+"""Largest gap of a touching foot before the first step, when no forces are known [m]."""
 
 
 class FootSensors:
-    """Reports the contacts of one step in the next state."""
+    """Reports the contacts and forces of one step in the next state message."""
 
     def __init__(self, report: Report, threshold: float) -> None:
-        """threshold: a switch closes above this mean normal force [N]"""
+        """threshold: a foot switch closes above this mean normal force [N]"""
         self._report = report
         self._threshold = threshold
-        self._felt: dict[str, bytes] | None = None  # force on each place in the last step, world axes [N] (3)
+        self._measured_forces: dict[str, bytes] | None = None  # force on each contact in the last step, world axes [N] (3)
         self._closed: frozenset[str] = frozenset()
 
-    def feel(self, result: StepResult, dt: float) -> None:
-        """Note the forces of a step."""
+    def record(self, result: StepResult, dt: float) -> None:
+        """Record the forces of a step of length dt [s]."""
         keys = result.contacts.keys
         forces = result.impulse / dt
-        self._felt = {key: force.tobytes() for key, force in zip(keys, forces, strict=True)}
+        self._measured_forces = {key: force.tobytes() for key, force in zip(keys, forces, strict=True)}
         self._closed = frozenset(key for key, f in zip(keys, result.normal_force, strict=True) if f > self._threshold)
 
     def contacts(self, contacts: ContactSet) -> list[Contact] | None:
-        """The contacts of a state message; `contacts` are the world's own."""
+        """Return the contacts for a state message, None for the report 'geometry'; contacts: those of the world."""
         if self._report == "geometry":
             return None
         if self._report == "message":
             return self._measured(contacts)
-        if self._felt is None:
+        if self._measured_forces is None:
             closed = [key for key, gap in zip(contacts.keys, contacts.gaps, strict=True) if gap <= FIRST_GAP]
         else:
             closed = [key for key in contacts.keys if key in self._closed]
         return [Contact(frame=key) for key in closed]
 
     def _measured(self, c: ContactSet) -> list[Contact]:
-        felt = self._felt or {}
+        forces = self._measured_forces or {}
         mu, gaps = c.mu.tolist(), c.gaps.tolist()
         return [
             Contact(
@@ -54,8 +54,8 @@ class FootSensors:
                 t1=c.tangents[i].tobytes(),
                 mu=mu[i],
                 dist=gaps[i],
-                f_sensed=felt.get(key),
-                sensed_valid=key in felt,
+                f_sensed=forces.get(key),
+                sensed_valid=key in forces,
             )
             for i, key in enumerate(c.keys)
         ]

@@ -1,4 +1,4 @@
-"""What stands between the simulated world and the messages of its robot: sensors, feet and motors."""
+"""Simulated hardware between the world and the robot's messages: sensors, foot sensors and motors."""
 
 from idyn.model.robot import Robot
 from idyn.types import Record
@@ -9,7 +9,7 @@ from sim_harness.robot.imperfections.settings import ImperfectionSettings
 
 
 class Hardware(Record, frozen=True):
-    """The parts of one run; each owns its own past."""
+    """The hardware of one run. Its parts have internal state."""
 
     sensors: Sensors
     feet: FootSensors
@@ -17,7 +17,12 @@ class Hardware(Record, frozen=True):
 
     @staticmethod
     def build(robot: Robot, dt: float, settings: ImperfectionSettings, report: Report, seed: int | None) -> "Hardware":
-        """dt: of the ticks [s]. Raises ConfigError."""
+        """Return hardware with imperfections. Raises ConfigError for settings that do not fit the robot.
+
+        dt: period of the ticks [s]
+        report: contact report of the feet
+        seed: seed of the run
+        """
         return Hardware(
             sensors=Sensors(settings.sensing, robot, seed),
             feet=FootSensors(report, settings.sensing.touch_threshold),
@@ -26,5 +31,5 @@ class Hardware(Record, frozen=True):
 
     @staticmethod
     def ideal(robot: Robot, dt: float) -> "Hardware":
-        """Exact sensors that report contacts with their forces, and motors that follow every command."""
+        """Return hardware with exact sensors, contact reports with forces, and motors that follow every command."""
         return Hardware.build(robot, dt, ImperfectionSettings(), "message", None)

@@ -1,22 +1,22 @@
-"""A loop's clock: absolute deadlines, sleeping and never spinning."""
+"""Clock of a periodic loop with absolute deadlines. It sleeps and never spins."""
 
 import time
 
 
 class Pacer:
-    """Wakes at start + k · period. A missed deadline is skipped, not made up for in a burst.
+    """Wakes at start + k · period. Missed deadlines are skipped, without a burst to catch up.
 
-    skipped: deadlines that went by
+    skipped: number of missed deadlines
     """
 
     def __init__(self, period: float) -> None:
-        """period: [s]; the first deadline is one period after the first `wait`."""
+        """period: [s]; the first deadline is one period after the first `wait`"""
         self.skipped = 0
         self._period = round(period * 1e9)
         self._deadline = 0
 
     def wait(self) -> int:
-        """Sleep until the next deadline; how late the sleep ended [ns], ≥ 0. The first call only starts the clock."""
+        """Sleep until the next deadline and return the delay of the wake-up [ns], ≥ 0. The first call only starts the clock."""
         now = time.monotonic_ns()
         if self._deadline == 0:
             self._deadline = now + self._period

@@ -1,4 +1,4 @@
-"""How the runs of different seeds begin."""
+"""Perturbed initial states for runs with different seeds."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from idyn.types import Array
 
 
 class PerturbationSettings(Settings, frozen=True):
-    """How far runs of different seeds begin from the stance.
+    """Perturbation of the initial stance.
 
-    shift: largest displacement of a floating base along each axis over feet that stay [m]
-    speed: standard deviation of the joint speeds [rad/s]
+    shift: largest displacement of a floating base along each axis, with fixed feet [m]
+    speed: standard deviation of the joint velocities [rad/s]
     """
 
     shift: NonNegative = 0.0
@@ -20,7 +20,10 @@ class PerturbationSettings(Settings, frozen=True):
 
 
 def perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
-    """The first configuration (nq) and velocity (nv) of a seed's run: the base is moved over feet that stay."""
+    """Return the initial configuration (nq) and velocity (nv) of a run; without seed the stance at rest.
+
+    The base is displaced while the feet stay in place.
+    """
     q, v = np.array(stance), np.zeros(robot.nv)
     if seed is None:
         return q, v

@@ -1,4 +1,4 @@
-"""The robot's end of the protocol with a simulated robot behind it: state out, torque in, failsafe between."""
+"""The robot's side of the protocol for a simulated robot: sends states, receives torques, applies the failsafe."""
 
 import logging
 from collections import Counter
@@ -29,33 +29,43 @@ from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, Fails
 log = logging.getLogger(__name__)
 
 PROGRESS_TICKS = 50
-"""Ticks between calls of `progress`."""
+"""Number of ticks between calls of `progress`."""
 
 
 class Exchanger(Protocol):
-    """The part of a client that a robot uses: `RobotClient` and `Loopback` of `transport` have it.
+    """The client methods that a robot uses, implemented by `RobotClient` and `Loopback` of `transport`.
 
-    deadline: `exchange` waits no longer than this [s]
+    error: error message in reply to the last state, None without one
     """
 
     error: ErrorMessage | None
 
     @property
-    def deadline(self) -> float: ...
+    def deadline(self) -> float:
+        """Return the longest time that `exchange` waits [s]."""
+        ...
 
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """Return the session number."""
+        ...
 
-    def exchange(self, state: StateMessage) -> TorqueMessage | None: ...
+    def exchange(self, state: StateMessage) -> TorqueMessage | None:
+        """Send a state and return the torque message, None without one."""
+        ...
 
-    def ask(self, message: FromClient) -> FromServer: ...
+    def ask(self, message: FromClient) -> FromServer:
+        """Send any other message and return the reply."""
+        ...
 
 
-class Heard(NamedTuple):
-    """What a tick's exchange brought.
+class ExchangeResult(NamedTuple):
+    """Result of the exchange of one tick.
 
-    command: for the drives, None without a torque; mode: status of the reply
-    round_trip: [s], NaN without a torque; fault: the server says that it stopped
+    command: command for the drives, None without a torque
+    mode: status of the reply
+    round_trip: time from state to torque [s], NaN without a torque
+    fault: whether the server reports a latched fault
     """
 
     command: DriveCommand | None = None
@@ -65,13 +75,12 @@ class Heard(NamedTuple):
 
 
 class RobotSide:
-    """Joins a world to a client whose session has begun with `hello_for(world.robot, dt, kind="sim")`.
+    """Connects a world with a client whose session was opened with `hello_for(world.robot, dt, kind="sim")`.
 
-    The world's time is the robot's clock: for the server's watchdog, and for the failsafe, which decides what the drives do
-    with a reply and without one. A trace calls a torque of the server by the status of its reply, one of the failsafe
-    `failsafe:<mode>`.
+    The world's time is the robot's clock, for the server's watchdog and for the failsafe, which decides what the drives do with
+    and without a reply. The mode of a tick in the trace is the status of the server's reply, or `failsafe:<mode>`.
 
-    refused: how often a state got no torque for a reason that was given, by error code
+    refused: number of states that the server refused or whose reply was unusable, by error code
     """
 
     def __init__(
@@ -87,10 +96,12 @@ class RobotSide:
         watch: Callable[[TraceWriter], None] | None = None,
     ) -> None:
         """
-        dt: step of the world and period of the loop [s]; kd: damping of the failsafe [N·m·s/rad], ≥ 0; failsafe: its times
-        hardware: between the world and the messages; ideal without
-        progress: called with the ticks done since the last call
-        watch: called at the end of each tick, and must not keep it
+        dt: step of the world and period of the loop [s]
+        kd: damping of the failsafe [N·m·s/rad], ≥ 0
+        hardware: between the world and the messages, default ideal
+        progress: called with the number of ticks since the last call
+        failsafe: times of the failsafe
+        watch: called with the trace at the end of each tick; must not keep a reference to it
         """
         robot = world.robot
         self.world = world
@@ -100,15 +111,17 @@ class RobotSide:
         self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits), settings=failsafe)
         self._applied: Array | None = None
         self._answered_ns: int | None = None  # `t_robot` of the state whose torque was applied
-        self._waited, self._answered = 0.0, False  # for the last reply [s]; whether it came
+        self._waited, self._answered = 0.0, False  # waiting time for the last reply [s]; whether it arrived
         self._hardware = Hardware.ideal(robot, dt) if hardware is None else hardware
         self._progress = progress
         self._watch = watch
 
     def run(self, duration: float, pushes: Sequence[Push] = (), posture: Posture | None = None) -> Trace:
-        """In lock-step: every tick waits for its reply, as fast as both sides can.
+        """Run in lock-step: each tick waits for its reply, without pacing. Returns the trace.
 
-        posture: with it the run ends at a fall, or when the robot's own side has stopped it for good: it is not reset here
+        duration: simulated time [s]
+        pushes: external forces
+        posture: if given, the run ends at a fall or when the failsafe has stopped the robot, which is not reset here
         """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
@@ -120,11 +133,13 @@ class RobotSide:
         return trace.trace()
 
     def run_paced(self, duration: float, pushes: Sequence[Push] = (), *, waits: bool = False) -> Trace:
-        """In real time, or slower.
+        """Run in real time or slower and return the trace.
 
-        waits: the world stands still until a late reply has come, so that its time is stretched; otherwise it moves on
-            without. Where no reply comes at all, it moves on by the time that was waited for it.
-        A pause of this process itself counts for neither side, and stretches the world's time in any case.
+        duration: simulated time [s]
+        pushes: external forces
+        waits: whether simulated time stops until a late reply arrives. Otherwise the world continues without reply. When no
+            reply arrives at all, the world continues by the waiting time in both cases
+        A pause of this process itself is not counted and always delays the simulation.
         """
         ticks = round(duration / self._dt)
         trace = TraceWriter(self.world.robot, ticks)
@@ -138,7 +153,7 @@ class RobotSide:
                 pacer.wait()
                 if waits and self._answered:
                     continue
-                waited = min(self._waited, self._client.deadline)  # what is beyond, this process has slept through
+                waited = min(self._waited, self._client.deadline)  # a longer wait is a pause of this process
                 lost = min(pacer.skipped - skipped, int(waited / self._dt))
                 for _ in range(min(lost, ticks - len(trace))):
                     self._tick(trace, pushes, ask=False)
@@ -146,12 +161,14 @@ class RobotSide:
 
     @property
     def stopped(self) -> bool:
-        """Whether the robot's own side has stopped it until `reset`."""
+        """Return true when the failsafe has stopped the robot until `reset`."""
         return self._failsafe.stopped
 
     def reset(self) -> bool:
-        """Go on after a stop, if the server finds the robot at rest; its controller then begins anew. False when it refuses.
-        Raises ConnectionFailed without an answer."""
+        """Reset server and failsafe after a stop; return False when the server refuses, e.g. because the robot moves.
+
+        Raises ConnectionFailed without a reply.
+        """
         answer = self._client.ask(Reset(session=self._client.session, q=self.world.q.tobytes(), vel=self.world.v.tobytes()))
         if not isinstance(answer, ResetAck):
             return False
@@ -159,48 +176,51 @@ class RobotSide:
         return True
 
     def _tick(self, trace: TraceWriter, pushes: Sequence[Push], *, ask: bool = True) -> bool:
-        """One period; False when the world has left the finite numbers."""
+        """Run one period; return False when the state of the world is non-finite.
+
+        ask: whether to exchange messages with the server
+        """
         world, hardware = self.world, self._hardware
         trace.state(world.t, world.q, world.v, perf_counter())
         measured = hardware.sensors.measure(world.state)
-        heard = self._exchange(measured, trace) if ask else Heard()
+        reply = self._exchange(measured, trace) if ask else ExchangeResult()
         angles, speeds = world.robot.joint_angles(measured.q), measured.v[world.robot.tree.a]
-        command, mode = self._failsafe.torque(self._now_ns(), angles, speeds, heard.command, fault=heard.fault)
+        command, mode = self._failsafe.torque(self._now_ns(), angles, speeds, reply.command, fault=reply.fault)
         tau = hardware.actuators.apply(command)
-        trace.command(tau, heard.mode if mode is FailsafeMode.OK else f"failsafe:{mode}", heard.round_trip)
+        trace.command(tau, reply.mode if mode is FailsafeMode.OK else f"failsafe:{mode}", reply.round_trip)
         result = world.step(tau, self._dt, pushes)
-        hardware.feet.feel(result, self._dt)
+        hardware.feet.record(result, self._dt)
         trace.simulated(result.contacts.keys, result.force, result.status)
         if self._progress is not None and len(trace) % PROGRESS_TICKS == 0:
             self._progress(PROGRESS_TICKS)
         if self._watch is not None:
             self._watch(trace)
         self._applied = tau
-        self._answered_ns = heard.command.t_ns if heard.command is not None else self._answered_ns
+        self._answered_ns = reply.command.t_ns if reply.command is not None else self._answered_ns
         return result.status is not Status.NON_FINITE
 
-    def _exchange(self, measured: State, trace: TraceWriter) -> Heard:
-        """Send the state and hear what comes back."""
+    def _exchange(self, measured: State, trace: TraceWriter) -> ExchangeResult:
+        """Send the measured state and return the result; records the reply in the trace."""
         state = self._message(measured)
         begin = perf_counter()
         try:
             reply = self._client.exchange(state)
             command = None if reply is None else drive_command(reply, self.world.robot.na)
-        except ProtocolError as error:  # bytes that are no torque are as good as none
+        except ProtocolError as error:  # a malformed reply counts as a missing one
             reply = command = None
-            self._note(error.code, f"unusable reply: {error}")
+            self._count_refusal(error.code, f"malformed reply: {error}")
         self._waited = perf_counter() - begin
         self._answered = command is not None
         if reply is None or command is None:
             refusal = self._client.error
             if refusal is not None:
-                self._note(refusal.code, f"the server refuses the state: {refusal.message}")
-            return Heard(fault=refusal is not None and refusal.code is Code.LATCHED_FAULT)
-        self._keep(reply, trace)
-        return Heard(command, reply.status, self._waited, fault=reply.status == "fault")
+                self._count_refusal(refusal.code, f"the server refused the state: {refusal.message}")
+            return ExchangeResult(fault=refusal is not None and refusal.code is Code.LATCHED_FAULT)
+        self._record(reply, trace)
+        return ExchangeResult(command, reply.status, self._waited, fault=reply.status == "fault")
 
-    def _keep(self, reply: TorqueMessage, trace: TraceWriter) -> None:
-        """What the trace is to have of a reply."""
+    def _record(self, reply: TorqueMessage, trace: TraceWriter) -> None:
+        """Record reference, solver time and predicted forces of a reply in the trace."""
         if reply.ref is not None:
             trace.reference(
                 vector(reply.ref.q, self.world.robot.na, "ref.q"), vector(reply.ref.v, self.world.robot.na, "ref.v")
@@ -220,10 +240,10 @@ class RobotSide:
             contacts=self._hardware.feet.contacts(self.world.contacts),
         )
 
-    def _note(self, code: str, reason: str) -> None:
-        """Count it; say it once for each code."""
+    def _count_refusal(self, code: str, reason: str) -> None:
+        """Count a refusal and log a warning for the first one of each code."""
         if not self.refused[code]:
-            log.warning("no torque at %.3f s, %s (%s)", self.world.t, reason, code)
+            log.warning("no torque received at %.3f s: %s (%s)", self.world.t, reason, code)
         self.refused[code] += 1
 
     def _now_ns(self) -> int:

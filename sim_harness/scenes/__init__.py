@@ -1,1 +1,1 @@
-"""Worlds of many rigid bodies as data, with what is known of how they move: see `settings.py`."""
+"""Scenes: simulated worlds of rigid and elastic bodies as TOML data, with known results for comparison. See `settings.py`."""

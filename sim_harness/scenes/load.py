@@ -1,4 +1,4 @@
-"""Scenes from TOML, checked as a whole before anything moves; and the engines that claim them."""
+"""Load scenes from TOML, check them before the simulation, and list the engines they support."""
 
 from collections.abc import Iterable
 
@@ -19,11 +19,11 @@ from sim_harness.scenes.results.quantities import QUANTITIES
 from sim_harness.world.worlds import AnyEngine
 
 CLOSED = 1e-9
-"""A closure that is further open than this at the beginning contradicts the other joints [m, rad]."""
+"""Largest error of a closure at the beginning [m, rad]; a larger one contradicts the other joints."""
 
 
 def load_scene(name_or_path: str, duration: float | None = None) -> SceneSettings:
-    """Read a scene and check it. Raises ConfigError naming the first field that is wrong."""
+    """Read and check a scene; duration: replaces the scene's [s]. Raises ConfigError that names the first invalid field."""
     settings = expanded(parse(load("experiments", name_or_path, dict), SceneSettings, "scene"))
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
@@ -31,7 +31,7 @@ def load_scene(name_or_path: str, duration: float | None = None) -> SceneSetting
 
 
 def check_scene(s: SceneSettings) -> SceneSettings:
-    """The same settings. Raises ConfigError naming the first field that is wrong."""
+    """Check a scene and return it unchanged. Raises ConfigError that names the first invalid field."""
     check_finite("scene", s, "dt", "duration", "gravity", "margin")
     if s.ground is not None:
         check_finite("scene.ground.material", s.ground.material, "dissipation")
@@ -44,7 +44,7 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         for name in filter(None, closure.bodies):
             _check_known(f"scene.closure[{i}].bodies", name, names)
         if closure.bodies[0] == closure.bodies[1]:
-            raise ConfigError(f"scene.closure[{i}].bodies", f"expected two bodies, or one and '', got {closure.bodies}")
+            raise ConfigError(f"scene.closure[{i}].bodies", f"expected two bodies, or one and '' (world), got {closure.bodies}")
         check_finite(f"scene.closure[{i}]", closure, "at", "dissipation")
     for i, force in enumerate(s.force):
         _check_known(f"scene.force[{i}].body", force.body, names)
@@ -62,39 +62,42 @@ def check_scene(s: SceneSettings) -> SceneSettings:
 
 
 def engines_of(settings: SceneSettings) -> dict[str, AnyEngine]:
-    """The engines that claim a scene, by name. Raises ConfigError."""
+    """Return the engines that a scene lists, by name. Raises ConfigError for an unknown engine or setting."""
     found = [parse(each, AnyEngine, f"scene.engines[{i}]") for i, each in enumerate(settings.engines)]
     return {str(kind_of(engine)): engine for engine in found}
 
 
 def engine_named(settings: SceneSettings, name: str) -> AnyEngine:
-    """As the scene has it, or with its defaults where the scene does not claim it. Raises ConfigError."""
-    claimed = engines_of(settings)
-    engine: AnyEngine = claimed[name] if name in claimed else parse(name, AnyEngine, "--engine")
+    """Return an engine with the scene's settings, or with its defaults when the scene does not list it. Raises ConfigError."""
+    listed = engines_of(settings)
+    engine: AnyEngine = listed[name] if name in listed else parse(name, AnyEngine, "--engine")
     return engine
 
 
 def _check_body(where: str, body: BodySettings, before: list[str]) -> None:
     if not body.name or body.name in (*before, "world", "ground"):
-        raise ConfigError(f"{where}.name", f"expected a name of its own, got '{body.name}'")
+        raise ConfigError(f"{where}.name", f"expected a unique name other than 'world' and 'ground', got '{body.name}'")
     shape = body.shape
-    if sum(part is not None for part in (shape.box, shape.sphere, shape.cylinder, shape.hull)) != 1:
-        raise ConfigError(f"{where}.shape", "expected one of box, sphere, cylinder, hull")
+    count = sum(part is not None for part in (shape.box, shape.sphere, shape.cylinder, shape.hull))
+    if count != 1:
+        raise ConfigError(f"{where}.shape", f"expected exactly one of box, sphere, cylinder, hull, got {count}")
     check_finite(f"{where}.shape", shape, "box", "sphere", "cylinder", "hull")
     if shape.hull is not None:
         _check_hull(f"{where}.shape.hull", shape.hull)
     check_finite(f"{where}.material", body.material, "dissipation")
     if (body.mass is None) == (body.density is None) and (body.joint != "fixed" or body.parent):
-        raise ConfigError(f"{where}.mass", "expected mass or density")
+        raise ConfigError(f"{where}.mass", "expected either mass or density, got both or neither")
     check_finite(where, body, "mass", "density", "position", "turn", "velocity", "spin")
     if body.joint != "free" and any((*body.velocity, *body.spin)):
-        raise ConfigError(f"{where}.velocity", "only a free body has one; joints have a speed")
+        raise ConfigError(
+            f"{where}.velocity", "expected zero velocity and spin for a body that is not free; use a joint's speed"
+        )
     if body.parent:
         _check_known(f"{where}.parent", body.parent, before)
         if body.joint == "free":
-            raise ConfigError(f"{where}.parent", "a free body has none")
+            raise ConfigError(f"{where}.parent", f"expected no parent of a free body, got '{body.parent}'")
     if not body.joint:
-        raise ConfigError(f"{where}.joint", "expected 'free', 'fixed', or at least one joint")
+        raise ConfigError(f"{where}.joint", "expected 'free', 'fixed' or at least one joint, got an empty list")
     for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
         _check_joint(f"{where}.joint[{k}]", joint)
 
@@ -105,7 +108,7 @@ def _check_hull(where: str, corners: Corners) -> None:
     except ConfigError as error:
         raise ConfigError(where, error.message) from error
     if not np.abs(centre).max() <= CENTRED:
-        raise ConfigError(where, f"expected corners counted from the centre of mass, got it at {centre}")
+        raise ConfigError(where, f"expected corners relative to the centre of mass, got a centre of mass at {centre}")
 
 
 def _check_joint(where: str, joint: JointSettings) -> None:
@@ -113,24 +116,26 @@ def _check_joint(where: str, joint: JointSettings) -> None:
         where, joint, "axis", "anchor", "start", "speed", "stiffness", "rest", "damping", "coulomb", "stop_dissipation"
     )
     if not any(joint.axis):
-        raise ConfigError(f"{where}.axis", "expected a direction, got zero")
+        raise ConfigError(f"{where}.axis", "expected a non-zero vector, got zero")
     if joint.stop is not None and not joint.stop[0] < joint.stop[1]:
-        raise ConfigError(f"{where}.stop", f"expected the lower before the upper, got {joint.stop}")
+        raise ConfigError(f"{where}.stop", f"expected (lower, upper) with lower < upper, got {joint.stop}")
 
 
 def _check_known(where: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise ConfigError(where, f"no '{name}'{nearest(name, known)}")
+        raise ConfigError(where, f"unknown name '{name}'{nearest(name, known)}")
 
 
 def _check_closed(settings: SceneSettings) -> None:
-    """Closures close at the reference configuration; they must do so at the beginning, too, and go on doing so."""
+    """Check that closures, closed at the reference configuration, are closed at the start and have zero velocity."""
     model = SceneModel(settings)
     q, v = model.start.q, model.start.v
     axes = model.terms(q, v)[2]
     for i, closure in enumerate(settings.closure):
         G, g = Closure(model, closure).rows(q, axes)
-        for what, value, unit in (("is open by", g, "m or rad"), ("opens at", G @ v, "m/s or rad/s")):
+        for what, value, unit in (("an error of", g, "m or rad"), ("a velocity of", G @ v, "m/s or rad/s")):
             if np.abs(value).max() > CLOSED:
                 worst = f"{np.abs(value).max():.3g} {unit}"
-                raise ConfigError(f"scene.closure[{i}]", f"{what} {worst} at the beginning: it contradicts the joints")
+                raise ConfigError(
+                    f"scene.closure[{i}]", f"expected start and speed of the joints to keep it closed, got {what} {worst}"
+                )

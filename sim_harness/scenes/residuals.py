@@ -1,4 +1,4 @@
-"""Whether an engine's step is one, decided from the question and the answer alone; shares no code with the engines."""
+"""Residuals of an engine's step, computed from problem and solution only; shares no code with the engines."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from sim_harness.world.world import ForceTimes
 
 
 class Residuals(Record, frozen=True):
-    """Of one step, or the largest of many; 0 is right.
+    """Residuals of one step, or the largest of many steps; 0 is exact.
 
     momentum: ‖M (v⁺ − v) − Jᵀp − Gᵀλ − dt (f + f_joints − h)‖∞ [N·s, N·m·s]
-    cone: by how much an impulse pulls, or is beyond the friction cone [N·s]
-    gap_work: Σ |f_N (φ + dt N v⁺)|: what the normal forces do over gaps or penetrations, 0 where contact is rigid [J]
-    power: of friction that drives, Σ max(0, f_T · v_T⁺) [W]
-    closure: the largest |g| of closures, or by how much a stop is passed, at the beginning of the step, of rigid rows [m, rad]
+    cone: largest violation of p_N ≥ 0 and of the friction cone [N·s]
+    gap_work: Σ |f_N (φ + dt N v⁺)|, work of the normal forces over gaps or penetrations, 0 for rigid contact [J]
+    power: power of friction that accelerates bodies, Σ max(0, f_T · v_T⁺) [W]
+    closure: largest error of rigid closures and stops at the beginning of the step [m, rad]
     """
 
     momentum: float
@@ -32,7 +32,12 @@ NAMES = Residuals.__struct_fields__
 def residuals_of(
     problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, force_times: ForceTimes
 ) -> Residuals:
-    """stretch: of the joints' springs at the beginning (nv)"""
+    """Compute the residuals of a step.
+
+    effects: springs, dampers and friction of the joints
+    stretch: stretch of the joint springs at the beginning of the step [m, rad] (nv)
+    force_times: times at which the world evaluates forces
+    """
     p, a = solution.p, problem
     u = (a.J @ solution.v_plus).reshape(-1, 3)
     bound = np.where(np.isinf(a.mu), np.inf, np.where(np.isinf(a.mu), 0.0, a.mu) * p[:, 2])
@@ -51,7 +56,7 @@ def residuals_of(
 def momentum(
     problem: ForwardProblem, solution: ForwardSolution, effects: JointEffects, stretch: Array, force_times: ForceTimes
 ) -> float:
-    """As in `Residuals`."""
+    """Return `momentum` of `Residuals`."""
     a, M, h, v_plus = problem, problem.M, problem.h, solution.v_plus
     if force_times.bodies and a.system is not None:
         M, h = a.system.terms(
@@ -75,5 +80,5 @@ def momentum(
 
 
 def violation(g: Array, stops: Array) -> float:
-    """[m, rad]"""
+    """Return the largest violation of g = 0 and, for stops, g ≥ 0 [m, rad]."""
     return float(np.where(stops, np.maximum(-g, 0.0), np.abs(g)).max(initial=0.0))

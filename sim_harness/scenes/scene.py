@@ -1,4 +1,4 @@
-"""A scene as a world moves it: its bodies with what touches, what ties them, and the forces on them."""
+"""A scene as the bodies of a world: contacts, constraint rows and external forces."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -29,7 +29,7 @@ class Scene(SceneModel, Bodies):
         self._geometry, self._constraints = Geometry(self), Constraints(self)
 
     def checked(self, q: Array, v: Array | None) -> State:
-        """Raises InputError for no state, and where closures contradict."""
+        """Return a copy of (q, v). Raises InputError for an invalid state or contradictory constraint rows."""
         state = checked_state(self.robot, q, v)
         M, _, axes = self.terms(state.q, state.v)
         rows = self.rows(state.q, axes)
@@ -49,7 +49,7 @@ class Scene(SceneModel, Bodies):
     def force(
         self, axes: Array, state: State, span: tuple[float, float], tau: Array | None = None, pushes: Sequence[Push] = ()
     ) -> Array:
-        """Of the scene's forces in the middle of the step."""
+        """Return the generalised force of the scene's forces at the middle of the step (nv)."""
         out, t = np.zeros(self.robot.nv), span[0] + span[1] / 2
         if self.settings.force:
             rotations, centres = self.place(state.q)
@@ -67,12 +67,12 @@ class Scene(SceneModel, Bodies):
             problem = msgspec.structs.replace(problem, springs=springs)
         elif effects.stiffness.any():
             problem = with_springs(problem, effects.stiffness, self.stretch(q))
-        rubs = viscous.any() or effects.coulomb.any()
-        return problem, JointFriction(viscous=viscous, coulomb=effects.coulomb) if rubs else None
+        has_friction = viscous.any() or effects.coulomb.any()
+        return problem, JointFriction(viscous=viscous, coulomb=effects.coulomb) if has_friction else None
 
 
 class SceneWorld(World, Protocol):
-    """A `World` of a scene, which has no motors: torques and pushes have no effect."""
+    """A `World` of a scene. A scene has no motors: torques and pushes have no effect."""
 
     bodies: Scene
 
@@ -80,13 +80,13 @@ class SceneWorld(World, Protocol):
 
 
 def force_now(force: ForceSettings, t: float) -> Array:
-    """[N] (3)"""
+    """Return the force at time t [N] (3)."""
     since = t - force.start
     phase = since % force.every if np.isfinite(force.every) else since
     return np.array(force.force if since >= 0.0 and phase < force.duration else force.otherwise)
 
 
 def where_now(force: ForceSettings, t: float) -> Array:
-    """From the body's centre, along its axes [m] (3)."""
+    """Return the point of action at time t, from the body's centre along its axes [m] (3)."""
     (x, y, z), cos, sin = force.at, np.cos(force.orbit * t), np.sin(force.orbit * t)
     return np.array([cos * x - sin * y, sin * x + cos * y, z])

@@ -12,7 +12,7 @@ from sim_harness.scenes.bodies.hulls import hull_of
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.touch import half_extents
 from sim_harness.scenes.bodies.urdf import COLOURS
-from sim_harness.scenes.results.keep import Kept
+from sim_harness.scenes.results.keep import SavedRun
 from sim_harness.view.film import RATE, Film, frames, poses_of
 from sim_harness.view.ground import Ground
 from sim_harness.view.meshes import Mesh
@@ -35,7 +35,7 @@ MODES = ("solved", "NOT SOLVED")
 """Text for the status of a step."""
 
 
-def scene_page(title: str, runs: Sequence[Kept]) -> str:
+def scene_page(title: str, runs: Sequence[SavedRun]) -> str:
     """Return the page of runs of scenes. Raises ConfigError without the extra `[viz]`."""
     models = [SceneModel(kept.settings) for kept in runs]
     looks = {model.robot.urdf_sha256: _look(model) for model in models}
@@ -61,7 +61,7 @@ def _hull(model: SceneModel, body: int) -> Shape:
     return Shape(joint=joint, kind="mesh", size=(), placement=placement, colour=(red, green, blue), mesh=mesh)
 
 
-def film_of_scene(kept: Kept, model: SceneModel) -> Film:
+def film_of_scene(kept: SavedRun, model: SceneModel) -> Film:
     """Return the animation of a run of a scene.
 
     Its contacts are the moving bodies. A pose without shapes, at the initial centre of the moving bodies, follows the joints.
@@ -82,7 +82,7 @@ def film_of_scene(kept: Kept, model: SceneModel) -> Film:
     )
 
 
-def _run(kept: Kept, model: SceneModel) -> dict[str, Any]:
+def _run(kept: SavedRun, model: SceneModel) -> dict[str, Any]:
     film = film_of_scene(kept, model)
     moving = np.flatnonzero(model.masses)
     weight = float(model.masses.sum() * (kept.settings.gravity or 9.81))
@@ -105,7 +105,7 @@ def _run(kept: Kept, model: SceneModel) -> dict[str, Any]:
     }
 
 
-def _ground(kept: Kept, points: Array) -> Ground:
+def _ground(kept: SavedRun, points: Array) -> Ground:
     """Return the plane z = 0 around the bodies; empty for a scene without ground."""
     if kept.settings.ground is None:
         return Ground(x=np.zeros(0), y=np.zeros(0), z=np.zeros((0, 0)))

@@ -307,7 +307,7 @@ def test_switches_close_above_their_threshold(make_world, make_stand):
     for _ in range(20):
         result = world.step(stand.torque(), DT)
         for sensors in feet.values():
-            sensors.feel(result, DT)
+            sensors.record(result, DT)
     closed = {threshold: sensors.contacts(world.contacts) for threshold, sensors in feet.items()}
     np.testing.assert_allclose(result.normal_force, 47.088 / 4, rtol=1e-6)
     assert [len(contacts) for contacts in closed.values()] == [4, 4, 0]

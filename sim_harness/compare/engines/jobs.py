@@ -11,9 +11,9 @@ from sim_harness.compare import jobs
 from sim_harness.compare.study import Progress
 from sim_harness.scenes.bodies.settings import SceneSettings, is_scene
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
-from sim_harness.scenes.results.keep import FIGURES, Kept, keep, read
+from sim_harness.scenes.results.keep import FIGURES, SavedRun, read, save_run
 from sim_harness.scenes.results.measures import outcome_of
-from sim_harness.scenes.results.recording import Burst, run_scene
+from sim_harness.scenes.results.recording import Diverged, run_scene
 
 ENGINES = "engines"
 """Word of the command line for all shipped scenes."""
@@ -34,7 +34,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """A job with its result. fault: the error when the run diverged, then `kept` is None"""
 
     job: Job
-    kept: Kept | None
+    kept: SavedRun | None
     fault: str = ""
 
 
@@ -65,9 +65,9 @@ def run_job(job: Job) -> None:
     with jobs.atomic_folder(job.folder) as folder:
         try:
             run = run_scene(job.settings, engine_named(job.settings, job.engine))
-            keep(folder, job.settings, run, outcome_of(job.scene, job.engine, job.settings, run))
-        except Burst as burst:
-            (folder / FAULT).write_text(str(burst), encoding="utf-8")
+            save_run(folder, job.settings, run, outcome_of(job.scene, job.engine, job.settings, run))
+        except Diverged as error:
+            (folder / FAULT).write_text(str(error), encoding="utf-8")
 
 
 def run_jobs(wanted: Sequence[Job], executor: str, count: int, progress: Progress) -> list[Cell]:

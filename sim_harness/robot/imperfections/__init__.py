@@ -1,1 +1,1 @@
-"""Differences between a simulated robot and an ideal one: sensors, drives, link, bodies, and the ground."""
+"""Imperfections of the simulated robot: sensors, drives, link, bodies and ground."""

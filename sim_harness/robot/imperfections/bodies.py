@@ -1,4 +1,4 @@
-"""The simulated robot: masses, centres of mass, inertias and rotors that differ from the controller's model."""
+"""Model of the simulated robot: masses, centres of mass, inertias and armatures that differ from the controller's model."""
 
 from collections.abc import Mapping
 from xml.etree import ElementTree
@@ -10,18 +10,22 @@ from sim_harness.robot.imperfections.settings import BodySettings, ByJoint, Impe
 from sim_harness.world.joints import JointFriction
 
 INERTIA = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+"""Attributes of a URDF inertia."""
 
 
-def world_robot(believed: Robot, settings: ImperfectionSettings, where: str = "experiment.robot") -> Robot:
-    """The world's own robot. Raises ConfigError, headed by `where`, for names and values that make none."""
-    urdf = changed_urdf(believed.description.urdf, settings.trunk, settings.links, where)
+def world_robot(model: Robot, settings: ImperfectionSettings, where: str = "experiment.robot") -> Robot:
+    """Return the robot of the world, the controller's model with changed inertial parameters.
+
+    Raises ConfigError at `where` for unknown names and invalid values.
+    """
+    urdf = changed_urdf(model.description.urdf, settings.trunk, settings.links, where)
     if settings.drive.armature is None:
-        return believed.variant(urdf=urdf)
-    return believed.variant(urdf=urdf, armature=by_joint(settings.drive.armature, believed, f"{where}.drive.armature"))
+        return model.variant(urdf=urdf)
+    return model.variant(urdf=urdf, armature=by_joint(settings.drive.armature, model, f"{where}.drive.armature"))
 
 
 def joint_friction(robot: Robot, settings: ImperfectionSettings, where: str = "experiment.robot") -> JointFriction | None:
-    """The friction in the joints of the world's robot, None without any. Raises ConfigError, headed by `where`."""
+    """Return the joint friction of the world's robot, None without any. Raises ConfigError at `where` for unknown joints."""
     drive = settings.drive
     viscous = by_joint(drive.viscous, robot, f"{where}.drive.viscous")
     coulomb = by_joint(drive.coulomb, robot, f"{where}.drive.coulomb")
@@ -31,17 +35,20 @@ def joint_friction(robot: Robot, settings: ImperfectionSettings, where: str = "e
 
 
 def by_joint(values: ByJoint, robot: Robot, where: str) -> dict[str, float]:
-    """A value for every actuated joint. Raises ConfigError for others."""
+    """Return a value for every actuated joint. Raises ConfigError at `where` for other joints."""
     if not isinstance(values, dict):
         return dict.fromkeys(robot.joint_names, values)
     for name in values:
         if name not in robot.joint_names:
-            raise ConfigError(f"{where}.{name}", f"no such actuated joint{nearest(name, robot.joint_names)}")
+            raise ConfigError(f"{where}.{name}", f"unknown actuated joint{nearest(name, robot.joint_names)}")
     return {name: values.get(name, 0.0) for name in robot.joint_names}
 
 
 def changed_urdf(urdf: str, trunk: BodySettings, links: Mapping[str, BodySettings], where: str) -> str:
-    """The URDF text with other inertial parameters; the same text when nothing changes."""
+    """Return the URDF text with changed inertial parameters, the same text without changes.
+
+    Raises ConfigError at `where` for unknown links and links without mass.
+    """
     ideal = BodySettings()
     changes = {name: body for name, body in links.items() if body != ideal}
     if trunk == ideal and not changes:
@@ -52,18 +59,18 @@ def changed_urdf(urdf: str, trunk: BodySettings, links: Mapping[str, BodySetting
     }
     for name, body in changes.items():
         if name not in inertials:
-            raise ConfigError(f"{where}.links.{name}", f"no such link with a mass{nearest(name, inertials)}")
+            raise ConfigError(f"{where}.links.{name}", f"unknown link, or a link without mass{nearest(name, inertials)}")
         _change(inertials[name], body, f"{where}.links.{name}")
     if trunk != ideal:
         own = [inertials[name] for name in _base_links(robot) if name in inertials]
         if not own:
-            raise ConfigError(f"{where}.trunk", "the robot's base has no mass")
+            raise ConfigError(f"{where}.trunk", "expected a base with mass, but the robot's base has none")
         _change(max(own, key=_mass), trunk, f"{where}.trunk")
     return ElementTree.tostring(robot, encoding="unicode")
 
 
 def _base_links(robot: Element) -> set[str]:
-    """The root link and all that fixed joints hold to it."""
+    """Return the root link and all links fixed to it."""
     joints = [(joint.get("type"), _link(joint, "parent"), _link(joint, "child")) for joint in robot.findall("joint")]
     children = {child for _, _, child in joints}
     base = {name for link in robot.findall("link") if (name := link.get("name", "")) not in children}
@@ -85,13 +92,13 @@ def _mass(inertial: Element) -> float:
 
 
 def _change(inertial: Element, body: BodySettings, where: str) -> None:
-    """Give an inertial element the other parameters. Raises ConfigError when no mass is left."""
+    """Change the parameters of an inertial element. Raises ConfigError at `where` when the new mass is not positive."""
     mass, inertia, origin = inertial.find("mass"), inertial.find("inertia"), inertial.find("origin")
     if mass is None or inertia is None:
-        raise ConfigError(where, "the link's URDF has no mass or no inertia")
+        raise ConfigError(where, "expected a link with mass and inertia, but its URDF lacks one of them")
     value = body.mass_factor * _mass(inertial) + body.added_mass
     if not value > 0:
-        raise ConfigError(f"{where}.added_mass", f"expected to leave a mass > 0, got {value:g} kg")
+        raise ConfigError(f"{where}.added_mass", f"expected a resulting mass > 0, got {value:g} kg")
     mass.set("value", repr(value))
     for key in INERTIA:
         inertia.set(key, repr(body.mass_factor * body.inertia_factor * float(inertia.get(key, "0"))))

@@ -1,4 +1,4 @@
-"""Check a robot's imperfections before anything runs."""
+"""Check the imperfections of a robot before a run."""
 
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
@@ -8,15 +8,19 @@ from sim_harness.robot.imperfections.settings import ImperfectionSettings
 
 
 def check_imperfections(settings: ImperfectionSettings, robot: Robot, dt: float, where: str = "experiment.robot") -> None:
-    """Raises ConfigError, headed by `where`, naming the first setting that makes no sense. dt: of the ticks [s]"""
+    """Raise ConfigError at `where` for the first invalid setting; dt: period of the ticks [s]."""
     Sensors(settings.sensing, robot, None, f"{where}.sensing")
     world_robot(robot, settings, where)
     joint_friction(robot, settings, where)
-    for way in ("lost_states", "lost_torques"):
-        loss = getattr(settings.link, way)
+    for field in ("lost_states", "lost_torques"):
+        loss = getattr(settings.link, field)
         if (loss.rate > 0.0 or loss.every > 0.0) and round(loss.length / dt) < 1:
-            raise ConfigError(f"{where}.link.{way}.length", f"expected a tick of {dt:g} s at least, got {loss.length:g}")
-        if loss.every > 0.0 and (loss.rate > 0.0 or loss.length > 0.5 * loss.every):
-            raise ConfigError(f"{where}.link.{way}.every", "expected no rate beside it, and twice the length at least")
+            raise ConfigError(f"{where}.link.{field}.length", f"expected at least one tick of {dt:g} s, got {loss.length:g} s")
+        if loss.every > 0.0 and loss.rate > 0.0:
+            raise ConfigError(f"{where}.link.{field}.every", f"expected either every or rate, got both, rate = {loss.rate:g}")
+        if loss.every > 0.0 and loss.length > 0.5 * loss.every:
+            raise ConfigError(
+                f"{where}.link.{field}.every", f"expected at least twice the length of {loss.length:g} s, got {loss.every:g} s"
+            )
     if settings.ground.terrain is not None:
         settings.ground.terrain.build(where=f"{where}.ground.terrain")

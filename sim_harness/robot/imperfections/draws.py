@@ -1,4 +1,4 @@
-"""Random numbers of a run, a stream of their own for each purpose: what one draws does not move another's."""
+"""Random streams of a run, one for each purpose, so that draws for one purpose do not change those of another."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a stream is for; the numbers are part of what a seed means."""
+    """Purpose of a random stream. Changing a number changes the runs of all seeds."""
 
     BIAS = 1
     NOISE = 2
@@ -15,5 +15,5 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int | None, purpose: Purpose) -> np.random.Generator:
-    """The stream of a run's seed; None counts as 0."""
+    """Return the stream of a purpose for the seed of a run; None counts as 0."""
     return np.random.default_rng((seed or 0, purpose))

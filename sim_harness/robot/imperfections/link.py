@@ -1,4 +1,4 @@
-"""The way between robot and server: states and torques that come late or not at all."""
+"""Communication link between robot and server with delayed and lost messages."""
 
 from collections import deque
 from typing import TypeVar
@@ -17,13 +17,13 @@ M = TypeVar("M", StateMessage, TorqueMessage)
 
 
 class Link:
-    """A client behind a way that delays and loses messages.
+    """A client with a link that delays and loses messages.
 
-    Time is the robot's clock. Of several states or torques that would arrive in the same tick the newest does.
+    Time is the robot's clock. If several states or torques arrive in the same tick, only the newest is delivered.
     """
 
     def __init__(self, client: Exchanger, settings: LinkSettings, dt: float, seed: int | None) -> None:
-        """dt: of the ticks [s]"""
+        """dt: period of the ticks [s]"""
         self._client = client
         self._state_delay, self._torque_delay = (
             round(ticks * dt * 1e9) for ticks in (settings.state_delay, settings.torque_delay)
@@ -44,11 +44,11 @@ class Link:
         return self._client.deadline
 
     def ask(self, message: FromClient) -> FromServer:
-        """The answer to any message but a state: neither delayed nor lost."""
+        """Send any message but a state and return the reply, without delay or loss."""
         return self._client.ask(message)
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
-        """Send off the state of this tick; the torque that arrives in it, if one does."""
+        """Send the state of this tick and return the torque that arrives in this tick, None without one."""
         now, late = state.t_robot, self._begun
         self._begun, self.error = True, None
         lost_state, lost_torque = self._lost_states.next(), self._lost_torques.next()
@@ -64,10 +64,10 @@ class Link:
 
 
 class Losses:
-    """Which messages of one direction are lost."""
+    """Random losses of the messages of one direction."""
 
     def __init__(self, settings: Loss, dt: float, rng: np.random.Generator) -> None:
-        """dt: of the ticks [s]"""
+        """dt: period of the ticks [s]"""
         self._probability = settings.probability
         self._begins = -float(np.expm1(-settings.rate * dt))
         self._length, self._every = round(settings.length / dt), round(settings.every / dt)
@@ -75,17 +75,17 @@ class Losses:
         self._rng = rng
 
     def next(self) -> bool:
-        """Whether this tick's message is lost; draws two numbers, whatever the settings."""
+        """Return true when the message of this tick is lost. Always draws two random numbers."""
         single, burst = self._rng.random(2)
         due = self._is_due(burst)
         if self._left == 0 and (due or burst < self._begins):
             self._left = self._length
-        swallowed = self._left > 0
-        self._left -= swallowed
-        return bool(swallowed or single < self._probability)
+        in_burst = self._left > 0
+        self._left -= in_burst
+        return bool(in_burst or single < self._probability)
 
     def _is_due(self, burst: float) -> bool:
-        """Whether a regular burst begins: in each turn at a moment that its first tick draws."""
+        """Return true when a regular burst begins, at a tick that the first tick of each period draws."""
         if not self._every:
             return False
         moment, self._tick = self._tick % self._every, self._tick + 1
@@ -94,9 +94,9 @@ class Losses:
         return moment == self._at
 
 
-def _newest(way: deque[tuple[int, M]], now: int) -> M | None:
-    """The newest message whose time [ns] has come, None when there is none; takes it and the older ones off the way."""
+def _newest(queue: deque[tuple[int, M]], now: int) -> M | None:
+    """Remove all messages with arrival time ≤ now [ns] and return the newest of them, None without any."""
     newest = None
-    while way and way[0][0] <= now:
-        newest = way.popleft()[1]
+    while queue and queue[0][0] <= now:
+        newest = queue.popleft()[1]
     return newest

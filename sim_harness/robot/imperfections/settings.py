@@ -1,4 +1,4 @@
-"""The `[robot]` table of an experiment: in what the simulated robot differs from an ideal one. All off by default."""
+"""The `[robot]` table of an experiment: imperfections of the simulated robot. All are off by default."""
 
 from typing import Annotated
 
@@ -12,17 +12,20 @@ Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Finite = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Signed = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 ByJoint = Finite | dict[str, Finite]
-"""One value for every actuated joint, or values by joint, 0 for those left out."""
+"""One value for all actuated joints, or values by joint name, 0 for omitted joints."""
 
 Vector3 = tuple[Signed, Signed, Signed]
 
 
 class Spread(Settings, frozen=True):
-    """Standard deviations of Gaussian errors, each component on its own.
+    """Standard deviations of Gaussian errors with independent components.
 
-    joint_position [rad], joint_speed [rad/s]: of the actuated joints
-    base_position [m]: world axes; base_orientation [rad]: rotation vector, body axes
-    base_velocity [m/s], base_rate [rad/s]: linear and angular velocity of the base, body axes
+    joint_position: actuated joints [rad]
+    joint_speed: actuated joints [rad/s]
+    base_position: world axes [m]
+    base_orientation: rotation vector, body axes [rad]
+    base_velocity: linear velocity of the base, body axes [m/s]
+    base_rate: angular velocity of the base, body axes [rad/s]
     """
 
     joint_position: Finite = 0.0
@@ -34,10 +37,13 @@ class Spread(Settings, frozen=True):
 
 
 class Offset(Settings, frozen=True):
-    """Given constant errors, measured minus true; axes as in `Spread`.
+    """Constant errors, measured minus true value; axes as in `Spread`.
 
-    joint_position: by joint [rad]
-    base_position [m], base_orientation [rad], base_velocity [m/s], base_rate [rad/s]: each (3)
+    joint_position: by joint name [rad]
+    base_position: [m] (3)
+    base_orientation: [rad] (3)
+    base_velocity: [m/s] (3)
+    base_rate: [rad/s] (3)
     """
 
     joint_position: dict[str, Signed] = msgspec.field(default_factory=dict)
@@ -50,7 +56,9 @@ class Offset(Settings, frozen=True):
 class Sensing(Settings, frozen=True):
     """Measured state = true state + offset + bias + noise.
 
-    noise: white, new in every tick; bias: drawn once for a run; offset: given
+    noise: white noise, drawn in every tick
+    bias: drawn once per run
+    offset: constant
     touch_threshold: with `contacts = "binary"`, a foot touches when its mean normal force over the last step exceeds this [N]
     """
 
@@ -61,11 +69,12 @@ class Sensing(Settings, frozen=True):
 
 
 class Loss(Settings, frozen=True):
-    """Messages that do not arrive.
+    """Lost messages.
 
-    probability: of each message, on its own
-    rate, length: of bursts that swallow every message: how many begin in a second [1/s], and how long each lasts [s]
-    every: instead of a rate, one burst in each so many seconds, at a random moment of its middle half [s]
+    probability: loss probability of each message, independent of the others
+    rate: mean number of bursts per second; a burst loses all messages [1/s]
+    length: duration of a burst [s]
+    every: instead of `rate`: period with one burst each, which begins at a random time in its middle half [s]
     """
 
     probability: Probability = 0.0
@@ -75,11 +84,12 @@ class Loss(Settings, frozen=True):
 
 
 class LinkSettings(Settings, frozen=True):
-    """The way between robot and server.
+    """Communication link between robot and server.
 
-    state_delay, torque_delay: ticks from a measurement to the server, and from its answer to the motors; a state keeps the time
-        stamp of its measurement. The first state of a run and its torque are not delayed: the robot was held before
-    lost_states, lost_torques: what goes missing on the way
+    state_delay: delay from measurement to server [ticks]; a state keeps the time stamp of its measurement
+    torque_delay: delay from reply to motors [ticks]
+    lost_states, lost_torques: lost messages
+    The first state of a run and its torque are not delayed, as the robot is held before.
     """
 
     state_delay: Ticks = 0
@@ -89,13 +99,14 @@ class LinkSettings(Settings, frozen=True):
 
 
 class DriveSettings(Settings, frozen=True):
-    """The motors with their gears, in the world.
+    """Motors and gears of the simulated robot.
 
-    armature: rotor inertia times gear ratio squared [kg·m²] instead of the robot file's, which the controller's model has
-    viscous [N·m·s/rad], coulomb [N·m]: joint friction
-    quantum: step of the torques that the motors can tell apart [N·m]; 0: none
-    bandwidth: corner frequency of the first-order lag between a commanded torque and the motor's [Hz]; inf: none
-    strength: share of the robot's torque limits that the motors give; inf: whatever is asked
+    armature: rotor inertia times gear ratio squared [kg·m²]; absent: that of the robot file, as in the controller's model
+    viscous: viscous joint friction [N·m·s/rad]
+    coulomb: Coulomb joint friction [N·m]
+    quantum: torque resolution [N·m]; 0: no quantisation
+    bandwidth: corner frequency of the first-order lag from commanded to applied torque [Hz]; inf: no lag
+    strength: largest torque as a share of the robot's torque limits; inf: unlimited
     """
 
     armature: ByJoint | None = None
@@ -107,12 +118,12 @@ class DriveSettings(Settings, frozen=True):
 
 
 class BodySettings(Settings, frozen=True):
-    """How a link of the world's robot differs from the model's.
+    """Changes of a link relative to the controller's model.
 
-    mass_factor: of its mass and its inertia, as if of another density
-    added_mass: at its centre of mass [kg], may be negative
-    com_shift: of its centre of mass, in its link frame [m] (3)
-    inertia_factor: of its inertia about the centre of mass, besides
+    mass_factor: factor of mass and inertia, as for another density
+    added_mass: mass added at the centre of mass [kg], may be negative
+    com_shift: displacement of the centre of mass in the link frame [m] (3)
+    inertia_factor: additional factor of the inertia about the centre of mass
     """
 
     mass_factor: Positive = 1.0
@@ -122,10 +133,10 @@ class BodySettings(Settings, frozen=True):
 
 
 class GroundSettings(Settings, frozen=True):
-    """Ground that differs from the controller's.
+    """Ground of the world where it differs from the controller's.
 
-    mu: friction coefficient of all contacts in the world; absent: the experiment's
-    terrain: the world's; absent: the controller's
+    mu: friction coefficient of all contacts; absent: that of the experiment
+    terrain: terrain of the world; absent: that of the controller
     """
 
     mu: NonNegative | None = None
@@ -133,9 +144,12 @@ class GroundSettings(Settings, frozen=True):
 
 
 class ImperfectionSettings(Settings, frozen=True):
-    """`[robot]` of an experiment. Whatever is random comes from the seed of a run; without one, from seed 0.
+    """`[robot]` of an experiment. All random numbers derive from the seed of the run, default 0.
 
-    trunk: the heaviest of the links that make up the base, whatever its name; links: any others by name
+    sensing, link, drive: sensors, communication link, motors
+    trunk: changes of the heaviest link of the base
+    links: changes of other links, by name
+    ground: ground of the world
     """
 
     sensing: Sensing = Sensing()

@@ -1,4 +1,4 @@
-"""The contacts of a scene at one instant, and what the bodies are made of there."""
+"""Contacts of a scene at a configuration, with the materials of both bodies."""
 
 from itertools import combinations
 
@@ -9,13 +9,13 @@ from idyn.types import Array, ContactSet
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.polyhedra import Spot
 from sim_harness.scenes.bodies.settings import Material, SceneSettings
-from sim_harness.scenes.bodies.touch import Place, Toucher, ground_points, half_extents, pivot_of
+from sim_harness.scenes.bodies.touch import ContactFinder, PlacedShape, ground_points, half_extents, pivot_of
 from sim_harness.world.world import Touching
 
 UP = np.array([0.0, 0.0, 1.0])
 
 GROUND = -1
-"""In the place of a body's index."""
+"""Index that stands for the ground in a pair of bodies."""
 
 
 class Geometry:
@@ -23,16 +23,16 @@ class Geometry:
 
     def __init__(self, model: SceneModel) -> None:
         self._model, self._settings = model, model.settings
-        self._touch = Toucher(self._settings.margin, self._settings.edge)
+        self._touch = ContactFinder(self._settings.margin, self._settings.edge)
         self._pairs = np.array(candidate_pairs(model), dtype=np.int64).reshape(-1, 2)
 
     def touching(self, q: Array) -> Touching:
-        """All contacts at a configuration; none where it is not finite."""
+        """Return all contacts at q, an empty set for a non-finite q."""
         if not np.isfinite(q).all():
             return self._record([])
         model, margin = self._model, self._settings.margin
         rotations, centres = model.place(q)
-        places = [Place(body.shape, *pose) for body, *pose in zip(self._settings.body, rotations, centres, strict=True)]
+        places = [PlacedShape(body.shape, *pose) for body, *pose in zip(self._settings.body, rotations, centres, strict=True)]
         found: list[tuple[int, int, int, Spot]] = []
         extents = np.array([half_extents(place.shape, place.rotation) for place in places])
         if self._settings.ground is not None:
@@ -45,10 +45,10 @@ class Geometry:
         return self._record(found)
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Of contacts at q, on their first and second bodies: see `moved_contacts` (n, 3)."""
+        """Return the centres of curvature of the first and second bodies at the contacts [m] (n, 3), see `moved_contacts`."""
         c = touching.contacts
         assert touching.pairs is not None
-        poses = [Place(body.shape, *pose) for body, *pose in zip(self._settings.body, *self._model.place(q), strict=True)]
+        poses = [PlacedShape(body.shape, *pose) for body, *pose in zip(self._settings.body, *self._model.place(q), strict=True)]
         spots = [Spot(*each) for each in zip(c.points, c.normals, c.gaps, strict=True)]
         ends = (
             [spot.point if i == GROUND else pivot_of(poses[i], spot) for i, spot in zip(side, spots, strict=True)]
@@ -58,20 +58,21 @@ class Geometry:
         return first, second
 
     def _near(self, centres: Array, extents: Array, margin: float) -> Array:
-        """The pairs whose boxes along the axes are near one another (·, 2)."""
+        """Return the candidate pairs whose axis-aligned bounding boxes are closer than the margin (·, 2)."""
         if not len(self._pairs):
             return self._pairs
         i, j = self._pairs.T
         return self._pairs[(np.abs(centres[i] - centres[j]) <= extents[i] + extents[j] + margin).all(axis=1)]
 
     def _record(self, found: list[tuple[int, int, int, Spot]]) -> Touching:
+        """Return contacts with materials; found: (first body, second body, index within the pair, contact)."""
         model, names = self._model, (*self._model.names, "ground")
         pairs = np.array([(i, j) for i, j, _, _ in found], dtype=np.int64).reshape(-1, 2)
         joints = np.append(model.joints, 0)
         normals = np.array([spot.normal for *_, spot in found]).reshape(-1, 3)
         touch = [touching_materials(self._settings, i, j) for i, j in pairs.tolist()]
         stiffness = np.array([each.stiffness for each in touch])
-        if self._settings.shared and len(found):
+        if self._settings.shared and len(found):  # divide the stiffness of a face among its points
             _, which, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
             stiffness = stiffness / count[which.reshape(-1)]
         contacts = ContactSet(
@@ -90,7 +91,10 @@ class Geometry:
 
 
 def candidate_pairs(model: SceneModel) -> list[tuple[int, int]]:
-    """Bodies that may touch one another: not those of one joint, nor a body and its parent, nor those of a closure."""
+    """Return the pairs of bodies that may touch.
+
+    Excluded are bodies on the same joint, a body and its parent, and bodies that a closure connects.
+    """
     bodies, joints = model.settings.body, model.joints
     joined = {frozenset((body.name, body.parent)) for body in bodies} | {frozenset(c.bodies) for c in model.settings.closure}
     return [
@@ -102,7 +106,7 @@ def candidate_pairs(model: SceneModel) -> list[tuple[int, int]]:
 
 
 def touching_materials(settings: SceneSettings, i: int, j: int) -> Material:
-    """What the contact of two bodies is made of, the second the ground where j is `GROUND`."""
+    """Return the combined material of two bodies, or of a body and the ground when j is `GROUND`."""
     first = settings.body[i].material
     if j != GROUND:
         return combined(first, settings.body[j].material)
@@ -110,7 +114,7 @@ def touching_materials(settings: SceneSettings, i: int, j: int) -> Material:
 
 
 def combined(a: Material, b: Material) -> Material:
-    """Two surfaces as one: the more slippery one's friction, springs in series, damping times weighted by their compliances."""
+    """Combine two materials: the smaller friction, springs in series, damping times averaged by compliance."""
     softness = 1 / a.stiffness + 1 / b.stiffness
     damping = a.dissipation / a.stiffness + b.dissipation / b.stiffness
     return Material(

@@ -1,4 +1,4 @@
-"""Elastic blocks of a scene: particles, which are bodies with three slides, and the tetrahedra between them."""
+"""Elastic blocks of a scene: particles (bodies on three slides) and the tetrahedra between them."""
 
 from itertools import permutations
 
@@ -12,27 +12,33 @@ from sim_harness.world.elements import Elastic, elastic_body, element_rows
 
 
 def grid_of(block: ElasticSettings) -> tuple[Array, Array]:
-    """Places of the particles at rest [m] (n, 3), along z first, then y, then x; corners of the tetrahedra (k, 4), six to each
-    cell: one for each order of the axes along which its edges lead from the lowest corner to the highest."""
+    """Return the rest positions of the particles [m] (n, 3) and the corners of the tetrahedra (k, 4).
+
+    Particles are numbered along z first, then y, then x. Each cell has six tetrahedra, one for each order of the axes in a path
+    of edges from its lowest to its highest corner.
+    """
     counts = np.array(block.cells) + 1
     steps = np.stack(np.meshgrid(*(np.arange(count) for count in counts), indexing="ij"), axis=-1).reshape(-1, 3)
     low = steps[(steps < counts - 1).all(axis=1)]
     stride = np.array([counts[1] * counts[2], counts[2], 1])
-    ways = np.array(
+    paths = np.array(
         [np.cumsum([np.zeros(3, int), *np.eye(3, dtype=int)[list(order)]], axis=0) for order in permutations(range(3))]
     )
-    nodes = ((low[:, None, None] + ways[None]) @ stride).reshape(-1, 4)
+    nodes = ((low[:, None, None] + paths[None]) @ stride).reshape(-1, 4)
     return np.array(block.corner) + steps * np.array(block.size) / block.cells, nodes
 
 
 def elastic_of(block: ElasticSettings) -> Elastic:
-    """Its material and tetrahedra."""
+    """Return the tetrahedra of a block with their material."""
     points, nodes = grid_of(block)
     return elastic_body(points, nodes, block.young, block.poisson, block.energy)
 
 
 def particles_of(block: ElasticSettings) -> list[BodySettings]:
-    """A quarter of each tetrahedron's mass at each of its corners; those of the lowest x are fixed where the block is held."""
+    """Return the particles of a block; each corner has a quarter of its tetrahedra's mass.
+
+    If the block is held, particles with the lowest x are fixed.
+    """
     points, nodes = grid_of(block)
     masses = np.zeros(len(points))
     np.add.at(masses, nodes, block.density * elastic_of(block).volumes[:, None] / 4)
@@ -53,7 +59,7 @@ def particles_of(block: ElasticSettings) -> list[BodySettings]:
 
 
 class ElasticBlock:
-    """The rows of a block in a scene."""
+    """Constraint rows of an elastic block in a scene."""
 
     def __init__(self, model: SceneModel, settings: ElasticSettings) -> None:
         self._model, self._elastic, self._dissipation = model, elastic_of(settings), settings.dissipation
@@ -65,7 +71,7 @@ class ElasticBlock:
         self._dofs = np.array([model.dofs[joint_name(body, k)][0] for body in bodies for k in range(3)], dtype=np.int64)
 
     def rows(self, q: Array) -> tuple[Array, Array, Array, Array]:
-        """G (m, nv), g, compliance, dissipation (m) at a configuration"""
+        """Return G (m, nv), g, compliance and dissipation (m) at q."""
         along, g, compliance = element_rows(self._elastic, self._model.place(q)[1][self._bodies])
         G = np.zeros((len(g), self._model.robot.nv))
         G[:, self._dofs] = along[:, self._columns]

@@ -1,4 +1,4 @@
-"""Bodies that a scene says in one for many: copies, chains, arches, elastic blocks."""
+"""Expand copies, chains, arches and elastic blocks of a scene into single bodies."""
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, Joint
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:
-    """The same scene, body by body. Raises ConfigError for one without bodies, and for malformed arches and blocks."""
+    """Return the scene with every body listed. Raises ConfigError for a scene without bodies or an invalid arch or block."""
     for i, arch in enumerate(settings.arch):
         check_finite(f"scene.arch[{i}]", arch, "span", "rise", "thickness", "width", "density")
         check_finite(f"scene.arch[{i}].material", arch.material, "dissipation")
@@ -29,7 +29,7 @@ def expanded(settings: SceneSettings) -> SceneSettings:
 
 
 def copies_of(body: BodySettings) -> list[BodySettings]:
-    """The bodies that a body with copies stands for."""
+    """Return the copies of a body."""
     if body.copies == 1:
         return [body]
     one = msgspec.structs.replace(body, copies=1, chained=False)
@@ -46,7 +46,7 @@ def copies_of(body: BodySettings) -> list[BodySettings]:
 
 
 def moved(place: Vector, apart: Vector, times: int) -> Vector:
-    """[m] (3)"""
+    """Return place + times · apart [m] (3)."""
     x, y, z = (a + times * step for a, step in zip(place, apart, strict=True))
     return x, y, z
 
@@ -56,18 +56,22 @@ def _moved(joint: JointSettings, apart: Vector, times: int) -> JointSettings:
 
 
 def blocks_of(arch: ArchSettings) -> list[BodySettings]:
-    """The blocks of an arch, each as long as the others along the catenary z = rise − a (cosh(x/a) − 1). Raises ConfigError."""
+    """Return the blocks of an arch, equally long along the catenary z = rise − a (cosh(x/a) − 1).
+
+    Raises ConfigError when the arch is too thick for its curvature.
+    """
     half = arch.span / 2
     a = brentq(lambda a: a * (np.cosh(half / a) - 1.0) - arch.rise, half / 50.0, 50.0 * half**2 / arch.rise)
-    ways = np.linspace(-1.0, 1.0, arch.blocks + 3) * a * np.sinh(half / a)
-    x = a * np.arcsinh(ways / a)
+    lengths = np.linspace(-1.0, 1.0, arch.blocks + 3) * a * np.sinh(half / a)  # arc lengths from the crown
+    x = a * np.arcsinh(lengths / a)
     middle = np.column_stack([x, np.zeros_like(x), arch.rise - a * (np.cosh(x / a) - 1.0)])
-    across = np.column_stack([np.tanh(x / a), np.zeros_like(x), 1.0 / np.cosh(x / a)])  # out of the arch
+    across = np.column_stack([np.tanh(x / a), np.zeros_like(x), 1.0 / np.cosh(x / a)])  # outward normals
     crown, ends = arch.thickness
     reach = 0.5 * (crown + (ends - crown) * (x / half) ** 2)[:, None] * across
     if not (np.diff((middle - reach)[:, 0]) > 0.0).all():
         raise ConfigError(
-            f"scene.arch '{arch.name}'.thickness", f"expected less than what its bend leaves, got {arch.thickness}"
+            f"scene.arch '{arch.name}'.thickness",
+            f"expected a thickness for which the blocks do not overlap on the inside, got {arch.thickness}",
         )
     return [
         _block(arch, k, np.array([line[i] for line in (middle - reach, middle + reach) for i in (k, k + 1)]))
@@ -76,7 +80,7 @@ def blocks_of(arch: ArchSettings) -> list[BodySettings]:
 
 
 def _block(arch: ArchSettings, index: int, profile: Array) -> BodySettings:
-    """profile: corners in the plane y = 0 [m] (4, 3)"""
+    """Return one block of an arch; profile: corners in the plane y = 0 [m] (4, 3)."""
     sides = np.array([[0.0, side * arch.width / 2, 0.0] for side in (-1.0, 1.0)])
     corners = (profile[None] + sides[:, None]).reshape(-1, 3)
     centre = hull_of(tuple(map(tuple, corners.tolist()))).centre

@@ -1,4 +1,4 @@
-"""Settings of scenes whose numbers have to be finite."""
+"""Check that settings of scenes are finite."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from idyn.errors import ConfigError
 
 
 def check_finite(where: str, settings: Settings, *fields: str) -> None:
-    """Raises ConfigError naming the first of these fields, numbers or tuples of them, that is not finite; None is skipped."""
+    """Raise ConfigError for the first of the fields (numbers or tuples of numbers) that is non-finite; None is allowed."""
     for field in fields:
         value = getattr(settings, field)
         if value is not None and not np.isfinite(value).all():

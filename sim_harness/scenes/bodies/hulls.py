@@ -1,4 +1,4 @@
-"""Convex bodies by their corners: faces, volume, centre and inertia."""
+"""Convex bodies given by their corners: faces, volume, centre of mass and inertia."""
 
 from functools import lru_cache
 
@@ -11,17 +11,24 @@ from idyn.types import Array, Record
 Corners = tuple[tuple[float, float, float], ...]
 
 CENTRED = 1e-6
-"""Furthest that the centre of mass may be from where the corners are counted from [m]."""
+"""Largest distance of the centre of mass from the origin of the corners [m]."""
 
 SAME = 1e-9
-"""Planes and directions that differ by less are one [m, rad]."""
+"""Planes and directions that differ by less count as equal [m, rad]."""
 
 
 class Hull(Record, frozen=True):
-    """corners: [m] (n, 3); triangles: rows of `corners`, anticlockwise seen from outside (m, 3); planes: outward normal and
-    distance from the origin [m] of each face (f, 4); faces: the corners of each, anticlockwise seen from outside (f);
-    edges: directions of all edges, none twice (k, 3); volume: [m³]; centre: of mass [m] (3); tensor: inertia of 1 kg about
-    the origin [m²] (3, 3)"""
+    """A convex polyhedron.
+
+    corners: [m] (n, 3)
+    triangles: indices of corners, counterclockwise seen from outside (m, 3)
+    planes: outward normal and distance from the origin [m] of each face (f, 4)
+    faces: indices of the corners of each face, counterclockwise seen from outside (f)
+    edges: directions of the edges without duplicates (k, 3)
+    volume: [m³]
+    centre: centre of mass [m] (3)
+    tensor: inertia of 1 kg about the origin [m²] (3, 3)
+    """
 
     corners: Array
     triangles: Array
@@ -35,21 +42,22 @@ class Hull(Record, frozen=True):
 
 @lru_cache(maxsize=4096)
 def hull_of(corners: Corners) -> Hull:
-    """The convex body with these corners. Raises ConfigError for corners that enclose nothing."""
+    """Return the convex body with these corners. Raises ConfigError when they enclose no volume."""
     if len(corners) < 4:
         raise ConfigError("shape.hull", f"expected at least 4 corners, got {len(corners)}")
     points = np.array(corners, dtype=float)
     try:
         found = ConvexHull(points)
     except (QhullError, ValueError) as error:
-        raise ConfigError("shape.hull", f"expected corners that enclose a volume, got {len(corners)} that do not") from error
+        raise ConfigError("shape.hull", f"expected corners that enclose a volume, got {len(corners)} without volume") from error
     triangles = found.simplices.astype(np.int64)
     a, b, c = (points[triangles[:, i]] for i in range(3))
     inward = (np.cross(b - a, c - a) * found.equations[:, :3]).sum(axis=1) < 0
     triangles[inward] = triangles[inward][:, ::-1]
     a, b, c = (points[triangles[:, i]] for i in range(3))
-    volumes = (a * np.cross(b, c)).sum(axis=1) / 6  # of the tetrahedra between the origin and each triangle
+    volumes = (a * np.cross(b, c)).sum(axis=1) / 6  # signed volumes of the tetrahedra between the origin and each triangle
     volume = float(volumes.sum())
+    # second moment ∫ x xᵀ dV / V = Σ volume (s sᵀ + a aᵀ + b bᵀ + c cᵀ) / 20 V with s = a + b + c
     together = a + b + c
     second = np.einsum("t,ti,tj->ij", volumes, together, together)
     for corner in (a, b, c):
@@ -69,7 +77,10 @@ def hull_of(corners: Corners) -> Hull:
 
 
 def faces_of_planes(points: Array, equations: Array) -> tuple[Array, tuple[Array, ...]]:
-    """The different planes (f, 4) and the corners in each, anticlockwise seen from outside; equations: of triangles (m, 4)."""
+    """Return the distinct planes (f, 4) and the corners in each, counterclockwise seen from outside.
+
+    equations: planes of the triangles (m, 4)
+    """
     planes: list[Array] = []
     for plane in equations:
         if not any(np.abs(plane - other).max() < SAME for other in planes):
@@ -85,7 +96,7 @@ def faces_of_planes(points: Array, equations: Array) -> tuple[Array, tuple[Array
 
 
 def directions(edges: list[Array]) -> Array:
-    """Unit vectors along edges, each line once (k, 3)."""
+    """Return unit vectors along the edges without parallel duplicates (k, 3)."""
     out: list[Array] = []
     for edge in np.concatenate(edges):
         along = edge / np.linalg.norm(edge)

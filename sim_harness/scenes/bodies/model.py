@@ -1,8 +1,8 @@
-"""A scene's bodies as one robot of several trees, and what its degrees of freedom and bodies have beside a robot's.
+"""The bodies of a scene as one robot with several trees, with springs, friction and stops of the joints.
 
-Pinocchio has the velocity of a free body along the body's own axes, which turn during a step: what goes straight on would be
-bent, by (ω dt)²/2 of its speed in every step. A step here is along the axes that the body has at its beginning: `terms` gives h
-for those, and `after` turns the velocity that comes out.
+Pinocchio expresses the velocity of a free body in the body frame, which turns during a step. A step in that frame would bend a
+straight path by (ω dt)²/2 of the speed. Here a step uses the axes that the body has at the beginning of the step: `terms`
+returns h for these axes, and `after` rotates the resulting velocity into the new body frame.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,15 @@ from sim_harness.world.jacobian import generalised_force
 
 
 class JointEffects(Record, frozen=True):
-    """Of all degrees of freedom (nv), 0 where there is none.
+    """Springs, friction and stops of all degrees of freedom (nv each); 0 without spring or friction.
 
-    stiffness: of springs [N/m, N·m/rad]; rest: where they are relaxed [m, rad]
-    viscous [N·s/m, N·m·s/rad], coulomb [N, N·m]: friction
-    low, high: stops, −inf and inf where there are none [m, rad]
-    stop_compliance: of the stops, 0 of rigid ones [m/N, rad/(N·m)]; stop_dissipation: [s]
+    stiffness: spring stiffness [N/m, N·m/rad]
+    rest: rest position of the spring [m, rad]
+    viscous: viscous friction [N·s/m, N·m·s/rad]
+    coulomb: Coulomb friction [N, N·m]
+    low, high: positions of the stops, −inf and inf without stop [m, rad]
+    stop_compliance: compliance of the stops, 0 for rigid stops [m/N, rad/(N·m)]
+    stop_dissipation: damping over stiffness of the stops [s]
     """
 
     stiffness: Array
@@ -40,20 +43,23 @@ class JointEffects(Record, frozen=True):
 class SceneModel:
     """The bodies of a scene (nb), in the order of its settings.
 
-    robot: all of them; free bodies are its floating joints
+    robot: all bodies; free bodies have floating joints
     joints: joint of the robot that carries each body, 0 for the world (nb)
-    rotations, offsets: of the bodies in the frames of these joints (nb, 3, 3), [m] (nb, 3)
-    masses: [kg] (nb), 0 for those that the world carries
-    loose: which are free, or fixed to one that is (nb)
+    rotations: orientation of the bodies in the frames of these joints (nb, 3, 3)
+    offsets: centres of the bodies in the frames of these joints [m] (nb, 3)
+    masses: [kg] (nb), 0 for bodies fixed to the world
+    loose: true for free bodies and bodies fixed to a free body (nb)
     gravity: [m/s²] (3)
-    effects: of the joints
-    free: the linear velocities of free bodies (k, 3); free_positions: their centres in q (k, 3)
-    dofs: of slides and hinges, the velocity and the position of each by its name
-    start: state at the beginning
+    effects: springs, friction and stops of the joints
+    free: indices in v of the linear velocities of free bodies (k, 3)
+    free_positions: indices in q of the positions of free bodies (k, 3)
+    dofs: indices in v and q of slides and hinges, by name
+    reference: configuration with all slides and hinges at 0 (nq)
+    start: first state
     """
 
     def __init__(self, settings: SceneSettings) -> None:
-        """Raises ConfigError, ModelError for bodies that make no model; settings are those of `load_scene`."""
+        """settings: from `load_scene`. Raises ConfigError or ModelError for invalid bodies."""
         self.settings = settings
         bodies = settings.body
         self.robot = robot = Robot(Description(urdf=urdf_of(bodies), base="fixed"), "scene")
@@ -73,26 +79,29 @@ class SceneModel:
         self.start = self._start(bodies)
 
     def place(self, q: Array) -> tuple[Array, Array]:
-        """Rotations (nb, 3, 3) and centres [m] (nb, 3) of the bodies in the world."""
+        """Return rotations (nb, 3, 3) and centres [m] (nb, 3) of the bodies in the world."""
         rotations, origins = self.robot.place(q)
         turns = rotations[self.joints]
         return turns @ self.rotations, origins[self.joints] + np.einsum("bij,bj->bi", turns, self.offsets)
 
     def terms(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
-        """M (nv, nv), h (nv) under the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`, for
-        M v̇ = Jᵀf − h with the rates of the linear velocities of free bodies along axes that do not turn."""
+        """Return M (nv, nv), h (nv) with the scene's gravity, and the joint axes (nv, 6) as in `DynamicsTerms`.
+
+        M v̇ = Jᵀf − h, where v̇ of free bodies is the derivative along axes that are fixed in space.
+        """
         terms = self.robot.terms(q, v)
         h, other = terms.h.copy(), self.gravity - self.robot.bodies.gravity
         if other.any():
             centres = self.place(q)[1]
             for body in np.flatnonzero(self.masses):
                 h -= self.force_at(terms.axes, int(body), centres[body], self.masses[body] * other)
-        M, turning = terms.M.copy(), np.zeros(len(v))
-        turning[self.free] = np.cross(v[self.free + 3], v[self.free])
-        return M, h - M @ turning, terms.axes.copy()
+        # body-frame derivative = space-fixed derivative − ω × v
+        M, omega_cross_v = terms.M.copy(), np.zeros(len(v))
+        omega_cross_v[self.free] = np.cross(v[self.free + 3], v[self.free])
+        return M, h - M @ omega_cross_v, terms.axes.copy()
 
     def moved(self, q: Array, shift: Array) -> Array:
-        """Where a displacement along the axes at q leads, free bodies straight on (nq)."""
+        """Return the configuration after a displacement along the axes at q; free bodies move straight (nq)."""
         moved = self.robot.integrate(q, shift)
         if len(self.free):
             straight = self.free_positions
@@ -100,49 +109,49 @@ class SceneModel:
         return moved
 
     def _turns(self, q: Array) -> Rotation:
-        """Of the free bodies (k)."""
+        """Return the rotations of the free bodies (k)."""
         return Rotation.from_quat(q[self.free_positions[:, :1] + np.arange(3, 7)])
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        """Where a step from q ends that moves with the velocity `drift` and leaves v⁺, both along the axes at q."""
+        """Return the state after a step from q; drift: configuration velocity, v_plus: final velocity, along the axes at q."""
         moved, v = self.moved(q, dt * drift), v_plus.copy()
         if len(self.free):
             v[self.free] = self._turns(moved).inv().apply(self._turns(q).apply(v_plus[self.free]))
         return State(q=moved, v=v)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
-        """J (m, nv) of a configuration q ⊕ shift for velocities of free bodies along the axes at q; changed in place."""
+        """Transform J (m, nv) at the configuration `moved` to velocities along the axes at q, in place, and return it."""
         if len(self.free):
             for free, turn in zip(self.free, (self._turns(moved).inv() * self._turns(q)).as_matrix(), strict=True):
                 J[:, free] = J[:, free] @ turn
         return J
 
     def before(self, q: Array, after: State) -> Array:
-        """The velocity v⁺ along the axes at q that led from there to a state: what `after` turns, turned back (nv)."""
+        """Return the velocity of a state along the axes at an earlier configuration q, the inverse of `after` (nv)."""
         v = after.v.copy()
         if len(self.free):
             v[self.free] = (self._turns(q).inv() * self._turns(after.q)).apply(after.v[self.free])
         return v
 
     def force_at(self, axes: Array, body: int, point: Array, force: Array) -> Array:
-        """Generalised force of a force [N] at a point [m] of a body, world axes (nv)."""
+        """Return the generalised force of a force [N] at a point [m] of a body, both in world axes (nv)."""
         return generalised_force(axes, self.robot.tree.support, int(self.joints[body]), point, force)
 
     def motions(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """Velocities of the centres [m/s] (nb, 3) and spins [rad/s] (nb, 3), world axes."""
+        """Return velocities of the centres [m/s] (nb, 3) and angular velocities [rad/s] (nb, 3), world axes."""
         centres, tree = self.place(q)[1], self.robot.tree
         twists = (tree.support @ (self.robot.terms(q, v).axes * v[:, None]))[self.joints]
         return twists[:, :3] + np.cross(twists[:, 3:], centres), twists[:, 3:]
 
     def energy(self, q: Array, v: Array) -> float:
-        """Kinetic, of heights and of springs [J]."""
+        """Return the sum of kinetic energy, potential energy of gravity and spring energy [J]."""
         M, _, _ = self.terms(q, v)
         height = float(self.masses @ (self.place(q)[1] @ self.gravity))
         stretch = self.stretch(q)
         return float(0.5 * v @ M @ v) - height + float(0.5 * self.effects.stiffness @ stretch**2)
 
     def stretch(self, q: Array) -> Array:
-        """How far the springs are stretched, 0 where there is none [m, rad] (nv)."""
+        """Return the stretch of the joint springs, 0 without spring [m, rad] (nv)."""
         out = np.zeros(self.robot.nv)
         for dof, position in self.dofs.values():
             out[dof] = q[position] - self.effects.rest[dof]
@@ -157,12 +166,12 @@ class SceneModel:
         return turns, np.einsum("bij,bj->bi", back, away)
 
     def _start(self, bodies: Sequence[BodySettings]) -> State:
-        """Slides and hinges are where they start; a free body is at its reference."""
+        """Return the first state: slides and hinges at their start, free bodies at their reference pose."""
         q, v = self.reference.copy(), np.zeros(self.robot.nv)
         for body in bodies:
             if body.joint == "free":
                 first = _first(self.robot, body)
-                back = body_pose(body).rotation.T  # Pinocchio's velocities are along the body's axes
+                back = body_pose(body).rotation.T  # Pinocchio's velocities are in the body frame
                 v[first : first + 3], v[first + 3 : first + 6] = back @ body.velocity, back @ body.spin
             for k, joint in enumerate(body.joint if not isinstance(body.joint, str) else ()):
                 dof, position = self.dofs[joint_name(body, k)]
@@ -171,14 +180,14 @@ class SceneModel:
 
 
 def is_loose(settings: SceneSettings, body: BodySettings) -> bool:
-    """Whether a body is free, or fixed to one that is."""
+    """Return true for a free body or a body fixed to a free body."""
     if body.joint == "fixed" and body.parent:
         return is_loose(settings, next(each for each in settings.body if each.name == body.parent))
     return body.joint == "free"
 
 
 def _first(robot: Robot, body: BodySettings) -> int:
-    """The first velocity of a free body."""
+    """Return the index of the first velocity of a free body."""
     return robot.tree.dof_names.index(f"{joint_name(body)}.0")
 
 
@@ -201,7 +210,7 @@ def _effects(robot: Robot, bodies: Sequence[BodySettings], dofs: dict[str, tuple
 
 
 def _reference(robot: Robot, bodies: Sequence[BodySettings]) -> Array:
-    """The configuration with all slides and hinges at 0 (nq)."""
+    """Return the configuration with all slides and hinges at 0 (nq)."""
     step, turn = np.zeros(robot.nv), np.zeros(robot.nv)
     for body in bodies:
         if body.joint == "free":

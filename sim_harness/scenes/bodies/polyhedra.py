@@ -1,4 +1,4 @@
-"""Where two convex polyhedra touch: along the axis that separates them most, a face and what lies on it, or two edges."""
+"""Contacts of two convex polyhedra by the separating axis theorem: face contact or edge contact."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,17 @@ from idyn.types import Array
 from sim_harness.scenes.bodies.hulls import Hull
 
 FACE_FIRST = 1e-6
-"""Edges have to be further apart than faces by more than this, or faces are what touches [m]."""
+"""Edge contact is used only when the edge axis separates by more than this beyond the best face axis [m]."""
 
 TOUCHING = 1e-4
-"""A corner this far beyond a face's border is on it, so that faces that lie on one another but for little keep their corners
-[m]."""
+"""Tolerance of clipping a face at the border of another [m], so that nearly congruent faces keep their corners."""
 
 UPRIGHT = 1e-6
-"""Edges that are parallel but for this have no axis of their own [rad]."""
+"""Edges whose angle is below this are parallel and give no separating axis [rad]."""
 
 
 class Spot(NamedTuple):
-    """A contact of a pair: point [m] (3), normal from the second body to the first (3), gap [m]."""
+    """A contact of two bodies: point [m] (3), normal from the second body to the first (3), gap [m]."""
 
     point: Array
     normal: Array
@@ -27,8 +26,13 @@ class Spot(NamedTuple):
 
 
 class Polyhedron(NamedTuple):
-    """A hull where it is: corners [m] (n, 3), outward normals (f, 3), distances of the faces from the origin [m] (f), edges
-    (k, 3)."""
+    """A hull at a pose, all in world axes.
+
+    corners: [m] (n, 3)
+    normals: outward normals of the faces (f, 3)
+    distances: distances of the faces from the origin [m] (f)
+    edges: directions of the edges (k, 3)
+    """
 
     hull: Hull
     corners: Array
@@ -38,7 +42,7 @@ class Polyhedron(NamedTuple):
 
 
 def polyhedron_at(hull: Hull, rotation: Array, centre: Array) -> Polyhedron:
-    """The hull turned, then moved."""
+    """Return the hull at a pose."""
     normals = hull.planes[:, :3] @ rotation.T
     return Polyhedron(
         hull, hull.corners @ rotation.T + centre, normals, hull.planes[:, 3] + normals @ centre, hull.edges @ rotation.T
@@ -46,7 +50,10 @@ def polyhedron_at(hull: Hull, rotation: Array, centre: Array) -> Polyhedron:
 
 
 def touching_polyhedra(first: Polyhedron, second: Polyhedron, margin: float, edge: int) -> list[Spot]:
-    """The contacts of two bodies that are no further from one another than the margin; edge: so many on each edge of a face."""
+    """Return the contacts of two bodies with a gap up to the margin [m].
+
+    edge: number of contacts on each edge of a face
+    """
     gaps = [_over_faces(one, other) for one, other in ((first, second), (second, first))]
     which = int(np.argmax([gap.max() for gap in gaps]))
     apart = float(gaps[which].max())
@@ -65,12 +72,12 @@ def touching_polyhedra(first: Polyhedron, second: Polyhedron, margin: float, edg
 
 
 def _over_faces(one: Polyhedron, other: Polyhedron) -> Array:
-    """How far the other is over each face of the first [m] (f)."""
+    """Return the distance of `other` from each face of `one` [m] (f)."""
     return np.asarray((one.normals @ other.corners.T).min(axis=1) - one.distances)
 
 
 def _over_edges(first: Polyhedron, second: Polyhedron) -> tuple[Array, float]:
-    """Of the directions across an edge of each, towards the first, that along which they are furthest apart; how far [m]."""
+    """Return the best separating axis among the cross products of edges, towards the first body, and the distance [m]."""
     axes = np.cross(first.edges[:, None], second.edges[None]).reshape(-1, 3)
     sizes = np.linalg.norm(axes, axis=1)
     axes = axes[sizes > UPRIGHT] / sizes[sizes > UPRIGHT, None]
@@ -84,7 +91,7 @@ def _over_edges(first: Polyhedron, second: Polyhedron) -> tuple[Array, float]:
 
 
 def _of_edges(first: Polyhedron, second: Polyhedron, axis: Array, gap: float) -> Spot:
-    """The contact of two edges that cross: between where they are nearest."""
+    """Return the contact of two crossing edges, midway between their nearest points."""
     a, b = (body.corners[np.argsort(sign * (body.corners @ axis))[:2]] for body, sign in ((first, 1.0), (second, -1.0)))
     along, across = a[1] - a[0], b[1] - b[0]
     s, t = np.linalg.lstsq(np.column_stack([along, -across]), b[0] - a[0], rcond=None)[0]
@@ -93,7 +100,7 @@ def _of_edges(first: Polyhedron, second: Polyhedron, axis: Array, gap: float) ->
 
 
 def _clipped(one: Polyhedron, other: Polyhedron, face: int) -> list[Array]:
-    """The face of the other that looks most at a face of the first, as far as it lies over that (Sutherland–Hodgman)."""
+    """Return the face of `other` that is most opposed to a face of `one`, clipped to that face (Sutherland–Hodgman)."""
     normal, border = one.normals[face], one.corners[one.hull.faces[face]]
     facing = int(np.argmin(other.normals @ normal))
     points = list(other.corners[other.hull.faces[facing]])
@@ -104,7 +111,7 @@ def _clipped(one: Polyhedron, other: Polyhedron, face: int) -> list[Array]:
 
 
 def _inside(points: list[Array], corner: Array, inward: Array) -> list[Array]:
-    """The part of a polygon on the inner side of a line through a corner."""
+    """Return the part of a polygon on the inner side of a line through a corner."""
     out = []
     heights = [float((x - corner) @ inward) for x in points]
     for i, x in enumerate(points):
@@ -117,7 +124,7 @@ def _inside(points: list[Array], corner: Array, inward: Array) -> list[Array]:
 
 
 def with_points_between(corners: list[Array], edge: int) -> list[Array]:
-    """The corners of a point, a line or a polygon, with `edge` − 1 points between each and the next."""
+    """Return the corners of a point, line or polygon with `edge` − 1 points between adjacent corners."""
     if len(corners) < 2:
         return corners
     following = corners[1:] + corners[:1] if len(corners) > 2 else corners[1:]

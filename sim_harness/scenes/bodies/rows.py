@@ -1,4 +1,4 @@
-"""The constraint rows of a scene: closures of two bodies, stops of joints, elastic blocks."""
+"""Constraint rows of a scene: closures, joint stops and elastic blocks."""
 
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -11,17 +11,20 @@ from sim_harness.scenes.bodies.settings import ClosureSettings, SceneSettings
 from sim_harness.world.jacobian import relative_jacobian
 
 Part = tuple[Array, Array, Array, Array]
-"""G (m, nv), g, compliance and dissipation (m) of some rows."""
+"""G (m, nv), g, compliance and dissipation (m) of a group of rows."""
 
 WORLD_X, WORLD_Z = np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 1.0]])
 
 WORLD = -1
-"""In the place of a body's index."""
+"""Index that stands for the world in a closure."""
 
 
 class Closure:
-    """A pin or a weld. Its rows are along the axes of the world: where the first body's point is from the second's [m], and
-    of a weld how the first is turned against the second [rad]."""
+    """A pin or a weld. Its rows are along world axes.
+
+    A pin has the position of the first body's point relative to the second's [m]. A weld adds the rotation vector of the first
+    body relative to the second [rad].
+    """
 
     def __init__(self, model: SceneModel, settings: ClosureSettings) -> None:
         self._model = model
@@ -32,7 +35,7 @@ class Closure:
         self._turn = poses[1][0].T @ poses[0][0]
 
     def rows(self, q: Array, axes: Array) -> tuple[Array, Array]:
-        """G (3 or 6, nv), g (3 or 6) at a configuration with its joint axes."""
+        """Return G (3 or 6, nv) and g (3 or 6) at q; axes: joint axes at q (nv, 6)."""
         poses = [self._pose(q, body) for body in self._bodies]
         ends = [rotation @ point + centre for (rotation, centre), point in zip(poses, self._points, strict=True)]
         G = self._moves(axes, self._bodies[0], ends[0]) - self._moves(axes, self._bodies[1], ends[1])
@@ -48,14 +51,14 @@ class Closure:
         return rotations[body], centres[body]
 
     def _moves(self, axes: Array, body: int, point: Array) -> Array:
-        """How a point of a body moves, then how the body turns (6, nv)."""
+        """Return the Jacobian of the velocity of a point and of the angular velocity of a body (6, nv)."""
         joint, support = 0 if body == WORLD else int(self._model.joints[body]), self._model.robot.tree.support
         moves = relative_jacobian(axes, support, np.array([joint]), np.array([0]), point[None], WORLD_X, WORLD_Z)
         return np.vstack([moves, (axes[:, 3:] * support[joint][:, None]).T])
 
 
 class Constraints:
-    """All rows of a scene."""
+    """All constraint rows of a scene."""
 
     def __init__(self, model: SceneModel) -> None:
         self._model = model
@@ -63,7 +66,7 @@ class Constraints:
         self._elastic = [ElasticBlock(model, block) for block in model.settings.elastic]
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
-        """Of all closures, then of the stops of all joints that have one, then of elastic blocks; None where there are none."""
+        """Return the rows of closures, then stops, then elastic blocks; None without rows."""
         parts = [self._of_closure(i, q, axes) for i in range(len(self.closures))]
         stops = self._stops(q)
         parts += [*stops, *(block.rows(q) for block in self._elastic)]
@@ -81,6 +84,7 @@ class Constraints:
         return G, g, np.full(len(g), 1.0 / settings.stiffness), np.full(len(g), settings.dissipation)
 
     def _stops(self, q: Array) -> list[Part]:
+        """Return one row per stop: g = q − low or high − q."""
         model, out = self._model, []
         for dof, position in model.dofs.values():
             for sign, end in ((1.0, model.effects.low[dof]), (-1.0, model.effects.high[dof])):
@@ -92,8 +96,8 @@ class Constraints:
         return out
 
 
-def yields(settings: SceneSettings) -> bool:
-    """Whether any of a scene's rows does."""
+def has_compliant_rows(settings: SceneSettings) -> bool:
+    """Return true when a closure or stop of the scene has finite stiffness, or the scene has elastic blocks."""
     joints = [joint for body in settings.body if not isinstance(body.joint, str) for joint in body.joint]
     soft = [joint.stop_stiffness for joint in joints if joint.stop is not None]
     soft += [closure.stiffness for closure in settings.closure]

@@ -1,6 +1,6 @@
-"""Scenes: `configs/experiments/*.toml` with bodies in them instead of a server.
+"""Settings of scenes: files of `configs/experiments/` with bodies instead of a server.
 
-Everything is given in world axes at the reference configuration, in which all slides and hinges are at 0.
+All values are in world axes at the reference configuration, in which all slides and hinges are at 0.
 """
 
 from typing import Annotated, Literal
@@ -17,10 +17,12 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Shape(Settings, frozen=True):
-    """What a body looks like and touches with; its centre is the body's.
+    """Shape of a body for contact and display, centred at the body's centre. Exactly one field is set.
 
-    box: lengths of the edges [m]; sphere: radius [m]; cylinder: radius and length along z [m]; hull: the corners of a convex
-    body, counted from its centre of mass [m]; exactly one of them
+    box: lengths of the edges [m]
+    sphere: radius [m]
+    cylinder: radius and length along z [m]
+    hull: corners of a convex body relative to its centre of mass [m]
     """
 
     box: tuple[Positive, Positive, Positive] | None = None
@@ -30,13 +32,13 @@ class Shape(Settings, frozen=True):
 
 
 class Material(Settings, frozen=True):
-    """What a surface is made of.
+    """Material of a surface.
 
-    mu: friction coefficient, may be inf; where two surfaces touch, that of the more slippery one counts
-    stiffness: of a place of contact [N/m]; that of two surfaces is that of two springs in series; inf: none of its own
-    dissipation: the damping of such a spring over its stiffness [s]; of two surfaces the mean by their compliances
+    mu: friction coefficient, may be inf; the smaller one of two surfaces applies
+    stiffness: stiffness per contact point [N/m], may be inf; two surfaces act as springs in series
+    dissipation: damping over stiffness [s]; two surfaces have the mean weighted by compliance
 
-    Where both stiffnesses are inf, the engine has its own.
+    When both stiffnesses are inf, the engine uses its own stiffness.
     """
 
     mu: NonNegative = 1.0
@@ -47,13 +49,16 @@ class Material(Settings, frozen=True):
 class JointSettings(Settings, frozen=True):
     """One degree of freedom between a body and its parent.
 
-    axis: of the slide or the hinge; need not be of unit length
+    kind: `slide` (prismatic) or `hinge` (revolute)
+    axis: direction of the axis; need not be normalised
     anchor: a point on the axis [m]; absent: the body's centre
-    start, speed: at the beginning [m or rad], [m/s or rad/s]
-    stiffness, rest: of a spring [N/m or N·m/rad], where it is relaxed [m or rad]
-    damping, coulomb: viscous [N·s/m or N·m·s/rad] and dry friction [N or N·m]
-    stop: how far it goes [m or rad]
-    stop_stiffness, stop_dissipation: of the stop [N/m or N·m/rad], inf for a rigid one; its damping over that [s]
+    start, speed: initial position [m or rad] and velocity [m/s or rad/s]
+    stiffness, rest: spring stiffness [N/m or N·m/rad] and rest position [m or rad]
+    damping: viscous friction [N·s/m or N·m·s/rad]
+    coulomb: Coulomb friction [N or N·m]
+    stop: lower and upper limit [m or rad]
+    stop_stiffness: stiffness of the stops, inf for rigid stops [N/m or N·m/rad]
+    stop_dissipation: damping over stiffness of the stops [s]
     """
 
     kind: Literal["slide", "hinge"]
@@ -71,16 +76,20 @@ class JointSettings(Settings, frozen=True):
 
 
 class BodySettings(Settings, frozen=True):
-    """A rigid body, solid and of one material.
+    """A solid rigid body of uniform density.
 
-    mass [kg] or density [kg/m³]: one of them, but for what is fixed to the world
-    position, turn: of its centre [m] and its frame, by angles about the axes x, then y, then z of the world [rad]
-    velocity, spin: of a free body at the beginning, world axes [m/s], [rad/s]
-    joint: free, fixed, or the slides and hinges that lead to it from its parent
-    parent: another body; empty: the world
-    touches: whether it touches anything
-    copies: so many of it, named name-0, name-1, …; apart: from each to the next, with its joints [m]
-    chained: whether each copy hangs on the one before it, the first on `parent`
+    name: unique name
+    shape, material: shape and surface
+    mass, density: one of them [kg], [kg/m³]; optional for bodies fixed to the world
+    position: position of the centre [m]
+    turn: orientation, angles about the world axes x, then y, then z [rad]
+    velocity, spin: initial linear and angular velocity of a free body, world axes [m/s], [rad/s]
+    joint: `free`, `fixed`, or the slides and hinges from the parent to the body
+    parent: name of another body; empty: the world
+    touches: whether the body can make contact
+    copies: number of copies, named name-0, name-1, …
+    apart: displacement from each copy to the next, including its joints [m]
+    chained: whether each copy is the parent of the next; `parent` is the parent of the first copy
     """
 
     name: str
@@ -101,9 +110,10 @@ class BodySettings(Settings, frozen=True):
 
 
 class GroundSettings(Settings, frozen=True):
-    """The plane z = 0.
+    """The ground plane z = 0.
 
-    slope: angle by which it rises along x [rad]; the world's axes are the ground's, so it is gravity that leans
+    material: surface
+    slope: inclination of the ground along x [rad]; the world's axes are the ground's axes, so gravity is tilted instead
     """
 
     material: Material = Material()
@@ -111,12 +121,13 @@ class GroundSettings(Settings, frozen=True):
 
 
 class ClosureSettings(Settings, frozen=True):
-    """Two bodies, or one and the world, held together where they are at the reference configuration.
+    """A constraint that keeps two bodies, or a body and the world, at their relative pose of the reference configuration.
 
-    kind: `pin` at a point, free to turn; `weld` altogether
-    bodies: the second may be empty: the world
+    kind: `pin` constrains the position of a point, `weld` position and orientation
+    bodies: names of two bodies; an empty name is the world
     at: the point [m]
-    stiffness: of each of its directions [N/m and N·m/rad], inf for a rigid one; dissipation: its damping over that [s]
+    stiffness: stiffness of each direction [N/m and N·m/rad], inf for a rigid closure
+    dissipation: damping over stiffness [s]
     """
 
     kind: Literal["pin", "weld"]
@@ -127,10 +138,15 @@ class ClosureSettings(Settings, frozen=True):
 
 
 class ArchSettings(Settings, frozen=True):
-    """An arch of blocks between two that are fixed, cut across a catenary in the plane y = 0 whose ends stand at z = 0.
+    """An arch of blocks along a catenary in the plane y = 0 with both ends at z = 0. The first and last blocks are fixed.
 
-    name: of the blocks name-0, name-1, …, the first and the last of which are fixed
-    blocks: how many are not; span, rise: of the catenary [m]; thickness: at the crown and at the ends [m]; width: along y [m]
+    name: prefix of the block names name-0, name-1, …
+    blocks: number of free blocks
+    span, rise: of the catenary [m]
+    thickness: at the crown and at the ends [m]
+    width: along y [m]
+    density: [kg/m³]
+    material: surface
     """
 
     name: str
@@ -144,13 +160,21 @@ class ArchSettings(Settings, frozen=True):
 
 
 class ElasticSettings(Settings, frozen=True):
-    """A block of elastic material along the world's axes: particles that move, and six tetrahedra in each of its cells.
+    """A block of elastic material along the world axes: particles at the nodes of a grid and six tetrahedra per cell.
 
-    name: of the particles name-0, name-1, …, along z first, then y, then x
-    corner: the lowest [m]; size: [m]; cells: along each axis
-    young: [Pa]; poisson: ratio; energy: `Energy` of sim_harness.world.elements; dissipation: damping over stiffness [s]
-    held: whether the particles of the lowest x are fixed
-    touches: whether particles touch anything, as spheres of this radius [m]
+    name: prefix of the particle names name-0, name-1, …, numbered along z first, then y, then x
+    corner: lowest corner [m]
+    size: edge lengths [m]
+    cells: number of cells along each axis
+    young: Young's modulus [Pa]
+    poisson: Poisson's ratio
+    density: [kg/m³]
+    energy: `Energy` of sim_harness.world.elements
+    dissipation: damping over stiffness [s]
+    held: whether the particles with the lowest x are fixed
+    touches: whether particles can make contact, as spheres
+    radius: radius of these spheres [m]
+    material: surface of the particles
     """
 
     name: str
@@ -169,11 +193,15 @@ class ElasticSettings(Settings, frozen=True):
 
 
 class ForceSettings(Settings, frozen=True):
-    """A force on a body, in world axes [N].
+    """An external force on a body, in world axes.
 
-    at: where it acts, from the body's centre along the body's axes [m]; orbit: how fast that goes round the body's z [rad/s]
-    start, duration: while it acts [s]; every: period with which it comes again [s]
-    otherwise: the force at other times [N]
+    body: name of the body
+    force: while it acts [N]
+    start, duration: interval in which it acts [s]
+    every: period of repetition [s]
+    otherwise: force at other times [N]
+    at: point of action, from the body's centre along the body's axes [m]
+    orbit: angular velocity of the point about the body's z axis [rad/s]
     """
 
     body: str
@@ -187,12 +215,12 @@ class ForceSettings(Settings, frozen=True):
 
 
 class MeasureSettings(Settings, frozen=True):
-    """A figure of a run, beside what is known of it.
+    """A measured figure of a run and its known value.
 
-    quantity: a row of `QUANTITIES`; body: whose
-    known: a row of `FORMULAS`; absent: nothing is known
-    within: error that is expected of every engine, as a share of the known value, or where that is 0 in the unit of the
-        quantity
+    quantity: a row of `QUANTITIES`
+    body: name of the body
+    known: a row of `FORMULAS`; absent: without known value
+    within: largest error of every engine, relative to the known value, absolute when that is 0
     """
 
     quantity: str
@@ -201,21 +229,24 @@ class MeasureSettings(Settings, frozen=True):
     within: Positive | None = None
 
 
-MADE_OF = frozenset({"body", "arch", "elastic"})
-"""What bodies are said in."""
+BODY_TABLES = frozenset({"body", "arch", "elastic"})
+"""Tables of a scene that define bodies."""
 
 
 class SceneSettings(Settings, frozen=True):
-    """A world of rigid bodies.
+    """A scene.
 
-    about: what is to be seen, in a sentence
-    engines: that claim it, with their settings where the defaults will not do
-    dt, duration: [s]
+    about: description in one sentence
+    engines: engines that must satisfy the expected errors (`within`), with settings that differ from their defaults
+    dt, duration: step and duration [s]
+    body, arch, elastic: the bodies
     gravity: [m/s²]
-    margin: surfaces nearer than this to one another are given to the engine [m]
-    edge: on each edge of a face that lies on another one are so many points of contact
-    shared: the stiffness of materials is that of a whole face, shared by its points
-    cells: 0, or boxes touch the ground in the middle of so many by so many cells of each face, an elastic foundation
+    margin: contacts with a smaller gap are given to the engine [m]
+    edge: number of contact points per edge of a contact face
+    shared: whether the stiffness of materials applies to a whole face and is divided among its contact points
+    cells: > 0: boxes touch the ground at the centres of cells × cells cells of each face, an elastic foundation
+    ground: ground plane, absent: no ground
+    closure, force, measure: constraints between bodies, external forces, measured figures
     """
 
     about: str
@@ -237,5 +268,5 @@ class SceneSettings(Settings, frozen=True):
 
 
 def is_scene(name_or_path: str) -> bool:
-    """Whether this experiment is a scene: it has bodies. Raises ConfigError for a name without a file, or no TOML."""
-    return not MADE_OF.isdisjoint(load("experiments", name_or_path, dict))
+    """Return true when the experiment is a scene, i.e. defines bodies. Raises ConfigError for a missing or malformed file."""
+    return not BODY_TABLES.isdisjoint(load("experiments", name_or_path, dict))

@@ -1,10 +1,10 @@
-"""Where bodies touch: corners and rims against the plane z = 0, pairs of bodies by coal, its only door.
+"""Contact points of bodies: corners and rims against the plane z = 0, and pairs of bodies by coal.
 
-A pair touches in a patch: a point, a line or a polygon, each of its corners one contact. Coal finds who touches and the
-patch; two things are taken from the shapes themselves. The normal is that of a face where one is as good as parallel to
-coal's, which is exact to 1e-5 only where shapes just touch; and the gap at each point is that of the two faces there, where
-coal has one for all. Of two bodies one of which is a hull, patches are found in `polyhedra.py`: coal's come apart where
-triangles of one face are in one plane.
+This is the only module that imports coal. A pair touches in a patch: a point, a line or a polygon, with one contact at each
+corner. Coal finds the colliding pairs and the patches. Two results are corrected from the shapes:
+- The normal is that of a face that is almost parallel to coal's normal, whose error is 1e-5 or more in penetration.
+- The gap at each point is that of the two faces at the point. Coal returns one gap for the whole patch.
+Pairs with a hull use `polyhedra.py`, because coal splits a patch along coplanar triangles of a face.
 """
 
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ from sim_harness.scenes.bodies.polyhedra import Polyhedron, Spot, polyhedron_at,
 from sim_harness.scenes.bodies.settings import Shape
 
 PARALLEL = 1e-3
-"""A face within this angle of coal's normal is what touches [rad]."""
+"""A face is the contact face when its normal is within this angle of coal's normal [rad]."""
 
 LYING = 0.1
-"""A cylinder whose axis is across the normal but for this touches with its side [rad]."""
+"""A cylinder touches with its side when its axis is within this angle of the contact plane [rad]."""
 
 LEVEL = 0.9
-"""A face whose normal has so much along the contact's is one from which gaps are measured."""
+"""Gaps are measured between faces whose normals have at least this cosine with the contact normal."""
 
 
-class Place(NamedTuple):
-    """A body with its shape: rotation (3, 3), centre [m] (3)."""
+class PlacedShape(NamedTuple):
+    """A shape at a pose: rotation (3, 3), centre [m] (3)."""
 
     shape: Shape
     rotation: Array
@@ -38,7 +38,12 @@ class Place(NamedTuple):
 
 
 class Face(NamedTuple):
-    """A plane that bounds a body: a point of it [m] (3), its outward normal (3); flat: no matter from where it is looked at."""
+    """A bounding plane of a body.
+
+    point: a point of the plane [m] (3)
+    outward: outward normal (3)
+    flat: true for a face, false for the tangent plane of a cylinder's side
+    """
 
     point: Array
     outward: Array
@@ -46,7 +51,7 @@ class Face(NamedTuple):
 
 
 def geometry(shape: Shape) -> coal.ShapeBase:
-    """The shape as coal has it."""
+    """Return the shape as a coal geometry."""
     if shape.box is not None:
         return coal.Box(*shape.box)
     if shape.sphere is not None:
@@ -59,7 +64,7 @@ def geometry(shape: Shape) -> coal.ShapeBase:
 
 @lru_cache(maxsize=4096)
 def polyhedron(corners: Corners) -> coal.Convex:
-    """A convex body as coal has it."""
+    """Return a convex body as a coal geometry."""
     points, triangles, hull = coal.StdVec_Vec3s(), coal.StdVec_Triangle(), hull_of(corners)
     for corner in hull.corners:
         points.append(corner)
@@ -69,7 +74,7 @@ def polyhedron(corners: Corners) -> coal.Convex:
 
 
 def half_extents(shape: Shape, rotation: Array) -> Array:
-    """Of the smallest box along the world's axes, around the centre of a shape that is turned, that holds it [m] (3)."""
+    """Return the half sizes of the axis-aligned bounding box of a rotated shape about its centre [m] (3)."""
     if shape.box is not None:
         return np.abs(rotation) @ (np.array(shape.box) / 2)
     if shape.sphere is not None:
@@ -82,10 +87,12 @@ def half_extents(shape: Shape, rotation: Array) -> Array:
     return along * length / 2 + radius * np.sqrt(np.maximum(1 - along**2, 0))
 
 
-def ground_points(place: Place, edge: int, cells: int = 0) -> Array:
-    """Points of a body that may touch the ground first [m] (k, 3): the corners of a box with those between them on its edges,
-    or the middles of the cells of its faces; the corners of a hull, the lowest point of a sphere, of each rim of a cylinder
-    the lowest and three more."""
+def ground_points(place: PlacedShape, edge: int, cells: int = 0) -> Array:
+    """Return the points of a body that may touch the ground [m] (k, 3).
+
+    Box: corners and points on the edges, or with `cells` the centres of the cells of its faces. Hull: corners. Sphere: its
+    lowest point. Cylinder: four points of each rim, including the lowest.
+    """
     shape, rotation, centre = place
     if shape.sphere is not None:
         return centre[None] - np.array([[0.0, 0.0, shape.sphere]])
@@ -106,14 +113,14 @@ def ground_points(place: Place, edge: int, cells: int = 0) -> Array:
 
 
 def box_points(half: Array, edge: int) -> Array:
-    """Corners of a box about its centre, and `edge` − 1 points between them on each edge [m]."""
+    """Return the corners of a box about its centre and `edge` − 1 points between them on each edge [m] (·, 3)."""
     steps = np.linspace(-1.0, 1.0, edge + 1)
     grid = np.array(np.meshgrid(steps, steps, steps, indexing="ij")).reshape(3, -1).T
     return grid[(np.abs(grid) == 1.0).sum(axis=1) >= 2] * half
 
 
 def face_points(half: Array, cells: int) -> Array:
-    """The middles of `cells` by `cells` cells of each face of a box about its centre [m]."""
+    """Return the centres of cells × cells cells of each face of a box about its centre [m] (·, 3)."""
     middles = (2.0 * np.arange(cells) + 1.0) / cells - 1.0
     out = []
     for axis in range(3):
@@ -123,22 +130,24 @@ def face_points(half: Array, cells: int) -> Array:
     return np.concatenate(out) * half
 
 
-class Toucher:
-    """The pairs of bodies that may touch, ready for coal."""
+class ContactFinder:
+    """Finds the contacts of pairs of bodies with coal."""
 
     def __init__(self, margin: float, edge: int) -> None:
-        """margin: [m]; edge: contacts on each edge of a patch"""
+        """margin: largest gap [m]; edge: number of contacts on each edge of a patch"""
         self._edge = edge
         self._collide, self._patch = coal.CollisionRequest(), coal.ContactPatchRequest()
         self._collide.security_margin = margin
         self._collide.num_max_contacts = 1
 
-    def between(self, first: Place, second: Place) -> Iterator[Spot]:
-        """The contacts of two bodies that are no further from one another than the margin."""
+    def between(self, first: PlacedShape, second: PlacedShape) -> Iterator[Spot]:
+        """Yield the contacts of two bodies with a gap up to the margin."""
         if any(place.shape.hull for place in (first, second)) and all(
             place.shape.hull or place.shape.box for place in (first, second)
         ):
-            yield from touching_polyhedra(placed(first), placed(second), self._collide.security_margin, self._edge)
+            yield from touching_polyhedra(
+                polyhedron_of(first), polyhedron_of(second), self._collide.security_margin, self._edge
+            )
             return
         shapes = geometry(first.shape), geometry(second.shape)
         poses = [coal.Transform3s(place.rotation, place.centre) for place in (first, second)]
@@ -157,8 +166,8 @@ class Toucher:
             yield Spot(point, normal, float(gap))
 
 
-def placed(place: Place) -> Polyhedron:
-    """A hull or a box where it is."""
+def polyhedron_of(place: PlacedShape) -> Polyhedron:
+    """Return a hull or box as a polyhedron at its pose."""
     shape = place.shape
     if shape.hull is None:
         assert shape.box is not None
@@ -166,17 +175,20 @@ def placed(place: Place) -> Polyhedron:
     return polyhedron_at(hull_of(shape.hull or corners), place.rotation, place.centre)
 
 
-def face_normal(normal: Array, first: Place, second: Place) -> Array:
-    """The normal of the face that is as good as parallel to it, or itself; out of the second body."""
+def face_normal(normal: Array, first: PlacedShape, second: PlacedShape) -> Array:
+    """Return the normal of the face that is almost parallel to `normal`, else `normal` itself; it points out of the second
+    body."""
     faces = [-face.outward for face in faces_of(first, -normal) if face.flat]
     faces += [face.outward for face in faces_of(second, normal) if face.flat]
     near = [face for face in faces if np.linalg.norm(face - normal) < PARALLEL]
     return min(near, key=lambda face: float(np.linalg.norm(face - normal)), default=normal)
 
 
-def faces_of(place: Place, direction: Array) -> list[Face]:
-    """The face that looks most in a direction; nothing for a sphere, for a cylinder its cap or the plane that touches its
-    side."""
+def faces_of(place: PlacedShape, direction: Array) -> list[Face]:
+    """Return the face whose outward normal is closest to a direction, as a list of one.
+
+    For a cylinder this is a cap or the tangent plane of its side. A sphere has no face: the list is empty.
+    """
     shape, rotation, centre = place
     if shape.hull is not None:
         planes = hull_of(shape.hull).planes
@@ -200,9 +212,11 @@ def faces_of(place: Place, direction: Array) -> list[Face]:
     return []
 
 
-def pivot_of(place: Place, spot: Spot) -> Array:
-    """The centre about which a body is round where it is touched [m] (3): that of a sphere, a point on the axis of a cylinder
-    that lies; the point itself of what is flat or sharp."""
+def pivot_of(place: PlacedShape, spot: Spot) -> Array:
+    """Return the centre of curvature of a body at a contact [m] (3).
+
+    Sphere: its centre. Cylinder lying on its side: a point on its axis. Flat faces and corners: the contact point.
+    """
     shape, rotation, centre = place
     if shape.sphere is not None:
         return centre
@@ -212,9 +226,11 @@ def pivot_of(place: Place, spot: Spot) -> Array:
     return spot.point
 
 
-def face_gaps(points: list[Array], normal: Array, first: Place, second: Place) -> list[float] | None:
-    """How far the faces of two bodies are from one another along the normal, at each point [m]; None where it is no matter of
-    faces: a patch of one point, a sphere, an edge."""
+def face_gaps(points: list[Array], normal: Array, first: PlacedShape, second: PlacedShape) -> list[float] | None:
+    """Return the distance between the faces of two bodies along the normal at each point [m].
+
+    None when the contact is not between faces: a patch of one point, a sphere or an edge.
+    """
     faces = [*faces_of(first, -normal), *faces_of(second, normal)]
     if len(points) < 2 or len(faces) < 2 or min(abs(face.outward @ normal) for face in faces) < LEVEL:
         return None

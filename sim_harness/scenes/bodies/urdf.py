@@ -1,8 +1,7 @@
-"""A scene's bodies as the text of a URDF, so that they are a robot like any other, with a tree for each body that hangs on
-nothing else.
+"""URDF text of a scene's bodies, so that the scene is a robot with one tree per body without parent.
 
-The frame of a link is that of its body where the body is free or fixed; otherwise it lies at the anchor of the last joint,
-along the world's axes at the reference configuration.
+The frame of the link of a free or fixed body is the body frame. All other link frames are at the anchor of the last joint,
+along the world axes at the reference configuration.
 """
 
 from collections.abc import Sequence
@@ -22,12 +21,13 @@ URDF_TYPES = {"slide": "prismatic", "hinge": "continuous"}
 
 
 class Pose(Record, frozen=True):
-    """rotation (3, 3), position [m] (3)"""
+    """Rotation (3, 3) and position [m] (3)."""
 
     rotation: Array
     position: Array
 
     def seen_from(self, frame: "Pose") -> "Pose":
+        """Return the pose relative to a frame."""
         back = frame.rotation.T
         return Pose(rotation=back @ self.rotation, position=back @ (self.position - frame.position))
 
@@ -36,36 +36,36 @@ WORLD = Pose(rotation=np.eye(3), position=np.zeros(3))
 
 
 def body_pose(body: BodySettings) -> Pose:
-    """At the reference configuration."""
+    """Return the pose of a body at the reference configuration."""
     return Pose(rotation=Rotation.from_euler("xyz", body.turn).as_matrix(), position=np.array(body.position))
 
 
 def anchor(body: BodySettings, joint: JointSettings) -> Array:
-    """[m] (3)"""
+    """Return the anchor of a joint [m] (3)."""
     return np.array(body.position if joint.anchor is None else joint.anchor)
 
 
 def link_pose(body: BodySettings) -> Pose:
-    """Frame of the body's link at the reference configuration."""
+    """Return the pose of the body's link at the reference configuration."""
     if isinstance(body.joint, str):
         return body_pose(body)
     return Pose(rotation=np.eye(3), position=anchor(body, body.joint[-1]))
 
 
 def joint_name(body: BodySettings, index: int = 0) -> str:
-    """Of a joint, or of a degree of freedom of a slide or a hinge."""
+    """Return the name of a joint of a body; index: of a slide or hinge."""
     return f"{body.name}.{index}"
 
 
 def mass_of(body: BodySettings) -> float:
-    """[kg]; of a fixed body without any 1, which nothing feels."""
+    """Return the mass [kg]; 1 for a fixed body without mass and density, where it has no effect."""
     if body.mass is not None:
         return body.mass
     return 1.0 if body.density is None else body.density * volume(body.shape)
 
 
 def volume(shape: Shape) -> float:
-    """[m³]"""
+    """Return the volume [m³]."""
     if shape.box is not None:
         return float(np.prod(shape.box))
     if shape.sphere is not None:
@@ -77,12 +77,12 @@ def volume(shape: Shape) -> float:
 
 
 def tensor(shape: Shape) -> Array:
-    """Inertia of a solid of 1 kg about its centre [m²] (3, 3)."""
+    """Return the inertia of a solid of 1 kg about its centre [m²] (3, 3)."""
     return np.diag(inertia(shape)) if shape.hull is None else hull_of(shape.hull).tensor
 
 
 def inertia(shape: Shape) -> Array:
-    """Moments of a solid of 1 kg about its centre, along its axes [m²] (3)."""
+    """Return the moments of inertia of a solid of 1 kg about its axes [m²] (3)."""
     if shape.hull is not None:
         return np.diag(hull_of(shape.hull).tensor).copy()
     if shape.box is not None:
@@ -97,7 +97,7 @@ def inertia(shape: Shape) -> Array:
 
 
 def urdf_of(bodies: Sequence[BodySettings]) -> str:
-    """The text; links are called like the bodies."""
+    """Return the URDF text. Links have the names of the bodies."""
     robot = Xml.Element("robot", name="scene")
     Xml.SubElement(robot, "link", name="world")
     frames = {"": WORLD} | {body.name: link_pose(body) for body in bodies}
@@ -113,12 +113,12 @@ def _add_link(robot: Xml.Element, body: BodySettings, colour: str) -> None:
     inertial = Xml.SubElement(link, "inertial")
     mass, place = mass_of(body), body_pose(body).seen_from(link_pose(body))
     Xml.SubElement(inertial, "mass", value=repr(float(mass)))
-    turning = mass * tensor(body.shape)
-    moments = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(turning[i, j])) for i in range(3) for j in range(i, 3)}
+    rotational = mass * tensor(body.shape)
+    moments = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(rotational[i, j])) for i in range(3) for j in range(i, 3)}
     Xml.SubElement(inertial, "inertia", moments)
     if body.shape.hull is not None:
         _add_origin(inertial, place)
-        return  # a URDF has no polyhedra
+        return  # URDF has no polyhedra
     visual = Xml.SubElement(link, "visual")
     for part in (inertial, visual):
         _add_origin(part, place)
@@ -136,7 +136,7 @@ def _add_link(robot: Xml.Element, body: BodySettings, colour: str) -> None:
 
 
 def _add_joints(robot: Xml.Element, body: BodySettings, parent: Pose) -> None:
-    """The joints from the parent's frame, with links that weigh nothing between them."""
+    """Add the joints from the parent to the body, with massless links between them."""
     above = body.parent or "world"
     if body.joint == "free":
         _add_joint(robot, joint_name(body), "floating", (above, body.name), WORLD)  # its configuration is its pose
@@ -152,7 +152,7 @@ def _add_joints(robot: Xml.Element, body: BodySettings, parent: Pose) -> None:
         element = _add_joint(robot, joint_name(body, k), URDF_TYPES[joint.kind], (above, below), frame.seen_from(parent))
         Xml.SubElement(element, "axis", xyz=_text(np.array(joint.axis) / np.linalg.norm(joint.axis)))
         if joint.kind == "slide":
-            Xml.SubElement(element, "limit", lower="0", upper="0", effort="0", velocity="0")  # which stand for none
+            Xml.SubElement(element, "limit", lower="0", upper="0", effort="0", velocity="0")  # all zero: no limits
         above, parent = below, frame
 
 

@@ -1,1 +1,1 @@
-"""What is recorded and measured of a scene, and what is known of it."""
+"""Recordings and measured figures of scenes, and the analytic values they are compared with."""

@@ -1,4 +1,4 @@
-"""What is known of a scene without simulating it, from its own numbers."""
+"""Analytic values of a scene, computed from its settings without simulation."""
 
 from collections.abc import Callable
 
@@ -14,65 +14,69 @@ from sim_harness.scenes.bodies.urdf import anchor, body_pose, inertia, mass_of
 from sim_harness.scenes.results.statics import at_stop, block_statics, hinges
 
 Formula = Callable[[SceneSettings, int], float]
-"""Of a scene and the index of a body."""
+"""Function of a scene and the index of a body."""
 
 
-def _needs(there: bool, formula: str, what: str) -> None:
-    """Raises ConfigError for a scene that a formula is not about."""
-    if not there:
-        raise ConfigError(f"scene.measure.known = '{formula}'", f"expected {what}")
+def _require(condition: bool, formula: str, expected: str) -> None:
+    """Raise ConfigError when a formula does not apply to a scene."""
+    if not condition:
+        raise ConfigError(f"scene.measure.known = '{formula}'", f"expected {expected}")
 
 
 def _joints(body: BodySettings) -> tuple[JointSettings, ...]:
-    """The slides and hinges of a body."""
+    """Return the slides and hinges of a body."""
     return () if isinstance(body.joint, str) else body.joint
 
 
 def slope(s: SceneSettings) -> float:
-    """[rad]"""
+    """Return the slope of the ground [rad]."""
     return 0.0 if s.ground is None else s.ground.slope
 
 
 def friction(s: SceneSettings, body: int) -> float:
-    """Coefficient between a body and the ground."""
+    """Return the friction coefficient between a body and the ground."""
     return touching_materials(s, body, GROUND).mu
 
 
 def press(s: SceneSettings) -> float:
-    """The part of gravity that presses on the ground [m/s²]."""
+    """Return the component of gravity normal to the ground [m/s²]."""
     return s.gravity * float(np.cos(slope(s)))
 
 
 def pull(s: SceneSettings) -> float:
-    """The part of gravity along x [m/s²]."""
+    """Return the component of gravity along x [m/s²]."""
     return -s.gravity * float(np.sin(slope(s)))
 
 
 def stop_distance(s: SceneSettings, body: int) -> float:
-    """v² / 2 μ g: of a block on level ground [m]."""
+    """Return the stopping distance v² / 2 μ g of a block on level ground [m]."""
     return s.body[body].velocity[0] ** 2 / (2 * friction(s, body) * s.gravity)
 
 
 def viscous_way(s: SceneSettings, body: int) -> float:
-    """How far a block slides on the four corners of its face under the viscous friction of the engine that claims the scene:
-    m v / c (1 − exp(−c t / m)) with c = 4 μ_v [m]."""
+    """Return the distance that a block slides on four corners with the friction of the engine `viscous` [m].
+
+    m v / c (1 − exp(−c t / m)) with c = 4 μ_v
+    """
     coefficients = [each["coefficient"] for each in s.engines if isinstance(each, dict) and each.get(KIND) == "viscous"]
-    _needs(bool(coefficients), "viscous-way", "the engine 'viscous' with a coefficient")
+    _require(bool(coefficients), "viscous-way", "the engine 'viscous' with a coefficient")
     rate = 4 * coefficients[0] / mass_of(s.body[body])
     return float(s.body[body].velocity[0] / rate * -np.expm1(-rate * s.duration))
 
 
 def sliding(s: SceneSettings, body: int) -> float:
-    """Acceleration of a block at rest on a slope: 0 up to atan μ, beyond it what friction leaves of gravity [m/s²]."""
+    """Return the acceleration of a block at rest on a slope: 0 up to atan μ, else gravity minus friction [m/s²]."""
     along, held = pull(s), friction(s, body) * press(s)
     return float(np.sign(along)) * max(0.0, abs(along) - held)
 
 
 def rolling(s: SceneSettings, body: int) -> float:
-    """Acceleration of a sphere or a cylinder at rest on a slope: g sin α / (1 + I/m r²) while it rolls, which needs friction of
-    tan α / (1 + m r²/I); with less it slips [m/s²]."""
+    """Return the acceleration of a sphere or cylinder that starts at rest on a slope [m/s²].
+
+    It rolls with g sin α / (1 + I/m r²) when μ ≥ tan α / (1 + m r²/I), else it slips.
+    """
     shape = s.body[body].shape
-    _needs(shape.box is None, "rolling", "a sphere or a cylinder")
+    _require(shape.box is None, "rolling", "a sphere or a cylinder")
     radius = shape.cylinder[0] if shape.cylinder is not None else shape.sphere or 0.0
     ratio = float(inertia(shape)[2]) / radius**2
     rolls = abs(pull(s)) / (1 + 1 / ratio) <= friction(s, body) * press(s)
@@ -80,60 +84,60 @@ def rolling(s: SceneSettings, body: int) -> float:
 
 
 def weight(s: SceneSettings, body: int) -> float:
-    """Of one body, what presses on the ground [N]."""
+    """Return the normal component of the weight of one body [N]."""
     return mass_of(s.body[body]) * press(s)
 
 
 def whole_weight(s: SceneSettings, body: int) -> float:
-    """Of all bodies that are not fixed [N]."""
+    """Return the normal component of the weight of all bodies that are not fixed [N]."""
     return sum(mass_of(each) for each in s.body if each.joint != "fixed") * press(s)
 
 
 def loose_weight(s: SceneSettings, body: int) -> float:
-    """Of all bodies that hang on nothing, gravity straight down [N]."""
+    """Return the weight of all free bodies and bodies fixed to them, for vertical gravity [N]."""
     return sum(mass_of(each) for each in s.body if is_loose(s, each)) * s.gravity
 
 
 def fall_time(s: SceneSettings, body: int) -> float:
-    """Until a body at rest above the ground is there: √(2 h / g) [s]."""
+    """Return the time √(2 h / g) in which a body at rest falls to the ground [s]."""
     height = s.body[body].position[2] - half_extents(s.body[body].shape, body_pose(s.body[body]).rotation)[2]
     return float(np.sqrt(2 * height / s.gravity))
 
 
 def sinking(s: SceneSettings, body: int) -> float:
-    """How deep a body at rest lies in the ground: its weight over the stiffness of all its points of contact [m]."""
+    """Return the penetration of a body at rest: its weight over the stiffness of all its contact points [m]."""
     material, shape = touching_materials(s, body, GROUND), s.body[body].shape
     points = 1 if s.shared or shape.sphere is not None else 4 * s.edge if shape.box is not None else 2
     return weight(s, body) / (points * material.stiffness)
 
 
 def held(s: SceneSettings, body: int) -> float:
-    """The weight of one body, gravity straight down [N]."""
+    """Return the weight of one body for vertical gravity [N]."""
     return mass_of(s.body[body]) * s.gravity
 
 
 def squeeze(s: SceneSettings, body: int) -> float:
-    """The force on a body along x that is there from the beginning [N]."""
+    """Return the sum of the magnitudes of the external forces on a body along x [N]."""
     return sum(abs(force.force[0]) for force in s.force if force.body == s.body[body].name)
 
 
 def reading(s: SceneSettings, body: int) -> float:
-    """How far a scale on a slide goes down under all bodies that are not fixed [m]."""
+    """Return the displacement of a scale (a slide with a spring) under the weight of all bodies that are not fixed [m]."""
     joints = _joints(s.body[body])
-    _needs(bool(joints) and joints[0].stiffness > 0, "reading", "a slide with a spring")
+    _require(bool(joints) and joints[0].stiffness > 0, "reading", "a slide with a spring")
     return -whole_weight(s, body) / joints[0].stiffness
 
 
 def lift(s: SceneSettings, body: int) -> float:
-    """Acceleration upwards of all bodies under all forces upwards [m/s²]."""
+    """Return the upward acceleration of all bodies under all upward forces [m/s²]."""
     up = sum(force.force[2] for force in s.force)
     return up / sum(mass_of(each) for each in s.body if each.joint != "fixed") - s.gravity
 
 
 def spring_period(s: SceneSettings, body: int) -> float:
-    """Of a body between the world and a spring along x; with friction it rolls, and its inertia counts [s]."""
+    """Return the period of a body on a spring along x; with friction a cylinder rolls and its inertia adds to the mass [s]."""
     given = s.body[body]
-    _needs(bool(_joints(given)) and _joints(given)[0].stiffness > 0, "spring-period", "a slide with a spring first")
+    _require(bool(_joints(given)) and _joints(given)[0].stiffness > 0, "spring-period", "a slide with a spring first")
     inert = mass_of(given)
     if friction(s, body) > 0 and given.shape.cylinder is not None:
         inert *= 1 + float(inertia(given.shape)[2]) / given.shape.cylinder[0] ** 2
@@ -141,8 +145,11 @@ def spring_period(s: SceneSettings, body: int) -> float:
 
 
 def slip_under_pads(s: SceneSettings, body: int) -> float:
-    """How far a body between two pads sinks while their force is low, at each turn: a t²/2 and what it takes to brake [m]."""
-    _needs(bool(s.force), "slip-under-pads", "forces on the pads")
+    """Return the distance that a body slips down between two pads whose force is low in a part of each period [m].
+
+    In each period: a t²/2 while the force is low, plus the braking distance.
+    """
+    _require(bool(s.force), "slip-under-pads", "forces on the pads")
     pad = s.force[0]
     index = [each.name for each in s.body].index(pad.body)
     mu = min(s.body[body].material.mu, s.body[index].material.mu)
@@ -153,42 +160,47 @@ def slip_under_pads(s: SceneSettings, body: int) -> float:
 
 
 def parallelogram_period(s: SceneSettings, body: int) -> float:
-    """Small swings of a coupler on two parallel cranks along z, each hinged to the world: 2π √(I / g S), I the cranks' inertia
-    about their hinges and the coupler's mass at the cranks' length, S the mass moment [s]."""
+    """Return the period 2π √(I / g S) of small swings of a coupler on two parallel cranks along z, hinged to the world [s].
+
+    I: inertia of the cranks about their hinges, plus the coupler's mass at the length of the cranks
+    S: first moment of mass about the hinges
+    """
     cranks = [each for each in s.body if not isinstance(each.joint, str) and not each.parent]
-    _needs(len(cranks) == 2, "parallelogram-period", "two bodies hinged to the world")
+    _require(len(cranks) == 2, "parallelogram-period", "two bodies hinged to the world")
     length = 2 * float(np.linalg.norm(np.subtract(cranks[0].position, anchor(cranks[0], _joints(cranks[0])[0]))))
     coupler = sum(mass_of(each) for each in s.body if each.parent)
-    turning = sum(mass_of(each) * (float(inertia(each.shape)[1]) + (length / 2) ** 2) for each in cranks)
+    crank_inertia = sum(mass_of(each) * (float(inertia(each.shape)[1]) + (length / 2) ** 2) for each in cranks)
     moment = sum(mass_of(each) * length / 2 for each in cranks) + coupler * length
-    return float(2 * np.pi * np.sqrt((turning + coupler * length**2) / (s.gravity * moment)))
+    return float(2 * np.pi * np.sqrt((crank_inertia + coupler * length**2) / (s.gravity * moment)))
 
 
 def stacked_weight(s: SceneSettings, body: int) -> float:
-    """Of a body and all that are listed after it [N]."""
+    """Return the normal component of the weight of a body and all bodies listed after it [N]."""
     return sum(mass_of(each) for each in s.body[body:] if each.joint != "fixed") * press(s)
 
 
 def sliding_way(s: SceneSettings, body: int) -> float:
-    """How far a block slides from rest on a slope: a t² / 2 [m]."""
+    """Return the distance a t² / 2 that a block slides from rest on a slope [m]."""
     return sliding(s, body) * s.duration**2 / 2
 
 
 def pressed(s: SceneSettings, body: int) -> float:
-    """The weight of a body and all forces downwards on it [N]."""
+    """Return the weight of a body plus all downward forces on it [N]."""
     return weight(s, body) - sum(force.force[2] for force in s.force if force.body == s.body[body].name)
 
 
 def settling(s: SceneSettings, body: int) -> float:
-    """By how much a box sinks into an elastic foundation under its weight and the forces on it, upwards [m]."""
-    _needs(s.cells > 0, "settling", "a scene with cells")
+    """Return the rise (negative) of a box on an elastic foundation under its weight and the forces on it [m]."""
+    _require(s.cells > 0, "settling", "a scene with cells")
     return -pressed(s, body) / (s.cells**2 * touching_materials(s, body, GROUND).stiffness)
 
 
 def gripped(s: SceneSettings, body: int) -> float:
-    """Acceleration upwards of a body between pads that forces along x press on it: nothing up to m g = μ Σ N, beyond that what
-    friction leaves of gravity [m/s²]."""
-    _needs(bool(s.force), "gripped", "forces on the pads")
+    """Return the upward acceleration of a body between pads pressed by forces along x [m/s²].
+
+    It is 0 for m g ≤ μ Σ N, else friction minus gravity.
+    """
+    _require(bool(s.force), "gripped", "forces on the pads")
     names = [each.name for each in s.body]
     held = sum(touching_materials(s, body, names.index(force.body)).mu * abs(force.force[0]) for force in s.force)
     return -max(0.0, s.gravity - held / mass_of(s.body[body]))
@@ -199,5 +211,6 @@ ALL: tuple[Formula, ...] = (
     reading, lift, spring_period, slip_under_pads, parallelogram_period, stacked_weight, sliding_way, pressed, settling,
     gripped, hinges, at_stop, block_statics,
 )  # fmt: skip
+"""All formulas; a function `name_of_it` has the key `name-of-it`."""
 
 FORMULAS: dict[str, Formula] = {"nothing": lambda s, body: 0.0} | {each.__name__.replace("_", "-"): each for each in ALL}

@@ -1,4 +1,4 @@
-"""What a run of a scene leaves in its folder: settings, rows, figures and a picture; and how it is read again."""
+"""Save a run of a scene in a folder (settings, recording, figures, picture) and read it again."""
 
 import json
 from pathlib import Path
@@ -16,16 +16,16 @@ from sim_harness.scenes.results.recording import Recording
 SETTINGS, ROWS, FIGURES, PICTURE = "scene.json", "recording.npz", "result.json", "picture.png"
 
 
-class Kept(Record, frozen=True):
-    """A run that is over."""
+class SavedRun(Record, frozen=True):
+    """A finished run of a scene."""
 
     settings: SceneSettings
     recording: Recording
     outcome: Outcome
 
 
-def keep(folder: Path, settings: SceneSettings, recording: Recording, outcome: Outcome) -> None:
-    """Write all of it into a folder, which is made where it is missing."""
+def save_run(folder: Path, settings: SceneSettings, recording: Recording, outcome: Outcome) -> None:
+    """Write a run to a folder, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / SETTINGS, settings)
     recording.save(folder / ROWS)
@@ -33,25 +33,25 @@ def keep(folder: Path, settings: SceneSettings, recording: Recording, outcome: O
     (folder / PICTURE).write_bytes(picture(settings, recording, outcome))
 
 
-def read(folder: Path) -> Kept:
-    """What `keep` wrote. Raises ConfigError."""
+def read(folder: Path) -> SavedRun:
+    """Read a run written by `save_run`. Raises ConfigError for missing or malformed files."""
     try:
         settings = msgspec.convert(_read(folder / SETTINGS), SceneSettings)
         recording = Recording.load(folder / ROWS)
         outcome = msgspec.convert(_read(folder / FIGURES), Outcome)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(str(folder), f"expected {SETTINGS}, {ROWS} and {FIGURES} of a scene ({error})") from error
-    return Kept(settings=settings, recording=recording, outcome=outcome)
+    return SavedRun(settings=settings, recording=recording, outcome=outcome)
 
 
-def kept_in(path: Path) -> list[Kept]:
-    """The run in a folder, or those in its folders; none where there are no scenes."""
+def saved_runs(path: Path) -> list[SavedRun]:
+    """Return the run in a folder, or the runs in its subfolders; empty without runs."""
     folders = [path] if (path / ROWS).is_file() else sorted(file.parent for file in path.glob(f"*/{ROWS}"))
     return [read(folder) for folder in folders]
 
 
 def _write(path: Path, data: msgspec.Struct) -> None:
-    """Non-finite numbers are written NaN and Infinity, which JSON of the standard library reads again."""
+    """Write a struct as JSON. Non-finite numbers become NaN and Infinity, which the json module can read."""
     path.write_text(json.dumps(msgspec.to_builtins(data), indent=1), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The figures of a run beside what is known of them."""
+"""Measured figures of a run and their known values."""
 
 import numpy as np
 
@@ -10,11 +10,18 @@ from sim_harness.scenes.results.quantities import QUANTITIES
 from sim_harness.scenes.results.recording import Recording
 
 UNITS = {"momentum": "N·s", "cone": "N·s", "gap_work": "J", "power": "W", "closure": "m"}
-"""Of the residuals."""
+"""Units of the residuals."""
 
 
 class Measured(Record, frozen=True):
-    """A figure: what, its unit, its value, what is known of it, None for nothing; holds: None where nothing is expected."""
+    """A measured figure.
+
+    what: description
+    unit: unit of the value
+    value: measured value
+    known: analytic value, None without one
+    holds: whether the error is within the expected bound, None without a bound
+    """
 
     what: str
     unit: str
@@ -24,22 +31,28 @@ class Measured(Record, frozen=True):
 
     @property
     def error(self) -> float | None:
+        """Return the error of the value, None without a known value."""
         return error_of(self.value, self.known)
 
 
 def error_of(value: float, known: float | None) -> float | None:
-    """The difference as a share of the known value, or where that is 0 in the unit of the figure."""
+    """Return the error relative to the known value, absolute when that is 0, None without a known value."""
     return None if known is None else abs(value - known) / (abs(known) or 1.0)
 
 
 class Outcome(Record, frozen=True):
-    """What a run came to.
+    """Summary of a run.
 
-    scene, engine: names; steps, seconds: simulated [s]
-    measured: its figures; residuals: the largest of all steps, by name
-    iterations: mean per step; engine_us: median of what the engine took per step [µs]; pace: × real time, everything counted
-    unsolved: steps that the engine did not solve
-    e_m: largest momentum error of the convex problem [SAP §VI-C], None of engines that minimise nothing
+    scene, engine: names
+    steps: number of steps
+    seconds: simulated time [s]
+    measured: figures
+    residuals: largest residuals of all steps, by name
+    iterations: mean per step
+    engine_us: median computation time of the engine per step [µs]
+    pace: simulated time over computation time of whole steps
+    unsolved: number of steps that the engine did not solve
+    e_m: largest momentum error of the convex problem [SAP §VI-C], None for engines without one
     """
 
     scene: str
@@ -56,12 +69,12 @@ class Outcome(Record, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Every step solved, and no figure further from what is known than the scene expects."""
+        """Return true when every step is solved and no figure exceeds its expected error."""
         return not self.unsolved and not any(each.holds is False for each in self.measured)
 
 
 def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording) -> Outcome:
-    """The figures of a run."""
+    """Return the summary of a run; scene, engine: names."""
     names = [body.name for body in settings.body]
     measured = []
     for m in settings.measure:
@@ -89,7 +102,7 @@ def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording)
 
 
 def figures_table(outcome: Outcome) -> list[list[str]]:
-    """Headings, and one row for each figure."""
+    """Return a table of the figures: headings, then one row per figure."""
     words = {True: "yes", False: "NO", None: "–"}
     rows = [["figure", "unit", "measured", "known", "error", "as expected"]]
     for each in outcome.measured:
@@ -100,7 +113,7 @@ def figures_table(outcome: Outcome) -> list[list[str]]:
 
 
 def steps_table(outcome: Outcome) -> list[list[str]]:
-    """Headings, and one row of residuals and speed."""
+    """Return a table with headings and one row of residuals and computation times."""
     heads = [f"{name.replace('_', ' ')} {UNITS[name]}" for name in outcome.residuals]
     values = [f"{value:.2g}" for value in outcome.residuals.values()]
     return [

@@ -1,4 +1,4 @@
-"""The picture of a run: where the bodies are, what presses on them, energy, and how well each step was solved."""
+"""Plot of a run: displacements of the bodies, contact forces, energy, residuals and iterations."""
 
 import numpy as np
 
@@ -9,18 +9,18 @@ from sim_harness.scenes.results.measures import Outcome
 from sim_harness.scenes.results.recording import Recording
 
 MOST = 8
-"""So many bodies at most have a line of their own."""
+"""Largest number of bodies that are plotted."""
 
 
 def picture(settings: SceneSettings, run: Recording, outcome: Outcome) -> bytes:
-    """PNG."""
+    """Return the plot as PNG."""
     figure, axes = rows(5)
     moving = [i for i, body in enumerate(settings.body) if body.joint != "fixed"][:MOST]
     for i in moving:
         name, away = settings.body[i].name, run.centres[:, i] - run.centres[0, i]
         axes[0].plot(run.t, 1e3 * np.linalg.norm(away, axis=1), label=name)
         axes[1].plot(run.t[1:], np.linalg.norm(run.force[:, i], axis=1))
-    axes[0].set_ylabel("way from\nthe start [mm]")
+    axes[0].set_ylabel("distance from\nthe start [mm]")
     axes[0].legend(ncols=4, fontsize=8)
     axes[1].set_ylabel("contact\nforce [N]")
     axes[2].plot(run.t, run.energy, color="0.3")

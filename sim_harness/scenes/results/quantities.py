@@ -1,4 +1,4 @@
-"""What can be measured of a body in a run."""
+"""Quantities that can be measured in a run."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,24 +11,27 @@ from sim_harness.scenes.results.recording import Recording
 
 
 class Quantity(NamedTuple):
-    """unit: of the value; value: of the body with an index"""
+    """A quantity; value: function of a recording and the index of a body."""
 
     unit: str
     value: Callable[[Recording, int], float]
 
 
 def late(r: Recording) -> slice:
-    """The last quarter of the steps."""
+    """Return the last quarter of the steps."""
     return slice(3 * r.steps // 4, None)
 
 
 def openings(r: Recording) -> Array:
-    """By how much the worst closure is open, or a stop is passed, at the beginning of each step [m or rad] (N)."""
+    """Return the largest error of rigid closures and stops at the beginning of each step [m or rad] (N)."""
     return np.asarray(r.residuals[:, NAMES.index("closure")])
 
 
 def period(r: Recording, body: int) -> float:
-    """Of a swing along x through 0: twice the mean time between crossings, NaN when there are fewer than two."""
+    """Return the period of an oscillation along x about 0: twice the mean time between zero crossings [s].
+
+    NaN with fewer than two crossings.
+    """
     x = r.centres[:, body, 0]
     before = np.flatnonzero(x[:-1] * x[1:] < 0)
     if len(before) < 2:
@@ -38,7 +41,7 @@ def period(r: Recording, body: int) -> float:
 
 
 def landing(r: Recording, body: int) -> float:
-    """End of the first step in which something pressed on the body, NaN when nothing did."""
+    """Return the end of the first step with a contact force on the body, NaN without any [s]."""
     pressed = np.abs(r.force[:, body]).max(axis=1) > 0
     return float(r.t[1 + np.argmax(pressed)]) if pressed.any() else float("nan")
 
@@ -66,7 +69,6 @@ QUANTITIES = {
     "drift-growth": Quantity("m", lambda r, b: float(openings(r)[late(r)].max() - openings(r)[: r.steps // 4].max())),
     "energy": Quantity("J", lambda r, b: float(r.energy[-1])),
 }
-"""By name. `travel`, `acceleration`, `squeeze` and `period` are along x, `lift` is upwards; forces, slip and the
-penetration of all are those of the last quarter of the run; `bearing` is what presses on a body and on all listed after it from
-without; `drift` is the furthest that a closure was open, `drift-growth`
-by how much further in the last quarter than in the first."""
+"""Quantities by name. `travel`, `acceleration`, `squeeze` and `period` are along x, `lift` is upwards. Forces, slip and
+`penetration of all` are those of the last quarter of the run. `bearing` is the total contact force on a body and all bodies
+listed after it. `drift` is the largest error of a closure, `drift-growth` its increase from the first to the last quarter."""

@@ -1,4 +1,4 @@
-"""A run of a scene: everything that happened, one row for each step."""
+"""Recording of a run of a scene, one row per step."""
 
 import time
 from collections.abc import Callable
@@ -16,28 +16,35 @@ from sim_harness.scenes.scene import SceneWorld
 from sim_harness.world.world import Step
 from sim_harness.world.worlds import AnyEngine, build_scene
 
-ABROAD = 1e3
-"""A simulation diverged when something is further away, or faster, than this [m, m/s]."""
+BOUND = 1e3
+"""A simulation has diverged when an entry of q or v exceeds this [m, rad, m/s, rad/s]."""
 
 
-class Burst(IdynError):
-    """A simulation that diverged: nothing in it is worth measuring."""
+class Diverged(IdynError):
+    """The simulation diverged; its results are not meaningful."""
 
 
 class Recording(Record, frozen=True):
-    """N steps of nb bodies; what is a state has a row more, the beginning.
+    """Recording of N steps of nb bodies. States have N + 1 rows, the first is the start.
 
-    masses: of the bodies, 0 of those that are fixed [kg]; loose: which of them hang on nothing (nb)
-    t: [s] (N + 1); q, v: (N + 1, nq), (N + 1, nv)
-    centres [m], velocities [m/s], spins [rad/s]: of the bodies, world axes (N + 1, nb, 3)
+    masses: masses of the bodies, 0 for fixed bodies [kg] (nb)
+    loose: true for free bodies and bodies fixed to a free body (nb)
+    t: time [s] (N + 1)
+    q, v: states (N + 1, nq), (N + 1, nv)
+    centres: positions of the bodies' centres, world axes [m] (N + 1, nb, 3)
+    velocities, spins: linear [m/s] and angular [rad/s] velocities of the bodies, world axes (N + 1, nb, 3)
     energy: [J] (N + 1)
-    force: of all contacts on each body, mean over the step, world axes [N] (N, nb, 3)
-    gap: the least of each body, inf without any, at the beginning of the step [m] (N, nb)
-    slip: of each body's pressing contacts the fastest, after the step [m/s] (N, nb)
-    contacts: how many (N); arrows: point [m] and force on the first body [N] of each, rows of all steps together (·, 6)
-    iterations, ok (N); seconds: that the engine took (N); pace: simulated seconds in a second, everything counted
+    force: total contact force on each body, mean over the step, world axes [N] (N, nb, 3)
+    gap: smallest gap of each body at the beginning of the step, inf without contact [m] (N, nb)
+    slip: largest slip speed of each body's pressing contacts after the step [m/s] (N, nb)
+    contacts: number of contacts (N)
+    arrows: point [m] and force on the first body [N] of each contact, rows of all steps together (·, 6)
+    iterations: iterations of the engine (N)
+    ok: whether the step is solved (N)
+    seconds: computation time of the engine [s] (N)
+    pace: simulated time over computation time of whole steps
     residuals: columns `NAMES` of `residuals.py` (N, 5)
-    accuracy: e_m and e_μ of engines that minimise, as they say themselves, NaN of others (N, 2)
+    accuracy: e_m and e_μ reported by engines that minimise, NaN for others (N, 2)
     """
 
     masses: Array
@@ -95,7 +102,7 @@ class Recorder:
         )
 
     def add(self, step: Step) -> None:
-        """A step, and the state that it led to."""
+        """Record a step and the state after it."""
         problem, solution, contacts, model = step.problem, step.solution, step.contacts, self._world.bodies
         force, pairs = step.impulse / problem.dt, step.touching.pairs
         assert pairs is not None
@@ -110,7 +117,7 @@ class Recorder:
             np.maximum.at(slip, which, speed[rows])
         stretch = model.stretch(self._states[-1]["q"])
         found = residuals_of(problem, solution, model.effects, stretch, step.force_times)
-        told = solution.accuracy
+        accuracy = solution.accuracy
         self._steps.append(
             {
                 "force": total,
@@ -121,26 +128,26 @@ class Recorder:
                 "ok": solution.status.ok,
                 "seconds": step.seconds,
                 "residuals": [getattr(found, name) for name in NAMES],
-                "accuracy": (np.nan, np.nan) if told is None else (told.momentum, told.slackness),
+                "accuracy": (np.nan, np.nan) if accuracy is None else (accuracy.momentum, accuracy.slackness),
             }
         )
         self._arrows.append(np.hstack([contacts.points, force]))
         self._state()
 
     def recording(self, pace: float) -> Recording:
-        """Of all steps so far."""
+        """Return the recording of all steps so far."""
         columns = {name: np.array([row[name] for row in rows]) for rows in (self._states, self._steps) for name in rows[0]}
         model, arrows = self._world.bodies, np.concatenate(self._arrows)
         return Recording(masses=model.masses, loose=model.loose, arrows=arrows, pace=pace, **columns)
 
 
 def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[int], None] = lambda _: None) -> Recording:
-    """The scene from its beginning to its end. progress: called with the steps done since the last call
+    """Simulate a scene. Raises Diverged when the simulation diverges.
 
-    Raises Burst when the simulation diverges.
+    progress: called with the number of steps since the last call
     """
     world = build_scene(settings, engine)
-    world.step()  # compiles what is not yet
+    world.step()  # compile kernels before measuring times
     world.reset(world.bodies.start.q, world.bodies.start.v)
     recorder, moved = Recorder(world), 0.0
     for _ in range(round(settings.duration / settings.dt)):
@@ -148,8 +155,8 @@ def run_scene(settings: SceneSettings, engine: AnyEngine, progress: Callable[[in
         step = world.step()
         moved += time.perf_counter() - begin
         state = world.state
-        if not max(np.abs(state.q).max(), np.abs(state.v).max()) < ABROAD:
-            raise Burst(f"the world went to pieces at t = {world.t:.4g} s ({step.solution.status.sentence})")
+        if not max(np.abs(state.q).max(), np.abs(state.v).max()) < BOUND:
+            raise Diverged(f"the simulation diverged at t = {world.t:.4g} s ({step.solution.status.sentence})")
         recorder.add(step)
         progress(1)
     return recorder.recording(world.t / moved)

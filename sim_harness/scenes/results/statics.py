@@ -1,4 +1,4 @@
-"""How far mechanisms and elastic blocks give way at rest, found without rows, engines or Pinocchio."""
+"""Static deflection of mechanisms and elastic blocks, computed without constraint rows, engines or Pinocchio."""
 
 import numpy as np
 from scipy.optimize import root
@@ -14,8 +14,10 @@ UP = np.array([0.0, 0.0, 1.0])
 
 
 def hinges(s: SceneSettings, body: int) -> float:
-    """Rise from the start, at rest, of a body at the end of a chain of hinges with springs or stops that yield: Σ M_i / k_i in
-    small angles, here in large ones [m]"""
+    """Return the rise of a body at the end of a chain of hinges with springs or compliant stops, from start to rest [m].
+
+    For small angles the rotations are M_i / k_i; here the equilibrium is solved for large angles.
+    """
     chain = _chain(s, s.body[body])
     start = np.array([joint.start for _, joint in chain])
     found = root(lambda angles: _torques(s, chain, angles), np.zeros(len(chain)), tol=1e-14)
@@ -23,7 +25,7 @@ def hinges(s: SceneSettings, body: int) -> float:
 
 
 def at_stop(s: SceneSettings, body: int) -> float:
-    """Rise from the start of a body on a hinge that lies on its upper stop [m]"""
+    """Return the rise of a body on a hinge from its start to its upper stop [m]."""
     chain = _chain(s, s.body[body])
     joint = chain[0][1]
     if len(chain) != 1 or joint.stop is None:
@@ -33,7 +35,7 @@ def at_stop(s: SceneSettings, body: int) -> float:
 
 
 def _chain(s: SceneSettings, last: BodySettings) -> list[tuple[BodySettings, JointSettings]]:
-    """The bodies from the world to this one with their hinges. Raises ConfigError where they have others."""
+    """Return the bodies from the world to this one with their hinges. Raises ConfigError for other joints."""
     names, out = {body.name: body for body in s.body}, []
     while True:
         if isinstance(last.joint, str) or [joint.kind for joint in last.joint] != ["hinge"]:
@@ -45,8 +47,8 @@ def _chain(s: SceneSettings, last: BodySettings) -> list[tuple[BodySettings, Joi
 
 
 def _places(chain: list[tuple[BodySettings, JointSettings]], angles: Array) -> tuple[list[Array], list[Array], list[Array]]:
-    """Anchors [m], centres [m] and axes at these angles."""
-    turn, shift = np.eye(3), np.zeros(3)  # of the parent, from the reference configuration
+    """Return anchors [m], centres [m] and axes of the hinges at given angles."""
+    turn, shift = np.eye(3), np.zeros(3)  # motion of the parent from the reference configuration
     anchors, centres, axes = [], [], []
     for (body, joint), angle in zip(chain, angles, strict=True):
         pivot, axis = turn @ anchor(body, joint) + shift, turn @ (np.array(joint.axis) / np.linalg.norm(joint.axis))
@@ -59,7 +61,7 @@ def _places(chain: list[tuple[BodySettings, JointSettings]], angles: Array) -> t
 
 
 def _torques(s: SceneSettings, chain: list[tuple[BodySettings, JointSettings]], angles: Array) -> Array:
-    """What is left about each hinge of gravity, forces, spring and stop [N·m]."""
+    """Return the resulting torque of gravity, forces, spring and stop about each hinge [N·m]."""
     anchors, centres, axes = _places(chain, angles)
     loads = [
         -mass_of(body) * s.gravity * UP + sum((np.array(f.force) for f in s.force if f.body == body.name), np.zeros(3))
@@ -76,8 +78,10 @@ def _torques(s: SceneSettings, chain: list[tuple[BodySettings, JointSettings]], 
 
 
 def block_statics(s: SceneSettings, body: int) -> float:
-    """Rise, at rest under its weight, of a particle of an elastic block that is held: small displacements, by the textbook's
-    strains in Voigt's order [m]"""
+    """Return the static rise of a particle of a held elastic block under its weight [m].
+
+    Linear elasticity for small displacements, with strains in Voigt's order.
+    """
     name = s.body[body].name
     for block in s.elastic:
         particles = particles_of(block)
@@ -90,13 +94,11 @@ def block_statics(s: SceneSettings, body: int) -> float:
             moved = np.zeros(len(load))
             moved[free] = np.linalg.solve(K[np.ix_(free, free)], load[free])
             return float(moved[3 * names.index(name) + 2])
-    raise ConfigError(
-        "scene.measure.known = 'block-statics'", f"expected a particle of an elastic block that is held, got '{name}'"
-    )
+    raise ConfigError("scene.measure.known = 'block-statics'", f"expected a particle of a held elastic block, got '{name}'")
 
 
 def _stiffness(points: Array, nodes: Array, young: float, poisson: float) -> Array:
-    """∫ Bᵀ D B of all tetrahedra [N/m] (3n, 3n)"""
+    """Return the stiffness matrix ∫ Bᵀ D B of all tetrahedra [N/m] (3n, 3n)."""
     factor = young / ((1 + poisson) * (1 - 2 * poisson))
     D = factor * np.diag([1 - poisson] * 3 + [(1 - 2 * poisson) / 2] * 3)
     D[:3, :3] += factor * poisson * (1 - np.eye(3))

@@ -11,10 +11,10 @@ from sim_harness.scenes.bodies.expand import blocks_of, copies_of
 from sim_harness.scenes.bodies.hulls import hull_of
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import ArchSettings, BodySettings, JointSettings, Shape
-from sim_harness.scenes.bodies.touch import Place, Toucher, face_points
+from sim_harness.scenes.bodies.touch import ContactFinder, PlacedShape, face_points
 from sim_harness.scenes.bodies.urdf import inertia, mass_of, tensor, volume
 from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.results.keep import keep, read
+from sim_harness.scenes.results.keep import read, save_run
 from sim_harness.scenes.results.measures import outcome_of
 from sim_harness.scenes.results.recording import run_scene
 from sim_harness.view.bodies import _look, scene_page
@@ -25,7 +25,7 @@ CASE, HULL = Shape(box=BOX), Shape(hull=CORNERS)
 
 
 def spots(first, second, margin=0.01, edge=1):
-    return list(Toucher(margin, edge).between(first, second))
+    return list(ContactFinder(margin, edge).between(first, second))
 
 
 def test_a_box_by_its_corners_is_a_box():
@@ -51,7 +51,7 @@ def test_a_tetrahedron_has_a_twentieth_of_its_corners_squares_for_inertia():
 def test_a_hull_on_a_hull_touches_at_the_corners_of_what_they_share(gap, seed):
     rotation = Rotation.random(random_state=seed).as_matrix()
     shift = rotation @ np.array([0.05, 0.03, 0.1 + gap])
-    found = spots(Place(HULL, rotation, shift), Place(HULL, rotation, np.zeros(3)))
+    found = spots(PlacedShape(HULL, rotation, shift), PlacedShape(HULL, rotation, np.zeros(3)))
     assert len(found) == 4
     corners = np.array([(x, y, 0.05 + gap / 2) for x in (-0.05, 0.1) for y in (-0.12, 0.15)])
     for spot in found:
@@ -65,7 +65,9 @@ def test_faces_that_lean_a_little_keep_their_four_corners():
     rng = np.random.default_rng(0)
     for _ in range(50):
         lean = Rotation.from_rotvec(1e-5 * rng.normal(size=3)).as_matrix()
-        found = spots(Place(HULL, lean, np.array([0.0, 0.0, 0.1 + 1e-6 * rng.normal()])), Place(HULL, np.eye(3), np.zeros(3)))
+        found = spots(
+            PlacedShape(HULL, lean, np.array([0.0, 0.0, 0.1 + 1e-6 * rng.normal()])), PlacedShape(HULL, np.eye(3), np.zeros(3))
+        )
         assert len(found) == 4
         assert max(abs(spot.gap) for spot in found) < 2e-5
 
@@ -75,17 +77,19 @@ def test_crossed_edges_touch_in_a_point_between_them():
     cube = Shape(hull=tuple((x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)))
     height = 0.2 * np.sqrt(2)
     for gap in (-1e-3, 1e-3):
-        (spot,) = spots(Place(cube, up, np.array([0.0, 0.0, height + gap])), Place(cube, down, np.zeros(3)))
+        (spot,) = spots(PlacedShape(cube, up, np.array([0.0, 0.0, height + gap])), PlacedShape(cube, down, np.zeros(3)))
         np.testing.assert_allclose(spot.point, [0.0, 0.0, height / 2 + gap / 2], atol=1e-9)
         np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-12)
         assert spot.gap == pytest.approx(gap, abs=1e-12)
-    assert spots(Place(cube, up, np.array([0.0, 0.0, height + 0.02])), Place(cube, down, np.zeros(3))) == []
+    assert spots(PlacedShape(cube, up, np.array([0.0, 0.0, height + 0.02])), PlacedShape(cube, down, np.zeros(3))) == []
 
 
 def test_a_hull_touches_boxes_and_balls():
-    on_box = spots(Place(HULL, np.eye(3), np.array([0.0, 0.0, 0.1])), Place(CASE, np.eye(3), np.zeros(3)))
+    on_box = spots(PlacedShape(HULL, np.eye(3), np.array([0.0, 0.0, 0.1])), PlacedShape(CASE, np.eye(3), np.zeros(3)))
     assert len(on_box) == 4
-    (spot,) = spots(Place(Shape(sphere=0.05), np.eye(3), np.array([0.0, 0.0, 0.101])), Place(HULL, np.eye(3), np.zeros(3)))
+    (spot,) = spots(
+        PlacedShape(Shape(sphere=0.05), np.eye(3), np.array([0.0, 0.0, 0.101])), PlacedShape(HULL, np.eye(3), np.zeros(3))
+    )
     assert spot.gap == pytest.approx(1e-3, abs=1e-9)
     np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-6)
 
@@ -114,7 +118,7 @@ def test_the_blocks_of_an_arch_fill_it_and_lie_face_to_face():
     masses = [mass_of(block) for block in blocks]
     np.testing.assert_allclose(masses, masses[::-1], rtol=1e-12)
     for block, following in pairwise(blocks):
-        found = spots(*(Place(b.shape, np.eye(3), np.array(b.position)) for b in (block, following)))
+        found = spots(*(PlacedShape(b.shape, np.eye(3), np.array(b.position)) for b in (block, following)))
         assert len(found) == 4
         assert max(abs(spot.gap) for spot in found) < 1e-12
     tops = [np.array(b.shape.hull)[:, 2].max() + b.position[2] for b in blocks]
@@ -142,7 +146,7 @@ def test_a_foundation_has_a_point_in_the_middle_of_each_cell():
 def test_an_arch_is_seen_block_by_block(tmp_path):
     settings = load_scene("arch", 0.02)
     run = run_scene(settings, engine_named(settings, "first-order"))
-    keep(tmp_path / "arch", settings, run, outcome_of("arch", "first-order", settings, run))
+    save_run(tmp_path / "arch", settings, run, outcome_of("arch", "first-order", settings, run))
     kept = read(tmp_path / "arch")
     assert kept.settings == settings
     page = scene_page("arch", [kept])

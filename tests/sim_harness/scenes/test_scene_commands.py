@@ -9,7 +9,7 @@ from sim_harness.commands.main import main
 from sim_harness.compare.engines.jobs import jobs_of, run_job, run_jobs
 from sim_harness.compare.engines.report import engines_figure, engines_table, write_engine_report
 from sim_harness.scenes.bodies.model import SceneModel
-from sim_harness.scenes.results.keep import kept_in, read
+from sim_harness.scenes.results.keep import read, saved_runs
 from sim_harness.view.bodies import film_of_scene
 
 BURSTS = """
@@ -62,7 +62,7 @@ def test_a_scene_is_checked_like_any_other_configuration(capsys):
 
 def test_the_film_is_the_recording(tmp_path):
     main(["simulate", "grasp-lift", "--engine", "lcp", "--seconds", "0.1", "--out", str(tmp_path / "out")])
-    (kept,) = kept_in(tmp_path / "out")
+    (kept,) = saved_runs(tmp_path / "out")
     model = SceneModel(kept.settings)
     film = film_of_scene(kept, model)
     assert len(film.t) == 6
@@ -110,14 +110,14 @@ def test_a_world_that_went_to_pieces_is_in_the_table(tmp_path, here, capsys):
     path.write_text(BURSTS)
     (cell,) = run_jobs(jobs_of([str(path)], tmp_path / "scenes", None), "processes", 1, lambda *_: None)
     assert cell.kept is None
-    assert "went to pieces" in engines_table([cell])[1][2]
+    assert "diverged" in engines_table([cell])[1][2]
     write_engine_report([cell], tmp_path)
     assert main(["compare", str(path), "--out", str(tmp_path / "again")]) == 1
 
 
 def test_scenes_and_other_comparisons_do_not_mix(tmp_path, capsys):
     assert main(["compare", "drop", "table-3", "--out", str(tmp_path)]) == 2
-    assert "expected scenes only" in capsys.readouterr().err
+    assert "expected names of scenes" in capsys.readouterr().err
 
 
 def test_what_was_interrupted_is_done_again(tmp_path):

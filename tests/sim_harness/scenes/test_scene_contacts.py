@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation
 from sim_harness.scenes.bodies.contacts import Geometry, combined
 from sim_harness.scenes.bodies.model import SceneModel
 from sim_harness.scenes.bodies.settings import BodySettings, GroundSettings, JointSettings, Material, SceneSettings, Shape
-from sim_harness.scenes.bodies.touch import Place, Toucher, box_points, with_points_between
+from sim_harness.scenes.bodies.touch import ContactFinder, PlacedShape, box_points, with_points_between
 from sim_harness.scenes.load import check_scene
 
 CUBE, BALL, CAN = Shape(box=(0.1, 0.1, 0.1)), Shape(sphere=0.05), Shape(cylinder=(0.05, 0.1))
@@ -17,11 +17,11 @@ E = np.eye(3)
 
 
 def spots(first, second, margin=0.01, edge=1):
-    return list(Toucher(margin, edge).between(first, second))
+    return list(ContactFinder(margin, edge).between(first, second))
 
 
 def place(shape, x=0.0, y=0.0, z=0.0, rotation=E):
-    return Place(shape, rotation, np.array([x, y, z]))
+    return PlacedShape(shape, rotation, np.array([x, y, z]))
 
 
 @pytest.mark.parametrize("gap", [-1e-3, -1e-6, 0.0, 1e-9, 5e-3])

@@ -10,7 +10,7 @@ import pytest
 from controllers.config.loading import files
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, InputError
-from sim_harness.scenes.bodies.settings import MADE_OF, is_scene
+from sim_harness.scenes.bodies.settings import BODY_TABLES, is_scene
 from sim_harness.scenes.load import engine_named, engines_of, load_scene
 from sim_harness.scenes.results.measures import outcome_of
 from sim_harness.scenes.results.recording import run_scene
@@ -142,7 +142,9 @@ def test_what_is_wrong_with_a_scene_is_named(scene, old, new, more, field):
 SLIDE = 'joint = [{ kind = "slide", axis = [0, 0, 1], start = 0.1 }]'
 
 
-@pytest.mark.parametrize(("joint", "what"), [(SLIDE, "is open by 0.1"), (SLIDE.replace("start", "speed"), "opens at 0.1")])
+@pytest.mark.parametrize(
+    ("joint", "what"), [(SLIDE, "an error of 0.1"), (SLIDE.replace("start", "speed"), "a velocity of 0.1")]
+)
 def test_a_closure_that_contradicts_a_joint_is_refused(scene, joint, what):
     closure = '[[closure]]\nkind = "pin"\nbodies = ["ball", ""]\nat = [0.0, 0.0, 0.05]'
     with pytest.raises(ConfigError, match=rf"closure\[0\].*{what}"):
@@ -177,7 +179,7 @@ def test_equal_scenes_give_equal_bits():
 def test_no_scene_is_a_comparison_or_the_reverse():
     for path in (Path(__file__).parents[3] / "configs/experiments").rglob("*.toml"):
         data = tomllib.loads(path.read_text())
-        scene = not MADE_OF.isdisjoint(data)
+        scene = not BODY_TABLES.isdisjoint(data)
         assert scene + ("title" in data) + ("server" in data) >= 1
         assert not (scene and ("title" in data or "server" in data))
 
