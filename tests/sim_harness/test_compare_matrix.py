@@ -130,7 +130,7 @@ def test_a_cell_that_two_parts_have_is_one_job(matrix, tmp_path):
         ('quantities = ["torque"]', 'quantities = ["torqe"]', "torque"),
         ('parts = ["stand"]', 'parts = ["stnad"]', "check.parts: unknown name 'stnad'"),
         ('parts = ["stand"]\ncases = ["plain"]', 'parts = ["laws"]\ncases = ["drives"]', "check.parts: unknown name 'laws'"),
-        ('name = "laws"', 'name = "stand"', "same name"),
+        ('name = "laws"', 'name = "stand"', "different names"),
         ('quantity = "torque"', 'quantity = "torque"\nvariant = "sotf"', "check.variant: unknown name 'sotf'"),
         ("[[matrix.part]]", '[[scene]]\nname = "s"\n[[matrix.part]]', "one scene, or"),
     ],
