@@ -22,7 +22,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.model.tree import Limits
 from idyn.prediction.method import workspace_for
-from idyn.prediction.precompile import Way
+from idyn.prediction.precompile import CompileTask
 from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
@@ -185,7 +185,7 @@ class Controller:
             reality=mismatch,
         )
 
-    def ways(self) -> list[Way]:
+    def compile_tasks(self) -> list[CompileTask]:
         """Return tasks that compile nearly every kernel ticks may need; see `idyn.prediction.precompile`.
 
         Call `reset` when they are done: they change what is kept between ticks.
@@ -193,7 +193,7 @@ class Controller:
         still = State(q=self.stance, v=np.zeros(self.robot.nv))
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)
-        return [plan, *self._feedforward.ways(still, contacts), *self._monitor.ways()]
+        return [plan, *self._feedforward.compile_tasks(still, contacts), *self._monitor.compile_tasks()]
 
     def _checked(self, given: Reference) -> Reference:
         """Copy a reference that came with the state into arrays of its own. Raises InputError for a schedule of wrong size."""

@@ -59,8 +59,8 @@ def main() -> None:
     """Compile from the far end."""
     controller = controller_from_snapshot(msgspec.msgpack.decode(sys.stdin.buffer.read()))
     with compiling(log.debug):
-        for way in reversed(controller.ways()):
-            way()
+        for task in reversed(controller.compile_tasks()):
+            task()
 
 
 if __name__ == "__main__":

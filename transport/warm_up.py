@@ -25,8 +25,8 @@ SWAY = 1e-3
 
 def warm_up(controller: ServedController, settings: ServerSettings) -> None:
     """Precompile the prediction, then run states of every kind in the stance, as bytes, after a reset each; then reset."""
-    for way in controller.ways():
-        way()
+    for task in controller.compile_tasks():
+        task()
     robot = controller.robot
     clock = iter(range(0, 10**12, TICK_NS))
     service = Service(controller, settings)

@@ -40,7 +40,7 @@ from idyn.jit.compiled import INDICES, MATRIX, REAL, VECTOR, compiled
 from idyn.jit.entry import Borrowed, Output, entry_point
 from idyn.jit.stack import stack_array
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import Way
+from idyn.prediction.precompile import CompileTask
 from idyn.solvers.linalg import cholesky, copy, forward
 from idyn.status import Status
 from idyn.terms.stages import Dynamics
@@ -118,7 +118,7 @@ class MismatchMonitor:
     def _measure(self) -> Callable[..., float]:
         return entry_point(_measure, KNOWN, MEANS, REAL, REAL)
 
-    def ways(self) -> list[Way]:
+    def compile_tasks(self) -> list[CompileTask]:
         """Return tasks that compile the kernels of this class; see `idyn.prediction.precompile`."""
         return [partial(getattr, self, "_expect"), partial(getattr, self, "_measure")]
 

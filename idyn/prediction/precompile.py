@@ -1,8 +1,7 @@
-"""Precompilation: pieces of work that compile, or read from the disk, every kernel that a prediction may need.
+"""Precompilation: tasks that compile, or load from the kernel cache, every kernel that a prediction may need.
 
-What is compiled is what the laws declare: for the law that is asked and for the rescuers the compiled call of their kernel
-rungs, the entrance of their Python rungs, and these rungs themselves, with friction that has a limit and friction that has
-none.
+The laws declare what there is to compile. For the requested law and for the fallback laws these are the compiled call of their
+kernel rungs, the entry points of their Python rungs, and these rungs themselves, with limited and with unlimited friction.
 """
 
 from collections.abc import Callable
@@ -30,13 +29,15 @@ from idyn.types import Array, ContactSet, Demand, State
 
 DT = 1e-3
 
-Way = Callable[[], object]
-"""A piece of work."""
+CompileTask = Callable[[], object]
+"""Function that compiles or loads kernels. Its result is not used."""
 
 
-def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> list[Way]:
-    """Pieces of work that together compile all that `idyn.predict` may need under these settings, in whatever order they are
-    done; nothing else comes of them. Two processes that begin at both ends come to the tick, which needs the others, last."""
+def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> list[CompileTask]:
+    """Return tasks that together compile all that `idyn.predict` may need with these settings. They can run in any order.
+
+    When two processes start from both ends of the list, they reach the tick last, which needs the others.
+    """
     n, workspace = len(contacts.keys), workspace_for(robot, len(contacts.keys))
     evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=workspace.problem)
     request = Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
@@ -54,7 +55,7 @@ def all_ways(robot: Robot, law: Law, options: Options, state: State, contacts: C
 
 
 def _one_law(request: Request, law: Law) -> None:
-    """The law's kernels, then its Python rungs, also those that come after the one that answers; without and with a basis."""
+    """Run the kernels of a law, then all of its Python rungs, without and with a basis."""
     request = msgspec.structs.replace(request, law=law)
     solve(request, Demand(q_ddot=request.q_ddot))
     n, method = len(request.contacts), workspace_for(request.robot, len(request.contacts)).method(request)
@@ -72,7 +73,7 @@ def _one_law(request: Request, law: Law) -> None:
 
 
 def _face_without_basis(method: Method, law: Law, n: int) -> None:
-    """The convex laws' last resort, rescuers among them: read off impulses that no basis gives."""
+    """Run the last rung of the convex laws: the face from impulses without a basis. Fallback laws may need it, too."""
     problem = view(method.problem)
     program = Program(problem.Y, problem.b, problem.energy, problem.mu, law.unlimited_friction, law.directions)
     face_at(program, np.zeros(3 * n), np.zeros(n), False)

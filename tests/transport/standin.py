@@ -14,7 +14,7 @@ from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.contact.terrain import Flat
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import Way
+from idyn.prediction.precompile import CompileTask
 from idyn.status import Status
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
 from transport.protocol.messages.hello import Base, Client, Hello, Model
@@ -59,7 +59,7 @@ class SpringDamper:
 
     def settle(self) -> None: ...
 
-    def ways(self) -> list[Way]:
+    def compile_tasks(self) -> list[CompileTask]:
         return []
 
     def reset(self) -> None:
