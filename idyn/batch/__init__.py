@@ -1,1 +1,1 @@
-"""Many predictions in one call."""
+"""Batches: many predictions in one call."""

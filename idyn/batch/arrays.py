@@ -1,6 +1,6 @@
-"""What goes into a batch: arrays with a row for each member, or one for all, checked and spread out.
+"""Inputs of a batch: arrays with one row for each member or one value for all, checked and expanded to one row for each member.
 
-Here shapes and types are checked; values are where a member is predicted, by what checks those of a single prediction.
+Shapes and types are checked here; values by the checks of a single prediction when a member is solved.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,13 @@ from idyn.types import Array, ContactSet, Guess, Record, State
 
 
 class Batch(Record, frozen=True):
-    """B predictions that are asked of one robot. Each array has a row for each member, or is without its first axis: the same
-    for all; one at least has it.
+    """Inputs of B predictions (members) for one robot. An array without its first axis is the same for all members; at least
+    one array must have this axis.
 
-    state: q (B, nq), v (B, nv); contacts: n of them, of the same names, bodies (B, n), points (B, n, 3), …
+    state: q (B, nq), v (B, nv)
+    contacts: n contacts with the same keys for all members, bodies (B, n), points (B, n, 3), …
     q_ddot: demanded joint accelerations [rad/s²] (B, na)
-    applied [N, N·m] (B, nv), preferred [N] (B, n, 3): as `idyn.predict` has them
+    applied [N, N·m] (B, nv), preferred [N] (B, n, 3): see `idyn.predict`
     """
 
     state: State
@@ -33,11 +34,11 @@ class Batch(Record, frozen=True):
 
 
 class BatchGuess(Record, frozen=True):
-    """What a batch leaves to the next one, see `idyn.Guess`.
+    """Warm start for the next batch, see `idyn.Guess`.
 
-    law: whose basis it is; keys: of the contacts (n)
+    law: name of the law that the bases belong to; keys: contact keys (n)
     basis (B, n, ·), tau [N·m] (B, na), force [N] (B, n, 3)
-    others: the guesses of members that another law answered, by their rows; their basis is none here
+    others: guesses of members that were solved by another law, by row; their rows of `basis` are not used
     """
 
     law: str
@@ -48,27 +49,27 @@ class BatchGuess(Record, frozen=True):
     others: Mapping[int, Guess] = MappingProxyType({})
 
     def member(self, i: int) -> Guess:
-        """That of one member."""
+        """Return the guess of member i."""
         i = range(len(self.tau))[i]
         if i in self.others:
             return self.others[i]
         return Guess(law=self.law, keys=self.keys, basis=self.basis[i], tau=self.tau[i], force=self.force[i])
 
     def resumes(self, law: Law) -> Array:
-        """Which members' bases here a law can begin at (B)."""
+        """Return the members whose basis the law can start from (B, bool)."""
         fits = self.law == law.name and self.basis.shape[2] == law.basis_width and self.basis.dtype == law.basis_type
         resumes = np.full(len(self.basis), fits)
         resumes[list(self.others)] = False
         return resumes
 
 
-class Spread(NamedTuple):
-    """A batch spread out, all arrays contiguous: a row for each of `size` members.
+class ExpandedBatch(NamedTuple):
+    """A batch with contiguous arrays that have one row for each of `size` members.
 
-    motion: q, v, applied, q_ddot, and whether state, contacts and what is applied are those of the member before (B)
-    touch: bodies, others, points, normals, tangents, mu, gaps; keys: their names (n)
-    preferred: None where none are
-    repeats: whether the state is that of the member before (B)
+    motion: q, v, applied, q_ddot, and whether state, contacts and applied force equal those of the member before (B)
+    touch: bodies, others, points, normals, tangents, mu, gaps; keys: contact keys (n)
+    preferred: preferred forces or None
+    repeats: whether the state equals that of the member before (B)
     """
 
     size: int
@@ -87,13 +88,13 @@ class Spread(NamedTuple):
 
 
 TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
-"""A contact set's arrays."""
+"""Arrays of a contact set."""
 
 _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
 
 class _Field(NamedTuple):
-    """An array from outside, and what is expected of a row of it."""
+    """An input array, with the expected shape and type of a row."""
 
     name: str
     value: Array
@@ -101,8 +102,8 @@ class _Field(NamedTuple):
     dtype: np.dtype = _FLOAT64
 
 
-def spread(robot: Robot, batch: Batch) -> Spread:
-    """The batch with all rows written out. Raises InputError naming the first field of a wrong type or shape."""
+def expand(robot: Robot, batch: Batch) -> ExpandedBatch:
+    """Return the batch with one row for each member. Raises InputError for the first field of wrong type or shape."""
     c, state, n = batch.contacts, batch.state, len(batch.contacts.keys)
     fields = [
         _Field("q", state.q, (robot.nq,)),
@@ -120,17 +121,17 @@ def spread(robot: Robot, batch: Batch) -> Spread:
     touch, applied = tuple(rows[f"contacts.{name}"] for name in TOUCH), rows.get("applied", np.empty((count, 0)))
     repeats = _repeats((q, v), np.arange(count) > 0)
     again = _repeats((applied, *touch), repeats)
-    return Spread(count, (q, v, applied, rows["q_ddot"], again), touch, c.keys, rows.get("preferred"), repeats)
+    return ExpandedBatch(count, (q, v, applied, rows["q_ddot"], again), touch, c.keys, rows.get("preferred"), repeats)
 
 
-def spread_guess(robot: Robot, asked: Spread, guess: BatchGuess | Guess) -> BatchGuess:
-    """A guess with a row for each member and each of today's contacts. Raises InputError naming the first field of a wrong type
+def expand_guess(robot: Robot, expanded: ExpandedBatch, guess: BatchGuess | Guess) -> BatchGuess:
+    """Return a guess with one row for each member and each present contact. Raises InputError for the first field of wrong type
     or shape."""
     if not isinstance(guess, (BatchGuess, Guess)):
         raise InputError("guess", f"expected a BatchGuess or a Guess, got {type(guess).__name__}")
     n, basis = len(guess.keys), guess.basis
     if not (isinstance(basis, np.ndarray) and basis.shape[basis.ndim - 2 : -1] == (n,) and basis.ndim in (2, 3)):
-        basis = np.zeros((n, 0), dtype=np.int8)  # of a type that no law resumes
+        basis = np.zeros((n, 0), dtype=np.int8)  # a type that no law starts from
     fields = [
         _Field("guess.basis", basis, (n, basis.shape[-1]), basis.dtype),
         _Field("guess.tau", guess.tau, (robot.na,)),
@@ -138,18 +139,18 @@ def spread_guess(robot: Robot, asked: Spread, guess: BatchGuess | Guess) -> Batc
     ]
     for field in fields:
         _check(field)
-        if field.value.ndim > len(field.shape) and len(field.value) != asked.size:
-            raise InputError(field.name, f"expected {asked.size} rows, one for each member, got {len(field.value)}")
-    basis, tau, force = (_rows(field, asked.size) for field in fields)
-    basis, force = (_carried_over(rows, guess.keys, asked.keys) for rows in (basis, force))
+        if field.value.ndim > len(field.shape) and len(field.value) != expanded.size:
+            raise InputError(field.name, f"expected {expanded.size} rows, one for each member, got {len(field.value)}")
+    basis, tau, force = (_rows(field, expanded.size) for field in fields)
+    basis, force = (_carried_over(rows, guess.keys, expanded.keys) for rows in (basis, force))
     others = {} if isinstance(guess, Guess) else guess.others
-    if not all(0 <= i < asked.size for i in others):
-        raise InputError("guess.others", f"expected members from 0 to {asked.size - 1}, got {sorted(others)}")
-    return BatchGuess(law=guess.law, keys=asked.keys, basis=basis, tau=tau, force=force, others=others)
+    if not all(0 <= i < expanded.size for i in others):
+        raise InputError("guess.others", f"expected members from 0 to {expanded.size - 1}, got {sorted(others)}")
+    return BatchGuess(law=guess.law, keys=expanded.keys, basis=basis, tau=tau, force=force, others=others)
 
 
 def _carried_over(rows: Array, before: tuple[str, ...], keys: tuple[str, ...]) -> Array:
-    """As `Guess.carried_over` (B, n, ·)."""
+    """Return the rows for the contacts `keys` (B, n, ·), see `Guess.carried_over`."""
     if before == keys:
         return rows
     carried, places = np.zeros((len(rows), len(keys), rows.shape[2]), rows.dtype), {key: i for i, key in enumerate(before)}
@@ -160,7 +161,7 @@ def _carried_over(rows: Array, before: tuple[str, ...], keys: tuple[str, ...]) -
 
 
 def _count(fields: list[_Field]) -> int:
-    """How many members there are."""
+    """Return the number of members. Raises InputError for different numbers of rows."""
     first = None
     for field in fields:
         _check(field)
@@ -168,10 +169,10 @@ def _count(fields: list[_Field]) -> int:
             continue
         first = first or field
         if len(field.value) != len(first.value):
-            wanted = f"expected {len(first.value)} rows, as many as `{first.name}` has"
+            wanted = f"expected {len(first.value)} rows, as in `{first.name}`"
             raise InputError(field.name, f"{wanted}, got {len(field.value)}")
     if first is None:
-        raise InputError("batch", "expected an array with a row for each member, got none")
+        raise InputError("batch", "expected at least one array with a row for each member, got only common ones")
     return len(first.value)
 
 
@@ -185,12 +186,12 @@ def _check(field: _Field) -> None:
 
 
 def _rows(field: _Field, count: int) -> Array:
-    """An array of its own for each member, which compiled code takes."""
+    """Return a contiguous, writable array with one row for each member."""
     return np.require(np.broadcast_to(field.value, (count, *field.shape)), requirements=("C", "W"))
 
 
 def _repeats(arrays: tuple[Array, ...], candidates: Array) -> Array:
-    """Which of the candidates (B) have the rows of the member before, bit by bit."""
+    """Return the candidates (B, bool) whose rows equal those of the member before, bit by bit."""
     same = candidates.copy()
     for array in arrays:
         if not same.any():

@@ -1,4 +1,4 @@
-"""Many predictions in one compiled call: for each member of a batch the stages of a tick, by the same functions."""
+"""Many predictions in one compiled call, by the same functions as a single one."""
 
 import numpy as np
 
@@ -16,21 +16,21 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
 RUNG, PIVOTS, NULL_DIM, FINISHED = range(4)
-"""Columns of `Members.marks`; the rung is NONE where `predict` has to answer."""
+"""Columns of `Members.marks`. The rung is NONE for members that `predict` must solve."""
 
 MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "last_tau", "preferred", "basis", "first")
 TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
-"""What a batch is given, in its order."""
+"""Names of the inputs, in order."""
 
 
 class Members(ArrayRecord):
-    """B members with n contacts each, one row for each; what is not given has no columns, or no contacts.
+    """Inputs and results of B members with n contacts each, one row for each. Inputs that are not given have no columns.
 
-    Asked    q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps (B, n)
-        again: whether state and contacts are those of the member before (B)
-    Before   last: forces [N] (B, n, 3), last_tau: torques [N·m] (B, na); preferred: forces [N] (B, n, 3); each may be none;
-        basis (B, n, ·), overwritten by the next; first: number of the first rung, or NONE (B)
-    Answers  p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), figures (B, FIGURES), marks (B, 4)
+    Inputs: q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps (B, n)
+        again: whether state, contacts and applied force equal those of the member before (B)
+    Last tick: last: forces [N] (B, n, 3); last_tau: torques [N·m] (B, na); preferred: forces [N] (B, n, 3)
+        basis: start, overwritten with the next basis (B, n, ·); first: number of the first rung, or NONE (B)
+    Results: p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), figures (B, FIGURES), marks (B, 4)
     """
 
     q: Matrix
@@ -69,23 +69,26 @@ class Members(ArrayRecord):
 
 @compiled
 def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array, begin: int) -> None:
-    """Answer the members from `begin` on, one for each of `which` (k): the row of `terms` that is of its state. terms: M, axes,
-    h and ends, as `Robot.terms_of` fills them."""
-    problem, given, filled, sound = s.problem, s.problem.dynamics.given, False, False
+    """Solve members from number `begin` on.
+
+    terms: M, axes, h and ends of different states, see `Robot.terms_of`
+    which: for each member to solve the row of its state in `terms` (k)
+    """
+    problem, given, filled, valid = s.problem, s.problem.dynamics.given, False, False
     for k in range(len(which)):
         i = begin + k
         m.marks[i, RUNG] = NONE
         if m.first[i] == NONE:
             filled = False
             continue
-        # validate, dynamics; those of the member before where it is the same
+        # validate, dynamics; not repeated if they equal those of the member before
         if filled and m.again[i]:
             recall(given, m.last[i])
         else:
-            sound, filled = _filled(problem.dynamics, m, terms, which[k], i), True
-        if not (sound and finite(m.q_ddot[i])):
+            valid, filled = _fill_dynamics(problem.dynamics, m, terms, which[k], i), True
+        if not (valid and finite(m.q_ddot[i])):
             continue
-        # realise; with torques or forces beyond their limits and unlimited friction `predict` has to answer
+        # realise; `predict` must solve members that exceed a limit with unlimited friction
         aim(s.finish, (m.last[i], m.last_tau[i], m.preferred[i]))
         out = m.p[i], m.force[i], m.v_plus[i], m.tau[i]
         found = realise(s, m.q_ddot[i], m.basis[i], out, m.first[i])
@@ -101,8 +104,8 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
 
 
 @compiled
-def _filled(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i: int) -> bool:
-    """The stages validate and dynamics for member i, whose terms are in row t. Whether its state and contacts are sound."""
+def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i: int) -> bool:
+    """Run the stages validate and dynamics for member i, whose terms are in row t. Return whether its inputs are valid."""
     g = d.given
     g.own_M, g.own_axes, g.own_h = terms[0][t], terms[1][t], terms[2][t, 0]
     for k in range(len(g.ends)):

@@ -1,8 +1,8 @@
-"""Many predictions at once: states, contacts and demands as arrays, answers as arrays, all to the last bit those of `predict`.
+"""`predict_batch`: many predictions in one call, with inputs and results as arrays. Results equal those of `predict` bit by
+bit.
 
-Where the first rung answers, be it the last basis or none, a chunk of members is one compiled call (`idyn.batch.members`), and
-chunks are shared out among threads (`idyn.batch.workers`). All other members, degenerate ones and those of laws without
-compiled rungs, are predicted one by one.
+Members that a kernel rung solves are solved in chunks by one compiled call each (`idyn.batch.members`), on several threads
+(`idyn.batch.workers`). All other members, and laws without kernels, are solved one by one with `predict`.
 """
 
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idyn.batch.arrays import TOUCH, Batch, BatchGuess, Spread, spread, spread_guess
+from idyn.batch.arrays import TOUCH, Batch, BatchGuess, ExpandedBatch, expand, expand_guess
 from idyn.batch.members import FINISHED, NULL_DIM, PIVOTS, RUNG, Members
-from idyn.batch.workers import cores, crew_for
+from idyn.batch.workers import cores, pool_for
 from idyn.errors import InputError
 from idyn.laws.law import Law
 from idyn.model.robot import Robot
@@ -27,16 +27,16 @@ from idyn.types import Array, ContactSet, Guess, Prediction, Record, Residuals, 
 
 
 class BatchPrediction(Record, frozen=True):
-    """What `predict_batch` answers, one row for each member; see `idyn.Prediction`.
+    """Results of `predict_batch`, one row for each member; see `idyn.Prediction`.
 
     tau [N·m] (B, na); force: in the world [N] (B, n, 3); p: rows S, T, N [N·s] (B, 3n); dt [s]; v_plus (B, nv)
     status: values of `Status` (B)
-    way: by which law and rung, an index of `ways` (B)
-    residuals: the certificates, in the order of `Residuals` (B, 6)
+    ways: pairs of law and rung; way: index into `ways` (B)
+    residuals: in the order of `Residuals` (B, 6)
     demand_change [rad/s], torque_excess [N·m], force_excess [N] (B)
     iterations, null_dim (B); closing [N·s] (B, 3m)
-    guess: pass to the next call
-    singles: those that `predict` answered, by their rows
+    guess: warm start for the next call
+    singles: predictions of members that were solved by `predict`, by row
     """
 
     tau: Array
@@ -68,7 +68,7 @@ class BatchPrediction(Record, frozen=True):
         return f"BatchPrediction(B={len(self)}, {statuses}, law={law!r}, n={n}, residual={worst:.1e})"
 
     def member(self, i: int) -> Prediction:
-        """One of them, as `predict` answers it."""
+        """Return the prediction of member i."""
         i = range(len(self))[i]
         if i in self.singles:
             return self.singles[i]
@@ -103,46 +103,48 @@ def predict_batch(
     guess: BatchGuess | Guess | None = None,
     threads: int | None = None,
 ) -> BatchPrediction:
-    """What `predict` says to each member of the batch, over the next `dt` [s], to the last bit.
+    """Predict each member of the batch over `dt` [s]. Results equal those of `predict` bit by bit.
 
-    guess: `BatchPrediction.guess` of the last call, or one for all members
-    threads: how many share the work, no more than there are cores; None: one for each core that this process may use. The
-        answer does not depend on it. Above three they wait for one another: Pinocchio's share is one state after the other
+    guess: `BatchPrediction.guess` of the last call, or one guess for all members
+    threads: number of threads, at most that of the cores; None: one for each core that this process may use. Results do not
+        depend on it. More than three give little: Pinocchio's terms are computed for one state after the other.
 
-    Members that follow one another share Pinocchio's terms when their states are the same, and Jacobians when their contacts
-    are: let demands vary the quickest. Raises InputError naming the field of what is malformed, and the member.
+    Consecutive members with equal states share Pinocchio's terms, those with equal contacts also the Jacobians: order the
+    members such that demands vary fastest. Raises InputError, naming field and member, for malformed data.
     """
     if not 0.0 < dt < np.inf:
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
     if threads is not None and threads < 1:
         raise InputError("threads", f"expected at least 1, got {threads}")
-    asked = spread(robot, batch)
-    before = None if guess is None else spread_guess(robot, asked, guess)
-    resumed = np.zeros(asked.size, dtype=np.bool_)
+    expanded = expand(robot, batch)
+    before = None if guess is None else expand_guess(robot, expanded, guess)
+    resumed = np.zeros(expanded.size, dtype=np.bool_)
     if before is not None and options.warm_start:
         resumed = before.resumes(law)
-    request = _request(robot, asked, law, dt, options, before)
-    method = workspace_for(robot, len(asked.keys)).method(request)
-    members = _members(asked, law, method, before, resumed)
-    if len(method.kernels) and asked.size:
-        crew_for(robot, len(asked.keys)).answer(members, asked.repeats, request, threads or cores())
+    request = _request(robot, expanded, law, dt, options, before)
+    method = workspace_for(robot, len(expanded.keys)).method(request)
+    members = _members(expanded, law, method, before, resumed)
+    if len(method.kernels) and expanded.size:
+        pool_for(robot, len(expanded.keys)).solve(members, expanded.repeats, request, threads or cores())
     singles: dict[int, Prediction] = {}
     for i in np.flatnonzero(members.marks[:, RUNG] == NONE).tolist():
-        singles[i] = _single(robot, asked, i, None if before is None else before.member(i), law=law, dt=dt, options=options)
-    return _gathered(members, asked.keys, law, dt, method, resumed, singles)
+        singles[i] = _single(robot, expanded, i, None if before is None else before.member(i), law=law, dt=dt, options=options)
+    return _collect(members, expanded.keys, law, dt, method, resumed, singles)
 
 
-def _request(robot: Robot, asked: Spread, law: Law, dt: float, options: Options, before: BatchGuess | None) -> Request:
-    """What all members have in common; of the rest it says only whether there is a last tick."""
-    n, still = len(asked.keys), np.zeros(0)
-    none = ContactSet(**{name: np.zeros((n, 0)) for name in TOUCH}, keys=asked.keys)
-    guess = None if before is None else Guess(law=law.name, keys=asked.keys, basis=still, tau=still, force=still)
-    return Request(robot, State(q=still, v=still), none, still, law, dt, options, guess, None, None)
+def _request(
+    robot: Robot, expanded: ExpandedBatch, law: Law, dt: float, options: Options, before: BatchGuess | None
+) -> Request:
+    """Return a request with the common settings of all members; its arrays are placeholders."""
+    n, empty = len(expanded.keys), np.zeros(0)
+    none = ContactSet(**{name: np.zeros((n, 0)) for name in TOUCH}, keys=expanded.keys)
+    guess = None if before is None else Guess(law=law.name, keys=expanded.keys, basis=empty, tau=empty, force=empty)
+    return Request(robot, State(q=empty, v=empty), none, empty, law, dt, options, guess, None, None)
 
 
-def _members(asked: Spread, law: Law, method: Method, before: BatchGuess | None, resumed: Array) -> Members:
-    """The batch as compiled code takes it, and where each member begins."""
-    count, kernels, no_forces = asked.size, len(method.kernels), np.empty((asked.size, 0, 3))
+def _members(expanded: ExpandedBatch, law: Law, method: Method, before: BatchGuess | None, resumed: Array) -> Members:
+    """Return the record for compiled code, with the start of each member."""
+    count, kernels, no_forces = expanded.size, len(method.kernels), np.empty((expanded.size, 0, 3))
     basis = np.zeros((count, *method.empty.shape), dtype=np.bool_)
     first = np.full(count, method.cold if method.cold < kernels else NONE)
     force, tau = no_forces, np.empty((count, 0))
@@ -150,20 +152,20 @@ def _members(asked: Spread, law: Law, method: Method, before: BatchGuess | None,
         force, tau = before.force, before.tau
         if kernels and resumed.any():
             basis[resumed], first[resumed] = before.basis[resumed], 0
-        first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # they have a basis, but not here
-    preferred = no_forces if asked.preferred is None else asked.preferred
-    return Members(asked.motion, asked.touch, (force, tau, preferred, basis, first), len(method.closing))
+        first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # their bases are in `others`
+    preferred = no_forces if expanded.preferred is None else expanded.preferred
+    return Members(expanded.motion, expanded.touch, (force, tau, preferred, basis, first), len(method.closing))
 
 
-def _single(robot: Robot, asked: Spread, i: int, guess: Guess | None, **settings: Any) -> Prediction:
-    """The member by itself. Raises InputError naming field and member."""
-    applied, preferred = asked.motion[2], asked.preferred
+def _single(robot: Robot, expanded: ExpandedBatch, i: int, guess: Guess | None, **settings: Any) -> Prediction:
+    """Return the result of `predict` for member i. Raises InputError, naming field and member."""
+    applied, preferred = expanded.motion[2], expanded.preferred
     try:
         return predict(
             robot,
-            asked.state(i),
-            asked.contacts(i),
-            asked.motion[3][i],
+            expanded.state(i),
+            expanded.contacts(i),
+            expanded.motion[3][i],
             guess=guess,
             applied=applied[i] if applied.shape[1] else None,
             preferred=None if preferred is None else preferred[i],
@@ -173,10 +175,10 @@ def _single(robot: Robot, asked: Spread, i: int, guess: Guess | None, **settings
         raise InputError(f"{error.field} of member {i}", error.message) from error
 
 
-def _gathered(
+def _collect(
     members: Members, keys: tuple[str, ...], law: Law, dt: float, method: Method, resumed: Array, singles: dict[int, Prediction]
 ) -> BatchPrediction:
-    """All answers in arrays, those of `predict` among those of compiled code."""
+    """Return all results, those of compiled code and the `singles` of `predict`."""
     m, kernels = members, len(method.kernels)
     names = [name + suffix for suffix in ("", ", unselected") for name in (*method.warm_names, *method.cold_names)]
     ways, others = [(law.name, name) for name in names], {}

@@ -1,7 +1,7 @@
-"""Who works on a batch: workers, each with a thread, a scratch of Pinocchio's and a record of its own.
+"""Worker threads of a batch, each with `pin.Data` and a workspace of its own.
 
-Pinocchio's terms are written down one state after the other, under the interpreter's lock; the rest is one compiled call for
-a chunk of members, without it. So one worker's terms are computed while another one's members are solved.
+A worker computes Pinocchio's terms for a chunk of members, state by state with Python's global lock, then solves the chunk in
+one compiled call without the lock. So the terms of one worker are computed while another one solves.
 """
 
 import os
@@ -19,11 +19,11 @@ from idyn.prediction.request import Request
 from idyn.types import Array
 
 CHUNK = 64
-"""Members of one call at the most: their terms are still in the cache then."""
+"""Maximum number of members of a chunk: their terms fit into the processor's cache."""
 
 
 class Worker:
-    """A twin of the robot, its record for n contacts, and room for the terms of a chunk."""
+    """A twin of the robot, a workspace for n contacts, and buffers for the terms of a chunk."""
 
     def __init__(self, robot: Robot, n: int) -> None:
         self._robot = robot.twin()
@@ -32,11 +32,11 @@ class Worker:
         self._terms = tuple(np.empty((CHUNK, *shape)) for shape in ((nv, nv), (nv, 6), (1, nv), (2 * m, 3)))
 
     def ready(self, request: Request) -> Method:
-        """The method of a request."""
+        """Return the worker's method for a request."""
         return self._workspace.method(msgspec.structs.replace(request, robot=self._robot))
 
     def work(self, method: Method, members: Members, repeats: Array, chunks: Iterator[slice]) -> None:
-        """Answer members chunk by chunk, for as long as there are chunks that no other worker took. repeats: see `Crew`"""
+        """Solve chunks of members until the shared iterator is empty. repeats: see `WorkerPool.solve`"""
         for chunk in chunks:
             fresh = ~repeats[chunk]
             fresh[0] = True
@@ -45,17 +45,17 @@ class Worker:
             solve_members(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
 
 
-class Crew:
-    """As many workers as were asked for so far, for one robot and n contacts."""
+class WorkerPool:
+    """Workers for one robot and n contacts, made when first needed."""
 
     def __init__(self, robot: Robot, n: int) -> None:
         self.limits, self._robot, self._n = robot.limits, robot, n
         self._workers: list[Worker] = []
 
-    def answer(self, members: Members, repeats: Array, request: Request, threads: int) -> None:
-        """Answer all members that compiled code can answer. repeats: whether a member's state is that of the one before (B)
+    def solve(self, members: Members, repeats: Array, request: Request, threads: int) -> None:
+        """Solve all members that compiled code can solve.
 
-        threads: for more than the machine has cores those are taken
+        repeats: whether the state equals that of the member before (B); threads: number of threads, limited to the cores
         """
         count, threads = len(repeats), min(threads, len(repeats), os.cpu_count() or 1)
         size = min(CHUNK, -(-count // (2 * threads)))
@@ -71,27 +71,27 @@ class Crew:
             for each in at_work:
                 each.result()
         except BaseException:
-            self._workers = []  # whoever is still at work keeps its record to itself
+            self._workers = []  # those still running must not be used again
             for _ in chunks:
-                """Nobody takes any more."""
+                """Take the remaining chunks, so that running workers end."""
             wait(at_work)
             raise
 
 
-def crew_for(robot: Robot, n: int) -> Crew:
-    """The robot's own crew for n contacts."""
-    known = robot.scratch.get(("crew", n))
-    if not isinstance(known, Crew) or known.limits is not robot.limits:
-        robot.scratch["crew", n] = known = Crew(robot, n)
+def pool_for(robot: Robot, n: int) -> WorkerPool:
+    """Return the robot's worker pool for n contacts."""
+    known = robot.scratch.get(("workers", n))
+    if not isinstance(known, WorkerPool) or known.limits is not robot.limits:
+        robot.scratch["workers", n] = known = WorkerPool(robot, n)
     return known
 
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:
-    """Of this process, for all crews: what it was forked from has others."""
+    """Return the threads of this process, shared by all pools. A forked process has no threads of its parent."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="idyn-batch")
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,1 +1,1 @@
-"""The choice among impulses that solve a law equally well; begin with `idyn.selection.choose`."""
+"""Selection: choice among equivalent impulses by an objective. Begin with `idyn.selection.choose`."""

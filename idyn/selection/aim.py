@@ -1,4 +1,4 @@
-"""What a choice of forces is to come near to: a table of objectives ½‖τ − target‖² or ½‖f − target‖²."""
+"""Objectives of the selection: ½‖τ − target‖² or ½‖f − target‖²."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -11,8 +11,10 @@ from idyn.types import Array, Selection
 
 
 class Aim(NamedTuple):
-    """target: of τ [N·m] (na), or, when `of_forces`, of the contact forces in rows S, T, N for each contact [N] (3n)
-    inside: friction within the real cones, where the law's own has no bounds, at no more torque than the law's own impulses
+    """Objective of one selection.
+
+    target: of the torques τ [N·m] (na), or, if `of_forces`, of the contact forces in rows S, T, N of each contact [N] (3n)
+    inside: whether a law of unlimited friction must keep the friction cones of μ, with at most the torque of its own impulses
     """
 
     target: Array
@@ -21,7 +23,7 @@ class Aim(NamedTuple):
 
 
 class Near(IntEnum):
-    """What torques or forces are to be near to."""
+    """Target of an objective: zero, the last tick, or the preferred forces."""
 
     ZERO = 0
     LAST = 1
@@ -29,7 +31,7 @@ class Near(IntEnum):
 
 
 class Objective(NamedTuple):
-    """Whether forces are its aim, or torques; and which they are to be near to, zero where there are none."""
+    """An objective. of_forces: of forces, else of torques; near: its target, zero if that does not exist"""
 
     of_forces: bool
     near: Near
@@ -41,13 +43,13 @@ OBJECTIVES = {
     Selection.IMPULSE_CHANGE: Objective(True, Near.LAST),
     Selection.FORCE: Objective(True, Near.PREFERRED),
 }
-"""A new one is a member of `Selection` and a row here."""
+"""Objectives by option. A new objective is a member of `Selection` and a row of this table."""
 
 
 @compiled
 def aim_at_forces(force: Array, given: Given, target: Array) -> None:
-    """Fill rows S, T, N for each contact [N] (3n) with forces in the world [N] (n, 3) or none (0, 3); zero where they are not
-    finite."""
+    """Fill `target`, rows S, T, N of each contact [N] (3n), from forces in the world [N] (n, 3); zero if these are empty (0, 3)
+    or not finite."""
     in_contact_rows(force, given.tangents, given.normals, 1.0, target)
     if len(force) == 0 or not finite(target):
         target[:] = 0.0

@@ -1,5 +1,5 @@
-"""A face contact by contact, in as few coordinates as it has: three for a contact that may stick, one for each loaded friction
-direction of a contact that slides, none for one that parts."""
+"""Coordinates of a face: three for a sticking contact, one for each loaded friction direction of a sliding contact, none for a
+separating one."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from idyn.types import Array
 
 
 class Coordinates(NamedTuple):
-    """A face's m coordinates.
+    """The m coordinates of a face.
 
-    contact: whose each is (m); axis: its direction in (s, t, n) (m, 3); positive: whether it must stay ≥ 0 (m)
-    cone: for each contact the first of its three coordinates when it may stick inside a cone, −1 otherwise (n)
+    contact: contact of each coordinate (m); axis: its direction in (s, t, n) (m, 3); positive: whether it must be ≥ 0 (m)
+    cone: for each contact the first of its three coordinates if it may stick inside a cone, else −1 (n)
     """
 
     contact: Array
@@ -25,22 +25,22 @@ class Coordinates(NamedTuple):
 
 
 @compiled
-def freedom(Y: Array, face: Face) -> int:
-    """Dimension of the choice that a face leaves, its sides aside: columns of J_uᵀ on it, less their rank."""
+def choice_dimension(Y: Array, face: Face) -> int:
+    """Return the dimension of the choice within a face: number of columns of J_uᵀ on it, minus their rank."""
     coordinates = coordinates_of(face)
     return len(coordinates.contact) - rank_of(columns_of(Y, coordinates))
 
 
 @compiled
 def coordinates_of(face: Face) -> Coordinates:
-    """The coordinates of a face."""
+    """Return the coordinates of a face."""
     flags, mu, directions, k = face.flags, face.mu, face.directions, len(face.directions)
     n = len(flags)
     contact, axis = np.empty(3 * n + k * n, dtype=np.int64), np.zeros((3 * n + k * n, 3))
     positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
     count = 0
     for i in range(n):
-        # unlimited friction: s and t of either sign where it is held, n ≥ 0
+        # unlimited friction: s and t of either sign if held, n ≥ 0
         if is_free(mu[i], face.unlimited):
             if flags[i, 2]:
                 for r in range(2):
@@ -49,19 +49,19 @@ def coordinates_of(face: Face) -> Coordinates:
             if flags[i, 0]:
                 contact[count], axis[count, 2], positive[count] = i, 1.0, True
                 count += 1
-        # parts; no friction
+        # separating; frictionless
         elif not flags[i, 0]:
             continue
         elif mu[i] == 0.0:
             contact[count], axis[count, 2], positive[count] = i, 1.0, True
             count += 1
-        # sticks inside its cone
+        # sticking, inside its cone
         elif not flags[i, 1]:
             cone[i] = count
             for r in range(3):
                 contact[count], axis[count, r] = i, 1.0
                 count += 1
-        # slides: along the edge of the round cone, or of the polygon's cone
+        # sliding: along an edge of the round cone, or of the polygonal cone
         elif len(face.friction) > 0:
             contact[count], positive[count], axis[count, 2] = i, True, 1.0
             for r in range(2):
@@ -79,7 +79,8 @@ def coordinates_of(face: Face) -> Coordinates:
 
 @compiled
 def start_of(coordinates: Coordinates, p: Array) -> Array:
-    """Coordinates of the law's own impulses p: read off, or for two loaded directions of one sliding contact solved for."""
+    """Return the coordinates (m) of a law's impulses p (3n); for two loaded directions of a sliding contact a solution for
+    both."""
     contact, axis, positive = coordinates.contact, coordinates.axis, coordinates.positive
     m = len(contact)
     start = np.empty(m)
@@ -88,7 +89,7 @@ def start_of(coordinates: Coordinates, p: Array) -> Array:
         # along s, t or n
         if not positive[v] or axis[v, 0] == 0.0 == axis[v, 1]:
             start[v] = axis[v, 0] * p[i] + axis[v, 1] * p[i + 1] + axis[v, 2] * p[i + 2]
-        # p_T = p_N (share of the one before + share of this one), p_N = their sum
+        # two directions: p_T = coefficients × directions, p_N = sum of the coefficients
         elif v > 0 and contact[v - 1] == contact[v]:
             e0, e1 = axis[v, 0] - axis[v - 1, 0], axis[v, 1] - axis[v - 1, 1]
             along = (p[i] - p[i + 2] * axis[v - 1, 0]) * e0 + (p[i + 1] - p[i + 2] * axis[v - 1, 1]) * e1
@@ -101,7 +102,7 @@ def start_of(coordinates: Coordinates, p: Array) -> Array:
 
 @compiled
 def columns_of(Y: Array, coordinates: Coordinates) -> Array:
-    """J_uᵀ on the face's coordinates (nu, m)."""
+    """Return Yᵀ in the coordinates of the face (nu, m); it has the null space of J_uᵀ."""
     contact, axis = coordinates.contact, coordinates.axis
     E = np.zeros((Y.shape[1], len(contact)))
     for w in range(len(contact)):

@@ -1,6 +1,6 @@
-"""The choice among few contacts, as a program in the null space of J_uᵀ: dense, and quickest up to some six of them.
+"""Selection for few contacts: a dense program in the null space of J_uᵀ, the fastest method up to about six contacts.
 
-In the coordinates of `idyn.selection.coordinates`. A choice that exceeds the torque limits is not found here.
+It uses the coordinates of `idyn.selection.coordinates`, and fails if the torque limits would be exceeded.
 """
 
 from typing import NamedTuple
@@ -21,18 +21,21 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 TIE_BREAK, UNLIMITED = 1e-10, 1e-6
-"""Weight of ‖f‖² relative to the largest squared lever J_a²; the second where friction has no bounds: feet would press against
-one another with kilonewtons for the last mN·m. At 1e-6 it begins to cost torque."""
+"""Weights of ‖f‖² relative to the largest squared lever J_a², with limited and with unlimited friction. With unlimited friction
+and a smaller weight feet would press against each other with kilonewtons for the last mN·m; from 1e-6 on it costs torque."""
 
 INSIDE = 1e-10
-"""A force outside a cone by this is inside [N]."""
+"""Forces outside a cone by up to this count as inside [N]."""
 
 MAX_PIVOTS = 200
-"""Of the principal pivoting; `idyn.selection.many` takes over."""
+"""Maximum number of principal pivots; then `idyn.selection.many` is used."""
 
 
 class Program(NamedTuple):
-    """In null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack; lever2: the largest J_a²."""
+    """The program in null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack.
+
+    Z (3n, dim), B (na, dim), rows (r, dim), slack (r); lever2: the largest squared entry of J_a
+    """
 
     Z: Array
     B: Array
@@ -43,8 +46,8 @@ class Program(NamedTuple):
 
 @inlined
 def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
-    """The impulses that come nearest to the aim (3n), whether they were found and keep the torque limits, and the dimension of
-    the choice."""
+    """Return the impulses that minimise the objective (3n), whether they were found and keep the torque limits, and the
+    dimension of the choice."""
     given = problem.dynamics.given
     v_plus, tau, closing, dt = (
         stack_array(len(given.v)),
@@ -59,7 +62,7 @@ def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Arr
     dim = basis.shape[1]
     if dim == 0:
         return p, True, 0
-    # y = −H⁻¹ g without constraints, H = L Lᵀ; then inside the face
+    # y = −H⁻¹ g without constraints, H = L Lᵀ; then with the constraints of the face
     force = p / dt
     program = _program(problem, face, coordinates, basis, force)
     Z, B, factor, y = program.Z, program.B, stack_array((dim, dim)), stack_array(dim)
@@ -71,7 +74,7 @@ def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Arr
     cholesky(factor)
     forward(factor, y)
     backward(factor, y)
-    found = _push_inside(y, factor, program.rows, program.slack)
+    found = _enforce(y, factor, program.rows, program.slack)
     # τ = τ* − B y within the limits
     cost, own = 0.0, 0.0
     for q in range(len(tau)):
@@ -91,7 +94,7 @@ def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Arr
 
 @compiled
 def _program(problem: ReducedProblem, face: Face, coordinates: Coordinates, basis: Array, force: Array) -> Program:
-    """All of the program but its objective, from a basis of the null space in the face's coordinates (m, dim)."""
+    """Return the program without its objective. basis: of the null space, in coordinates of the face (m, dim)"""
     contact, axis, a, (m, dim) = coordinates.contact, coordinates.axis, problem.dynamics.given.model.a, basis.shape
     Z, B, lever2 = np.zeros((len(force), dim)), np.zeros((len(a), dim)), 0.0
     # Z: from null-space coordinates to forces
@@ -109,13 +112,13 @@ def _program(problem: ReducedProblem, face: Face, coordinates: Coordinates, basi
                 lever2 = max(lever2, lever * lever)
                 for j in range(dim):
                     B[q, j] += lever * Z[row, j]
-    rows, slack = _sides(face, coordinates, basis, force)
+    rows, slack = _constraints(face, coordinates, basis, force)
     return Program(Z, B, rows, slack, lever2)
 
 
 @compiled
-def _sides(face: Face, coordinates: Coordinates, basis: Array, force: Array) -> tuple[Array, Array]:
-    """Where the face ends: rows (r, dim) and slack (r), for coordinates that must stay ≥ 0 and for facets of cones."""
+def _constraints(face: Face, coordinates: Coordinates, basis: Array, force: Array) -> tuple[Array, Array]:
+    """Return the constraints of the face, rows (r, dim) and slack (r): coordinates ≥ 0 and facets of cones."""
     positive, cone, mu, k, (m, dim) = coordinates.positive, coordinates.cone, face.mu, len(face.directions), basis.shape
     # number of rows
     r = 0
@@ -131,7 +134,7 @@ def _sides(face: Face, coordinates: Coordinates, basis: Array, force: Array) -> 
             copy(basis[w], rows[count])
             slack[count] = -start[w]
             count += 1
-    # facets of cones: facet · (f + Z y) ≥ 0; a round cone by a polygon with a corner along its friction
+    # facets of cones: facet · (f + Z y) ≥ 0; a round cone is replaced by a polygon with a corner along its friction
     facet, turned, directions = stack_array((k, 3)), stack_array((k, 2)), face.directions
     for i in range(len(mu)):
         if cone[i] < 0:
@@ -151,11 +154,11 @@ def _sides(face: Face, coordinates: Coordinates, basis: Array, force: Array) -> 
 
 
 @compiled
-def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
-    """Move y from the optimum without constraints to the one with rows · y ≥ slack, in place; whether that succeeded.
+def _enforce(y: Array, L: Array, rows: Array, slack: Array) -> bool:
+    """Replace y, the optimum without constraints, by that with rows · y ≥ slack. Return whether it was found.
 
-    The dual of the program is an LCP: w = R (L Lᵀ)⁻¹ Rᵀ z + R y − slack, for principal pivoting. It begins with the rows that
-    y is beyond.
+    The dual of the program is the LCP w = R (L Lᵀ)⁻¹ Rᵀ z + R y − slack, solved by principal pivoting, which starts with the
+    violated rows.
     """
     m, d = rows.shape
     # R y − slack
@@ -168,7 +171,7 @@ def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
         inside = inside and not beyond[i]
     if inside:
         return True
-    # Y = R L⁻ᵀ without rows that are rounding noise
+    # Y = R L⁻ᵀ; rows that are rounding errors become zero
     Y, lengths2 = stack_array((m, d)), stack_array(m)
     for i in range(m):
         length2 = 0.0
@@ -199,8 +202,8 @@ def _push_inside(y: Array, L: Array, rows: Array, slack: Array) -> bool:
 
 @compiled
 def _objective(program: Program, tau: Array, force: Array, aim: Aim, weight: float, H: Array, g: Array) -> None:
-    """Fill H, g of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² when `of_forces`; with the tie-break
-    of that weight added."""
+    """Fill H (dim, dim) and g (dim) of ½‖τ − B y − target‖², or of ½‖force + Z y − target‖² if `of_forces`, plus the tie-break
+    ½ weight ‖force + Z y‖²."""
     Z, target, dim = program.Z, aim.target, program.Z.shape[1]
     K, value, sign = (Z, force, 1.0) if aim.of_forces else (program.B, tau, -1.0)
     # g = Kᵀ error, H = Kᵀ K, lower triangle

@@ -1,1 +1,1 @@
-"""Complementarity and quadratic programs: plain data in, plain data and a status out."""
+"""Solvers of complementarity problems, quadratic and cone programs, and dense linear algebra."""

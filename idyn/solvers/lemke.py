@@ -1,13 +1,13 @@
-"""Lemke's method with the lexicographic rule, for any LCP whose matrix is copositive(-plus)  [Cottle, Pang & Stone §4.4].
+"""Lemke's method with the lexicographic rule, for LCPs with a copositive(-plus) matrix  [Cottle, Pang & Stone §4.4].
 
     find z ≥ 0 with w = M z + q ≥ 0 and zᵀw = 0
 
-Different from the textbook:
-- The tableau is condensed (n rows, n + 1 non-basic columns); the columns of B⁻¹ that the lexicographic comparison needs
-  are read from it, those of basic slacks being unit vectors.
-- Ratios are compared with a tolerance relative to the data, and the artificial variable leaves as soon as it may.
-- The answer is not read off the tableau but solved anew from (M, q) in the final basis, so rounding errors of the
-  pivots do not accumulate in it.
+Differences from the textbook:
+- The tableau is condensed (n rows, n + 1 non-basic columns). It contains the columns of B⁻¹ that the lexicographic comparison
+  needs; those of basic slacks are unit vectors.
+- Ratios are compared with a tolerance relative to the data. The artificial variable leaves as soon as it can.
+- The solution is computed from (M, q) in the final basis, not from the tableau, so rounding errors of the pivots do not
+  accumulate.
 """
 
 import numpy as np
@@ -19,25 +19,23 @@ from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
 
 PIVOT_TOLERANCE = 1e-9
-"""Column entries below this share of the column's largest are rounding noise. Of 12 800 standing ticks, begun cold, 1 % fail at
-1e-11, whose pivots are noise, and 0.1 % from 1e-9 to 1e-6; random states do not mind."""
+"""Column entries below this share of the largest one count as rounding errors. Of 12 800 standing ticks with cold start, 1 %
+fail with 1e-11, which permits pivots of rounding errors, and 0.1 % with 1e-9 to 1e-6. Random states do not depend on it."""
 
 TIE_TOLERANCE = 1e-12
-"""Ratios nearer than this, relative to the scale of q, count as equal and go to the lexicographic comparison."""
+"""Ratios that differ by less, relative to the scale of q, are equal and compared lexicographically."""
 
 ARTIFICIAL_ZERO = 1e-10
-"""An artificial variable below this share of the scale of q is zero but for rounding: what looks like a ray is a solution."""
+"""An artificial variable below this share of the scale of q counts as zero: an apparent ray is then a solution."""
 
 GOLDEN = 0.5 * (5.0**0.5 - 1.0)
-"""Fractional parts of its multiples are as far from any order as may be."""
+"""Golden section. The fractional parts of its multiples are spread evenly, without repetition."""
 
 
 @compiled
 def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool]:
-    """z and w of a complementary basis (`basis[i]`: z_i is basic), with one step of iterative refinement.
-
-    False when the basis matrix is singular. Signs are not checked.
-    """
+    """Return z and w at a complementary basis (`basis[i]`: z_i is basic), with one step of iterative refinement, and whether
+    the basis is regular. Signs are not checked."""
     n = len(q)
     z, w, index, m = np.zeros(n), q.copy(), stack_array(n, np.int64), 0
     # the basic z
@@ -70,7 +68,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
 
 @compiled
 def natural_residual(M: Array, q: Array, z: Array) -> float:
-    """max |min(z, M z + q)|: whether z solves the problem, whatever its basis promised."""
+    """Return max |min(z, M z + q)|, which is zero for a solution z."""
     worst = 0.0
     for i in range(len(q)):
         w = q[i]
@@ -82,8 +80,8 @@ def natural_residual(M: Array, q: Array, z: Array) -> float:
 
 @compiled
 def covering(n: int, spread: float) -> Array:
-    """A covering vector between 1 and 1 + spread (n), without any order where the spread is not zero: what is alike in the
-    problem, as the feet of a robot are, then ties no longer, which saves comparisons and up to half of the pivots."""
+    """Return a covering vector with entries from 1 to 1 + spread (n). Unequal entries avoid ties of symmetric problems, such as
+    equal feet, which saves comparisons and up to half of the pivots."""
     cover = np.empty(n)
     for i in range(n):
         turns = GOLDEN * (i + 1)
@@ -93,8 +91,8 @@ def covering(n: int, spread: float) -> Array:
 
 @compiled
 def _fill_tableau(M: Array, q: Array, cover: Array, T: Array) -> None:
-    """Fill the tableau (n + 2, n), column by column; row i says basic_i + Σ T[c, i] · nonbasic_c = T[n + 1, i]. M is in units
-    of its largest entry, so that tolerances mean the same for every mass."""
+    """Fill the tableau T (n + 2, n), column by column; row i: basic_i + Σ T[c, i] · nonbasic_c = T[n + 1, i]. M is scaled by
+    its largest entry, so that tolerances do not depend on the mass."""
     n, size = len(q), 0.0
     for i in range(n):
         for j in range(n):
@@ -109,7 +107,7 @@ def _fill_tableau(M: Array, q: Array, cover: Array, T: Array) -> None:
 
 @compiled
 def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int, int, Array]:
-    """Solve the LCP (q, M): z (n), then status, pivots and final basis as `pivot` has them, in which z is solved anew."""
+    """Solve the LCP (q, M). Return z (n), computed in the final basis, then status, pivots and basis (n, bool), see `pivot`."""
     status, pivots, basis = pivot(M, q, max_pivots, cover)
     if status != SOLVED:
         return np.zeros(len(q)), status, pivots, basis
@@ -119,18 +117,19 @@ def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int
 
 @compiled
 def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, Array]:
-    """Pivot on the LCP (q, M): status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
+    """Pivot on the LCP (q, M). Return status (a `Status` value), pivots, and the final basis (n, bool: z_i is basic).
 
-    Ray termination means: no solution, when M is copositive-plus.
-    cover: the covering vector, positive (n), see `covering`. Each has a path of its own, which ends at one of the solutions
-        where there are several; what spoils one path seldom spoils the other
+    Ray termination proves that there is no solution if M is copositive-plus.
+
+    cover: covering vector, positive (n), see `covering`. Different vectors lead along different paths, and to different
+        solutions if there are several. Numerical failures seldom occur on two paths.
     """
     n = len(q)
     basis = np.zeros(n, dtype=np.bool_)
     scale = 0.0
     for i in range(n):
         scale = max(scale, abs(q[i]))
-    # z0 enters in the row that is lexicographically most negative, so the last of equals
+    # z0 enters in the lexicographically most negative row, the last one of equal ones
     r = 0
     for i in range(n):
         if q[i] / cover[i] <= q[r] / cover[r] + TIE_TOLERANCE * scale:
@@ -166,7 +165,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
         if leaving != 2 * n:
             if pivots >= max_pivots:
                 return PIVOT_LIMIT, pivots, basis
-            # the complement of what has left enters
+            # the complement of the leaving variable enters
             entering = leaving + n if leaving < n else leaving - n
             c = column[entering]
             r = _leaving_row(T, c, row, column, TIE_TOLERANCE * scale)
@@ -174,7 +173,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
                 continue
             if T[n + 1, row[2 * n]] > ARTIFICIAL_ZERO * scale:
                 return RAY, pivots, basis
-        for i in range(n):  # at such a ray the variable that has just left takes the place of the artificial one
+        for i in range(n):  # after an apparent ray the last leaving variable replaces the artificial one
             basis[i] = row[n + i] >= 0 or n + i == leaving
         return SOLVED, pivots, basis
 
@@ -188,7 +187,7 @@ def _exchange(T: Array, r: int, c: int) -> None:
     for i in range(n):
         entering[i], T[c, i] = T[c, i], 0.0
     entering[r], T[c, r] = 0.0, 1.0
-    # row r divided by the pivot, and taken from the others
+    # divide row r by the pivot and subtract it from the others
     for j in range(width):
         share = T[j, r] / pivot
         for i in range(n):
@@ -198,11 +197,11 @@ def _exchange(T: Array, r: int, c: int) -> None:
 
 @compiled
 def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int:
-    """Lexicographic ratio test: the row that first blocks the entering column, −1 when none does (a ray)."""
+    """Lexicographic ratio test: return the row that first blocks the entering column, −1 if none does (a ray)."""
     n = T.shape[1]
     entering, values, ratio = T[c], T[n + 1], stack_array(n)
     candidates, largest, best = stack_array(n, np.bool_), 0.0, np.inf
-    # ratios of the entries that are not rounding noise
+    # ratios of the entries above the threshold
     for i in range(n):
         largest = max(largest, abs(entering[i]))
     threshold = PIVOT_TOLERANCE * max(largest, 1.0)
@@ -212,7 +211,7 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
         best = min(best, ratio[i])
     if best == np.inf:
         return -1
-    # rows that tie; z0 leaves as soon as it may
+    # rows with equal ratios; z0 leaves as soon as it can
     count, last = 0, -1
     for i in range(n):
         candidates[i] = ratio[i] <= best + tie
@@ -221,7 +220,7 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
     artificial = row[2 * n]
     if artificial >= 0 and candidates[artificial]:
         return artificial
-    # rows of [B⁻¹] column by column until one is smallest
+    # compare rows of B⁻¹ column by column until one is the smallest
     for w in range(n):
         if count == 1:
             break
@@ -241,7 +240,7 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
 
 @compiled
 def _inverse_entry(T: Array, i: int, w: int, row: Array, column: Array) -> float:
-    """Entry (i, w) of B⁻¹, the tableau column of slack w."""
+    """Return entry (i, w) of B⁻¹, from the tableau column of slack w."""
     if column[w] >= 0:
         return T[column[w], i]
     return 1.0 if row[w] == i else 0.0

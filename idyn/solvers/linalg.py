@@ -1,4 +1,4 @@
-"""Small dense factorisations for the compiled kernels: at these sizes the call into LAPACK costs more than the work."""
+"""Small dense factorisations for kernels: for these sizes a call of LAPACK takes longer than the computation."""
 
 import numpy as np
 
@@ -7,27 +7,28 @@ from idyn.jit.stack import stack_array
 from idyn.types import Array
 
 RANK = 1e-9
-"""A row is dependent when less than this share of the longest is new."""
+"""A row is dependent if its orthogonal part is shorter than this share of the longest row."""
 
 
 @compiled
 def copy(source: Array, target: Array) -> None:
-    """Target ← source, arrays of one length. `target[:] = source` compiles ten times as long: it carries the error message for
-    lengths that differ into each kernel."""
+    """Copy an array to another one of the same length. `target[:] = source` takes ten times as long to compile, as each kernel
+    then contains the error message for different lengths."""
     for i in range(len(target)):
         target[i] = source[i]
 
 
 @compiled
 def copy_rows(source: Array, target: Array) -> None:
-    """The same for matrices."""
+    """Copy a matrix to another one of the same shape."""
     for i in range(len(target)):
         copy(source[i], target[i])
 
 
 @compiled
 def cholesky(A: Array) -> None:
-    """A ← L with L Lᵀ = A in its lower triangle, in place. A matrix that is not positive definite leaves NaN behind."""
+    """Replace A by its Cholesky factor L, A = L Lᵀ, with zeros above the diagonal. L contains NaN if A is not positive
+    definite."""
     n = A.shape[0]
     for j in range(n):
         d = A[j, j]
@@ -45,7 +46,7 @@ def cholesky(A: Array) -> None:
 
 @compiled
 def forward(L: Array, x: Array) -> None:
-    """x ← L⁻¹ x, in place."""
+    """Replace x by L⁻¹ x."""
     for i in range(len(x)):
         s = x[i]
         for k in range(i):
@@ -55,7 +56,7 @@ def forward(L: Array, x: Array) -> None:
 
 @compiled
 def forward_rows(L: Array, X: Array) -> None:
-    """Each row x ← L⁻¹ x, in place. Column after column: rows do not wait for one another."""
+    """Replace each row x of X by L⁻¹ x. The loop runs over columns, so that the sums are independent."""
     for k in range(len(L)):
         for row in range(len(X)):
             x = X[row, k]
@@ -66,7 +67,7 @@ def forward_rows(L: Array, X: Array) -> None:
 
 @compiled
 def backward(L: Array, x: Array) -> None:
-    """x ← L⁻ᵀ x, in place."""
+    """Replace x by L⁻ᵀ x."""
     for i in range(len(x) - 1, -1, -1):
         s = x[i]
         for k in range(i + 1, len(x)):
@@ -76,7 +77,8 @@ def backward(L: Array, x: Array) -> None:
 
 @compiled
 def lu_factor(A: Array) -> tuple[Array, Array, bool]:
-    """LU with partial pivoting of a copy of A: packed factors, row order, and whether A is regular (pivots > 1e-13 of A)."""
+    """Return the LU factors of A with partial pivoting, packed, the row order, and whether A is regular: all pivots exceed
+    1e-13 of its largest entry."""
     LU, order = A.copy(), np.empty(len(A), dtype=np.int64)
     regular = _factor(LU, order)
     return LU, order, regular
@@ -84,7 +86,7 @@ def lu_factor(A: Array) -> tuple[Array, Array, bool]:
 
 @compiled
 def _factor(LU: Array, order: Array) -> bool:
-    """`lu_factor` in place."""
+    """Run `lu_factor` in place."""
     n = len(LU)
     largest = 0.0
     # scale
@@ -116,7 +118,7 @@ def _factor(LU: Array, order: Array) -> bool:
 
 @compiled
 def lu_solve(LU: Array, order: Array, b: Array) -> Array:
-    """Solve A x = b from `lu_factor`."""
+    """Return the solution of A x = b, from the results of `lu_factor`."""
     x = np.empty(len(b))
     _substitute(LU, order, b, x)
     return x
@@ -124,8 +126,9 @@ def lu_solve(LU: Array, order: Array, b: Array) -> Array:
 
 @compiled
 def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
-    """`lu_solve` into x."""
+    """Run `lu_solve` into x."""
     n = len(b)
+    # L y = P b, then U x = y
     for i in range(n):
         s = b[order[i]]
         for k in range(i):
@@ -140,7 +143,8 @@ def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
 
 @compiled
 def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
-    """x with A x = b after one step of iterative refinement, and whether A is regular; zeros when it is not."""
+    """Return the solution of A x = b with one step of iterative refinement, zeros if A is singular, and whether A is
+    regular."""
     n = len(b)
     x, LU, order = np.zeros(n), stack_array((n, n)), stack_array(n, np.int64)
     rest, change = stack_array(n), stack_array(n)
@@ -162,12 +166,14 @@ def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
 
 @compiled
 def row_basis(A: Array, new: float) -> Array:
-    """An orthonormal basis of the rows of A (r, m), which count as far as more than the share `new` of the longest is new in
-    them: Gram–Schmidt, what is most new first, each twice."""
+    """Return an orthonormal basis of the rows of A (r, m), by Gram–Schmidt with pivoting and reorthogonalisation.
+
+    A row is independent if its orthogonal part is longer than the share `new` of the longest row.
+    """
     rows, m = A.shape
     rest, Q, rank, longest = A.copy(), np.empty((min(rows, m), m)), 0, 0.0
     while rank < len(Q):
-        # the longest rest
+        # pivot: the row with the longest orthogonal part
         newest, length = 0, 0.0
         for row in range(rows):
             size = np.sqrt(np.dot(rest[row], rest[row]))
@@ -176,7 +182,7 @@ def row_basis(A: Array, new: float) -> Array:
         longest = max(longest, length)
         if not length > new * longest:
             break
-        # q, again without what is along Q, and out of all rests
+        # q: normalised, orthogonalised again, subtracted from all rows
         q = rest[newest] / length
         for k in range(rank):
             q -= np.dot(Q[k], q) * Q[k]
@@ -189,14 +195,14 @@ def row_basis(A: Array, new: float) -> Array:
 
 @compiled
 def rank_of(E: Array) -> int:
-    """How many rows of E are independent."""
+    """Return the number of independent rows of E."""
     _, rank = _reflections(E)
     return rank
 
 
 @compiled
 def null_space(E: Array) -> Array:
-    """Orthonormal basis of {y : E y = 0} (m, m − rank)."""
+    """Return an orthonormal basis of {y : E y = 0} (m, m − rank)."""
     V, rank = _reflections(E)
     m = E.shape[1]
     Z = np.zeros((m, m - rank))
@@ -213,7 +219,8 @@ def null_space(E: Array) -> Array:
 
 @compiled
 def _reflections(E: Array) -> tuple[Array, int]:
-    """Householder QR of Eᵀ with column pivoting: the reflections (rows, m), of which the first `rank` count, and the rank."""
+    """Return the reflections of the Householder QR of Eᵀ with column pivoting (rows, m), the first `rank` of them used, and the
+    rank."""
     rows, m = E.shape
     A, V = stack_array((m, rows)), np.zeros((rows, m))
     for i in range(m):
@@ -221,7 +228,7 @@ def _reflections(E: Array) -> tuple[Array, int]:
             A[i, j] = E[j, i]
     rank, first = 0, 0.0
     for step in range(min(rows, m)):
-        # pivot: the longest column of what is left
+        # pivot: the longest remaining column
         best, best_length = step, -1.0
         for j in range(step, rows):
             s = 0.0
@@ -235,7 +242,7 @@ def _reflections(E: Array) -> tuple[Array, int]:
             break
         for i in range(m):
             A[i, step], A[i, best] = A[i, best], A[i, step]
-        # v = x + sign(x₁) ‖x‖ e₁, of unit length
+        # v = x + sign(x₁) ‖x‖ e₁, normalised
         sign = 1.0 if A[step, step] >= 0.0 else -1.0
         for i in range(step, m):
             V[step, i] = A[i, step]

@@ -1,16 +1,16 @@
-"""Pivoting on LCPs whose matrix is Q = Y Yᵀ with few columns: contact without a matrix that grows with the contacts.
+"""Pivoting on LCPs with the matrix Q = Y Yᵀ, Y with few columns; the matrix of n contacts is never formed.
 
     0 ≤ z ⟂ w = Y (Yᵀ z) + r ≥ 0          Y is n×m, m small
 
-`ppm` is the modified Principal Pivoting Method I [ZD Alg. 2; D15 Alg. 1], `dual_active_set` the monotone rule for the
-problems on which PPM cycles. Both keep the Cholesky factor of the active block, change it by one row and column per
-pivot, and evaluate w in O(n·m); neither ever forms Q. Expected cost O(m³ + m²n).
+`ppm` is the modified Principal Pivoting Method I [ZD Alg. 2; D15 Alg. 1]; `dual_active_set` is a monotone rule for problems on
+which PPM cycles. Both update the Cholesky factor of the active block by one row and column per pivot, and evaluate w in O(n·m).
+Expected cost O(m³ + m²n).
 
-Different from the papers:
-- A row that depends on the active ones would make its block singular: it is exchanged for the active row that blocks,
-  and when none does, nothing can hold it: RAY, the problem has no solution.
-- `ppm` looks for a negative impulse after the new row has been taken in, the paper before.
-- Ties go to the lowest index, never to chance. A basis seen before ends `ppm` with CYCLE.
+Differences from the papers:
+- A row that depends on the active ones would make the block singular: it replaces the active row that blocks. Without a
+  blocking row the problem has no solution: RAY.
+- `ppm` looks for a negative impulse after adding the new row, the paper before.
+- Ties are broken by the lowest index, not at random. `ppm` returns CYCLE at a basis that it visited before.
 - The final z is refined once with the residual of the active rows.
 """
 
@@ -23,23 +23,23 @@ from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 
 DEPENDENT = 1e-13
-"""A row is dependent when less than this share of its squared length is new (3e-7 of its length). The factor is that of a
-Gram matrix, so below 1e-14 the new part is rounding noise."""
+"""A row is dependent if the squared length of its orthogonal part is below this share of its squared length (3e-7 of its
+length). The factor is that of a Gram matrix, so below 1e-14 the orthogonal part consists of rounding errors."""
 
 ZERO = 1e-11
-"""w and z at −ZERO times their scale count as zero. The scales are max |r| and the largest |z|."""
+"""Values of w and z down to −ZERO times their scale count as zero. The scales are max |r| and the largest |z|."""
 
 
 @compiled
 def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: float) -> bool:
-    """Add row j of Y to the active block's factor F. False, and nothing is changed, when it depends on the active rows.
+    """Add row j of Y to the factor F of the active block. Return False, without adding it, if it depends on the active rows.
 
-    length2: squared length against which dependence is judged.
+    length2: squared length against which dependence is judged
     """
     m = Y.shape[1]
     if count >= F.shape[0]:
         return False
-    # the new row of F: F_B f = Y_B Y_j, and what of ‖Y_j‖² is new
+    # the new row of F: F_B f = Y_B Y_j, and the squared length of the orthogonal part of Y_j
     own = 0.0
     for c in range(m):
         own += Y[j, c] * Y[j, c]
@@ -63,7 +63,7 @@ def append_row(F: Array, Y: Array, active: Array, count: int, j: int, length2: f
 
 @compiled
 def delete_row(F: Array, active: Array, count: int, position: int) -> None:
-    """Take the row at `position` out of the factor: shift up and restore the triangle with Givens rotations."""
+    """Remove the row at `position` from the factor: shift rows up and restore the triangle by Givens rotations."""
     for i in range(position, count - 1):
         active[i] = active[i + 1]
         for k in range(i + 2):
@@ -80,7 +80,7 @@ def delete_row(F: Array, active: Array, count: int, position: int) -> None:
 
 @compiled
 def solve_active(F: Array, count: int, x: Array) -> None:
-    """x ← (Y_B Y_Bᵀ)⁻¹ x for the active rows B, as many as `count`, in place."""
+    """Replace x by (Y_B Y_Bᵀ)⁻¹ x, B: the first `count` active rows."""
     block = F[:count, :count]
     forward(block, x[:count])
     backward(block, x[:count])
@@ -120,7 +120,7 @@ def _refine(Y: Array, r: Array, F: Array, active: Array, count: int, z: Array) -
 
 @compiled
 def _finish(Y: Array, r: Array, active: Array, count: int, z_active: Array) -> tuple[Array, Array]:
-    """z (n) and the active set as a mask (n, bool)."""
+    """Return z (n) ≥ 0 and the active set as a mask (n, bool)."""
     n = len(r)
     z, basis = np.zeros(n), np.zeros(n, dtype=np.bool_)
     for i in range(count):
@@ -131,7 +131,7 @@ def _finish(Y: Array, r: Array, active: Array, count: int, z_active: Array) -> t
 
 @compiled
 def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max_pivots: int) -> tuple[Array, int, int, Array]:
-    """Modified PPM I from the active set `guess` (n, bool): z (n), status, pivots, active set (n, bool).
+    """Run the modified PPM I from the active set `guess` (n, bool). Return z (n), status, pivots, active set (n, bool).
 
     lengths2: squared length of each row against which dependence is judged (n)
     tolerance: w ≥ −tolerance counts as satisfied
@@ -148,7 +148,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     tolerance = max(tolerance, ZERO * largest)
     anchor_count, horizon, pivots = -1, 1, 0
     while True:
-        # w = Q z + r; the slack that is most negative enters
+        # w = Q z + r; the most negative slack enters
         _refine(Y, r, F, active, count, z)
         _slack(Y, r, active, count, z, w)
         for i in range(count):
@@ -168,7 +168,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             count += 1
             pivots += 1
             _refine(Y, r, F, active, count, z)
-        # the active impulse that is most negative leaves
+        # the most negative active impulse leaves
         k, big = -1, 0.0
         for j in range(count):
             big = max(big, abs(z[j]))
@@ -184,7 +184,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             return z_all, SOLVED, pivots, basis
         if count == anchor_count and _same_set(active, anchor, count):
             return np.zeros(n), CYCLE, pivots, guess
-        if pivots >= horizon:  # Brent: compare with an anchor that moves on at powers of two
+        if pivots >= horizon:  # Brent's cycle detection: the anchor is renewed at powers of two
             copy(active, anchor)
             anchor_count = count
             horizon = 2 * pivots
@@ -194,7 +194,8 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
 
 @compiled
 def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -> int:
-    """The active impulse that reaches zero first when row j, dependent on the active rows, is pushed; −1 when none does."""
+    """Return the active impulse that reaches zero first when the impulse of row j grows, which depends on the active rows; −1:
+    none does."""
     fall = stack_array(count)
     _products(Y, active, count, j, fall)
     solve_active(F, count, fall)
@@ -207,7 +208,7 @@ def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -
 
 @compiled
 def _same_set(a: Array, b: Array, count: int) -> bool:
-    """Whether the first `count` indices are the same in any order."""
+    """Return whether the first `count` indices are the same set."""
     for i in range(count):
         found = False
         for j in range(count):
@@ -219,7 +220,7 @@ def _same_set(a: Array, b: Array, count: int) -> bool:
 
 @compiled
 def _products(Y: Array, active: Array, count: int, j: int, out: Array) -> float:
-    """Y_j · Y_j, and those with the active rows in `out`."""
+    """Return Y_j · Y_j; fill `out` with the products of Y_j and the active rows."""
     own = 0.0
     for c in range(Y.shape[1]):
         own += Y[j, c] * Y[j, c]
@@ -232,9 +233,9 @@ def _products(Y: Array, active: Array, count: int, j: int, out: Array) -> float:
 
 @compiled
 def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_pivots: int) -> tuple[Array, int, int, Array]:
-    """The monotone rule (Goldfarb–Idnani): z stays ≥ 0, the objective grows at every step, so no basis comes back.
+    """Run the dual active-set method (Goldfarb–Idnani): z stays ≥ 0 and the objective grows in every step, so no basis repeats.
 
-    Returns z (n), status, pivots, active set (n, bool). RAY proves that no z solves the problem.
+    Return z (n), status, pivots, active set (n, bool). RAY proves that the problem has no solution.
     """
     n, m = Y.shape
     F, active, count = stack_array((m, m)), stack_array(m, np.int64), 0
@@ -245,7 +246,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
     tolerance = max(tolerance, ZERO * largest)
     pivots = 0
     while True:
-        # w = Q z + r; the slack that is most negative enters
+        # w = Q z + r; the most negative slack enters
         _refine(Y, r, F, active, count, z)
         for i in range(count):
             z[i] = max(z[i], 0.0)
@@ -261,7 +262,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
             pivots += 1
             if pivots >= max_pivots:
                 return np.zeros(n), PIVOT_LIMIT, pivots, np.zeros(n, dtype=np.bool_)
-            # for each unit of z_j: z_B falls by Q_BB⁻¹ Q_Bj, w_j grows by the Schur complement
+            # per unit of z_j: z_B decreases by Q_BB⁻¹ Q_Bj, w_j grows by the Schur complement
             own = _products(Y, active, count, j, across)
             copy(across[:count], fall[:count])
             solve_active(F, count, fall)

@@ -1,4 +1,4 @@
-"""Coulomb's law with round cones by Pinocchio's own solvers: splitting (ADMM) and projected Gauss–Seidel (PGS)."""
+"""Coulomb's law with round cones by Pinocchio's solvers: ADMM and projected Gauss–Seidel (PGS)."""
 
 import numpy as np
 import pinocchio as pin
@@ -7,19 +7,19 @@ from idyn.types import Array
 
 METHODS = ("admm", "pgs")
 
-CLOSE, MOST = 1e-8, 500
-"""Residuals at which they end, of a problem in units of order one; iterations."""
+TOLERANCE, MAX_ITERATIONS = 1e-8, 500
+"""Tolerance of the residuals, for a problem in units of order one; maximum number of iterations."""
 
 
 def solve_cones(D: Array, b: Array, mu: Array, method: str) -> Array:
-    """Impulses p (3n) of the problem û = D p + b, rows S, T, N for each contact, μ finite (n); as near as the method comes."""
+    """Return impulses p (3n) for û = D p + b, rows S, T, N of each contact, with finite μ (n). They need not have converged."""
     settings, result, solver = (
         (pin.ADMMSolverSettings(), pin.ADMMSolverResult(), pin.ADMMConstraintSolver(len(b)))
         if method == "admm"
         else (pin.PGSSolverSettings(), pin.PGSSolverResult(), pin.PGSConstraintSolver(len(b)))
     )
-    settings.solve_ncp, settings.max_iterations = True, MOST
-    settings.absolute_feasibility_tol = settings.absolute_complementarity_tol = CLOSE
+    settings.solve_ncp, settings.max_iterations = True, MAX_ITERATIONS
+    settings.absolute_feasibility_tol = settings.absolute_complementarity_tol = TOLERANCE
     settings.relative_feasibility_tol = settings.relative_complementarity_tol = 0.0
     models, datas, nowhere = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData(), pin.SE3.Identity()
     for friction in mu:

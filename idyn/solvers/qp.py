@@ -1,8 +1,8 @@
-"""Convex quadratic programs through a back end of the user's choice; the only door to `daqp` and `qpsolvers`.
+"""Convex quadratic programs by a back end of the user's choice; the only module that imports `daqp` and `qpsolvers`.
 
     min ½ xᵀ H x + fᵀ x     s.t.   lower ≤ A x ≤ upper,   x ≥ bound
 
-DAQP is called directly: inside a tick the general wrapper costs as much as the solve. Every other name goes to `qpsolvers`.
+DAQP is called directly, as the wrapper of `qpsolvers` takes as long as the solve. `qpsolvers` calls all other back ends.
 """
 
 from functools import lru_cache
@@ -17,20 +17,23 @@ from idyn.status import Status
 from idyn.types import Array, Record
 
 TOLERANCE = 1e-10
-"""Primal and dual tolerance asked of DAQP. At 1e-6, its default, residuals are 1e-6; at 1e-12 it cycles on some problems."""
+"""Primal and dual tolerance of DAQP. With its default of 1e-6 residuals are 1e-6; with 1e-12 it cycles on some problems."""
 
 LOOSE_TOLERANCE = 1e-7
-"""Second attempt, when the first cycles."""
+"""Tolerance of a second attempt, if the first one cycles."""
 
 MOST_ITERATIONS = 200
-"""Of DAQP in one attempt. Of 4200 programs of degenerate contacts that it solved 38 took more, up to 9000 and 60 ms; those that
-it does not solve go on for ever."""
+"""Maximum number of DAQP's iterations in one attempt. Of 4200 programs of degenerate contacts that it solved, 38 took more, up
+to 9000 and 60 ms; on those that it does not solve it does not end."""
 
 _INFINITE = 1e30
 
 
 class QpSolution(Record, frozen=True):
-    """x (n); multipliers of the rows of A, negative where `lower` holds x back (m), None when the back end gives none."""
+    """Solution of a quadratic program.
+
+    x: (n); multipliers: of the rows of A, negative where `lower` is active (m); None: not provided by the back end
+    """
 
     x: Array
     multipliers: Array | None
@@ -39,18 +42,18 @@ class QpSolution(Record, frozen=True):
 
 
 def backends() -> tuple[str, ...]:
-    """Names that `solve_qp` takes on this machine."""
+    """Return the names of the installed back ends."""
     return tuple(dict.fromkeys(("daqp", *qpsolvers.available_solvers)))
 
 
 def check_backend(name: str) -> None:
-    """Raises ConfigError for a back end that is not installed."""
+    """Raise ConfigError for a back end that is not installed."""
     if name not in backends():
         raise ConfigError("law.backend", f"'{name}' is not installed; available: {', '.join(backends())}")
 
 
 def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = None, backend: str = "daqp") -> QpSolution:
-    """Solve min ½xᵀHx + fᵀx with lower ≤ A x ≤ upper; H may be singular for back ends that accept that (DAQP does)."""
+    """Solve min ½xᵀHx + fᵀx with lower ≤ A x ≤ upper. H may be singular if the back end permits it (DAQP does)."""
     if backend != "daqp":
         return _solve_by_name(H, f, A, lower, upper, backend)
     unbounded, sense = _inequalities(len(lower))
@@ -66,12 +69,12 @@ def solve_qp(H: Array, f: Array, A: Array, lower: Array, upper: Array | None = N
 
 @lru_cache(maxsize=256)
 def _inequalities(m: int) -> tuple[Array, Array]:
-    """No upper bounds, and DAQP's code for m plain inequalities. DAQP writes to neither."""
+    """Return infinite upper bounds (m), and DAQP's codes of m inequalities (m). DAQP does not write to them."""
     return np.full(m, _INFINITE), np.zeros(m, dtype=np.int32)
 
 
 def _solve_by_name(H: Array, f: Array, A: Array, lower: Array, upper: Array | None, backend: str) -> QpSolution:
-    if len(f) == 0:  # some back ends cannot do with nothing
+    if len(f) == 0:  # some back ends fail for empty problems
         return QpSolution(x=np.zeros(0), multipliers=np.zeros(len(lower)), status=Status.SOLVED, iterations=0)
     G, h = -A, -lower
     if upper is not None:

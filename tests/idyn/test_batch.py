@@ -232,7 +232,7 @@ def test_values_that_are_malformed_are_named_with_their_member(law, field, spoil
     ("field", "changes"),
     [
         ("q:", {"state": State(q=np.zeros((5, 18)), v=np.zeros((5, 18)))}),
-        ("v: expected 5 rows, as many as `q` has, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),
+        ("v: expected 5 rows, as in `q`, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),
         ("q_ddot: expected an array float64", {"q_ddot": np.zeros((5, 12), np.float32)}),
         ("q_ddot: .* got list", {"q_ddot": [[0.0] * 12] * 5}),
         ("applied", {"applied": np.zeros((5, 12))}),

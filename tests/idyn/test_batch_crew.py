@@ -11,7 +11,7 @@ from scenes import DT, PLAIN, random_scene, walker
 import idyn.batch.workers
 from idyn import Batch, ContactSet, InputError, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
-from idyn.batch.workers import CHUNK, Worker, crew_for
+from idyn.batch.workers import CHUNK, Worker, pool_for
 
 COUNT = 6 * CHUNK
 
@@ -38,7 +38,7 @@ def test_a_call_that_is_broken_off_leaves_nobody_at_work(monkeypatch, where):
     robot, batch = states()
     expected, plain = torques(robot, batch, threads=1), Worker.work
     torques(robot, batch, threads=2)
-    before = crew_for(robot, 4)._workers
+    before = pool_for(robot, 4)._workers
 
     def broken(self, kept, members, repeats, chunks):
         mine = self is before[0 if where == "the caller" else 1]
@@ -52,7 +52,7 @@ def test_a_call_that_is_broken_off_leaves_nobody_at_work(monkeypatch, where):
         patch.setattr(os, "cpu_count", lambda: 2)
         with pytest.raises(KeyboardInterrupt):
             torques(robot, batch, threads=2)
-    assert crew_for(robot, 4)._workers == []
+    assert pool_for(robot, 4)._workers == []
     assert torques(robot, batch, threads=2).tobytes() == expected.tobytes()
 
 
@@ -82,7 +82,7 @@ def test_no_more_threads_than_cores_and_members(monkeypatch, count, threads, wor
     expected = torques(robot, batch, threads=1)
     monkeypatch.setattr(idyn.batch.workers.os, "cpu_count", lambda: 3)
     assert torques(robot, batch, threads=threads).tobytes() == expected.tobytes()
-    assert len(crew_for(robot, 4)._workers) == workers
+    assert len(pool_for(robot, 4)._workers) == workers
 
 
 @pytest.mark.parametrize("law", ["coulomb", "exact-cone"])

@@ -16,7 +16,7 @@ from idyn.laws.law import Face
 from idyn.options import Options
 from idyn.prediction.predict import predict
 from idyn.selection.coordinates import coordinates_of
-from idyn.selection.few import _sides
+from idyn.selection.few import _constraints
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import SOLVED
@@ -185,5 +185,5 @@ def test_the_selections_polygon_has_the_laws_own_friction_in_it(seed):
     assert np.hypot(*turned_polygon.T).max() <= 1 + 1e-12  # and in the round cone
     flags, friction = np.array([[True, False, True]]), along[None]
     face = Face(flags, directions, np.array([mu]), False, friction)
-    _, slack = _sides(face, coordinates_of(face), np.zeros((3, 1)), np.r_[mu * along, 1.0])
+    _, slack = _constraints(face, coordinates_of(face), np.zeros((3, 1)), np.r_[mu * along, 1.0])
     assert slack.max() <= 1e-12
