@@ -86,8 +86,8 @@ class ExactCone:
     def rungs(self) -> tuple[Rung, ...]:
         polygons = (Rung(f"from {edges} edges", Start.COLD, solve=partial(_rung, _from_polygon, edges)) for edges in EDGES)
         proximal = (Rung(f"from {each}", Start.COLD, solve=partial(_rung, _from_proximal, each)) for each in METHODS)
-        nowhere = Rung("unlimited friction", Start.COLD, solve=_without_limits)
-        return (Rung("warm", Start.IMPULSES, 0), nowhere, *polygons, *proximal)
+        unlimited = Rung("unlimited friction", Start.COLD, solve=_without_limits)
+        return (Rung("warm", Start.IMPULSES, 0), unlimited, *polygons, *proximal)
 
     def sticking(self, mu: Array) -> Array:
         return np.where(np.isinf(mu), 1.0, 0.0)
