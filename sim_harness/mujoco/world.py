@@ -58,10 +58,10 @@ class Content(Generic[B, R]):
         """Update the content for a new finite state."""
 
     def begin(self, data: mujoco.MjData) -> None:
-        """Prepare for a step."""
+        """Prepare for a step; called once, before its first physics step."""
 
     def prepare(self, data: mujoco.MjData) -> None:
-        """Prepare for a physics step."""
+        """Prepare for a physics step; called before the kinematics."""
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
         """Add the forces of a physics step to `qfrc_applied`, after the kinematics; span: time and length of the step [s]."""

@@ -48,7 +48,7 @@ class Elastic(NamedTuple):
 
 
 def elastic_body(points: Array, nodes: Array, young: float, poisson: float, energy: Energy) -> Elastic:
-    """Return tetrahedra with corners nodes (k, 4) that are stress-free at `points` [m] (n, 3)."""
+    """Return tetrahedra that are stress-free with their corners at `points` [m] (n, 3); nodes: indices of corners (k, 4)."""
     edges = points[nodes[:, 1:]] - points[nodes[:, :1]]  # rows: edges from the first corner
     inverse = np.linalg.inv(edges)
     b = np.concatenate([-inverse.sum(axis=2)[:, None], inverse.transpose(0, 2, 1)], axis=1)

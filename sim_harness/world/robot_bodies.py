@@ -42,7 +42,7 @@ class RobotBodies(Bodies):
         return contacts_from_geometry(self.robot, q, self.terrain, margin=margin, mu=self.mu)
 
     def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Return the centres of the contact spheres, and the contact points on the ground (n, 3)."""
+        """Return the centres of the contact spheres, and the contact points of the other surface [m] (n, 3)."""
         c = touching.contacts
         radii = dict(zip(self.robot.spheres.keys, self.robot.spheres.radii, strict=True))
         radius = np.array([radii[key.split("/")[0]] for key in c.keys]).reshape(-1, 1)

@@ -56,9 +56,9 @@ def test_an_engine_that_there_is_not():
         ({"grund": "firm"}, r"engine.grund: no such setting of 'mujoco' \(nearest: ground"),
         ({"ground": "soft"}, "engine.ground"),
         ({"timestep": 0.0}, "engine.timestep"),
-        ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of two timesteps at least, got 0.001 s"),
+        ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of at least two time steps of 0.001 s"),
         ({"solref": (-100.0, 1.0)}, "engine: solref: expected two numbers > 0, or"),
-        ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of two timesteps"),
+        ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of at least two time steps"),
     ],
 )
 def test_wrong_settings_are_named(settings, named):

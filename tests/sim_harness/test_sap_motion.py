@@ -172,7 +172,7 @@ def test_sap_row_40_a_stiff_position_control_is_bounded_when_it_is_implicit(sche
 
 def test_sap_implicit_schemes_ask_for_the_bodies_elsewhere():
     problem = next(random_problems("quadruped", 1))
-    with pytest.raises(ConfigError, match=r"engine\.scheme: 'midpoint' of the engine 'sap'"):
+    with pytest.raises(ConfigError, match=r"engine\.scheme: expected 'symplectic' or 'explicit' .* got 'midpoint'"):
         Sap(scheme="midpoint").solve(problem)
 
 

@@ -152,7 +152,7 @@ def test_the_levels_differ_in_first_order_only():
 
 def test_the_acceleration_level_refuses_what_it_cannot_know():
     problem = block_problem(block_world("viscous"), np.zeros(3))
-    with pytest.raises(InputError, match="engine 'viscous' at the acceleration level"):
+    with pytest.raises(InputError, match=r"bias: expected Ṅ v .*'viscous' needs at the acceleration level"):
         Viscous(level="acceleration").solve(problem)
 
 

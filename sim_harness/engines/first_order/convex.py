@@ -154,7 +154,7 @@ def exact_share(table: Table, start: Round, u: Array, along: Array, first: float
 
 @compiled
 def _slope_along(table: Table, start: Round, u: Array, along: Array, more: float, first: float) -> float:
-    """Return the slope first + more − along · (P − p₀) at speeds u (N, 3)."""
+    """Return the slope of the cost along a line, first + more − along · (P − p₀), at speeds u (N, 3)."""
     change = impulses(table, start, u) - start.p
     return first + more - np.sum(along * change)
 

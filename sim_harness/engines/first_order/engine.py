@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
 
 
 class FirstOrder(Kind, frozen=True, tag="first-order"):
-    """Settings of the engine; stiffness and dissipation apply to contacts for which the world defines none.
+    """Settings of the engine; stiffness and dissipation apply to contacts whose bodies have no stiffness of their own.
 
     stiffness: K [N/m], > 0, may be inf
     dissipation: τ_d [s], ≥ 0, B = K τ_d

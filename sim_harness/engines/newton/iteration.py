@@ -154,7 +154,7 @@ def rescue(c: Constraints, best: Array, least: float, limit: int, enough: float)
 
 @compiled
 def restart_from(c: Constraints, candidate: Array, p: Array, z: Array) -> None:
-    """p ← candidate, z ← z_free + Yᵀ p."""
+    """Set p ← candidate (m) and z ← z_free + Yᵀ p (nv)."""
     copy(c.z_free, z)
     copy(candidate, p)
     add_pushed(c.Y, p, z)

@@ -117,7 +117,7 @@ def held(s: SceneSettings, body: int) -> float:
 
 
 def squeeze(s: SceneSettings, body: int) -> float:
-    """Return the sum of the magnitudes of the external forces on a body along x [N]."""
+    """Return the sum of |f_x| over the external forces on a body [N]."""
     return sum(abs(force.force[0]) for force in s.force if force.body == s.body[body].name)
 
 
