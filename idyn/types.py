@@ -230,7 +230,7 @@ class Prediction(Record, frozen=True):
     dt: period [s]
     v_plus: predicted velocity at the end of the period (nv)
     status: SOLVED: certified solution of the requested law; OTHER_LAW: certified solution of another law, named in `law`;
-        otherwise the reason of the requested law's failure, and tau belongs to the contact forces of the last tick
+        otherwise why the requested law failed; tau is then computed for the contact forces of the last tick
     law, rung: the law that gave the solution, and its rung
     iterations: pivots or QP iterations of that rung
     residuals: residuals of the certificate
