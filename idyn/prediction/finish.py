@@ -163,7 +163,7 @@ def _keep_face(f: Finish, face: Face, multipliers: Array) -> None:
     for i in range(len(face.friction)):
         f.directional[i, 0], f.directional[i, 1] = face.friction[i, 0], face.friction[i, 1]
     copy(face.mu, f.mu)
-    copy(multipliers, f.multipliers)
+    copy(multipliers, f.multipliers[: len(multipliers)])
 
 
 @compiled
