@@ -22,7 +22,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.model.tree import Limits
 from idyn.prediction.method import workspace_for
-from idyn.prediction.precompile import CompileTask
+from idyn.prediction.precompile import CompileTasks
 from idyn.terms.dynamics import evaluate
 from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
@@ -185,15 +185,16 @@ class Controller:
             reality=mismatch,
         )
 
-    def compile_tasks(self) -> list[CompileTask]:
+    def compile_tasks(self) -> CompileTasks:
         """Return tasks that compile nearly every kernel ticks may need; see `idyn.prediction.precompile`.
 
-        Call `reset` when they are done: they change what is kept between ticks.
+        Call `reset` when the needed ones are done: they change what is kept between ticks. Deferred ones do not.
         """
         still = State(q=self.stance, v=np.zeros(self.robot.nv))
         contacts = self.contacts(self.stance, self.robot.contact_names)
         plan = partial(self._trajectory.at, 0.0, still, contacts)
-        return [plan, *self._feedforward.compile_tasks(still, contacts), *self._monitor.compile_tasks()]
+        tasks = self._feedforward.compile_tasks(still, contacts)
+        return tasks._replace(needed=[plan, *tasks.needed, *self._monitor.compile_tasks()])
 
     def _checked(self, given: Reference) -> Reference:
         """Copy a reference that came with the state into arrays of its own. Raises InputError for a schedule of wrong size."""

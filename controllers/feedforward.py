@@ -18,7 +18,7 @@ from idyn.laws.sensed import Sensed
 from idyn.laws.settings import LawSettings, SensedSettings
 from idyn.model.robot import Robot
 from idyn.options import Options
-from idyn.prediction.precompile import CompileTask, compile_tasks
+from idyn.prediction.precompile import NO_TASKS, CompileTasks, compile_tasks
 from idyn.prediction.predict import predict
 from idyn.status import Status
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Record, Selection, State
@@ -79,9 +79,9 @@ class FeedForward:
         """Return the torque for `target` in the state `at`, given the candidate contacts of this tick."""
         return Forecast(tau=self._no_torque, contacts=self._source.pick(contacts, target.schedule))
 
-    def compile_tasks(self, state: State, contacts: ContactSet) -> list[CompileTask]:
+    def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
         """Return tasks that compile every kernel a forecast may need; see `idyn.prediction.precompile`."""
-        return []
+        return NO_TASKS
 
 
 class Predictive(FeedForward):
@@ -155,7 +155,7 @@ class Predictive(FeedForward):
         self._guess = None
         return Forecast(tau=None, contacts=contacts, message=message)
 
-    def compile_tasks(self, state: State, contacts: ContactSet) -> list[CompileTask]:
+    def compile_tasks(self, state: State, contacts: ContactSet) -> CompileTasks:
         return compile_tasks(self._model, self._law, self._options, state, contacts)
 
 

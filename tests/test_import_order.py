@@ -64,7 +64,7 @@ TRANSPORT = {
     "server.sessions": ("protocol", "server.settings"),
     "server": ("protocol", "log", "server.settings", "server.sessions"),
     "server.sockets": ("protocol", "keys", "server.settings", "server.sessions", "server"),
-    "kernels": (),
+    "kernels": ("server.settings", "warm_up"),
     "loopback": ("protocol", "robot", "server"),
     "warm_up": ("protocol", "robot", "server.settings", "server", "loopback"),
     "serve": ("realtime", "log", "server.settings", "server.sessions", "server", "server.sockets", "kernels", "warm_up"),
@@ -98,7 +98,7 @@ JIT_ONLY = ("numba", "llvmlite")
 MOST_FILES = 16
 """In a folder."""
 
-ROOMY = {"sim_harness.commands": 17}
+ROOMY = {"sim_harness.commands": 18}
 """Folders with more: one file for each command."""
 
 

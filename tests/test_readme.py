@@ -53,7 +53,7 @@ CONFIGURATIONS = {
 }
 """Word in the first line of a TOML block → type of the configuration, and what it requires besides."""
 
-COMMAND_NAMES = {command.__name__.rpartition(".")[2] for command in COMMANDS}
+COMMAND_NAMES = {command.__name__.rpartition(".")[2].replace("_", "-") for command in COMMANDS}
 
 BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "hold")
 """Kinds without settings of their own; the others of a family that share theirs stand before the one that has them."""

@@ -13,6 +13,7 @@ from controllers.config.loading import parse
 from controllers.config.tables import merged
 from controllers.controller import Controller
 from idyn.errors import ConfigError
+from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
 from idyn.types import Array
 from transport.log.part import Entry, LogError
 from transport.log.provenance import recorded_settings
@@ -115,8 +116,8 @@ def replay(
                 continue
             recorded = _torque(entry.reply)
             now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
-            answer = service.handle(entry.identity, entry.request, entry.t_recv_ns)
-            tally.note(entry, recorded, answer.reply)
+            answer = _answered(service, entry, _misses_parts(recorded))
+            tally.note(entry, recorded, answer)
             if tally.ticks - reported >= TICKS_AT_ONCE:
                 progress(tally.ticks - reported)
                 reported = tally.ticks
@@ -135,13 +136,36 @@ def replay(
         )
 
 
-class _Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False):
+def _misses_parts(recorded: "_Torque | None") -> bool:
+    """Return whether the server had not loaded a part of the fallback cascade that this tick would have used."""
+    return recorded is not None and recorded.solver is not None and NOT_LOADED in recorded.solver.rung
+
+
+def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
+    """Return the reply to a request. deferred: whether the server had not loaded all kernels"""
+    if deferred:
+        defer({EVERYTHING})
+    try:
+        return service.handle(entry.identity, entry.request, entry.t_recv_ns).reply
+    finally:
+        if deferred:
+            loaded({EVERYTHING})
+
+
+class _Solver(msgspec.Struct, gc=False):
+    """The compared field of `Solver`."""
+
+    rung: str
+
+
+class _Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True):
     """The compared fields of a torque message; contact forces are decoded only where their bytes differ."""
 
     session: int
     seq: int
     t_robot: int
     t_send: int
+    solver: _Solver | None = None
     tau: Vector
     contact_force: msgspec.Raw
 

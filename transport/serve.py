@@ -11,7 +11,7 @@ from typing import Any
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
 from controllers.controller import Controller
 from controllers.settings import ControllerSettings
-from transport.kernels import SideBySide
+from transport.kernels import Precompilation
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.realtime import on_core, steady
@@ -51,10 +51,10 @@ def serve(
     else:
         controller = build_controller(changed(controller_settings, settings.changes))
     shadow = controller_from_snapshot(controller.snapshot()) if settings.shadow else None
-    for each in (controller, shadow):
-        if each is not None:
-            with SideBySide(each.snapshot()):
-                warm_up(each, settings)
+    precompilation = Precompilation(controller)
+    precompilation.run(settings)
+    if shadow is not None:
+        warm_up(shadow, settings)
     recorder = _open_recorder(controller, settings, log_path, seed)
 
     def rebuild(snapshot: dict[str, Any]) -> Controller:
@@ -74,12 +74,14 @@ def serve(
     try:
         anticipation = Anticipation(settings.anticipation_us)
         router = Router(service, endpoint(settings), on_fault, anticipation, settings.curve)
+        precompilation.start_rest()
         with router, on_core(settings.core), steady():
             log.info("serving at %s", router.endpoint)
             if ready is not None:
                 ready(router.endpoint)
             router.run(stop)
     finally:
+        precompilation.close()
         if recorder is not None:
             recorder.close()
 

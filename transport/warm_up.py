@@ -1,10 +1,10 @@
-"""Precompilation: every path of a state through the service is run before the first client comes, so that no client waits for a
-kernel."""
+"""Warm-up: compile or load all kernels of a controller and of the service, before a client connects."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
+from idyn.prediction.precompile import CompileTasks
 from idyn.types import ContactSet
 from transport.loopback import Loopback
 from transport.protocol.messages.requests import Reset
@@ -15,17 +15,21 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
 TICKS = 10
-"""States of each kind."""
+"""Number of states of each kind."""
 
 TICK_NS = 1_000_000
 
 SWAY = 1e-3
-"""Speed of every joint in half of the states [rad/s]: states at rest take other paths."""
+"""Speed of every joint in every second state [rad/s]; states at rest take other branches."""
 
 
-def warm_up(controller: ServedController, settings: ServerSettings) -> None:
-    """Precompile the prediction, then run states of every kind in the stance, as bytes, after a reset each; then reset."""
-    for task in controller.compile_tasks():
+def warm_up(controller: ServedController, settings: ServerSettings, tasks: CompileTasks | None = None) -> None:
+    """Run compile tasks, then states of every kind in the stance, encoded, after a reset each; then reset the controller.
+
+    tasks: `controller.compile_tasks()`, of which the needed ones are run; None: all are run
+    """
+    run = controller.compile_tasks() if tasks is None else tasks
+    for task in run.needed + (run.deferred if tasks is None else []):
         task()
     robot = controller.robot
     clock = iter(range(0, 10**12, TICK_NS))
@@ -44,7 +48,7 @@ def warm_up(controller: ServedController, settings: ServerSettings) -> None:
 
 
 def _kinds(controller: ServedController) -> Iterator[dict[str, object]]:
-    """What states may carry besides q and vel."""
+    """Yield the optional fields of states, kind by kind."""
     robot, q = controller.robot, controller.stance
     contacts = controller.contacts(q)
     zero = np.zeros(robot.na)
@@ -60,7 +64,7 @@ def _kinds(controller: ServedController) -> Iterator[dict[str, object]]:
 
 
 def _reported(contacts: ContactSet, dist: float, *, sensed: bool) -> list[Contact]:
-    """The contacts as a robot reports them, bare or with tangents and measured forces."""
+    """Return contacts as a robot reports them, with or without tangents and measured forces."""
     carried = np.zeros(3).tobytes()
     return [
         Contact(

@@ -93,7 +93,7 @@ class _Compiling(event.Listener):  # type: ignore[misc]
         if event.data["dispatcher"] in KERNELS and monotonic() >= self._due:
             self._due = monotonic() + TELL_S
             ready = sum(bool(kernel.signatures) for kernel in KERNELS)
-            self._tell(f"compiling kernels, once on this machine: {ready} of at most {len(KERNELS)} are ready")
+            self._tell(f"compiling kernels, once on this machine: {ready} are ready")
 
     def on_end(self, event: Any) -> None:
         """Of no interest."""

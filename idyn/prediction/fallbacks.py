@@ -23,6 +23,7 @@ from idyn.laws.convex.law import Convex
 from idyn.laws.coulomb import Coulomb
 from idyn.laws.law import Law
 from idyn.prediction.feasible import project
+from idyn.prediction.loaded import NOT_LOADED, is_loaded, waiting
 from idyn.prediction.method import workspace_for
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import NO_FEASIBLE_DEMAND, Answer, last_forces, solve
@@ -46,13 +47,30 @@ def fall_back(request: Request, first: Answer) -> Prediction:
     answer, failure = _best_answer(request, first)
     if answer is None:
         answer = _of_other_law(request)
-    elif max(answer.torque_excess, answer.force_excess) > 0.0 and request.options.bounded and _unlimited_friction(request):
+    elif _may_ask_less(request, answer):
         other, _ = _best_answer(_with_law(request, COULOMB))
         answer = _smaller_excess(answer, other)
     if answer is None:
-        return last_forces(request, failure)
+        return _named(last_forces(request, failure))
     own = answer.law == request.law.name and answer.status.ok
-    return answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW)
+    return _named(answer if own else msgspec.structs.replace(answer, status=Status.OTHER_LAW))
+
+
+def _named(answer: Prediction) -> Prediction:
+    """Add the parts of the cascade that are not loaded to the name of the rung."""
+    if not waiting():
+        return answer
+    return msgspec.structs.replace(answer, rung=f"{answer.rung}; {NOT_LOADED}: {', '.join(waiting())}")
+
+
+def _may_ask_less(request: Request, answer: Prediction) -> bool:
+    """Return whether Coulomb's law is compared with an answer beyond the limits."""
+    beyond = max(answer.torque_excess, answer.force_excess) > 0.0
+    return beyond and request.options.bounded and _unlimited_friction(request) and _is_usable(request, COULOMB)
+
+
+def _is_usable(request: Request, law: Law) -> bool:
+    return law.name == request.law.name or is_loaded(law.name)
 
 
 def _with_law(request: Request, law: Law) -> Request:
@@ -62,14 +80,14 @@ def _with_law(request: Request, law: Law) -> Request:
 def _of_other_law(request: Request) -> Prediction | None:
     """Return the first certified solution of another law: Coulomb's law, unless requested; then `RESCUERS` with limited
     friction."""
-    if request.law.name != COULOMB.name:
+    if request.law.name != COULOMB.name and is_loaded(COULOMB.name):
         answer, _ = _best_answer(_with_law(request, COULOMB))
         if answer is not None:
             return answer
     contacts = request.contacts
     limit_friction(workspace_for(request.robot, len(contacts)).problem.dynamics.given.fields, MODERATE)
     contacts = msgspec.structs.replace(contacts, mu=np.minimum(contacts.mu, MODERATE))
-    for rescuer in RESCUERS:
+    for rescuer in (each for each in RESCUERS if _is_usable(request, each)):
         answer, _ = _best_answer(msgspec.structs.replace(request, contacts=contacts, law=rescuer))
         if answer is not None:
             rung = f"{answer.rung}, μ ≤ {MODERATE:g}"

@@ -6,24 +6,35 @@ compiles them, and a thread loads them (`transport.kernels`). Until then predict
 compiled on first use.
 """
 
+from collections.abc import Iterable
+
 SELECTION = "thorough selection"
 """`idyn.prediction.finish.choose_again`"""
+
+RUNGS = "Python rungs"
+"""Rungs of the requested law without a kernel."""
+
+EVERYTHING = "all deferred parts"
+
+NOT_LOADED = "not loaded"
+"""In `Prediction.rung` when a deferred part would have been used."""
 
 _WAITING: set[str] = set()
 
 
 def is_loaded(part: str) -> bool:
-    """Return whether a part may be used: `SELECTION` or the name of a fallback law."""
-    return part not in _WAITING
+    """Return whether a part may be used: `SELECTION`, `RUNGS` or the name of a fallback law."""
+    return not _WAITING or (part not in _WAITING and EVERYTHING not in _WAITING)
 
 
-def defer(parts: set[str]) -> None:
-    """Do without these parts, in this process, until `loaded` is called for each."""
+def defer(parts: Iterable[str]) -> None:
+    """Do without these parts in this process until `loaded` is called."""
     _WAITING.update(parts)
 
 
-def loaded(part: str) -> None:
-    _WAITING.discard(part)
+def loaded(parts: Iterable[str]) -> None:
+    """Use these parts from now on."""
+    _WAITING.difference_update(parts)
 
 
 def waiting() -> tuple[str, ...]:

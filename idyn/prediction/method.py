@@ -55,6 +55,7 @@ class Method(ArrayRecord):
         kernels = [rung for rung in law.rungs if rung.kernel is not None]
         self.warm_names = [rung.name for rung in kernels]
         self.cold = next((k for k, rung in enumerate(kernels) if _starts_cold(rung)), len(kernels))
+        self.starts_cold = self.cold < len(kernels)
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
         self.put(problem=problem, law=law_data(law), finish=Finish(problem, law, options, sizes))

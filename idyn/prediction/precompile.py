@@ -1,11 +1,13 @@
 """Precompilation: tasks that compile, or load from the kernel cache, every kernel that a prediction may need.
 
-The laws declare what there is to compile. For the requested law and for the fallback laws these are the compiled call of their
-kernel rungs, the entry points of their Python rungs, and these rungs themselves, with limited and with unlimited friction.
+The laws declare what there is to compile. Needed tasks cover the ticks that the requested law solves by its kernels. Deferred
+tasks cover the rest: its Python rungs, the thorough selection, the fallback laws. A server may be ready before these are done
+(`idyn.prediction.loaded`).
 """
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +20,7 @@ from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.fallbacks import RESCUERS
 from idyn.prediction.feasible import project
+from idyn.prediction.loaded import RUNGS, SELECTION
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import last_forces, python_rungs, solve
@@ -33,36 +36,77 @@ CompileTask = Callable[[], object]
 """Function that compiles or loads kernels. Its result is not used."""
 
 
-def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> list[CompileTask]:
-    """Return tasks that together compile all that `idyn.predict` may need with these settings. They can run in any order.
+class CompileTasks(NamedTuple):
+    """Tasks in any order. parts: names of what `deferred` loads, see `idyn.prediction.loaded`"""
 
-    When two processes start from both ends of the list, they reach the tick last, which needs the others.
+    needed: list[CompileTask]
+    deferred: list[CompileTask]
+    parts: frozenset[str]
+
+
+NO_TASKS = CompileTasks([], [], frozenset())
+
+
+def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> CompileTasks:
+    """Return tasks that together compile all that `idyn.predict` may need with these settings. Deferred tasks use a twin of the
+    robot, so they may run in another thread.
+
+    When two processes start from both ends of `needed`, they reach the tick last, which needs the others.
     """
-    n, workspace = len(contacts.keys), workspace_for(robot, len(contacts.keys))
-    evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=workspace.problem)
-    request = Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
-    dynamics, rescues = workspace.problem.dynamics, [each for each in RESCUERS if each.name != law.name]
-    own = workspace.method(request)
-    return [
+    request = _request(robot, law, options, state, contacts)
+    method = workspace_for(robot, len(contacts.keys)).method(request)
+    dynamics = method.problem.dynamics
+    needed: list[CompileTask] = [
         partial(project, dynamics, request.q_ddot, contacts.mu, np.inf),
-        *(partial(_one_law, request, each) for each in (law, ContactFree())),
-        partial(getattr, own, "tick"),
-        *(partial(_one_law, request, each) for each in rescues),
-        partial(_face_without_basis, own, law, n),
+        partial(_kernel_rungs, request),
+        partial(getattr, method, "tick"),
+        partial(_kernel_rungs, msgspec.structs.replace(request, law=ContactFree())),
+        partial(getattr, method, "finish_solution"),
         partial(last_forces, request, Status.SOLVED),
         partial(limit_friction, dynamics.given.fields, np.inf),
     ]
+    later = _request(robot.twin(), law, options, state, contacts)
+    rescuers = [each for each in RESCUERS if each.name != law.name]
+    deferred: list[CompileTask] = [partial(_thorough_selection, later), partial(_python_rungs, later)]
+    for rescuer in rescuers:
+        asked = msgspec.structs.replace(later, law=rescuer)
+        deferred += [partial(_kernel_rungs, asked), partial(_tick, asked), partial(_python_rungs, asked)]
+    deferred.append(partial(_face_without_basis, later))
+    if not method.starts_cold:  # every first tick is solved by the Python rungs
+        needed.append(partial(_python_rungs, request))
+    return CompileTasks(needed, deferred, frozenset({SELECTION, RUNGS, *(each.name for each in rescuers)}))
 
 
-def _one_law(request: Request, law: Law) -> None:
-    """Run the kernels of a law, then all of its Python rungs, without and with a basis."""
-    request = msgspec.structs.replace(request, law=law)
+def _request(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> Request:
+    """Return a request for zero joint accelerations; the dynamics of the robot's workspace are filled."""
+    workspace = workspace_for(robot, len(contacts.keys))
+    evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=workspace.problem)
+    return Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
+
+
+def _method(request: Request) -> Method:
+    return workspace_for(request.robot, len(request.contacts)).method(request)
+
+
+def _kernel_rungs(request: Request) -> None:
     solve(request, Demand(q_ddot=request.q_ddot))
-    n, method = len(request.contacts), workspace_for(request.robot, len(request.contacts)).method(request)
+
+
+def _tick(request: Request) -> None:
+    _ = _method(request).tick
+
+
+def _thorough_selection(request: Request) -> None:
+    method = _method(request)
+    _ = method.choose_for_kernel, method.choose_for_solution
+
+
+def _python_rungs(request: Request) -> None:
+    """Run all Python rungs of a law, with limited and unlimited friction, without and with a basis."""
+    law, n, method = request.law, len(request.contacts), _method(request)
     rungs = python_rungs(law)
     if not rungs:
         return
-    _ = method.finish_solution
     problem = view(method.problem)
     basis: Array = np.zeros((n, law.basis_width), law.basis_type)
     for mu in (problem.mu.copy(), np.full(n, np.inf)):
@@ -72,8 +116,8 @@ def _one_law(request: Request, law: Law) -> None:
                     pass
 
 
-def _face_without_basis(method: Method, law: Law, n: int) -> None:
+def _face_without_basis(request: Request) -> None:
     """Run the last rung of the convex laws: the face from impulses without a basis. Fallback laws may need it, too."""
-    problem = view(method.problem)
+    law, n, problem = request.law, len(request.contacts), view(_method(request).problem)
     program = Program(problem.Y, problem.b, problem.energy, problem.mu, law.unlimited_friction, law.directions)
     face_at(program, np.zeros(3 * n), np.zeros(n), False)

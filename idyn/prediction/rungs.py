@@ -14,7 +14,7 @@ from numpy import empty
 from idyn.laws.contact_free import ContactFree
 from idyn.laws.law import Face, Law, LawSolution, Solutions
 from idyn.prediction.finish import CHANGE, COMPLETE, REFUSED, UNSELECTED
-from idyn.prediction.loaded import SELECTION, is_loaded
+from idyn.prediction.loaded import NOT_LOADED, RUNGS, SELECTION, is_loaded
 from idyn.prediction.method import Method, workspace_for
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import INFEASIBLE, MALFORMED
@@ -117,6 +117,8 @@ def solve(request: Request, demand: Demand) -> Answer:
 
 def _solve_in_python(request: Request, method: Method, demand: Demand, failure: Status) -> Answer:
     """Try the law's Python rungs after its kernels have failed. failure: status of the last kernel"""
+    if method.starts_cold and not is_loaded(RUNGS):
+        return None, failure
     problem, basis, status = view(method.problem), last_basis(request), failure
     for solve_rung in python_rungs(request.law):
         for found in solve_rung(problem, basis):
@@ -189,7 +191,7 @@ def _prediction(
     closing = method.closing.copy() if len(method.closing) else NOTHING
     guess = Guess(law, request.contacts.keys, basis, tau, force)
     if finished == UNSELECTED:
-        name += ", unselected"
+        name += ", unselected" if is_loaded(SELECTION) else f", selection {NOT_LOADED}"
     return Prediction(  # positional, in the order of its fields: keywords would take 0.5 µs more
         tau, force, p, request.dt, v_plus, ANSWERED, law, name, iterations,
         residuals, change, torque_excess, force_excess, null_dim, closing, guess,

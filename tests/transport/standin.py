@@ -14,7 +14,7 @@ from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.contact.terrain import Flat
 from idyn.model.description import ContactPoint, Description
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTask
+from idyn.prediction.precompile import NO_TASKS, CompileTasks
 from idyn.status import Status
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
 from transport.protocol.messages.hello import Base, Client, Hello, Model
@@ -59,8 +59,8 @@ class SpringDamper:
 
     def settle(self) -> None: ...
 
-    def compile_tasks(self) -> list[CompileTask]:
-        return []
+    def compile_tasks(self) -> CompileTasks:
+        return NO_TASKS
 
     def reset(self) -> None:
         self.integral = np.zeros(self.robot.na)

@@ -8,12 +8,14 @@ import pytest
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.config.loading import load
 from controllers.controller import Controller
+from idyn.prediction.loaded import EVERYTHING, NOT_LOADED, defer, loaded
 from transport.log.provenance import attachments, metadata
+from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.loopback import Loopback
 from transport.protocol.messages.error import ErrorMessage
 from transport.protocol.messages.requests import Config, ConfigGet, ConfigSet
-from transport.protocol.messages.state import Contact, StateMessage
+from transport.protocol.messages.state import Contact, Reference, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.replay import replay
 from transport.robot.conversation import hello_for
@@ -32,7 +34,11 @@ def controller() -> Controller:
 
 @pytest.fixture
 def record(controller: Controller, tmp_path: Path) -> Path:
-    """A log of a robot that trembles on its feet."""
+    return recorded(controller, tmp_path)
+
+
+def recorded(controller: Controller, tmp_path: Path, demand: float = 0.0) -> Path:
+    """Record a robot that trembles on its feet. demand: size of random accelerations asked for in every third tick [rad/s²]"""
     settings = load("server", "quadruped", ServerSettings)
     warm_up(controller, settings)
     path = tmp_path / "run.mcap"
@@ -47,7 +53,10 @@ def record(controller: Controller, tmp_path: Path) -> Path:
     for tick in range(TICKS):
         q, v = controller.stance.copy(), 0.05 * rng.normal(size=robot.nv)
         q[7:] += 0.02 * rng.normal(size=robot.na)
-        message = StateMessage(q=q.tobytes(), vel=v.tobytes(), tau_applied=tau.tobytes(), t_robot=tick * 1_000_000)
+        still = np.zeros(robot.na).tobytes()
+        wanted = (demand * rng.normal(size=robot.na)).tobytes()
+        ref = Reference(q=robot.joint_angles(q).tobytes(), v=still, a=wanted) if demand and tick % 3 == 0 else None
+        message = StateMessage(q=q.tobytes(), vel=v.tobytes(), tau_applied=tau.tobytes(), t_robot=tick * 1_000_000, ref=ref)
         reply = client.exchange(message)
         assert isinstance(reply, TorqueMessage), client.error
         assert reply.solver is not None
@@ -60,6 +69,19 @@ def test_the_same_law_repeats_itself_bit_for_bit(record: Path) -> None:
     report = replay(record)
     assert report.exact
     assert report.ticks == TICKS
+
+
+def test_ticks_without_deferred_parts_repeat_themselves(controller: Controller, tmp_path: Path) -> None:
+    """A server that has not loaded the fallback laws says so, and the replay does without them in the same ticks."""
+    defer({EVERYTHING})
+    try:
+        path = recorded(controller, tmp_path, demand=1e4)
+    finally:
+        loaded({EVERYTHING})
+    with LogReader(path) as reader:
+        replies = b"".join(exchange.reply for exchange in reader.exchanges())
+    assert 0 < replies.count(NOT_LOADED.encode()) < TICKS
+    assert replay(path).exact
 
 
 def test_another_law_is_compared(record: Path) -> None:

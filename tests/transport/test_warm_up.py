@@ -15,7 +15,7 @@ from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
 from sim_harness.run.server_process import ServerProcess
-from transport.kernels import SideBySide
+from transport.kernels import Precompilation
 from transport.protocol.messages.state import Contact, StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
@@ -132,10 +132,10 @@ def test_fresh_servers_answer_a_first_state_with_contacts_within_5_ms(tmp_path: 
     assert max(firsts) < 5.0
 
 
-def test_who_helps_to_compile_understands_what_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A snapshot with settings that are infinite among them; help that fails would only be slow."""
-    with SideBySide(load_controller("quadruped-trot").snapshot()) as helped:
-        helped.call()
-        assert helped.helper is not None
-        assert helped.helper.wait(600.0) == 0
+def test_the_second_process_reads_a_snapshot(caplog: pytest.LogCaptureFixture) -> None:
+    """A snapshot with infinite settings; the process compiles or loads everything and ends without an error."""
+    precompilation = Precompilation(load_controller("quadruped-trot"))
+    precompilation.start_helper()
+    assert precompilation.helper is not None
+    assert precompilation.helper.wait(600.0) == 0
     assert not caplog.records

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from controllers.command import Command, Inputs
 from idyn.model.robot import Robot
-from idyn.prediction.precompile import CompileTask
+from idyn.prediction.precompile import CompileTasks
 from idyn.types import Array, ContactSet, State
 from transport.server.sessions.handshake import Host
 from transport.server.settings import ServerSettings
@@ -35,8 +35,8 @@ class ServedController(Protocol):
     def settle(self) -> None:
         """Do the work that the last answer does not depend on, after it has been sent."""
 
-    def compile_tasks(self) -> list[CompileTask]:
-        """Return functions that together compile every kernel a step may need. Reset the controller after them."""
+    def compile_tasks(self) -> CompileTasks:
+        """Return tasks that together compile every kernel a step may need. Reset the controller after the needed ones."""
         ...
 
     def reset(self) -> None:

@@ -1,0 +1,34 @@
+"""`idyn warm-up`: fill the kernel cache for a server."""
+
+import argparse
+import logging
+import time
+from typing import Any
+
+from controllers.build import load_controller
+from controllers.config.loading import load
+from idyn.jit.cache import root
+from sim_harness.commands.output import add_json
+from transport.kernels import Precompilation
+from transport.server.settings import ServerSettings
+
+
+def add_to(subparsers: Any) -> None:
+    parser = subparsers.add_parser("warm-up", help="compile all kernels of a server into the cache, for images and CI")
+    parser.add_argument("config", nargs="?", default="quadruped", help="server configuration (default: quadruped)")
+    add_json(parser, "the duration")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> tuple[Any, bool]:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    settings, begin = load("server", options.config, ServerSettings), time.perf_counter()
+    precompilation = Precompilation(load_controller(settings.controller, settings.changes))
+    try:
+        precompilation.run(settings)
+        precompilation.finish()
+    finally:
+        precompilation.close()
+    seconds = time.perf_counter() - begin
+    print(f"kernels in {root()}: ready after {seconds:.1f} s")
+    return {"seconds": seconds, "cache": str(root())}, True
