@@ -157,7 +157,7 @@ def reached(name, seen=None):
     return seen
 
 
-def test_the_graph_was_read():
+def test_the_import_graph_is_complete():
     assert len(MODULES) > 200
     assert "idyn.terms.reduction" in reached("idyn.prediction.predict")
 
@@ -169,7 +169,7 @@ def test_packages_import_to_the_left():
 
 
 @pytest.mark.parametrize("package", ROOMS)
-def test_rooms_import_downwards(package):
+def test_groups_import_downwards(package):
     rooms = ROOMS[package]
     for name, found in OURS.items():
         if not name.startswith(package + "."):
@@ -183,7 +183,7 @@ def test_rooms_import_downwards(package):
         assert above == set(), name
 
 
-def test_nothing_imports_itself_by_a_detour():
+def test_no_import_cycles():
     for name in MODULES:
         assert name not in reached(name), name
 
@@ -224,7 +224,7 @@ def test_engines_do_not_use_the_laws_they_judge():
             assert {i for i in reached(name) if within(i, predicting)} == set(), name
 
 
-def test_third_parties_have_one_door():
+def test_third_parties_are_imported_by_their_modules_only():
     for party, doors in DOORS.items():
         assert {name for name, found in GRAPH.items() if party in {i.split(".")[0] for i in found}} == doors, party
     for party in JIT_ONLY:
@@ -247,7 +247,7 @@ def room_of(name):
     return max((room for room in TRANSPORT if within(name, [f"transport.{room}"])), key=len, default=None)
 
 
-def test_rooms_of_the_transport():
+def test_groups_of_the_transport_import_downwards():
     for name in MODULES:
         if not name.startswith("transport."):
             continue

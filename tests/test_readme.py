@@ -109,7 +109,7 @@ def test_code_blocks_are_of_known_languages():
 
 
 @pytest.mark.parametrize("document", sorted({block.document for block in blocks("python")}))
-def test_python_runs(document):
+def test_python_blocks_run(document):
     """The blocks of a document, one after the other."""
     namespace: dict = {}
     for block in blocks("python", document):
@@ -122,7 +122,7 @@ def test_toml_is_a_valid_configuration(block):
 
 
 @pytest.mark.parametrize("block", blocks("sh"), ids=str)
-def test_shell_commands_exist(block):
+def test_shell_blocks_name_existing_commands(block):
     for command in re.split(r"\n|&&", block.text.strip()):
         program, *arguments = shlex.split(command)
         if Path(program).name == "idyn":
@@ -132,7 +132,7 @@ def test_shell_commands_exist(block):
 
 
 @pytest.mark.parametrize("document", sorted(DOCUMENTS))
-def test_inline_commands_exist(document):
+def test_inline_commands_are_valid(document):
     for code in inline(document):
         if re.fullmatch(r"idyn [a-z]+", code):
             assert code.removeprefix("idyn ") in COMMAND_NAMES
@@ -153,14 +153,14 @@ def test_the_client_written_by_hand_gets_a_torque(tmp_path):
     assert np.abs(tau).max() > 0.1
 
 
-def test_a_robot_walks_by_the_gait_example():
+def test_the_gait_example_makes_a_robot_walk():
     controller = build_controller(settings_of(titled("controller: a gait")))
     state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
     commands = [controller.step(state, controller.contacts(state.q), Inputs(dt=0.001)) for _ in range(20)]
     assert not commands[-1].reference.schedule.stance.all()
 
 
-def test_your_own_robot_walks_in_mujoco(tmp_path, monkeypatch):
+def test_the_own_robot_guide_gives_a_robot_that_walks_in_mujoco(tmp_path, monkeypatch):
     """The four files of the guide, by the commands that it names."""
     monkeypatch.chdir(tmp_path)
     for block in blocks("toml", "docs/how-to/own-robot.md"):
@@ -227,7 +227,7 @@ def test_names_of_modules_and_files_exist(document):
 # -- tables ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_kinds_has_them_all_with_all_their_settings():
+def test_the_table_of_kinds_is_complete_with_all_settings():
     rows = table(SETTINGS, "kinds")
     assert len(rows) == len(FAMILIES)
     for (first, second), family in zip(rows, FAMILIES.values(), strict=True):
@@ -261,16 +261,16 @@ def test_the_table_of_kinds_has_them_all_with_all_their_settings():
         (WIRE, "torque", TorqueMessage.__struct_fields__),
     ],
 )
-def test_a_table_has_all_of_a_kind(document, mark, names):
+def test_each_table_of_kinds_is_complete(document, mark, names):
     named = [word for row in table(document, mark) for word in words(row[0])]
     assert sorted(named) == sorted({*names} - {"v"})  # the schema version is in every message
 
 
-def test_the_table_of_codes_says_which_are_recoverable():
+def test_the_table_of_error_codes_is_complete():
     for code, _, recoverable in table(STATUSES, "codes"):
         assert ProtocolError(Code(words(code)[0]), None, "").recoverable == (recoverable == "yes")
 
 
-def test_the_table_of_commands_has_them_all():
+def test_the_table_of_commands_is_complete():
     named = {words(row[0])[0].split()[1] for row in table("docs/reference/commands.md", "commands")}
     assert named == COMMAND_NAMES

@@ -16,14 +16,14 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return error
 
 
-def test_version(capsys):
+def test_version_option_prints_the_version(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith("idyn 0.")
 
 
-def test_check_says_that_the_shipped_robot_is_sound(capsys, tmp_path):
+def test_check_finds_no_fault_in_the_shipped_robot(capsys, tmp_path):
     findings = tmp_path / "findings.json"
     assert main(["check", "quadruped", "--json", str(findings)]) == 0
     assert "4.8 kg" in capsys.readouterr().out
@@ -46,12 +46,12 @@ def test_check_lists_all_settings_with_their_defaults(capsys, tmp_path):
     assert "    deadline_us = 600.0" in printed
 
 
-def test_check_wants_something_to_check(capsys):
+def test_check_without_an_argument_is_refused(capsys):
     assert "expected a configuration, a URDF, a log, or --settings" in fails(capsys, "check")
 
 
 @pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
-def test_check_takes_the_other_shipped_robots(name):
+def test_check_accepts_the_other_shipped_robots(name):
     assert main(["check", name]) == 0
 
 
@@ -74,7 +74,7 @@ def test_check_finds_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
         ("robot = ", "not valid TOML"),
     ],
 )
-def test_a_wrong_controller_is_refused_with_the_path_of_the_fault(capsys, tmp_path, text, named):
+def test_an_invalid_controller_is_refused_with_the_path_of_the_setting(capsys, tmp_path, text, named):
     controller, server = tmp_path / "controller.toml", tmp_path / "server.toml"
     controller.write_text(text)
     server.write_text(f'controller = "{controller}"')
@@ -110,7 +110,7 @@ def test_an_unreadable_log_is_named(capsys, tmp_path):
     assert "log.mcap" in fails(capsys, "replay", str(log))
 
 
-def test_simulate_in_one_process_and_its_figures(capsys, tmp_path):
+def test_simulate_writes_a_summary_for_each_law(capsys, tmp_path):
     figures = tmp_path / "figures.json"
     assert main(["simulate", "push", "--seconds", "0.3", "--json", str(figures)]) == 0
     summaries = json.loads(figures.read_text())
@@ -121,7 +121,7 @@ def test_simulate_in_one_process_and_its_figures(capsys, tmp_path):
         assert summary["modes"] == {"ok": 1.0}
 
 
-def test_demo_writes_what_it_promises_and_its_log_replays_bit_for_bit(capsys, tmp_path):
+def test_demo_writes_its_report_and_a_log_that_replays_bit_for_bit(capsys, tmp_path):
     experiment = tmp_path / "short.toml"
     experiment.write_text(
         'server = "quadruped"\nlaws = ["coulomb"]\nduration = 0.3\npaced = false\n[controller.reference]\nkind = "sway"\n'
@@ -148,7 +148,7 @@ def test_demo_writes_what_it_promises_and_its_log_replays_bit_for_bit(capsys, tm
 
 
 @pytest.mark.parametrize("command", [("simulate", "stand", "--seconds", "0.01"), ("check", "quadruped")])
-def test_json_on_stdout_is_alone_there(command, capsys):
+def test_with_json_on_stdout_all_other_text_is_on_stderr(command, capsys):
     assert main([*command, "--json", "-"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) is not None

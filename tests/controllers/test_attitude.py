@@ -10,7 +10,7 @@ TURNS = Rotation.random(50, random_state=0)
 
 
 @pytest.mark.parametrize("turn", list(TURNS))
-def test_all_of_them_are_of_the_same_rotation(turn):
+def test_rotation_up_tilt_and_yaw_match_scipy(turn):
     quaternion, R = turn.as_quat(), turn.as_matrix()
     np.testing.assert_allclose(rotation(quaternion), R, atol=1e-14)
     np.testing.assert_allclose(up(quaternion), R.T @ [0, 0, 1], atol=1e-14)
@@ -18,7 +18,7 @@ def test_all_of_them_are_of_the_same_rotation(turn):
     assert yaw(quaternion) == pytest.approx(np.arctan2(R[1, 0], R[0, 0]), abs=1e-12)
 
 
-def test_upright_and_upside_down():
+def test_tilt_is_zero_upright_and_pi_upside_down():
     assert tilt(np.array([0.0, 0.0, 0.0, 1.0])) == 0.0
     assert tilt(np.array([1.0, 0.0, 0.0, 0.0])) == pytest.approx(np.pi)
     assert yaw(np.array([0.0, 0.0, np.sin(0.35), np.cos(0.35)])) == pytest.approx(0.7)

@@ -48,7 +48,7 @@ class Loop:
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_the_stance_stays_up_and_predicts_its_weight(name, law):
+def test_the_robot_stands_and_the_predicted_forces_carry_its_weight(name, law):
     """The same model on both sides: Σ f_N agrees to 1e-6, and the base stays within a micrometre."""
     c = controller(name, law=law, selection="torque", **EXACT)
     loop = Loop(c, world_of(name)).run(300)
@@ -61,7 +61,7 @@ def test_the_stance_stays_up_and_predicts_its_weight(name, law):
 @pytest.mark.parametrize("law", ["no-slip", "coulomb"])
 @pytest.mark.parametrize(("kind", "axis"), [("sway", 1), ("squat", 2)])
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_motion_is_predicted_force_and_all(name, kind, axis, law):
+def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
     """A sway or squat of a centimetre under the rigid engine: the base goes where it should, forces as predicted to 1e-6."""
     motion = {"reference__kind": kind, "reference__start": 0.0, "reference__ramp": 0.3}
     c = controller(name, law=law, selection="torque", **motion, **EXACT)
@@ -76,7 +76,7 @@ def test_motion_is_predicted_force_and_all(name, kind, axis, law):
     assert np.abs(travel).max() > 0.009
 
 
-def test_selection_ends_the_chatter_of_an_indeterminate_stance():
+def test_selection_removes_the_chatter_of_an_indeterminate_stance():
     """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4]."""
     settings = {"law": "coulomb", "consistency": "stick", "warm_start": False} | EXACT
     settings |= {"reference__kind": "squat", "reference__start": 0.0}
@@ -105,7 +105,7 @@ def test_cold_starts_are_solved_by_their_first_rung(name, kind):
         world.step(command.tau, DT)
 
 
-def test_limits_of_rate_and_torque_are_kept_in_the_loop():
+def test_rate_and_torque_limits_are_kept_in_the_loop():
     c = controller("solo12", safety__torque_rate=200.0)
     loop = Loop(c, world_of("solo12")).run(200)
     taus = np.array(loop.taus)
@@ -116,7 +116,7 @@ def test_limits_of_rate_and_torque_are_kept_in_the_loop():
 @pytest.mark.parametrize("engine", ["lcp", "penalty"])
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_as_shipped_it_stands_on_rigid_and_on_soft_ground(name, law, engine):
+def test_the_shipped_controller_stands_on_rigid_and_on_soft_ground(name, law, engine):
     """Another contact model than the law's: the robot sinks as far as four springs give under its weight, on rigid ground not
     at all, and the forces are those predicted."""
     c = controller(name, law=law)

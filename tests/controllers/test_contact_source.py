@@ -41,7 +41,7 @@ def schedule(stance, wait=FAR):
     return Schedule(stance=stance, time_to_switch=wait)
 
 
-def test_geometry_goes_by_the_margin_whatever_is_planned(robot_and_stance):
+def test_geometry_uses_the_margin_and_ignores_the_plan(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.0019, 0.0021, -0.001])
     picked = source("geometry", robot, margin=0.002).pick(contacts, schedule(TWO))
@@ -50,7 +50,7 @@ def test_geometry_goes_by_the_margin_whatever_is_planned(robot_and_stance):
     np.testing.assert_array_equal(picked.points, contacts.points[[0, 1, 3]])
 
 
-def test_the_plan_alone_decides_under_planner(robot_and_stance):
+def test_planner_source_uses_the_plan_only(robot_and_stance):
     """The feet that are to stand are taken to touch, near or not; the others are left out even where they touch."""
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.03, -0.002, 0.0])
@@ -59,7 +59,7 @@ def test_the_plan_alone_decides_under_planner(robot_and_stance):
     np.testing.assert_array_equal(picked.gaps, [0.0, -0.002])
 
 
-def test_fused_wants_both(robot_and_stance):
+def test_fused_requires_the_plan_and_the_gap(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, [0.0, 0.0, 0.05, 0.0])
     s = source("fused", robot)
@@ -68,7 +68,7 @@ def test_fused_wants_both(robot_and_stance):
     assert s.missing(picked, schedule(TWO)) == robot.spheres.keys[2:3]
 
 
-def test_fused_lets_contacts_begin_early(robot_and_stance):
+def test_fused_accepts_early_touchdown(robot_and_stance):
     robot, q = robot_and_stance
     contacts = measured(robot, q, np.zeros(4))
     wait = np.array([0.02, 1.0, 1.0, 0.04])
@@ -94,7 +94,7 @@ def test_reset_forgets_the_hysteresis(robot_and_stance):
     assert len(s.pick(measured(robot, q, np.full(4, 0.003)), schedule(ALL))) == 0
 
 
-def test_sensed_finds_nothing_by_itself():
+def test_sensed_source_uses_no_geometry():
     c = controller("solo12", contact__source="sensed")
     assert len(c.contacts(c.stance)) == 0
     assert len(controller("solo12").contacts(c.stance)) == 4
@@ -107,12 +107,12 @@ def test_without_a_schedule_all_near_contacts_count(robot_and_stance):
     assert s.missing(measured(robot, q, np.zeros(4)), None) == ()
 
 
-def test_friction_of_all_places_is_a_setting():
+def test_one_setting_sets_the_friction_of_all_contacts():
     c = controller("solo12", contact__mu=0.1)
     np.testing.assert_array_equal(c.contacts(c.stance).mu, 0.1)
 
 
-def test_what_is_planned_but_not_touched_is_in_the_command():
+def test_planned_contacts_that_do_not_touch_are_reported_as_missing():
     c = controller("paper-trot")
     state = at_rest(c)
     q = state.q.copy()
@@ -141,7 +141,7 @@ def contact_velocity(robot, state, contacts, i, dt, q_ddot):
     return (places[1][1][joint] + places[1][0][joint] @ local - places[0][1][joint] - places[0][0][joint] @ local) / (2 * e)
 
 
-def test_a_foot_that_would_arrive_does_so_at_rest(robot_and_stance):
+def test_a_foot_that_reaches_the_ground_lands_at_rest(robot_and_stance):
     """The base sinks at 0.2 m/s and moves on; one foot is 0.1 mm up: it reaches the ground within the period."""
     robot, q = robot_and_stance
     rng = np.random.default_rng(0)
@@ -155,7 +155,7 @@ def test_a_foot_that_would_arrive_does_so_at_rest(robot_and_stance):
     np.testing.assert_allclose(contact_velocity(robot, state, contacts, 0, DT, q_ddot), [0.0, 0.0, -0.1], atol=1e-5)
 
 
-def test_only_the_leg_that_lands_is_changed(robot_and_stance):
+def test_landing_changes_the_demand_of_the_landing_leg_only(robot_and_stance):
     robot, q = robot_and_stance
     v = np.zeros(robot.nv)
     v[2] = -0.2
@@ -167,7 +167,7 @@ def test_only_the_leg_that_lands_is_changed(robot_and_stance):
     assert (q_ddot[own] != demand[own]).all()
 
 
-def test_a_foot_that_does_not_arrive_is_no_contact_and_is_left_alone(robot_and_stance):
+def test_a_foot_that_does_not_reach_the_ground_is_not_in_contact(robot_and_stance):
     robot, q = robot_and_stance
     v = np.zeros(robot.nv)
     v[2] = -0.05
@@ -178,7 +178,7 @@ def test_a_foot_that_does_not_arrive_is_no_contact_and_is_left_alone(robot_and_s
     np.testing.assert_array_equal(q_ddot, demand)
 
 
-def test_standing_feet_are_left_alone_and_lifted_ones_land_again(robot_and_stance):
+def test_the_demand_of_standing_feet_is_unchanged_and_a_lifted_foot_lands_again(robot_and_stance):
     robot, q = robot_and_stance
     landing = Landing(robot, Ground(), DT)
     rest = State(q=q, v=np.zeros(robot.nv))

@@ -27,7 +27,7 @@ def test_shipped_controllers_load(name):
     assert (controller.robot.na, len(controller.contacts(controller.stance))) == SHIPPED[name]
 
 
-def test_there_is_a_controller_for_every_shipped_robot():
+def test_every_shipped_robot_has_a_controller():
     folder = find("controllers", "solo12").parent
     assert {p.stem for p in folder.glob("*.toml")} >= {p.stem for p in (folder.parent / "robots").glob("*.toml")}
 
@@ -50,7 +50,7 @@ def build(tmp_path, text):
     return load_controller(str(path))
 
 
-def test_a_configuration_by_path(tmp_path):
+def test_a_configuration_is_loaded_by_path(tmp_path):
     assert build(tmp_path, controller_text(law='"no-slip"')).settings.law == NoSlipSettings()
 
 
@@ -103,14 +103,14 @@ def test_a_configuration_by_path(tmp_path):
         ({"reference__kind": '"sinusoid"\nramp = nan'}, "reference.ramp", "> 0"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_path(tmp_path, changes, where, says):
+def test_invalid_settings_are_named_with_their_path(tmp_path, changes, where, says):
     with pytest.raises(ConfigError, match=says) as caught:
         build(tmp_path, controller_text(**changes))
     assert caught.value.path.endswith(where)
     assert str(caught.value).startswith(caught.value.path + ": ")
 
 
-def test_a_setting_of_an_older_log_is_named():
+def test_a_removed_setting_in_a_snapshot_is_refused_by_name():
     """Controllers are built from what logs carry: a setting that is no more is not passed over."""
     snapshot = load_controller("quadruped-trot").snapshot()
     snapshot["settings"]["reference"]["gait"]["settle"] = 0.1
@@ -123,13 +123,13 @@ def test_a_missing_field_is_named():
         parse({}, ControllerSettings, "controllers.mine")
 
 
-def test_legs_that_do_not_reach_are_named(tmp_path):
+def test_legs_that_cannot_reach_the_ground_are_named(tmp_path):
     with pytest.raises(ConfigError, match="do not reach the contact points") as caught:
         build(tmp_path, controller_text(reference__kind='"squat"\namplitude = 1.0'))
     assert caught.value.path == "reference.amplitude"
 
 
-def test_unknown_configurations_list_their_neighbours(tmp_path):
+def test_an_unknown_configuration_lists_the_nearest_names(tmp_path):
     with pytest.raises(ConfigError, match=r"controllers\.solo: .*solo12"):
         load_controller("solo")
     with pytest.raises(ConfigError, match=r"robots\.solo21: .*solo12"):
@@ -139,12 +139,12 @@ def test_unknown_configurations_list_their_neighbours(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["robot = ", "robot = 'a'\nrobot = 'b'", "\x00", "[["])
-def test_what_is_not_toml_is_refused_by_file(tmp_path, text):
+def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path, text):
     with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
         build(tmp_path, text)
 
 
-def test_what_is_not_even_text_is_refused_by_file(tmp_path):
+def test_a_file_that_is_not_text_is_refused_by_name(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"mine\.toml: not valid TOML"):
@@ -178,13 +178,13 @@ QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
         ('urdf = "{toml}"', IdynError, "not a URDF"),
     ],
 )
-def test_robots_that_are_wrong_say_so(tmp_path, text, kind, says):
+def test_errors_in_robot_files_are_named(tmp_path, text, kind, says):
     path = robot_file(tmp_path, text.format(urdf=QUADRUPED.as_posix(), toml=(tmp_path / "mine.toml").as_posix()))
     with pytest.raises(kind, match=says):
         load_robot(path)
 
 
-def test_a_robot_beside_its_toml(tmp_path):
+def test_a_urdf_beside_the_robot_toml_is_found(tmp_path):
     (tmp_path / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"), encoding="utf-8")
     robot, q = load_robot(
         robot_file(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]')
@@ -193,7 +193,7 @@ def test_a_robot_beside_its_toml(tmp_path):
     assert q.shape == (19,)
 
 
-def test_a_robot_collection_that_is_not_installed_says_how_to_get_it(monkeypatch):
+def test_a_missing_robot_collection_names_the_package_to_install(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
@@ -203,7 +203,7 @@ def test_a_robot_collection_that_is_not_installed_says_how_to_get_it(monkeypatch
 
 
 @pytest.mark.parametrize("law", [*LAWS, "pid"])
-def test_settings_can_be_changed(law):
+def test_single_settings_can_be_changed(law):
     settings = load("controllers", "quadruped", ControllerSettings)
     other = changed(settings, {"law": law, "selection": "impulse-change", "reference": "sway"})
     assert (kind_of(other.law), other.selection, kind_of(other.reference)) == (law, Selection.IMPULSE_CHANGE, "sway")
@@ -211,7 +211,7 @@ def test_settings_can_be_changed(law):
     assert build_controller(other).settings == other
 
 
-def test_a_change_of_kind_begins_anew_and_one_within_it_does_not():
+def test_changing_the_kind_resets_its_settings_to_defaults():
     settings = changed(load("controllers", "quadruped", ControllerSettings), {"law": {"kind": "coulomb", "edges": 8}})
     assert changed(settings, {"law": {"max_pivots": 9}}).law == CoulombSettings(edges=8, max_pivots=9)
     assert changed(settings, {"law": "coulomb"}).law == CoulombSettings(edges=8)
@@ -220,14 +220,14 @@ def test_a_change_of_kind_begins_anew_and_one_within_it_does_not():
         changed(settings, {"law": {"kind": "no-slip", "edges": 8}})
 
 
-def test_changes_are_put_in_table_by_table():
+def test_changes_are_merged_table_by_table():
     base = {"law": {"kind": "coulomb", "edges": 8}, "feedback": {"kp": 1.0, "kd": 2.0}, "mu": None}
     assert merged(base, {"feedback": {"kd": 3.0}, "mu": 0.5}) == base | {"feedback": {"kp": 1.0, "kd": 3.0}, "mu": 0.5}
     assert merged({"law": "coulomb"}, {"law": {"edges": 6}}) == {"law": {"kind": "coulomb", "edges": 6}}
     assert base["feedback"] == {"kp": 1.0, "kd": 2.0}
 
 
-def test_changes_that_do_not_exist_are_refused():
+def test_changes_of_unknown_settings_are_refused():
     settings = load("controllers", "quadruped", ControllerSettings)
     for changes, where in (
         ({"law": "columb"}, "controller.law.kind"),
@@ -240,7 +240,7 @@ def test_changes_that_do_not_exist_are_refused():
 
 
 @pytest.mark.parametrize("law", [{"kind": "coulomb", "edges": 8, "circumscribed": True}, {"kind": "sensed", "delay": 2}, "pid"])
-def test_a_snapshot_makes_the_same_controller(law):
+def test_a_controller_from_a_snapshot_has_the_same_settings(law):
     changes = {"law": law, "contact": {"source": {"kind": "fused", "early": 0.02}, "terrain": {"kind": "slope", "angle": 0.1}}}
     controller = load_controller("quadruped", changes)
     again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
@@ -252,7 +252,7 @@ def test_robot_settings_have_no_hidden_defaults():
     assert parse({"urdf": "x"}, RobotSettings, "robots.x") == RobotSettings(urdf="x")
 
 
-def test_a_word_that_is_none_is_answered_with_those_there_are():
+def test_an_invalid_choice_lists_the_valid_ones():
     with pytest.raises(ConfigError, match="expected one of off, torque, torque-change, impulse-change, force") as refused:
         parse({"robot": "quadruped", "selection": "toi"}, ControllerSettings, "mine")
     assert refused.value.path == "mine.selection"

@@ -28,7 +28,7 @@ def run(c, states, inputs=TICK):
 
 
 @pytest.mark.parametrize("law", [law for law in LAWS if law != "enumeration"])  # it takes two contacts, not four
-def test_standing_is_asked_for_and_answered(law):
+def test_every_law_lets_the_robot_stand(law):
     c = controller("solo12", law=law, **RIGID)
     command = run(c, [at_rest(c)])[0]
     assert command.mode is Mode.OK
@@ -44,7 +44,7 @@ def test_standing_is_asked_for_and_answered(law):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 @pytest.mark.parametrize("name", ["quadruped", "solo12", "a1", "go2"])
-def test_as_shipped_the_weight_is_borne_from_the_first_tick_on(name, law):
+def test_the_shipped_controller_carries_the_weight_from_the_first_tick(name, law):
     """A robot that is held at rest: ground that yields remembers forces, but not that there were none before it was asked."""
     c = controller(name, law=law)
     commands = run(c, [at_rest(c)] * 20)
@@ -53,7 +53,7 @@ def test_as_shipped_the_weight_is_borne_from_the_first_tick_on(name, law):
     assert {command.mode for command in commands} == {Mode.OK}
 
 
-def test_the_demand_is_what_feedback_asks():
+def test_the_demand_is_the_feedback_acceleration():
     """A joint off by 0.01 rad is asked to come back at kp · 0.01; consistency off, so it is predicted as asked."""
     c = controller("quadruped", consistency="off", law="coulomb")
     state = at_rest(c)
@@ -64,7 +64,7 @@ def test_the_demand_is_what_feedback_asks():
     np.testing.assert_allclose(command.prediction.v_plus[c.robot.tree.a] / 0.001, demand, rtol=1e-9)
 
 
-def test_the_first_tick_is_not_rate_limited_and_later_ones_are():
+def test_the_rate_limit_starts_with_the_second_tick():
     c = controller("solo12", safety__torque_rate=20.0)
     rng = np.random.default_rng(0)
     commands = run(c, [nudged(c, rng) for _ in range(10)])
@@ -74,7 +74,7 @@ def test_the_first_tick_is_not_rate_limited_and_later_ones_are():
     assert any((command.limited_by & LimitedBy.RATE).any() for command in commands[1:])
 
 
-def test_time_runs_with_the_ticks():
+def test_the_reference_time_is_the_sum_of_the_periods():
     """dt is measured: a trajectory is where the sum of the periods says."""
     c = controller("solo12", reference__kind="sway", reference__start=0.0, **RIGID)
     state = at_rest(c)
@@ -87,7 +87,7 @@ def test_time_runs_with_the_ticks():
 
 @pytest.mark.parametrize("selection", Selection)
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-def test_a_snapshot_gives_the_same_bits(law, selection):
+def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
     """Through JSON, into a new controller: equal commands from equal states, over many ticks."""
     first = controller("solo12", law=law, selection=selection, reference__kind="squat")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
@@ -101,13 +101,13 @@ def test_a_snapshot_gives_the_same_bits(law, selection):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "a1", "go2"])
-def test_a_snapshot_is_a_snapshot_of_its_snapshot(name):
+def test_a_snapshot_survives_a_round_trip(name):
     c = controller(name, law="convex-infinite")
     snapshot = c.snapshot()
     assert controller_from_snapshot(json.loads(json.dumps(snapshot))).snapshot() == snapshot
 
 
-def test_reset_gives_the_same_bits():
+def test_reset_restores_the_initial_state():
     c = controller("solo12", feedback__ki=10.0, reference__kind="sway")
     rng = np.random.default_rng(2)
     states = [nudged(c, rng, 0.005) for _ in range(10)]
@@ -125,7 +125,7 @@ def test_an_emergency_stop_damps():
     np.testing.assert_allclose(command.tau, -0.1 * state.v[6:])
 
 
-def test_a_fault_damps_and_says_why():
+def test_a_fault_damps_and_reports_its_reason():
     c = controller("solo12")
     v = np.zeros(18)
     v[7] = 99.0
@@ -135,7 +135,7 @@ def test_a_fault_damps_and_says_why():
     assert np.abs(command.tau).max() <= 2.7
 
 
-def test_after_a_stop_the_rate_counts_from_the_damping_torque():
+def test_after_an_emergency_stop_the_rate_limit_starts_from_the_damping_torque():
     """What was sent last is what the motors have, whoever decided it."""
     c = controller("solo12", safety__torque_rate=100.0)
     state = at_rest(c)
@@ -154,7 +154,7 @@ def broken_contacts(c):
     return msgspec.structs.replace(contacts, points=points)
 
 
-def test_a_stop_before_the_first_command_does_not_use_up_the_guard():
+def test_an_emergency_stop_before_the_first_command_keeps_the_first_command_guard():
     """Blending in begins with the first torque that the limits see."""
     c = controller("solo12", safety__first_command_guard=0.1)
     had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
@@ -162,7 +162,7 @@ def test_a_stop_before_the_first_command_does_not_use_up_the_guard():
     np.testing.assert_array_equal(c.step(at_rest(c), c.contacts(c.stance), had).tau, 0.5)
 
 
-def test_holding_holds_the_same_torque_for_as_long_as_it_takes():
+def test_hold_repeats_the_last_torque():
     c = controller("solo12", safety__fallback="hold")
     before = run(c, [at_rest(c)])[0]
     for _ in range(3):
@@ -171,7 +171,7 @@ def test_holding_holds_the_same_torque_for_as_long_as_it_takes():
 
 
 @pytest.mark.parametrize(("fallback", "mode"), [("hold", Mode.HOLD), ("damping", Mode.DAMPING)])
-def test_without_an_answer_there_is_the_fallback(fallback, mode):
+def test_without_a_prediction_the_fallback_acts(fallback, mode):
     c = controller("solo12", safety__fallback=fallback, safety__damping=0.1)
     state = nudged(c, np.random.default_rng(0))
     before = run(c, [state])[0]
@@ -183,12 +183,12 @@ def test_without_an_answer_there_is_the_fallback(fallback, mode):
     assert after.mode is Mode.OK
 
 
-def test_hold_without_a_past_damps():
+def test_hold_without_a_previous_torque_damps():
     c = controller("solo12", safety__fallback="hold")
     assert c.step(at_rest(c), broken_contacts(c), FIRST).mode is Mode.DAMPING
 
 
-def test_torque_that_the_motors_do_not_have_is_said():
+def test_a_torque_beyond_the_limits_is_reported():
     c = controller("solo12", consistency="off")
     reference = Reference(q=c.robot.joint_angles(c.stance), v=np.zeros(12), a=np.full(12, 3000.0))
     command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=reference))
@@ -208,7 +208,7 @@ def test_a_schedule_of_other_feet_is_refused(source):
 
 
 @pytest.mark.parametrize("source", ["geometry", "planner", "fused"])
-def test_arrays_of_any_kind_and_order_are_taken(source):
+def test_arrays_of_any_dtype_and_memory_order_are_accepted(source):
     """Contacts and a schedule as somebody else made them: the same numbers, the same torques."""
     c, other = (controller("quadruped", contact__source={"kind": source}) for _ in range(2))
     state, zero = at_rest(c), np.zeros(12)
@@ -242,7 +242,7 @@ def test_settings_need_not_be_hashable():
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", ["solo12", "quadruped"])
-def test_garbage_in_finite_torque_out(name, law):
+def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
     """Any finite numbers for state, contacts, reference and period: a torque within the limits, a mode, never a raise."""
     c = controller(name, law=law)
     rng = np.random.default_rng(0)

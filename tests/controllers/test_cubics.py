@@ -24,7 +24,7 @@ class Cubics(cubics.Cubics):
             cubics.stop(self.fields, i, k, t)
 
 
-def test_they_rest_where_they_are_put():
+def test_a_new_curve_rests_at_its_start():
     c = Cubics(START)
     for t in (0.0, 1.0, 1e6):
         p, v, a = c.at(t)
@@ -33,7 +33,7 @@ def test_they_rest_where_they_are_put():
         assert not a.any()
 
 
-def test_they_end_where_they_are_aimed_with_the_velocity_asked():
+def test_a_curve_ends_at_the_goal_with_the_given_velocity():
     c = Cubics(START)
     goal, velocity = np.array([0.5, -0.1]), np.array([0.3, -0.2])
     c.aim(0, 1.0, 1.5, goal, velocity)
@@ -46,7 +46,7 @@ def test_they_end_where_they_are_aimed_with_the_velocity_asked():
     assert not v.any()
 
 
-def test_aimed_anew_position_and_velocity_go_on():
+def test_retargeting_keeps_position_and_velocity_continuous():
     c = Cubics(START)
     c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
     before = c.at(0.4)
@@ -57,7 +57,7 @@ def test_aimed_anew_position_and_velocity_go_on():
     assert np.abs(before[2] - after[2]).max() > 1.0
 
 
-def test_aimed_anew_at_the_same_goal_nothing_changes():
+def test_retargeting_to_the_same_goal_changes_nothing():
     c, other = Cubics(START), Cubics(START)
     for curve in (c, other):
         curve.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.array([0.1, 0.0]))
@@ -67,7 +67,7 @@ def test_aimed_anew_at_the_same_goal_nothing_changes():
             np.testing.assert_allclose(one, same, atol=1e-9)
 
 
-def test_derivatives():
+def test_velocity_and_acceleration_are_derivatives():
     c = Cubics(START)
     c.aim(1, 0.0, 1.0, np.array([1.0, -2.0]), np.array([0.5, 0.5]))
     e = 1e-5
@@ -77,7 +77,7 @@ def test_derivatives():
         np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-8)
 
 
-def test_stopped_they_stay():
+def test_a_stopped_curve_stays_where_it_is():
     c = Cubics(START)
     c.aim(0, 0.0, 1.0, np.array([1.0, 1.0]), np.zeros(2))
     there = c.at(0.3)[0].copy()
@@ -89,7 +89,7 @@ def test_stopped_they_stay():
         assert not a.any()
 
 
-def test_too_late_to_aim():
+def test_retargeting_after_the_end_time_changes_nothing():
     c = Cubics(START)
     c.aim(0, 1.0, 1.0, np.array([9.0, 9.0]), np.zeros(2))
     np.testing.assert_array_equal(c.at(2.0)[0], START)

@@ -20,7 +20,7 @@ def test_without_delay_or_predictions_the_state_is_the_measured_one():
     assert compensation.extrapolate(state, 0.005) is state
 
 
-def test_predictions_under_way_are_what_the_robot_does_meanwhile():
+def test_pending_predictions_are_integrated_over_the_delay():
     """Those of the last ticks, oldest first, integrated as the world integrates."""
     c, rng = controller("solo12"), np.random.default_rng(0)
     compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
@@ -36,7 +36,7 @@ def test_predictions_under_way_are_what_the_robot_does_meanwhile():
     np.testing.assert_array_equal(ahead.q, q)
 
 
-def test_it_does_not_look_further_than_predictions_are_kept():
+def test_extrapolation_ends_with_the_kept_predictions():
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     for _ in range(2 * MAX_TICKS):
@@ -44,7 +44,7 @@ def test_it_does_not_look_further_than_predictions_are_kept():
     assert compensation.extrapolate(state, 1.0).v[2] == pytest.approx(MAX_TICKS * DT)
 
 
-def test_a_delayed_controller_plans_for_the_time_in_which_its_torque_acts():
+def test_with_a_delay_the_reference_is_that_of_the_time_when_the_torque_acts():
     """The reference is that of the delayed time, and never goes back when the delay shrinks."""
     moving = {"reference__kind": "sway", "reference__start": 0.0, "reference__ramp": 0.1}
     c, late = controller("quadruped", **moving), controller("quadruped", **moving)

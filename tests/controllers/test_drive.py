@@ -12,7 +12,7 @@ from controllers.settings import ControllerSettings
 from idyn.types import State
 
 
-def test_all_joints_that_follow_have_the_gains():
+def test_all_joints_that_follow_the_reference_have_drive_gains():
     robot, _ = load_robot("quadruped")
     gripping = robot.joint_names[3], robot.joint_names[7]
     gains = drive_gains(DriveSettings(kp=10.0, kd=0.1), robot, gripping)
@@ -22,14 +22,14 @@ def test_all_joints_that_follow_have_the_gains():
     np.testing.assert_array_equal(gains.kd, expected / 100)
 
 
-def test_without_gains_there_are_none():
+def test_without_gains_in_the_settings_the_command_has_none():
     robot, _ = load_robot("quadruped")
     assert drive_gains(DriveSettings(), robot, ()) is None
     assert drive_gains(DriveSettings(kd=0.1), robot, ()) is not None
 
 
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot", "solo12-trot", "go2-trot", "a1-trot"])
-def test_the_shipped_robots_can_stand_on_them(name):
+def test_shipped_drive_gains_carry_the_weight(name):
     """Without any feed-forward torque the springs alone carry the weight before a joint is a quarter radian off."""
     settings = load("controllers", name, ControllerSettings)
     robot, q = load_robot(settings.robot)
@@ -38,7 +38,7 @@ def test_the_shipped_robots_can_stand_on_them(name):
     assert settings.drive.kp * 0.25 > robot.total_mass * 9.81 / len(robot.spheres.keys) * lever
 
 
-def test_a_command_carries_the_gains_and_the_reference_they_belong_to():
+def test_a_command_carries_drive_gains_and_their_reference():
     controller = load_controller("quadruped")
     state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
     command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))

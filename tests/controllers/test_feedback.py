@@ -20,14 +20,14 @@ REFERENCE = Reference(q=RNG.normal(size=3), v=RNG.normal(size=3), a=RNG.normal(s
 ANGLES, SPEEDS = RNG.normal(size=3), RNG.normal(size=3)
 
 
-def test_proportional_and_derivative():
+def test_feedback_is_proportional_and_derivative():
     feedback = JointFeedback(FeedbackSettings(kp=100.0, kd=7.0), hinges(3))
     expected = REFERENCE.a + 100 * (REFERENCE.q - ANGLES) + 7 * (REFERENCE.v - SPEEDS)
     for dt in (0.0, 0.001, 1.0):  # without an integral the period does not matter
         np.testing.assert_allclose(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), dt), expected, rtol=1e-14)
 
 
-def test_the_integral_grows_with_time_and_error_and_not_with_the_first_tick():
+def test_the_integral_grows_with_time_and_error_from_the_second_tick_on():
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=50.0, integral_limit=np.inf), hinges(3))
     error = REFERENCE.q - ANGLES
     np.testing.assert_allclose(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.0), REFERENCE.a)
@@ -38,7 +38,7 @@ def test_the_integral_grows_with_time_and_error_and_not_with_the_first_tick():
         np.testing.assert_allclose(demand, REFERENCE.a + 50 * total * error, rtol=1e-12)
 
 
-def test_the_integral_stops_at_its_limit_and_comes_back_at_once():
+def test_the_integral_stops_at_its_limit_and_does_not_wind_up():
     """Anti-windup: however long the error lasted, the other sign shows from the next tick on."""
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))
     still = Reference(q=np.ones(1), v=np.zeros(1), a=np.zeros(1))
@@ -57,7 +57,7 @@ def test_reset_forgets_the_integral():
     np.testing.assert_array_equal(feedback.add_to(REFERENCE.a, REFERENCE, (ANGLES, SPEEDS), 0.01), first)
 
 
-def test_the_reference_is_left_as_it_was():
+def test_the_reference_is_not_modified():
     before = msgspec.structs.asdict(REFERENCE)
     copies = {key: value.copy() for key, value in before.items() if isinstance(value, np.ndarray)}
     feedback = JointFeedback(FeedbackSettings(ki=10.0), hinges(3))

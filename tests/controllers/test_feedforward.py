@@ -35,7 +35,7 @@ def test_pid_is_proportional_derivative_and_integral():
     np.testing.assert_allclose(c.step(state, contacts, msgspec.structs.replace(FIRST, reference=reference)).tau, 0.25)
 
 
-def test_the_same_torque_may_come_on_top_of_a_law():
+def test_pid_torque_can_be_added_to_a_law():
     plain = paper("id-lcp-mu")
     both = paper("id-lcp-mu", torque_feedback={"kp": 20.0, "kd": 0.1})
     state = nudged(plain, np.random.default_rng(1))
@@ -53,7 +53,7 @@ def test_pid_without_gains_is_refused():
 
 
 @pytest.mark.parametrize("delay", [1, 2])
-def test_sensed_forces_are_used_so_many_measurements_later(delay):
+def test_sensed_forces_are_used_after_the_set_number_of_measurements(delay):
     """The Coulomb law's prediction, measured one period after another, gives that law's torque when its turn comes."""
     predictive, sensing = paper("id-lcp-mu"), paper(f"id-t-{delay}")
     state = at_rest(predictive)
@@ -67,7 +67,7 @@ def test_sensed_forces_are_used_so_many_measurements_later(delay):
         np.testing.assert_allclose(tau, expected, atol=1e-10)
 
 
-def test_sensed_forces_go_with_their_contacts():
+def test_sensed_forces_are_assigned_by_contact_key():
     c = controller("quadruped")
     contacts = c.contacts(c.stance)
     sensed = SensedForces(1)

@@ -90,7 +90,7 @@ def test_predictions_are_certified(kind, law):
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
-def test_where_every_joint_has_a_motor_the_selection_says_what_a_contact_carries(law):
+def test_with_all_joints_actuated_the_selection_decides_the_contact_force(law):
     """The motion is the demand in any case: nothing, and the torque of the free arm; or what spares the motors most."""
     still, none = State(q=POSE, v=np.zeros(3)), np.zeros(3)
     robot = arm("touching")
@@ -109,7 +109,7 @@ def test_where_every_joint_has_a_motor_the_selection_says_what_a_contact_carries
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_they_are_served(kind):
+def test_arms_are_served_over_the_wire(kind):
     controller = build(kind)
     settings = ServerSettings(controller="arm")
     warm_up(controller, settings)
@@ -139,7 +139,7 @@ def test_an_arm_without_contacts_follows_a_sinusoid_exactly(engine):
 
 
 @pytest.mark.parametrize("engine", ["lcp", "penalty", "mujoco"])
-def test_a_passive_wrist_that_rests_on_a_table_is_carried_by_it(engine):
+def test_a_table_carries_a_passive_wrist(engine):
     c = build("passive and touching")
     world = world_of(c, engine)
     for k in range(500):

@@ -25,7 +25,7 @@ def legged(request):
     return robot, Legs(robot), robot.joint_angles(q)
 
 
-def test_feet_are_where_pinocchio_puts_them(legged):
+def test_foot_positions_match_pinocchio(legged):
     robot, legs, angles = legged
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -34,7 +34,7 @@ def test_feet_are_where_pinocchio_puts_them(legged):
         np.testing.assert_allclose(legs.feet(there), expected, atol=1e-14)
 
 
-def test_there_and_back(legged):
+def test_inverse_kinematics_inverts_forward_kinematics(legged):
     """From angles 0.1 rad off the solution, which is the only one near."""
     robot, legs, angles = legged
     rng = np.random.default_rng(1)
@@ -48,7 +48,7 @@ def test_there_and_back(legged):
         assert not a.any()
 
 
-def test_speeds_and_accelerations_by_differences(legged):
+def test_joint_speeds_and_accelerations_match_finite_differences(legged):
     _, legs, angles = legged
     home = legs.feet(angles)
     way = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
@@ -62,7 +62,7 @@ def test_speeds_and_accelerations_by_differences(legged):
     np.testing.assert_allclose(now[2], (after[1] - before[1]) / (2 * e), atol=1e-7)
 
 
-def test_what_is_out_of_reach_is_said_to_be(legged):
+def test_targets_out_of_reach_are_reported(legged):
     """A metre below the base: stretched legs, finite numbers, and False."""
     _, legs, angles = legged
     target = legs.feet(angles) - [0.0, 0.0, 1.0]

@@ -41,14 +41,14 @@ def test_a_walk_lifts_one_foot_at_a_time():
     assert not stance.all(axis=0).any()
 
 
-def test_who_stands_stands_for_good_in_stand():
+def test_the_pattern_stand_keeps_all_feet_in_stance():
     references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.2, 0.0, 0.0)).run(0.7)
     assert stances(references).all()
     np.testing.assert_array_equal(references[-1].q, references[150].q)
     assert np.isinf(references[-1].schedule.time_to_switch).all()
 
 
-def test_a_table_of_phases_is_a_gait():
+def test_a_gait_can_be_a_table_of_phases():
     """The trot written as a table is the trot."""
     table = GaitSettings(pattern="table", touchdown=(0.25, 0.75, 0.75, 0.25))
     for one, other in zip(Walker(gait=table).run(0.5), Walker(gait=GaitSettings()).run(0.5), strict=True):
@@ -81,7 +81,7 @@ def test_speeds_and_accelerations_are_derivatives(name):
     assert checked > 900
 
 
-def test_derivatives_converge():
+def test_the_error_of_the_derivatives_is_of_third_order():
     """The error of q + v dt + ½ a dt² along a swing's rise falls with the third power of dt: it is the jerk that is missing."""
 
     def worst(dt):
@@ -129,7 +129,7 @@ def test_standing_feet_stay_where_they_are_in_the_world():
     assert held > 4000
 
 
-def test_a_swing_rises_to_its_height_and_lands():
+def test_a_swing_foot_rises_to_its_height_and_lands():
     walker = Walker(velocity=(0.1, 0.0, 0.0))
     heights = np.array([walker.tick() and walker.feet[:, 2] for _ in range(900)])
     top = heights.max(axis=0) - walker.plan.plan.hips[:, 2]
@@ -137,7 +137,7 @@ def test_a_swing_rises_to_its_height_and_lands():
     assert heights.min() > walker.plan.plan.hips[:, 2].min() - 5e-4
 
 
-def test_long_steps_are_cut_short():
+def test_long_steps_are_shortened():
     quick, slow = (Walker(gait=GaitSettings(swing_speed=s), velocity=(0.3, 0.0, 0.0)) for s in (10.0, 0.6))
     fastest = []
     for walker in (quick, slow):
@@ -150,7 +150,7 @@ def test_long_steps_are_cut_short():
     assert fastest[1] == pytest.approx(0.6, rel=0.05)
 
 
-def test_it_starts_and_stops_smoothly():
+def test_the_gait_starts_and_stops_smoothly():
     """The command grows and falls with the acceleration of the path; afterwards all feet stand at home and stay."""
     walker = Walker(velocity=(0.2, 0.0, 0.0), duration=0.8, acceleration=0.5)
     speeds, references = [], []
@@ -165,7 +165,7 @@ def test_it_starts_and_stops_smoothly():
     assert np.abs(references[-1].v).max() < 1e-9
 
 
-def test_feet_that_cannot_be_reached_are_told_of():
+def test_unreachable_footholds_are_reported():
     """At 3 m/s the stance is two thirds of a metre long."""
     assert all(not r.problem for r in Walker(velocity=(0.2, 0.0, 0.0)).run(0.5))
     hasty = Walker(velocity=(3.0, 0.0, 0.0), acceleration=30.0).run(0.5)
@@ -173,7 +173,7 @@ def test_feet_that_cannot_be_reached_are_told_of():
     assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
 
 
-def test_a_gait_that_flies_has_numbers_for_feet():
+def test_a_gait_with_flight_phases_gives_finite_references():
     """All feet swing for a while, and no ground is touched."""
     walker = Walker(gait=GaitSettings(duty=0.4, patience=0.0, swing_speed=10.0), velocity=(0.2, 0.0, 0.0))
     references = walker.run(1.0)
@@ -181,7 +181,7 @@ def test_a_gait_that_flies_has_numbers_for_feet():
     assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in references)
 
 
-def test_a_foot_that_is_nowhere_is_told_of_and_forgotten():
+def test_a_foot_target_that_is_nan_is_reported_and_ignored():
     walker = Walker(velocity=(0.2, 0.0, 0.0))
     walker.run(0.2)
     before = walker.plan.plan.angles.copy()
@@ -190,7 +190,7 @@ def test_a_foot_that_is_nowhere_is_told_of_and_forgotten():
     np.testing.assert_array_equal(walker.plan.plan.angles, before)
 
 
-def test_before_the_start_it_stands():
+def test_before_the_start_all_feet_stand():
     walker = Walker(start=0.3, velocity=(0.2, 0.0, 0.0))
     references = walker.run(0.29)
     assert stances(references).all()
@@ -205,7 +205,7 @@ def test_feet_come_to_stand_around_the_centre_of_mass(name):
     np.testing.assert_allclose(walker.feet.mean(axis=0)[:2], centre[:2], atol=3e-3)
 
 
-def test_reset_begins_anew():
+def test_reset_restarts_the_plan():
     walker = Walker(velocity=(0.2, 0.0, 0.3))
     first = [r.q for r in walker.run(0.6)]
     walker.plan.reset()
@@ -228,7 +228,7 @@ def test_bad_gaits_are_refused(changes, named):
         msgspec.structs.replace(GaitSettings(), **changes).phases(4)
 
 
-def test_an_arm_does_not_walk():
+def test_a_gait_requires_a_floating_base():
     robot, _ = load_robot("solo12")
     arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
     with pytest.raises(ConfigError, match=r"reference\.kind: 'gait' needs a floating base"):

@@ -28,7 +28,7 @@ def drive(path, seconds, dt=0.01):
     return np.array(poses), np.array(commands)
 
 
-def test_waypoints_are_visited_in_their_order():
+def test_waypoints_are_visited_in_order():
     poses, _ = drive(Path(PathSettings(waypoints=TASK, repeat=False)), 30)
     reached = [np.flatnonzero(np.hypot(*(poses[:, :2] - np.array(point)).T) < 0.031) for point in TASK]
     firsts = [reached[0][0]]
@@ -39,13 +39,13 @@ def test_waypoints_are_visited_in_their_order():
     assert np.hypot(*(poses[-1, :2] - np.array(TASK[-1]))) < 0.031
 
 
-def test_it_goes_round_and_round():
+def test_a_repeated_path_does_not_end():
     path = Path(PathSettings(waypoints=TASK, repeat=True))
     drive(path, 60)
     assert not path.progress[DONE]
 
 
-def test_limits_of_the_command():
+def test_the_command_keeps_its_limits():
     _, commands = drive(Path(PathSettings(waypoints=TASK, repeat=True, speed=0.2, turn=0.7)), 30)
     assert commands[:, 0].max() == pytest.approx(0.2, rel=1e-3)
     assert commands[:, 0].min() >= 0.0
@@ -53,7 +53,7 @@ def test_limits_of_the_command():
     assert not commands[:, 1].any()
 
 
-def test_it_turns_in_place_towards_what_is_behind():
+def test_the_command_turns_in_place_towards_a_waypoint_behind():
     path = Path(PathSettings(waypoints=((-1.0, 0.1),)))
     forward, _, turn = go(path, 0.0, 0.0, 0.0, 0.0)
     assert forward == 0.0
@@ -62,12 +62,12 @@ def test_it_turns_in_place_towards_what_is_behind():
 
 
 @pytest.mark.parametrize("yaw", [3.0, -3.0])
-def test_it_turns_the_short_way(yaw):
+def test_the_command_turns_the_short_way(yaw):
     turn = go(Path(PathSettings(waypoints=((-1.0, 0.0),))), 0.0, 0.0, 0.0, yaw)[2]
     assert np.sign(turn) == np.sign(yaw)
 
 
-def test_it_slows_down_before_the_last_waypoint():
+def test_the_command_slows_down_before_the_last_waypoint():
     """v² = 2 a d: from there it can stop."""
     path = Path(PathSettings(waypoints=((1.0, 0.0),), speed=0.5, acceleration=0.5))
     assert go(path, 0.0, 0.0, 0.0, 0.0)[0] == pytest.approx(0.5)
@@ -77,7 +77,7 @@ def test_it_slows_down_before_the_last_waypoint():
     assert path.progress[DONE]
 
 
-def test_a_constant_command_lasts_as_long_as_it_says():
+def test_a_constant_command_lasts_for_its_duration():
     path = Path(PathSettings(velocity=(0.1, 0.2, 0.3), duration=1.0))
     np.testing.assert_array_equal(go(path, 0.9, 5.0, 5.0, 1.0), [0.1, 0.2, 0.3])
     assert not go(path, 1.0, 0.0, 0.0, 0.0).any()
@@ -89,13 +89,13 @@ def test_bad_paths_are_refused(field):
         Path(PathSettings(**{field: -1.0}))
 
 
-def test_whole_numbers_are_numbers():
+def test_integers_are_accepted_as_coordinates():
     path = Path(PathSettings(waypoints=((1, 0),), velocity=(1, 0, 0)))
     assert go(path, 0.0, 0.0, 0.0, 0.0)[0] > 0.0
     np.testing.assert_array_equal(go(Path(PathSettings(velocity=(1, 0, 0))), 0.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0])
 
 
-def test_waypoints_that_are_all_near_are_gone_round_once():
+def test_waypoints_within_tolerance_do_not_loop_forever():
     path = Path(PathSettings(waypoints=((0.0, 0.0), (0.01, 0.0)), repeat=True, tolerance=0.1))
     assert np.isfinite(go(path, 0.0, 0.0, 0.0, 0.0)).all()
     assert path.progress[NEXT] == 0

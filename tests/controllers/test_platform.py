@@ -38,7 +38,7 @@ def build(**settings):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_goes_the_shortest_way_and_arrives(seed):
+def test_rotations_take_the_shortest_way(seed):
     """From turns of 2.8 rad to turns of −2.8 rad about one axis: 0.68 rad through π, not 5.6 rad back."""
     c, rng = build(), np.random.default_rng(seed)
     robot, axis = c.robot, rng.normal(size=3)
@@ -60,7 +60,7 @@ def test_it_goes_the_shortest_way_and_arrives(seed):
     assert way < 1e-3
 
 
-def test_motors_are_told_apart_by_name_on_the_wire():
+def test_motors_are_ordered_by_name_on_the_wire():
     """A client with another order of joints and motors gets the same torques, one by one."""
     c = build()
     assert c.robot.joint_names == NAMES
@@ -85,7 +85,7 @@ def test_motors_are_told_apart_by_name_on_the_wire():
     assert client.error.code is Code.QUATERNION_NOT_UNIT
 
 
-def test_a_pose_that_jumps_is_passed_over_and_drives_do_not_subtract_poses():
+def test_a_pose_that_jumps_is_ignored_and_joints_of_several_degrees_have_no_drive_stiffness():
     c = build(drive={"kp": 30.0, "kd": 0.5})
     client = Loopback(Service(c, ServerSettings(controller="platforms")), hello_for(c.robot, DT, kind="sim"))
     client.hello()

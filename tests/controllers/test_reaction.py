@@ -12,7 +12,7 @@ from idyn.types import State
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 @pytest.mark.parametrize("held", [[], [0], [0, 3], [0, 1, 2, 3]])
-def test_motion_and_forces_are_those_of_the_whole_system(name, held):
+def test_motion_and_forces_match_the_full_system(name, held):
     """[M −Jᵀ; J 0] [a; f] = [Pᵀ τ; 0] with the rows of the feet that push."""
     c, rng = controller(name), np.random.default_rng(len(held))
     robot, push = c.robot, np.zeros(12)

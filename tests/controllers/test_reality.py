@@ -66,7 +66,7 @@ def falling(robot, state, k):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_a_robot_in_the_air_that_is_believed_to_stand_is_one_g_off(name):
+def test_free_fall_predicted_as_stance_shows_as_one_g(name):
     """1 − e^{−t/τ}, whatever the robot weighs; the forces, which are not there, are all of the weight off."""
     robot, state, prediction = standing(controller(name, **RIGID))
     r, felt = reality(robot), np.zeros((4, 3))
@@ -80,7 +80,7 @@ def test_a_robot_in_the_air_that_is_believed_to_stand_is_one_g_off(name):
     assert "differs by 9.7 m/s² (99 % of g)" in found.problem
 
 
-def test_predictions_are_compared_with_the_time_that_their_torques_act_in(stand):
+def test_predictions_are_compared_after_the_actuation_delay(stand):
     """Of any accelerations that come as predicted, d ticks later, nothing is left; with another d it is."""
     robot, state, prediction = stand
     rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ def test_predictions_are_compared_with_the_time_that_their_torques_act_in(stand)
             assert (worst < 1e-9) == matches
 
 
-def test_what_came_after_a_lost_tick_is_compared_and_what_came_after_a_pause_is_not(stand):
+def test_a_lost_tick_is_compared_and_a_longer_gap_is_not(stand):
     robot, state, prediction = stand
     r = reality(robot)
     for k, dt in enumerate((0.0, DT, 2 * DT, 5 * DT)):
@@ -107,7 +107,7 @@ def test_what_came_after_a_lost_tick_is_compared_and_what_came_after_a_pause_is_
     assert r.measure(falling(robot, state, 200).v, Inputs(dt=DT)) == found  # nothing was predicted in the tick before
 
 
-def test_what_no_law_has_solved_is_not_compared(stand):
+def test_unsolved_predictions_are_not_compared(stand):
     robot, state, prediction = stand
     r = reality(robot)
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
@@ -117,7 +117,7 @@ def test_what_no_law_has_solved_is_not_compared(stand):
     assert found.motion == pytest.approx(-np.expm1(-2 * DT / TAU), rel=1e-9)
 
 
-def test_it_takes_a_while_to_be_told_and_does_not_flicker(stand):
+def test_a_mismatch_is_reported_after_the_patience_and_with_hysteresis(stand):
     """A disagreement of 0.5 g: told after the patience; then, around the limit, neither taken back nor told anew."""
     robot, state, prediction = stand
     r = reality(robot, memory=DT / 10, degraded=0.2, patience=0.0495, recovered=0.1)  # hardly a mean at all
@@ -133,7 +133,7 @@ def test_it_takes_a_while_to_be_told_and_does_not_flicker(stand):
     assert told[203:] == [False] * (len(told) - 203)
 
 
-def test_reset_forgets(stand):
+def test_reset_clears_the_figures(stand):
     robot, state, prediction = stand
     r = reality(robot)
     for k in range(300):
@@ -153,7 +153,7 @@ def test_reset_forgets(stand):
         ({"degraded": 0.1, "recovered": 0.2}, "reality.recovered: expected ≤ degraded = 0.1"),
     ],
 )
-def test_settings_that_make_no_sense(stand, settings, named):
+def test_invalid_settings_are_refused(stand, settings, named):
     with pytest.raises(ConfigError, match=named):
         reality(stand[0], **settings)
 
@@ -188,7 +188,7 @@ class Loop:
 
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_where_the_model_is_exact_nothing_is_off(name):
+def test_with_an_exact_model_the_mismatch_is_zero(name):
     commands = Loop(name, sensing=True, reference__kind="squat", reference__start=0.0, **RIGID).run(300)
     assert commands[0].reality is None
     assert {command.mode for command in commands} == {Mode.OK}
@@ -196,7 +196,7 @@ def test_where_the_model_is_exact_nothing_is_off(name):
     assert max(command.reality.force for command in commands[1:]) < 1e-6
 
 
-def test_a_load_is_off_by_its_share_of_the_weight():
+def test_a_load_shows_as_its_share_of_the_weight():
     """At rest the world bears weight and load; that the contacts do is foreseen, that the robot stays down is not."""
     c = controller("quadruped")
     loop = Loop("quadruped", trunk=BodySettings(added_mass=0.3 * c.robot.total_mass), sensing=True, **RIGID)
@@ -208,7 +208,7 @@ def test_a_load_is_off_by_its_share_of_the_weight():
 
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12", "go2"])
-def test_feedback_beyond_the_prediction_hides_no_load(name):
+def test_joint_feedback_does_not_hide_a_load(name):
     """As shipped, joint feedback carries a part of the load that the law knows nothing of."""
     loop = Loop(name, trunk=BodySettings(added_mass=0.3 * controller(name).robot.total_mass), sensing=True)
     last = loop.run(700)[-1]
@@ -217,7 +217,7 @@ def test_feedback_beyond_the_prediction_hides_no_load(name):
     assert last.mode is Mode.DEGRADED
 
 
-def test_motors_that_give_half():
+def test_motors_at_half_torque_show_as_the_missing_torque():
     """They bear what twice the weight would ask of them."""
     for sensing, words in ((True, "motors"), (False, "unknown")):
         loop = Loop("quadruped", share=0.5, sensing=sensing, **RIGID)
@@ -228,7 +228,7 @@ def test_motors_that_give_half():
         assert WORDS[words] in last.message
 
 
-def test_a_hand_that_lifts_is_noticed_and_forgotten_when_it_lets_go():
+def test_an_external_lift_is_detected_and_forgotten_when_it_ends():
     loop = Loop("quadruped")
     held = loop.run(500, [Push(frame="BODY0", force=(0.0, 0.0, 0.5 * loop.weight), duration=0.4)])
     assert held[399].mode is Mode.DEGRADED
@@ -237,7 +237,7 @@ def test_a_hand_that_lifts_is_noticed_and_forgotten_when_it_lets_go():
     assert loop.run(1000)[-1].mode is Mode.OK
 
 
-def test_noise_of_ordinary_sensors_is_not_taken_for_a_wrong_model():
+def test_sensor_noise_is_not_reported_as_a_mismatch():
     """White noise σ of the base's speeds shows as about σ/(g τ), √3 σ in space: 0.035."""
     commands = Loop("quadruped", noise=NOISE).run(1500)
     motion = np.array([command.reality.motion for command in commands[300:]])
@@ -246,7 +246,7 @@ def test_noise_of_ordinary_sensors_is_not_taken_for_a_wrong_model():
     assert motion.max() < RealitySettings().recovered
 
 
-def test_what_holds_a_fixed_base_is_not_known(stand):
+def test_a_fully_actuated_robot_has_no_figures(stand):
     """Every joint has a motor: no row is free of torques. An arm with a box has those of the box."""
     robot, state, prediction = stand
     fixed = robot.variant(base="fixed")

@@ -30,14 +30,14 @@ def state(**changes):
     return State(q=q, v=v)
 
 
-def test_torques_are_clipped_and_marked():
+def test_torques_are_clipped_and_flagged():
     tau = np.linspace(-5, 5, 12)
     limited, bits = safety().limit(tau, 0.0, None)
     np.testing.assert_array_equal(limited, np.clip(tau, -LIMIT, LIMIT))
     np.testing.assert_array_equal(bits, np.where(np.abs(tau) > LIMIT, LimitedBy.TORQUE, 0))
 
 
-def test_the_rate_counts_from_the_last_torque_sent():
+def test_the_rate_limit_starts_from_the_last_torque_sent():
     s = safety(torque_rate=100.0)
     first, _ = s.limit(np.zeros(12), 0.0, None)
     wanted = np.full(12, 0.25)
@@ -50,7 +50,7 @@ def test_the_rate_counts_from_the_last_torque_sent():
     assert not first.any()
 
 
-def test_the_rate_counts_from_what_the_motors_really_got():
+def test_the_rate_limit_starts_from_the_applied_torque():
     """A message that was lost, or a motor that saturates: the next torque starts from there."""
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     s.limit(np.zeros(12), 0.0, None)
@@ -61,7 +61,7 @@ def test_the_rate_counts_from_what_the_motors_really_got():
     np.testing.assert_allclose(tau, 0.4)
 
 
-def test_both_limits_can_hold():
+def test_torque_and_rate_limits_act_together():
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     tau, bits = s.limit(np.full(12, 9.0), DT, np.zeros(12))
     np.testing.assert_allclose(tau, 0.1)
@@ -69,21 +69,21 @@ def test_both_limits_can_hold():
 
 
 @pytest.mark.parametrize("applied", [3.5, -3.5, 50.0])
-def test_the_torque_limit_has_the_last_word(applied):
+def test_the_torque_limit_acts_after_the_rate_limit(applied):
     """Whatever the motors are said to have had, no more than the limit goes out."""
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     tau, _ = s.limit(np.full(12, np.sign(applied) * 9.0), DT, np.full(12, applied))
     assert np.abs(tau).max() <= LIMIT
 
 
-def test_the_first_tick_knows_nothing_of_before():
+def test_the_first_tick_has_no_rate_limit():
     """dt = 0: no rate limit, there is nothing to count from."""
     tau, bits = safety(torque_rate=1.0).limit(np.full(12, 2.0), 0.0, None)
     np.testing.assert_array_equal(tau, 2.0)
     assert not bits.any()
 
 
-def test_the_first_torques_are_blended_in_from_what_the_motors_had():
+def test_the_first_torques_are_blended_in_from_the_applied_torque():
     """Linear in time over the guard, from the first applied torque, whatever is applied later."""
     s = safety(first_command_guard=0.1, torque_rate=np.inf)
     had = np.full(12, -1.0)
@@ -115,7 +115,7 @@ def test_reset_makes_the_next_torque_the_first():
         ({"q4": np.sin(-0.55), "q6": np.cos(-0.55)}, r"base tilted by 1\.10 rad"),
     ],
 )
-def test_states_beyond_control_are_faults(changes, says):
+def test_states_beyond_the_limits_are_faults(changes, says):
     assert re.search(says, safety().fault(state(**changes)))
 
 
@@ -130,7 +130,7 @@ def test_states_beyond_control_are_faults(changes, says):
         {"q5": np.sin(1.5), "q6": np.cos(1.5)},
     ],
 )
-def test_states_that_can_be_controlled_are_not(changes):
+def test_states_within_the_limits_are_not_faults(changes):
     """Yaw is no tilt, and the base may move fast."""
     assert safety().fault(state(**changes)) == ""
 
@@ -153,13 +153,13 @@ def test_damping_opposes_motion_within_the_limits():
     np.testing.assert_allclose(tau, np.clip(-0.2 * v[6:], -LIMIT, LIMIT))
 
 
-def test_damping_of_a_speed_that_is_no_number_is_nothing():
+def test_damping_of_a_nan_speed_is_zero():
     v = np.zeros(18)
     v[6:9] = [np.nan, np.inf, -np.inf]
     np.testing.assert_array_equal(safety(damping=0.2).damping(State(q=STANCE, v=v))[:3], [0, -LIMIT, LIMIT])
 
 
-def test_the_controllers_settings_reach_the_limiter():
+def test_the_limiter_uses_the_controllers_settings():
     c = controller("solo12", safety__torque_rate=10.0)
     assert c.settings.safety.torque_rate == 10.0
     assert (c.limits.tau_max == LIMIT).all()

@@ -25,7 +25,7 @@ def contacts_of(c, q):
     return c.contacts(q, c.robot.spheres.keys)
 
 
-def test_the_foot_leans_away_from_where_it_should_not_be():
+def test_a_displaced_foot_is_pushed_back():
     """The ground pushes it outwards when it is too far out: the leg pulls it back."""
     c = controller("quadruped")
     state, angles = astray(c)
@@ -38,7 +38,7 @@ def test_the_foot_leans_away_from_where_it_should_not_be():
     np.testing.assert_allclose(force[1:], 0.0, atol=1e-12)
 
 
-def test_it_leans_no_harder_than_friction_bears():
+def test_spread_stays_within_friction():
     c = controller("quadruped")
     state, angles = astray(c, 0.8)
     force = Spread(SpreadSettings(), c.robot, Selection.FORCE).preferred(
@@ -47,7 +47,7 @@ def test_it_leans_no_harder_than_friction_bears():
     assert np.linalg.norm(force[0]) == pytest.approx(0.2 * c.robot.total_mass * 9.81 / 4)
 
 
-def test_the_torque_pulls_the_foot_in_and_the_motion_stays_what_it_was():
+def test_spread_changes_internal_forces_and_not_the_motion():
     """Internal forces move nothing: v⁺ and the sum of the contact forces are the same with and without."""
     c = controller("quadruped", safety__first_command_guard=0.0)
     loose = controller("quadruped", safety__first_command_guard=0.0, spread__stiffness=0.0)
@@ -62,6 +62,6 @@ def test_the_torque_pulls_the_foot_in_and_the_motion_stays_what_it_was():
 
 
 @pytest.mark.parametrize("changes", [{"spread__stiffness": 0.0}, {"selection": "torque"}])
-def test_it_is_off_when_it_is_not_asked_for_or_cannot_act(changes):
+def test_spread_is_inactive_without_stiffness_or_with_another_selection(changes):
     c = controller("quadruped", **changes)
     assert not Spread(c.settings.spread, c.robot, c.settings.selection).active

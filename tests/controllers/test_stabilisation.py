@@ -64,7 +64,7 @@ def test_a_base_too_high_is_not_pulled_down(robot_and_stance):
     assert not tau.any()
 
 
-def test_the_lower_side_alone_pushes(robot_and_stance):
+def test_only_the_lower_side_pushes(robot_and_stance):
     """Rolled to the right (roll > 0 lifts the left): the right feet push with k · roll · lever each, the left ones not."""
     robot, q = robot_and_stance
     roll = 0.05
@@ -87,7 +87,7 @@ def test_velocity_gains_brake_a_fall(robot_and_stance):
     assert not torque(robot, q, v, kv=(0, 0, 30.0, 0, 0, 0))[0].any()
 
 
-def test_literal_keeps_positive_tangential_forces_too(robot_and_stance):
+def test_the_literal_variant_keeps_positive_tangential_forces(robot_and_stance):
     """Asked to move forwards, feet on level ground have no normal part in it: nothing, or, literally, friction forwards."""
     robot, q = robot_and_stance
     gains = {"kv": (10.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
@@ -97,14 +97,14 @@ def test_literal_keeps_positive_tangential_forces_too(robot_and_stance):
     np.testing.assert_allclose(torque(robot, q, velocity=backwards, literal=True, **gains)[0], 0, atol=1e-9)
 
 
-def test_without_contacts_there_is_nothing_to_push_from(robot_and_stance):
+def test_without_contacts_stabilisation_is_zero(robot_and_stance):
     robot, q = robot_and_stance
     nothing = contacts_from_geometry(robot, q, Flat(-1.0), margin=0.01)
     stabilisation = Stabilisation(StabilisationSettings(kp=(0, 0, 100.0, 0, 0, 0)), robot, 1.0)
     assert not stabilisation.torque(robot.terms(q, np.zeros(robot.nv)), nothing, STILL).any()
 
 
-def test_it_goes_into_the_feedback_part_of_the_command():
+def test_stabilisation_is_part_of_the_feedback_torque():
     c = controller("quadruped", stabilisation__kp=(0.0, 0.0, 0.0, 200.0, 200.0, 0.0))
     q = tilted(c.stance, 0.001)
     command = c.step(State(q=q, v=np.zeros(c.robot.nv)), c.contacts(q), Inputs(dt=0.0))
@@ -112,7 +112,7 @@ def test_it_goes_into_the_feedback_part_of_the_command():
     np.testing.assert_allclose(command.tau, command.tau_ff + command.tau_fb)
 
 
-def test_the_world_is_not_taken_for_another_one_because_of_it():
+def test_stabilisation_does_not_show_as_a_model_mismatch():
     gains = {"stabilisation__kp": (0.0, 0.0, 1e-9, 0.0, 0.0, 0.0), "torque_feedback__kp": 0.0, "torque_feedback__kd": 0.0}
     c = controller("quadruped", **gains, reality__memory=1e-6)
     state, dt = State(q=c.stance, v=np.zeros(c.robot.nv)), 0.001

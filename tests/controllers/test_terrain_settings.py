@@ -30,7 +30,7 @@ def ground(name, height=0.0):
 
 @pytest.mark.parametrize("robot_name", ["quadruped", "solo12", "go2"])
 @pytest.mark.parametrize("name", sorted(GROUNDS))
-def test_all_feet_rest_straight_below_where_they_were(name, robot_name):
+def test_all_feet_rest_vertically_below_their_place_in_the_stance(name, robot_name):
     robot, stance = load_robot(robot_name)
     terrain = ground(name, -0.2)
     q = resting(robot, stance, terrain)
@@ -43,14 +43,14 @@ def test_all_feet_rest_straight_below_where_they_were(name, robot_name):
     assert q[:2] == pytest.approx(stance[:2], abs=0)
 
 
-def test_on_flat_ground_the_stance_stays_to_the_bit():
+def test_on_flat_ground_the_stance_is_unchanged():
     robot, stance = load_robot("quadruped")
     assert resting(robot, stance, ground("flat")) is stance
 
 
 @pytest.mark.parametrize("name", ["slope", "stairs", "heightmap"])
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-def test_a_robot_stands_there_with_its_weight_on_its_feet(name, law):
+def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""
     plan = load_plan("stand", 0.05)
     run = run_in_process(
@@ -67,7 +67,7 @@ def test_a_robot_stands_there_with_its_weight_on_its_feet(name, law):
     np.testing.assert_allclose(total, [0, 0, 47.088], atol=1e-6)
 
 
-def test_a_controller_remembers_its_ground():
+def test_a_snapshot_restores_the_terrain():
     settings = parse({"robot": "quadruped", "contact": {"terrain": GROUNDS["heightmap"]}}, ControllerSettings, "test")
     controller = build_controller(settings)
     again = controller_from_snapshot(json.loads(json.dumps(controller.snapshot())))
@@ -98,13 +98,13 @@ def test_one_friction_for_all():
         ({"friction": {}}, "contact.terrain.kind"),
     ],
 )
-def test_impossible_grounds_are_refused_by_field(table, field):
+def test_invalid_terrains_are_refused_by_field(table, field):
     with pytest.raises(ConfigError) as caught:
         parse(table, AnyTerrain, "contact.terrain").build()
     assert str(caught.value).startswith(field + ":")
 
 
-def test_legs_that_do_not_reach_are_an_error():
+def test_unreachable_ground_is_an_error():
     robot, stance = load_robot("quadruped")
     steep = parse({"kind": "slope", "angle": 1.1}, AnyTerrain, "test").build()
     with pytest.raises(ConfigError, match=r"contact\.terrain: the legs"):

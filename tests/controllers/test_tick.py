@@ -27,7 +27,7 @@ def ticks(controller, count):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot"])
-def test_pinocchio_is_asked_once_for_each_configuration(monkeypatch, name):
+def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, name):
     """Inertia and bias forces once; positions once more, for where the feet would be at the reference's angles."""
     controller, counts, pin = load_controller(name), collections.Counter(), idyn.model.robot.pin
 
@@ -50,7 +50,7 @@ def test_pinocchio_is_asked_once_for_each_configuration(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot"])
-def test_a_tick_is_few_functions(name):
+def test_a_steady_tick_calls_few_functions(name):
     controller, called = load_controller(name), set()
 
     def note(frame, event, _):
@@ -67,7 +67,7 @@ def test_a_tick_is_few_functions(name):
     assert 10 < len(called) <= MOST_FUNCTIONS, sorted(called)
 
 
-def test_a_state_that_was_written_to_is_placed_anew():
+def test_kinematics_are_recomputed_when_the_state_was_modified():
     """The kinematics of the contact search serve the answer only while the state is what it was."""
     controller, other = load_controller("quadruped"), load_controller("quadruped")
     inputs = Inputs(dt=1e-3, tau_applied=np.zeros(controller.robot.na))

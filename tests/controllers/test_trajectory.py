@@ -53,7 +53,7 @@ def test_velocities_and_accelerations_are_derivatives(name, kind):
 
 
 @pytest.mark.parametrize(("name", "kind"), MOTIONS)
-def test_they_begin_at_rest_in_the_stance(name, kind):
+def test_trajectories_begin_at_rest_in_the_stance(name, kind):
     robot, stance, motion = trajectory(name, kind, start=0.2)
     for t in (0.0, 0.1, 0.2):
         reference = motion.at(t)
@@ -64,7 +64,7 @@ def test_they_begin_at_rest_in_the_stance(name, kind):
 
 @pytest.mark.parametrize(("kind", "axis"), [("sway", 1), ("squat", 2)])
 @pytest.mark.parametrize("name", ROBOTS)
-def test_feet_stay_while_the_base_moves(name, kind, axis):
+def test_feet_stay_in_place_while_the_base_moves(name, kind, axis):
     """With the base moved along the stroke, the feet are where they were: to a micrometre, at the ends and in between."""
     robot, stance, motion = trajectory(name, kind, amplitude=0.01, ramp=0.1)
     places = contact_places(robot, stance).copy()
@@ -78,7 +78,7 @@ def test_feet_stay_while_the_base_moves(name, kind, axis):
     assert reached > 0.0099
 
 
-def test_a_sinusoid_goes_down_by_its_amplitude_and_back():
+def test_a_sinusoid_lowers_by_its_amplitude_and_returns():
     robot, stance, motion = trajectory("arm", "sinusoid", amplitude=0.0846, frequency=3.0, ramp=0.5)
     angles = np.array([motion.at(t).q for t in np.arange(0.5, 3.0, 1e-3)]) - robot.joint_angles(stance)
     np.testing.assert_allclose(angles.max(axis=0), 0, atol=1e-5)
@@ -87,7 +87,7 @@ def test_a_sinusoid_goes_down_by_its_amplitude_and_back():
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_inverse_kinematics_by_itself(name):
+def test_inverse_kinematics_reaches_the_moved_base(name):
     robot, stance = load_robot(name)
     shift = np.array([0.004, -0.006, 0.005])
     angles = angles_for_base_shift(robot, stance, shift)
@@ -97,7 +97,7 @@ def test_inverse_kinematics_by_itself(name):
     np.testing.assert_allclose(contact_places(robot, robot.with_joint_angles(moved, angles)), places, atol=1e-10)
 
 
-def test_hold_holds():
+def test_hold_keeps_the_stance():
     robot, stance, motion = trajectory("solo12", "hold")
     for t in (0.0, 1.0, 1e6):
         np.testing.assert_array_equal(motion.at(t).q, robot.joint_angles(stance))
@@ -105,7 +105,7 @@ def test_hold_holds():
         assert not motion.at(t).a.any()
 
 
-def test_an_arm_cannot_sway():
+def test_sway_requires_a_floating_base():
     robot, _ = load_robot("solo12")
     arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
     with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' needs a floating base"):

@@ -56,7 +56,7 @@ def trial(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 @told("another client sends 3000 malformed messages", "`bad_schema`, each", "goes on")
-def test_a_flood_of_rubbish(trial: Trial) -> None:
+def test_a_flood_of_malformed_messages(trial: Trial) -> None:
     def talk(socket: zmq.Socket[bytes]) -> None:
         for i in range(3000):
             socket.send(b"\xc1" * (i % 500))
@@ -119,7 +119,7 @@ def test_settings_during_control(trial: Trial) -> None:
 
 
 @told("invalid settings are sent, while no client controls", "`bad_schema`", "–")
-def test_settings_that_make_no_controller(trial: Trial) -> None:
+def test_invalid_settings(trial: Trial) -> None:
     trial.client.close()
     with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3, kind="sim"), connect_ms=20_000) as client:
         bad = ConfigSet(settings={"contact": {"terrain": {"kind": "heightmap", "side": float("inf")}}})
@@ -149,7 +149,7 @@ def test_the_server_ends(trial: Trial) -> None:
 
 
 @told("the controller raises an exception", "`internal`, then `latched_fault`", "damps until `reset`")
-def test_the_controller_breaks(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_controller_raises_an_exception(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(trial.run(BEFORE)) == {"ok"}
     with monkeypatch.context() as patch:
         patch.setattr(trial.server.controller, "answer", lambda *_: 1 / 0)
@@ -162,7 +162,7 @@ def test_the_controller_breaks(trial: Trial, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @told("the disk of the log fails", "`not logged: …` in every `message`", "goes on")
-def test_the_disk_fails(tmp_path: Path) -> None:
+def test_the_disk_of_the_log_fails(tmp_path: Path) -> None:
     with serving(tmp_path, log=tmp_path / "log.mcap") as server:
         trial = Trial(server)
         assert set(trial.run(BEFORE)) == {"ok"}

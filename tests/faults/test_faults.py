@@ -30,7 +30,7 @@ def refusals(trial: Trial) -> Counter[str]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_fault(trial: Trial, fault: Fault) -> None:
+def test_each_fault_of_the_table(trial: Trial, fault: Fault) -> None:
     client = trial.client
     assert set(trial.run(BEFORE)) == {"ok"}
     before = refusals(trial)

@@ -203,32 +203,32 @@ def _set(service: Service, own: dict[str, Any], rng: random.Random, count: int) 
     return taken
 
 
-def test_wild_messages() -> None:
+def test_random_messages_are_all_answered() -> None:
     fuzz_in_process(3000)
 
 
-def test_wild_messages_over_sockets(tmp_path: Path) -> None:
+def test_random_messages_over_sockets_are_all_answered(tmp_path: Path) -> None:
     fuzz_over_sockets(1000, tmp_path)
 
 
-def test_wild_settings() -> None:
+def test_random_settings_are_all_answered() -> None:
     fuzz_settings(300, seed=2)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_a_million_wild_messages() -> None:
+def test_a_million_random_messages() -> None:
     fuzz_in_process(1_000_000)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_a_hundred_thousand_wild_messages_over_sockets(tmp_path: Path) -> None:
+def test_a_hundred_thousand_random_messages_over_sockets(tmp_path: Path) -> None:
     fuzz_over_sockets(100_000, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_hundred_thousand_wild_settings_in_quarters(seed: int) -> None:
+def test_a_hundred_thousand_random_settings_in_quarters(seed: int) -> None:
     fuzz_settings(25_000, seed)

@@ -60,7 +60,7 @@ def resident_mb() -> float:
 
 
 @told("another client sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
-def test_parts_without_end(server: Server) -> None:
+def test_a_message_of_endless_parts(server: Server) -> None:
     trial = Trial(server)
     assert set(trial.run(BEFORE)) == {"ok"}
     before = resident_mb()
@@ -70,7 +70,7 @@ def test_parts_without_end(server: Server) -> None:
 
 
 @told("another client sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
-def test_small_parts_without_end(server: Server) -> None:
+def test_a_message_of_endless_small_parts(server: Server) -> None:
     trial = Trial(server)
     assert set(trial.run(BEFORE)) == {"ok"}
     before = resident_mb()
@@ -197,7 +197,7 @@ def test_a_taken_port(server: Server) -> None:
     trial.close()
 
 
-def test_nobody_can_foresee_the_identities_of_connections(tmp_path: Path) -> None:
+def test_connection_identities_are_not_predictable(tmp_path: Path) -> None:
     """libzmq takes the first from `rand()`: after a server has begun, that goes on as nobody sowed it."""
     libc = ctypes.CDLL(None)
     libc.srand(1)

@@ -80,7 +80,7 @@ def test_the_server_is_killed(kills: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kills", KILLS)
 @told("the robot's process is killed (−9), at 100 random points", "`not_controlling`, for `release_ms`", "a new one connects")
-def test_the_robot_is_killed(kills: int, tmp_path: Path) -> None:
+def test_after_a_killed_robot_a_new_one_connects(kills: int, tmp_path: Path) -> None:
     rng = random.Random(1)
     with serving(tmp_path) as server:
         for _ in range(kills):
@@ -102,7 +102,7 @@ def test_the_robot_is_killed(kills: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("milliseconds", [5, 20, 50, 200, 2000])
 @told("… for 200 ms, 2 s", "goes on, as above", "holds its posture until `reset`")
 @told("the server's process is paused for 5, 20, 50 ms", "goes on with the newest state", "goes on")
-def test_the_server_stands_still(milliseconds: int, tmp_path: Path) -> None:
+def test_the_server_process_is_stopped(milliseconds: int, tmp_path: Path) -> None:
     server = Server(tmp_path)
     trial = Trial(server, kind="robot", greet=False)
     with forked(server.serve) as process:
@@ -127,7 +127,7 @@ def test_the_server_stands_still(milliseconds: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("milliseconds", [5, 50, 2000])
 @told("the robot's process and its simulated world are paused", "`watchdog.pause_ms`", "goes on")
-def test_the_robot_stands_still(milliseconds: int, tmp_path: Path) -> None:
+def test_the_robot_process_is_stopped(milliseconds: int, tmp_path: Path) -> None:
     """No process can wake itself: here the world waits between two ticks, which is the same for all that hear of it."""
     with serving(tmp_path) as server:
         trial = Trial(server)

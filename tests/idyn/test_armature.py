@@ -23,7 +23,7 @@ def some_state(robot, seed=0):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_it_adds_itself_to_the_diagonal_and_nothing_else(name):
+def test_armature_adds_to_the_diagonal_of_the_mass_matrix_only(name):
     bare = load_robot(name)[0].variant(armature=0.0)
     q, v = some_state(bare)
     before = bare.terms(q, v)
@@ -47,7 +47,7 @@ def test_mass_matrix_and_recursive_newton_euler_agree(name):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_the_energy_of_rotors_counts(name):
+def test_armature_adds_to_the_kinetic_energy(name):
     bare = load_robot(name)[0].variant(armature=0.0)
     q, v = some_state(bare, 3)
     more = bare.variant(armature=0.02).energy(q, v) - bare.energy(q, v)
@@ -63,14 +63,14 @@ def test_energy_is_kinetic_plus_potential():
     assert robot.energy(q, v) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_shipped_robots_have_theirs():
+def test_the_shipped_robots_have_armature():
     assert load_robot("quadruped")[0].description.armature == {}
     assert set(load_robot("solo12")[0].description.armature.values()) == {0.00036207}
     go2 = load_robot("go2")[0].description.armature
     assert (go2["FL_hip_joint"], go2["RR_calf_joint"]) == (0.0045, 0.0165)
 
 
-def test_a_snapshot_carries_it():
+def test_a_snapshot_carries_the_armature():
     first = load_controller("go2")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
     assert second.robot.description.armature == first.robot.description.armature
@@ -78,14 +78,14 @@ def test_a_snapshot_carries_it():
     assert first.robot.terms(q, v).M.tobytes() == second.robot.terms(q, v).M.tobytes()
 
 
-def test_released_joints_keep_their_rotors():
+def test_released_joints_keep_their_armature():
     robot = load_robot("quadruped")[0].variant(armature=0.01)
     free = released(robot, ["LF_X_1"])
     assert free.na == 11
     assert free.description.armature == robot.description.armature
 
 
-def test_what_is_no_rotor_is_named():
+def test_invalid_armature_is_refused_by_name():
     robot, _ = load_robot("quadruped")
     with pytest.raises(InputError, match=r"armature: no degree of freedom named 'LF_X1' \(nearest: LF_X_1"):
         robot.variant(armature={"LF_X1": 0.01})

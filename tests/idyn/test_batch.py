@@ -86,7 +86,7 @@ def assert_all_same(robot, batch, law, options, threads=2):
 
 @pytest.mark.parametrize("selection", Selection)
 @pytest.mark.parametrize("law", LAWS)
-def test_members_are_predicted_as_if_alone(law, selection):
+def test_members_equal_single_predictions(law, selection):
     """Every law and selection, degenerate members among the others, on ground of both kinds and with every treatment of
     demands in turn."""
     kind = list(Selection).index(selection)
@@ -105,7 +105,7 @@ def test_members_are_predicted_as_if_alone(law, selection):
 
 @pytest.mark.parametrize("consistency", [Consistency.STICK, Consistency.HOLD])
 @pytest.mark.parametrize("law", [name for name in LAWS if kernels(make_law(name))])
-def test_standing_members_never_need_the_ladder(law, consistency):
+def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
     """Where single predictions are steady, so is the whole batch; begun without a basis as far as the law has such a rung."""
     scene, rng = standing_scene("quadruped"), np.random.default_rng(2)
     scenes = [msgspec.structs.replace(scene, q_ddot=0.3 * rng.normal(size=scene.robot.na)) for _ in range(40)]
@@ -119,7 +119,7 @@ def test_standing_members_never_need_the_ladder(law, consistency):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_and_chunks_do_not_matter(monkeypatch, threads):
+def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
     """Chunks of seven, members in any of them."""
     scenes = mixed(30)
     robot, batch, law = scenes[0].robot, batch_of(scenes), make_law("coulomb")
@@ -133,7 +133,7 @@ def test_threads_and_chunks_do_not_matter(monkeypatch, threads):
 
 
 @pytest.mark.parametrize("given", ["nothing", "one for all", "its own"])
-def test_one_state_and_many_demands(given):
+def test_shared_states_and_guesses_equal_single_predictions(given):
     """Arrays without a row for each member are everybody's, a guess as well; who shares state and contacts shares what was
     computed of them, here by twos and fives."""
     scene, other, rng = standing_scene(ROBOT), random_scene(ROBOT, 3, n=4), np.random.default_rng(3)
@@ -158,7 +158,7 @@ def test_one_state_and_many_demands(given):
     assert_all_same(robot, batch_of(scenes), law, options)
 
 
-def test_contacts_may_come_and_go_between_batches():
+def test_contacts_may_change_between_batches():
     """What the last batch left is sorted by the contacts' names."""
     scene, law, options = standing_scene(ROBOT), make_law("no-slip"), Options(ground=YIELDING)
     robot, demands, guess, before = scene.robot, np.random.default_rng(4).normal(size=(6, scene.robot.na)), None, [None] * 6
@@ -176,7 +176,7 @@ def test_contacts_may_come_and_go_between_batches():
 
 
 @pytest.mark.parametrize("name", ["fivebar", "arm", "g1"])
-def test_other_robots(name):
+def test_members_of_other_robots_equal_single_predictions(name):
     """Closed chains, a fixed base, a humanoid; with forces applied."""
     robot, q = load_robot(name)
     rng, count = np.random.default_rng(6), 10
@@ -198,7 +198,7 @@ def test_other_robots(name):
     assert_all_same(robot, batch, make_law("coulomb"), Options(ground=YIELDING))
 
 
-def test_no_members_and_no_contacts():
+def test_batches_without_members_and_without_contacts_are_answered():
     scene, law = standing_scene(ROBOT), make_law("coulomb")
     nobody = Batch(state=scene.state, contacts=scene.contacts, q_ddot=np.zeros((0, scene.robot.na)))
     none = predict_batch(scene.robot, nobody, law=law, dt=DT)
@@ -221,7 +221,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @pytest.mark.parametrize(("field", "spoil"), MALFORMED)
-def test_values_that_are_malformed_are_named_with_their_member(law, field, spoil):
+def test_malformed_values_are_named_with_their_member(law, field, spoil):
     batch = batch_of([standing_scene(ROBOT)] * 5)
     spoil(batch)
     with pytest.raises(InputError, match=field):
@@ -246,7 +246,7 @@ def test_arrays_of_a_wrong_shape_are_named(field, changes):
         predict_batch(scene.robot, batch, law=make_law("coulomb"), dt=DT)
 
 
-def test_other_things_that_are_malformed():
+def test_malformed_guesses_and_settings_are_named():
     scene, law = standing_scene(ROBOT), make_law("coulomb")
     robot, batch = scene.robot, batch_of([scene] * 5)
     guess = predict_batch(robot, batch, law=law, dt=DT).guess
@@ -262,7 +262,7 @@ def test_other_things_that_are_malformed():
         predict_batch(robot, Batch(state=scene.state, contacts=scene.contacts, q_ddot=scene.q_ddot), law=law, dt=DT)
 
 
-def test_a_guess_of_another_law_or_a_basis_that_is_none_is_not_resumed():
+def test_a_guess_of_another_law_or_with_a_malformed_basis_starts_cold():
     scene, law = standing_scene(ROBOT), make_law("coulomb")
     robot, batch = scene.robot, batch_of([scene] * 5)
     guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
@@ -276,7 +276,7 @@ def test_a_guess_of_another_law_or_a_basis_that_is_none_is_not_resumed():
     assert {answer.ways[k] for k in answer.way.tolist()} == {("coulomb", "cold")}
 
 
-def test_views_and_read_only_arrays_are_data_like_any():
+def test_views_and_read_only_arrays_give_the_same_answer():
     scenes, law = mixed(6), make_law("coulomb")
     robot, batch = scenes[0].robot, batch_of(mixed(6))
     expected = predict_batch(robot, batch, law=law, dt=DT)
@@ -286,8 +286,8 @@ def test_views_and_read_only_arrays_are_data_like_any():
     assert predict_batch(robot, odd, law=law, dt=DT).tau.tobytes() == expected.tau.tobytes()
 
 
-def test_other_arrays_compile_nothing():
-    test_no_members_and_no_contacts()
+def test_views_and_empty_arrays_compile_no_kernel():
+    test_batches_without_members_and_without_contacts_are_answered()
     before = len(solve_members.signatures)
-    test_views_and_read_only_arrays_are_data_like_any()
+    test_views_and_read_only_arrays_give_the_same_answer()
     assert len(solve_members.signatures) == before

@@ -33,7 +33,7 @@ def torques(robot, batch, **more):
 
 
 @pytest.mark.parametrize("where", ["the caller", "another thread"])
-def test_a_call_that_is_broken_off_leaves_nobody_at_work(monkeypatch, where):
+def test_an_interrupted_call_leaves_no_thread_running(monkeypatch, where):
     """Whoever it happens to, while others are at work: the next call has workers of its own, and the same answers."""
     robot, batch = states()
     expected, plain = torques(robot, batch, threads=1), Worker.work
@@ -77,7 +77,7 @@ def test_a_forked_process_has_threads_of_its_own():
 
 
 @pytest.mark.parametrize(("count", "threads", "workers"), [(None, 3000, 3), (2, 3, 2)])
-def test_no_more_threads_than_cores_and_members(monkeypatch, count, threads, workers):
+def test_the_answer_does_not_depend_on_the_number_of_cores(monkeypatch, count, threads, workers):
     robot, batch = states() if count is None else states(count=count)
     expected = torques(robot, batch, threads=1)
     monkeypatch.setattr(idyn.batch.workers.os, "cpu_count", lambda: 3)
@@ -87,7 +87,7 @@ def test_no_more_threads_than_cores_and_members(monkeypatch, count, threads, wor
 
 @pytest.mark.parametrize("law", ["coulomb", "exact-cone"])
 @pytest.mark.parametrize("wrong", ["none", "flat", "a list", "a row too few", "of floats"])
-def test_a_basis_that_is_none_is_not_resumed_whatever_the_law(law, wrong):
+def test_a_malformed_basis_starts_cold_as_in_single_predictions(law, wrong):
     """As `predict` has it: what a guess says is only tried."""
     robot, batch = states(count=4)
     law = make_law(law)
@@ -113,7 +113,7 @@ def test_a_basis_that_is_none_is_not_resumed_whatever_the_law(law, wrong):
         assert answer.tau[i].tobytes() == alone.tau.tobytes()
 
 
-def test_members_are_counted_from_the_end_too_and_ways_are_those_there_are():
+def test_negative_member_indices_and_named_rungs():
     robot, batch = states(count=5)
     answer = predict_batch(robot, batch, law=make_law("exact-cone"), dt=DT)
     assert answer.member(-1).guess.law == answer.member(4).guess.law
@@ -123,7 +123,7 @@ def test_members_are_counted_from_the_end_too_and_ways_are_those_there_are():
     assert all(law and rung for law, rung in answer.ways)
 
 
-def test_guesses_that_are_none_are_named():
+def test_malformed_guesses_are_named():
     robot, batch = states(count=3)
     law = make_law("coulomb")
     guess = predict_batch(robot, batch, law=law, dt=DT).guess

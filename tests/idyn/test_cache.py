@@ -48,7 +48,7 @@ def directories(folder: Path) -> list[Path]:
     return [cache_directory(folder / f"{name}.py", f"mine.{name}") for name in ("kernels", "tools", "others")]
 
 
-def test_a_change_concerns_the_modules_that_import_it(mine: Path) -> None:
+def test_a_change_concerns_the_changed_module_and_its_importers(mine: Path) -> None:
     before = directories(mine)
     (mine / "tools.py").write_text("a = 1\n")
     kernels, tools, others = directories(mine)
@@ -96,7 +96,7 @@ class A:
         (DOCUMENTED.replace("a = 1\n", "a = '''1'''\n"), False),
     ],
 )
-def test_words_do_not_count(mine: Path, text: str, same: bool) -> None:
+def test_comments_and_docstrings_do_not_change_the_digest(mine: Path, text: str, same: bool) -> None:
     (mine / "tools.py").write_text(WRITTEN)
     before = directories(mine)
     (mine / "tools.py").write_text(text)
@@ -127,7 +127,7 @@ def test_a_new_directory_removes_unused_ones(mine: Path) -> None:
     assert recent.exists()
 
 
-def test_a_directory_in_use_stays(mine: Path) -> None:
+def test_a_directory_in_use_is_kept(mine: Path) -> None:
     names = [path.name for path in directories(mine)]
     root = mine.parent / "cache"
     own, *_, other = [made(root, name) for name in (*names, OTHER)]
@@ -157,13 +157,13 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path: Path) -> Non
         (OLD, "deeper/still/notes"),
     ],
 )
-def test_what_may_not_be_ours_stays(tmp_path: Path, name: str, file: str) -> None:
+def test_directories_of_other_origin_are_kept(tmp_path: Path, name: str, file: str) -> None:
     path = made(tmp_path, name, file)
     prune(tmp_path)
     assert (path / file).exists()
 
 
-def test_an_empty_directory_stays(tmp_path: Path) -> None:
+def test_an_empty_directory_is_kept(tmp_path: Path) -> None:
     made(tmp_path, OLD, "kernels.nbi")
     (tmp_path / OLD / "kernels.nbi").unlink()
     os.utime(tmp_path / OLD, (LONG_AGO, LONG_AGO))
@@ -171,7 +171,7 @@ def test_an_empty_directory_stays(tmp_path: Path) -> None:
     assert (tmp_path / OLD).exists()
 
 
-def test_links_and_files_stay(tmp_path: Path) -> None:
+def test_links_and_files_are_kept(tmp_path: Path) -> None:
     elsewhere = made(tmp_path / "elsewhere", OLD)
     root = tmp_path / "cache"
     root.mkdir()
@@ -184,7 +184,7 @@ def test_links_and_files_stay(tmp_path: Path) -> None:
     assert elsewhere.exists()
 
 
-def test_no_cache_is_no_trouble(tmp_path: Path) -> None:
+def test_a_missing_cache_is_not_an_error(tmp_path: Path) -> None:
     prune(tmp_path / "nowhere")
     (tmp_path / "file").touch()
     prune(tmp_path / "file")

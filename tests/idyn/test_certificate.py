@@ -120,7 +120,7 @@ def spoiled(a, rng, f, q_ddot):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_numbers_are_those_of_numpy(name, law):
+def test_residuals_match_dense_numpy(name, law):
     """For right answers and for spoiled ones, whatever the error's size."""
     law, rng, solved = make_law(law), np.random.default_rng(0), 0
     for seed in range(24):

@@ -88,7 +88,7 @@ def dense(robot, state, contacts, q_ddot, p, rate):
 
 @pytest.mark.parametrize("selection", [Selection.OFF, Selection.TORQUE])
 @pytest.mark.parametrize("law", LAWS)
-def test_velocity_torque_and_closure_forces_are_those_of_the_whole_system(law, selection):
+def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection):
     options = Options(selection=selection, consistency=Consistency.OFF, ground=LITERAL)
     pressed = own = 0
     for seed in range(8):
@@ -107,7 +107,7 @@ def test_velocity_torque_and_closure_forces_are_those_of_the_whole_system(law, s
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
-def test_chains_that_are_open_are_closed_at_the_speed_of_penetrations(law):
+def test_open_chains_close_at_the_recovery_speed(law):
     """Beyond the noise floor, all at once within the period where that is slow enough."""
     for size in (1e-5, 1e-3):
         robot, state, contacts, q_ddot = moving(3, open_by=size)
@@ -124,7 +124,7 @@ def test_chains_that_are_open_are_closed_at_the_speed_of_penetrations(law):
 
 
 @pytest.mark.parametrize("consistency", [Consistency.HOLD, Consistency.STICK])
-def test_a_consistent_demand_keeps_feet_where_they_are_and_chains_closed(consistency):
+def test_a_projected_demand_keeps_feet_in_place_and_chains_closed(consistency):
     robot, stance = fivebar()
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.01)
     state = State(q=stance, v=np.zeros(robot.nv))
@@ -138,7 +138,7 @@ def test_a_consistent_demand_keeps_feet_where_they_are_and_chains_closed(consist
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone", "contact-free"])
-def test_where_a_chain_is_cut_makes_no_difference(law):
+def test_the_answer_does_not_depend_on_where_a_chain_is_cut(law):
     """The same leg as two trees, at rest, for rates of G are of second order: equal torques and contact forces."""
     rng, pressed = np.random.default_rng(0), 0
     for _ in range(10):
@@ -174,7 +174,7 @@ def test_where_a_chain_is_cut_makes_no_difference(law):
 
 
 @pytest.mark.parametrize("spoiled", [0.0, 1e-3])
-def test_closure_forces_that_are_not_those_of_the_motion_are_refused(spoiled):
+def test_wrong_closure_forces_are_refused(spoiled):
     """They are in the balance of momentum, ours and the certificate's: spoiled by 1 mN·s they show as some of that."""
     robot, state, contacts, q_ddot = moving(2)
     options = Options(consistency=Consistency.OFF, ground=LITERAL)
@@ -226,7 +226,7 @@ def test_closure_forces_turn_with_the_robot(yaw):
     np.testing.assert_allclose(other.tau, one.tau, atol=1e-7)
 
 
-def test_more_motors_than_a_chain_needs_press_no_harder_against_one_another_than_they_must():
+def test_redundant_motors_of_a_chain_do_not_work_against_one_another():
     """Both hips and one knee of a leg with motors, in free fall: torques do not depend on the pitch."""
     torques = []
     for pitch in (0.0, 1e-6, 1e-3, 0.5):
@@ -248,7 +248,7 @@ def test_more_motors_than_a_chain_needs_press_no_harder_against_one_another_than
         ("LF_front_end", "LF_front_shank", InputError, "two bodies"),
     ],
 )
-def test_closures_that_are_none_are_refused_by_name(first, second, error, words):
+def test_invalid_closures_are_refused_by_name(first, second, error, words):
     with pytest.raises(error, match=words):
         fivebar()[0].variant(closure=(Closure(first=first, second=second),))
 

@@ -55,7 +55,7 @@ def nearest_velocity(scene, f, held, closed):
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_projection_is_the_nearest_consistent_motion(name, closed):
+def test_the_projection_is_the_nearest_feasible_motion(name, closed):
     for seed in range(60):
         scene = random_scene(name, seed)
         held = np.random.default_rng(seed).uniform(size=len(scene.contacts)) < 0.7
@@ -93,7 +93,7 @@ def consistent(f, q_ddot, sticking, extra):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_after_projection_a_demand_is_consistent(name):
+def test_a_projected_demand_is_feasible(name):
     """And where it was not, something of it has changed."""
     for seed in range(30):
         scene = random_scene(name, seed, touching=1.0)
@@ -143,7 +143,7 @@ def test_squeezing_fingers_are_an_impossible_demand(law):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("demand", [(5.0, 5.0), (-4.0, 9.0), (0.0, 0.0), (3.0, 7.0)])
-def test_what_fingers_can_do_is_not_touched(law, demand):
+def test_feasible_finger_demands_are_unchanged(law, demand):
     """Together, apart, and one running away from the other: no certificate against it, so nothing is changed."""
     scene = fingers_scene(demand)
     f = full(scene.robot, scene.state, scene.contacts)
@@ -165,7 +165,7 @@ def test_fingers_carry_the_box_by_friction():
 
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_a_walker_alone_can_do_anything(name, law):
+def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
     """No feet against anything but the ground: the base gives way, no demand is ever impossible, none is changed."""
     for seed in range(40):
         scene = random_scene(name, seed)
@@ -174,7 +174,7 @@ def test_a_walker_alone_can_do_anything(name, law):
         assert solve(scene, law).demand_change == 0
 
 
-def test_dragging_feet_apart_is_repaired_before_it_is_asked():
+def test_stick_and_hold_project_demands_that_drag_feet_apart():
     """STICK and HOLD: a demand that spreads standing feet is projected at once, whatever the law, and all feet then stay."""
     scene = standing_scene("solo12")
     q_ddot = 20 * np.random.default_rng(0).normal(size=12)
@@ -203,7 +203,7 @@ def test_equalities_with_independent_rows_are_solved():
     assert not solve_equalities(rng.normal(size=(19, 18)), np.ones(19), np.zeros(19))
 
 
-def test_penetration_is_undone_no_faster_than_it_may():
+def test_penetration_recovers_at_the_limited_speed():
     """ZD's literal gaps make a millimetre of error an escape of 1 m/s; the policy limits it (MATHEMATICS §4)."""
     scene = standing_scene("quadruped", n=1)
     scene = msgspec.structs.replace(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=np.array([-1e-3])))

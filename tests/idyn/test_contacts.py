@@ -52,7 +52,7 @@ def test_malformed_contacts_are_refused_by_field(field, changes):
     assert str(caught.value).startswith(field + ": ")
 
 
-def test_the_same_place_twice_is_refused():
+def test_a_duplicate_contact_is_refused():
     with pytest.raises(InputError, match="got 'FL_FOOT' twice"):
         build(
             keys=("FL_FOOT", "FL_FOOT"),
@@ -63,7 +63,7 @@ def test_the_same_place_twice_is_refused():
         )
 
 
-def test_an_unknown_frame_names_its_neighbours():
+def test_an_unknown_frame_lists_the_nearest_names():
     with pytest.raises(InputError, match="FL_FOOT"):
         build(keys=("FL_FOO",))
     robot, _ = walker("solo12")
@@ -71,23 +71,23 @@ def test_an_unknown_frame_names_its_neighbours():
         robot.joint_of_frame("FL_FOO")
 
 
-def test_infinite_friction_is_friction():
+def test_infinite_friction_is_accepted():
     assert np.isinf(build(mu=np.array([np.inf])).mu[0])
     assert build(mu=np.zeros(1)).mu[0] == 0
 
 
-def test_a_normal_that_is_nearly_unit_is_made_so():
+def test_a_nearly_unit_normal_is_normalised():
     contacts = build(normals=UP * (1 + 5e-7))
     assert np.linalg.norm(contacts.normals[0]) == pytest.approx(1, abs=1e-15)
 
 
-def test_no_contacts_at_all():
+def test_an_empty_contact_set_is_valid():
     contacts = build(keys=(), points=np.zeros((0, 3)), normals=np.zeros((0, 3)), mu=np.zeros(0), gaps=np.zeros(0))
     assert len(contacts) == 0
     assert contacts.tangents.shape == (0, 3)
 
 
-def test_tangents_are_right_handed_and_steady():
+def test_tangents_are_orthonormal_and_right_handed():
     rng = np.random.default_rng(0)
     normals = np.vstack([rng.normal(size=(200, 3)), np.eye(3), -np.eye(3)])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
@@ -108,7 +108,7 @@ def test_contact_points_lie_below_the_spheres_of_a_tilted_robot():
     np.testing.assert_allclose(contacts.gaps, centres[:, 2] - 0.016 - 0.003, atol=1e-15)
 
 
-def test_the_margin_decides_who_takes_part():
+def test_the_margin_decides_which_contacts_are_included():
     robot, q = walker("quadruped")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])
     gaps = contacts_from_geometry(robot, q, Flat(), margin=1.0).gaps
@@ -118,7 +118,7 @@ def test_the_margin_decides_who_takes_part():
 
 
 @pytest.mark.parametrize("rows", [(0, 1, 2, 3), (2, 0), ()])
-def test_places_that_are_known_to_touch_are_those_of_geometry_in_the_order_of_their_names(rows):
+def test_contacts_given_by_key_equal_those_of_geometry(rows):
     robot, q = walker("quadruped")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])
     mu = np.array([0.1, 0.2, 0.3, 0.4])
@@ -130,7 +130,7 @@ def test_places_that_are_known_to_touch_are_those_of_geometry_in_the_order_of_th
         np.testing.assert_array_equal(getattr(told, field), np.reshape(expected, np.shape(getattr(told, field))))
 
 
-def test_a_link_and_a_joint_of_one_name_are_one_place():
+def test_a_link_and_a_joint_with_one_name_are_one_frame():
     """URDF allows it; Pinocchio then knows two frames of that name."""
     robot = fingers_scene((0, 0)).robot
     assert robot.joint_of_frame("left") != robot.joint_of_frame("right")
@@ -138,12 +138,12 @@ def test_a_link_and_a_joint_of_one_name_are_one_place():
     assert contacts.bodies[0] == robot.joint_of_frame("left")
 
 
-def test_every_error_is_of_one_family():
+def test_all_errors_derive_from_idyn_error():
     assert issubclass(InputError, IdynError)
     assert issubclass(FrameNotFound, IdynError)
 
 
-def test_contacts_are_taken_and_joined_row_by_row():
+def test_take_and_join_work_row_by_row():
     robot, q = walker("quadruped")
     contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf, mu=np.array([0.1, 0.2, 0.3, 0.4]))
     assert contacts.take(np.ones(4, dtype=bool)) is contacts

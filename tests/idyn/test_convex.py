@@ -49,7 +49,7 @@ def test_convex_has_the_least_kinetic_energy(name, variant, edges):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_unlimited_friction_is_infinite_friction(name):
+def test_the_infinite_variant_treats_friction_as_infinite(name):
     """ID(t)_{QP,∞}: every μ > 0 taken for ∞; a frictionless contact stays frictionless."""
     law = make_law("convex-infinite")
     for scene in varied(name, VARIANTS["all kinds"], 30):
@@ -65,7 +65,7 @@ def test_unlimited_friction_is_infinite_friction(name):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_one_stage_gives_the_least_impulses_in_a_stance(name):
+def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
     """ε‖p‖² picks the shortest of the equally good impulses: four equal feet, no friction."""
     scene = standing_scene(name)
     answer = solve(scene, make_law("convex-one-stage"))
@@ -78,7 +78,7 @@ def test_one_stage_gives_the_least_impulses_in_a_stance(name):
 
 
 @pytest.mark.parametrize("backend", ["daqp", "quadprog", "piqp", "proxqp"])
-def test_back_ends_give_one_velocity(backend):
+def test_all_back_ends_give_the_same_velocity(backend):
     """Where a back end is not accurate enough the ladder's next one answers; the velocity is the same."""
     assert backend in backends()
     law, reference = make_law("convex", backend=backend), make_law("convex")
@@ -142,7 +142,7 @@ def test_the_cone_law_is_cone_complementarity(name, variant, edges):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_feet_that_stick_stick_in_the_cone_law_and_slide_in_the_convex_one(name):
+def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(name):
     """A body that moves over resting feet: Coulomb's law and its relaxation agree, least kinetic energy brakes the base."""
     scene = standing_scene(name)
     f = full(scene.robot, scene.state, scene.contacts)
@@ -172,7 +172,7 @@ def test_every_law_answers_without_contacts(law):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_contact_free_knows_no_contact(name):
+def test_contact_free_ignores_contacts(name):
     for seed in range(10):
         scene = random_scene(name, seed, touching=1.0)
         answer = solve(scene, make_law("contact-free"))
@@ -193,7 +193,7 @@ def test_laws_are_found_by_name():
 
 
 @pytest.mark.parametrize("mu", [0.6, 1e5, 1e6])
-def test_with_a_last_basis_no_answer_is_lost(mu):
+def test_a_useless_last_basis_loses_no_answer(mu):
     """Lemke comes before the QP back end then; where large friction leads it astray, that proves nothing."""
     law, options, solved = make_law("convex"), Options(ground=LITERAL), 0
     for seed in range(0, 60, 3):

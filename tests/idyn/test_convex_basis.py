@@ -34,7 +34,7 @@ def energy(problem, p):
 @pytest.mark.parametrize("edges", [4, 8])
 @pytest.mark.parametrize("friction", FRICTION)
 @pytest.mark.parametrize(("name", "points"), [*((w, 1) for w in WALKERS), ("quadruped", 3)])
-def test_the_back_ends_answer_has_a_basis(name, points, friction, edges):
+def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edges):
     """Begun with it, the next call needs no QP nearly always, and its point has the same motion and as little energy."""
     law, exact, count = Convex(edges=edges), 0, 0
     for problem in problems(name, friction, 40, points):

@@ -40,7 +40,7 @@ def assembled(scene, edges=4):
 @pytest.mark.parametrize("edges", [4, 6, 8])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_coulomb_obeys_its_statement(name, variant, edges):
+def test_coulomb_satisfies_its_conditions(name, variant, edges):
     """Its own answer in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
     end on a ray, or friction without bounds have no answer; only demands that drag feet of unlimited friction may be
     changed."""
@@ -60,7 +60,7 @@ def test_coulomb_obeys_its_statement(name, variant, edges):
     assert own >= count - {"few feet": 0, "some frictionless": 0, "twelve points": 2}.get(variant, 0.15 * count)
 
 
-def test_a_basis_is_solved_as_the_whole_matrix_says():
+def test_the_point_of_a_basis_matches_the_full_matrix():
     """z_B = −M_BB⁻¹ q_B, w = M z + q, for bases of all kinds but nearly singular ones, which the certificate judges."""
     rng, directions, compared = np.random.default_rng(0), make_law("coulomb").directions, 0
     k = len(directions)
@@ -85,7 +85,7 @@ def test_a_basis_is_solved_as_the_whole_matrix_says():
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_lemke_by_itself_solves_feet_of_many_points(name):
+def test_lemke_alone_solves_feet_with_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
     directions = make_law("coulomb").directions
     for scene in varied(name, VARIANTS["twelve points"], 120):
@@ -150,7 +150,7 @@ def test_quarter_turns_of_the_tangents_are_exact(name):
         np.testing.assert_allclose(other.v_plus, answer.v_plus, atol=1e-9)
 
 
-def test_any_turn_is_a_matter_of_the_polygon():
+def test_turning_the_tangents_changes_friction_within_the_polygon_error():
     """Sliding friction differs between bases by what the polygon allows: 1 − cos(π/k) of it, less and less with k."""
     scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
     spread = []
@@ -174,7 +174,7 @@ def test_the_circumscribed_polygon_encloses_the_cone():
         assert friction.max() >= 0.1 - 1e-12
 
 
-def test_at_rest_two_diagonal_feet_carry_a_basic_solution():
+def test_at_rest_a_basic_solution_loads_two_diagonal_feet():
     """MATHEMATICS §3.5: a basic solution loads as few feet as it can; here two, with half the weight each."""
     scene = standing_scene("quadruped")
     answer = solve(scene)
@@ -182,7 +182,7 @@ def test_at_rest_two_diagonal_feet_carry_a_basic_solution():
     np.testing.assert_allclose(loads, [0, 0, 23.544, 23.544], atol=1e-9)
 
 
-def test_units_of_mass_and_time_do_not_matter():
+def test_the_answer_scales_with_units_of_mass_and_time():
     """The law normalises: a problem a million times lighter or heavier, or slower, has the same answer in its units."""
     rng = np.random.default_rng(0)
     Y, b = rng.normal(size=(12, 6)), rng.normal(size=12)

@@ -35,14 +35,14 @@ def _given(n=5, m=3):
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 40])
-def test_what_crosses_is_what_was_handed_in(n):
+def test_kernels_receive_the_given_arrays(n):
     x, A, rows, mask = given = _given(n)
     sums = np.full(3, np.nan)
     assert _entry()(given, (sums,)) == (n, 3, n)
     np.testing.assert_allclose(sums, np.where(mask, A[rows] * x, 0.0).sum(axis=1), atol=1e-12)
 
 
-def test_nobody_is_counted_and_nobody_forgotten():
+def test_reference_counts_are_unchanged():
     given, out, call = _given(), (np.zeros(3),), _entry()
     before = [sys.getrefcount(each) for each in (*given, *out)]
     for _ in range(1000):
@@ -74,19 +74,19 @@ class _Marked(np.ndarray):
     ],
     ids=lambda other: f"{type(other).__name__}-{getattr(other, 'dtype', '')}-{getattr(other, 'strides', '')}",
 )
-def test_what_is_no_such_array_is_refused(other):
+def test_arrays_of_another_type_or_layout_are_refused(other):
     _, *rest = _given()
     with pytest.raises(TypeError, match="expected contiguous arrays"):
         _entry()((other, *rest), (np.zeros(3),))
 
 
 @pytest.mark.parametrize("given", [(), _given()[:3], (*_given(), np.zeros(5)), list(_given()), _given()[0], None])
-def test_a_tuple_of_just_so_many_is_expected(given):
+def test_a_tuple_of_another_length_is_refused(given):
     with pytest.raises(TypeError, match="expected contiguous arrays"):
         _entry()(given, (np.zeros(3),))
 
 
-def test_read_only_arrays_may_be_read_and_not_filled():
+def test_read_only_arrays_are_accepted_as_input_and_refused_as_output():
     given, sums = _given(), np.zeros(3)
     for each in (*given, sums):
         each.flags.writeable = False

@@ -33,7 +33,7 @@ def all_solutions(problem):
 
 
 @pytest.mark.parametrize(("n", "count"), [(1, 200), (2, 12)])
-def test_it_finds_the_nearest_of_all_basic_solutions(n, count):
+def test_enumeration_finds_the_nearest_basic_solution(n, count):
     several = 0
     for seed in range(count):
         problem = random_problem(seed, n)
@@ -52,7 +52,7 @@ def test_it_finds_the_nearest_of_all_basic_solutions(n, count):
 
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("name", WALKERS)
-def test_it_solves_the_lcp_of_feet(name, n):
+def test_enumeration_solves_the_lcp_of_two_feet(name, n):
     for seed in range(20):
         scene = random_scene(name, seed, n=n)
         answer = predict(
@@ -79,7 +79,7 @@ def test_the_solution_satisfies_the_lcp():
         assert lcp_error(M, q, z) < 1e-8
 
 
-def test_it_stays_where_it_was():
+def test_enumeration_keeps_the_last_solution():
     """Two feet, two equal solutions by symmetry or not: what was chosen last is chosen again."""
     scene = standing_scene("solo12", n=2)
     law, first = make_law("enumeration"), None
@@ -94,7 +94,7 @@ def test_it_stays_where_it_was():
     np.testing.assert_array_equal(answers[1], answers[2])
 
 
-def test_a_contact_that_comes_does_not_disturb_those_that_stay():
+def test_a_new_contact_does_not_change_the_others():
     two = standing_scene("solo12", n=2)
     one = msgspec.structs.replace(two, contacts=standing_scene("solo12", n=1).contacts)
     law = make_law("enumeration")
@@ -103,7 +103,7 @@ def test_a_contact_that_comes_does_not_disturb_those_that_stay():
     assert answer.status.ok
 
 
-def test_more_than_two_contacts_are_refused_in_words():
+def test_more_than_two_contacts_are_refused():
     scene = standing_scene("solo12", n=3)
     answer = predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=make_law("enumeration"), dt=DT, options=PLAIN)
     assert answer.law != "enumeration"

@@ -30,7 +30,7 @@ def solve(scene, law, options=OPTIONS, *, settings=None, **changes):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_newton_and_euler_with_contact_forces(name, law):
+def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
     """RNEA at the predicted acceleration, with the motors' rotors and less the contact forces as wrenches: τ on the joints,
     nothing on the base."""
     for seed in range(20):
@@ -83,7 +83,7 @@ def weightless(robot):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_nothing_comes_of_nothing(name, law):
+def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
     """No weight, no motion, no demand: no torque, no force; with feet on the ground or without."""
     scene = standing_scene(name)
     for n in (0, 4):
@@ -95,7 +95,7 @@ def test_nothing_comes_of_nothing(name, law):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_in_flight_all_laws_are_free_fall(name):
+def test_in_flight_every_law_gives_free_fall(name):
     """Feet 2 mm up and leaving: every law gives contact-free inverse dynamics."""
     scene = standing_scene(name)
     v = np.zeros(18)
@@ -110,7 +110,7 @@ def test_in_flight_all_laws_are_free_fall(name):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_coulomb_friction_that_suffices_is_no_slip(name):
+def test_with_sufficient_friction_coulomb_equals_no_slip(name):
     """Gently moved feet that stick: the two laws have one velocity, and the selection makes them one altogether."""
     scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))
     options = Options(consistency=Consistency.HOLD, ground=LITERAL)
@@ -186,7 +186,7 @@ def test_the_convex_law_gives_no_traction():
 
 
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
-def test_sliding_friction_depends_on_direction_as_the_polygon_says(law):
+def test_sliding_friction_depends_on_direction_as_the_polygon(law):
     """Across a corner of the square the limit is μ N; along a side's middle it is μ N cos(π/4); with k = 8, cos(π/8)."""
     scene = standing_scene("quadruped", mu=0.5)
     scene = msgspec.structs.replace(scene, robot=limitless("quadruped"))
@@ -200,7 +200,7 @@ def test_sliding_friction_depends_on_direction_as_the_polygon_says(law):
             assert friction == pytest.approx(0.5 * share * answer.normal_force.sum(), rel=1e-6)
 
 
-def test_the_stance_of_walker_is_shared_by_nobody():
+def test_robots_do_not_share_work_arrays():
     """Robots own scratch: two of the same model do not see one another."""
     robot, q = walker("solo12")
     M = robot.terms(q, np.zeros(18)).M.copy()

@@ -32,7 +32,7 @@ def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_exact_cone_obeys_its_statement(name, variant):
+def test_exact_cone_satisfies_its_conditions(name, variant):
     """Its own answer in every state of finite friction; where it is somewhere unlimited in nearly all."""
     own, count = 0, 40
     for scene in varied(name, VARIANTS[variant], count):
@@ -50,7 +50,7 @@ def test_exact_cone_obeys_its_statement(name, variant):
 
 @pytest.mark.parametrize("angle", [0.3, np.pi / 4, 2.0])
 @pytest.mark.parametrize("name", WALKERS)
-def test_no_direction_is_special(name, angle):
+def test_the_answer_is_isotropic(name, angle):
     """However the tangents are turned, v⁺ and forces in the world stay. Begun at the same impulses: polygons are not isotropic,
     and the law may have several answers."""
     slid = 0
@@ -66,7 +66,7 @@ def test_no_direction_is_special(name, angle):
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.1, np.pi / 4, np.pi / 8])
-def test_friction_of_a_slide_is_mu_times_the_load_against_it(angle):
+def test_sliding_friction_is_mu_times_the_load_against_the_motion(angle):
     """In whatever direction: a polygon of four edges lacks up to 29 % of it."""
     scene = standing_scene("quadruped", mu=0.5)
     v = np.zeros(18)
@@ -97,7 +97,7 @@ def least_of_program(f, scene, extra, s):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_it_is_the_least_of_a_convex_program_that_knows_how_fast_feet_slide(name):
+def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
     """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
     slid = 0
     for seed in range(16):
@@ -114,7 +114,7 @@ def test_it_is_the_least_of_a_convex_program_that_knows_how_fast_feet_slide(name
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_polygons_come_to_it(name):
+def test_polygons_converge_to_the_round_cone(name):
     """With ever more edges Coulomb's law comes near, if only with 1/k where feet slide: its friction points to a corner."""
     errors = []
     for seed in range(24):
@@ -138,7 +138,7 @@ def predict_polygon(scene, edges):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_pinocchios_solvers_come_to_the_same(method):
+def test_contact_velocities_match_pinocchios_solvers(method):
     """Where they converge: the same contact velocities, from another's code altogether."""
     same = 0
     for seed in range(30):
@@ -152,7 +152,7 @@ def test_pinocchios_solvers_come_to_the_same(method):
     assert same >= 24
 
 
-def test_a_guess_of_its_own_is_where_it_is_begun():
+def test_a_warm_start_takes_few_steps():
     """The next tick of a stance takes a step or two; without a warm start it begins anew."""
     scene = standing_scene("quadruped", mu=0.6)
     first = solve(scene, options=Options(ground=LITERAL))
@@ -163,7 +163,7 @@ def test_a_guess_of_its_own_is_where_it_is_begun():
     np.testing.assert_allclose(warm.tau, first.tau, atol=1e-7)
 
 
-def test_face_says_who_sticks_slides_and_parts():
+def test_the_face_tells_sticking_sliding_and_separating_contacts():
     Y = np.eye(9)[:, :9]
     mu, p = np.full(3, 0.5), np.array([0.1, 0, 1, 0.3, 0.4, 1, 0, 0, 0])
     b = -p + np.array([0, 0, 0, -0.03, -0.04, 0, 0, 0, 0.2])
@@ -173,7 +173,7 @@ def test_face_says_who_sticks_slides_and_parts():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_selections_polygon_has_the_laws_own_friction_in_it(seed):
+def test_the_polygon_of_the_selection_contains_the_laws_friction(seed):
     """A contact that sticks at the edge of its round cone: the polygon inside is turned so that a corner is there."""
     rng = np.random.default_rng(seed)
     directions, mu, angle = make_law("exact-cone").directions, 0.7, rng.uniform(0, 2 * np.pi)

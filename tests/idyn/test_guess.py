@@ -38,7 +38,7 @@ def moving(name, steps):
 
 @each_walker
 @each_pivoting
-def test_warm_answers_are_cold_answers(name, law):
+def test_warm_and_cold_starts_give_the_same_answer(name, law):
     """Along a motion: the same velocity and torque, fewer pivots, the rung says so."""
     guess, saved, warm = None, 0, 0
     for scene in moving(name, 60):
@@ -56,7 +56,7 @@ def test_warm_answers_are_cold_answers(name, law):
 
 @each_walker
 @each_pivoting
-def test_the_answer_itself_is_the_best_guess(name, law):
+def test_the_last_answer_is_confirmed_without_a_pivot(name, law):
     """Handed back, it is confirmed without a pivot."""
     for seed in range(20):
         scene = random_scene(name, seed, touching=1.0)
@@ -89,7 +89,7 @@ def poisoned(guess, rng):
 @pytest.mark.parametrize("selection", Selection)
 @each_law
 @each_walker
-def test_no_guess_breaks_an_answer(name, law, selection):
+def test_malformed_guesses_do_not_change_the_answer(name, law, selection):
     rng = np.random.default_rng(0)
     for seed in range(3):
         scene = random_scene(name, seed, n=4, touching=1.0)
@@ -111,7 +111,7 @@ def test_no_guess_breaks_an_answer(name, law, selection):
 
 
 @each_pivoting
-def test_feet_may_come_go_and_change_places(law):
+def test_a_guess_follows_contacts_that_are_permuted(law):
     """The basis goes with the contact's name: permuted contacts are still warm and give the permuted answer."""
     scene = standing_scene("solo12")
     scene = msgspec.structs.replace(scene, q_ddot=np.r_[0.1, -0.2, 0.3, np.zeros(9)])
@@ -151,7 +151,7 @@ def broken_inputs(scene):
 
 @each_law
 @pytest.mark.parametrize("name", ["solo12"])
-def test_what_overflows_never_comes_out_as_solved(name, law):
+def test_an_overflow_is_never_reported_as_solved(name, law):
     """A status says so, or the torque is finite and honest: never SOLVED with anything that is no number, never a raise."""
     scene = standing_scene(name)
     guess = solve(scene, law).guess

@@ -87,14 +87,14 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("field", "changes"), MALFORMED, ids=[f"{i}-{field}" for i, (field, _) in enumerate(MALFORMED)])
-def test_malformed_data_are_refused_by_their_name(field, changes):
+def test_malformed_inputs_are_refused_by_name(field, changes):
     with pytest.raises(InputError, match="expected") as refused:
         ask(**changes)
     assert refused.value.field == field
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_at_the_edge_of_unit_length_one_opinion_counts(seed):
+def test_quaternions_near_unit_length_are_answered_or_refused(seed):
     """Whoever finds a quaternion too long also says so: an answer or an InputError, nothing else."""
     rng = np.random.default_rng(seed)
     d = rng.normal(size=4)
@@ -103,7 +103,7 @@ def test_at_the_edge_of_unit_length_one_opinion_counts(seed):
         ask(**state(q=with_entry(Q, slice(3, 7), d)))
 
 
-def test_robots_are_copied_and_pickled_whole():
+def test_copies_and_pickles_of_a_robot_answer_the_same():
     """After use, too; what the copy answers is what the robot answers."""
     robot, answer = SCENE.robot, ask()
     for other in (copy.deepcopy(robot), pickle.loads(pickle.dumps(robot))):
@@ -111,7 +111,7 @@ def test_robots_are_copied_and_pickled_whole():
         np.testing.assert_array_equal(again.tau, answer.tau)
 
 
-def test_what_is_well_formed_is_answered():
+def test_well_formed_inputs_are_answered():
     """Unlimited friction, none, gaps of a metre, and a guess with numbers that are none."""
     guess = msgspec.structs.replace(GUESS, tau=np.full(12, np.nan))
     for changes in (
@@ -124,7 +124,7 @@ def test_what_is_well_formed_is_answered():
         assert ask(**changes).status.ok
 
 
-def test_columns_one_after_the_other_are_data_like_any():
+def test_column_major_arrays_give_the_same_answer():
     """As `np.asfortranarray` leaves them, or a transpose."""
     vectors = {name: np.asfortranarray(getattr(C, name)) for name in ("points", "normals", "tangents")}
     assert not vectors["points"].flags.c_contiguous

@@ -67,7 +67,7 @@ def test_interpreted_kernels_answer_the_same():
         np.testing.assert_allclose(a["numbers"], b["numbers"], atol=1e-9 * scale)
 
 
-def test_the_interpreted_process_really_interprets():
+def test_without_jit_kernels_are_plain_functions():
     script = "from idyn.solvers.lemke import lemke; print(type(lemke).__name__)"
     done = subprocess.run(
         [sys.executable, "-c", script],

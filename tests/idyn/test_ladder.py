@@ -97,7 +97,7 @@ CERTIFIABLE = {law: len(rungs) for law, rungs in RUNGS.items()} | {"coulomb": 4}
 
 @pytest.mark.parametrize("status", [Status.CYCLE, Status.SOLVED])
 @pytest.mark.parametrize(("law", "failures"), [(law, i) for law, count in CERTIFIABLE.items() for i in range(count)])
-def test_every_rung_of_every_law(law, failures, status):
+def test_each_rung_answers_when_those_before_it_fail(law, failures, status):
     """Whether the earlier rungs say that they failed or are found out, the next one answers under its own name.
     quadprog wants a positive definite D: it can stand in on one foot only."""
     scene = calm(1 if law.startswith(("convex", "cone")) else 2)
@@ -125,7 +125,7 @@ def test_rungs_are_named_in_their_order():
         assert warm == [*begun, *(rungs[1:] if name == "no-slip" else rungs)]
 
 
-def test_regularised_answers_are_judged_by_the_problem_as_it_is():
+def test_regularised_answers_are_certified_against_the_original_problem():
     """A share of ‖D‖ on the diagonal moves the velocity by as much: small ones pass, large ones are refused."""
     scene = calm(2)
     law = make_law("coulomb")
@@ -141,7 +141,7 @@ def test_regularised_answers_are_judged_by_the_problem_as_it_is():
 
 
 @pytest.mark.parametrize("law", ["no-slip", "convex", "cone"])
-def test_coulombs_law_stands_in(law):
+def test_after_all_rungs_coulombs_law_answers(law):
     scene = calm()
     answer = solve(scene, Failing(make_law(law), 99, Status.CYCLE))
     assert (answer.law, answer.rung, answer.status) == ("coulomb", "cold", Status.OTHER_LAW)
@@ -152,7 +152,7 @@ def test_coulombs_law_stands_in(law):
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_rescuers_in_their_order(monkeypatch, failing):
+def test_fallback_laws_are_tried_in_order(monkeypatch, failing):
     """With friction of at most 1, which always has an answer where the demand has one: and the rung says so."""
     monkeypatch.setattr(idyn.prediction.fallbacks, "COULOMB", Failing(Coulomb(), 99, Status.CYCLE))
     rescuers = tuple(
@@ -173,7 +173,7 @@ def no_rescue(monkeypatch):
 
 
 @pytest.mark.parametrize("status", [s for s in STATUSES if not s.ok])
-def test_the_last_forces_always_answer(monkeypatch, status):
+def test_the_last_forces_answer_when_every_law_fails(monkeypatch, status):
     """With the status of the law's own failure, the previous impulses, and the torque that goes with them."""
     no_rescue(monkeypatch)
     scene = calm()
@@ -185,7 +185,7 @@ def test_the_last_forces_always_answer(monkeypatch, status):
     np.testing.assert_allclose(answer.tau, outcome(f, scene.q_ddot, DT, before.p)[1], atol=1e-9)
 
 
-def test_without_a_past_the_last_forces_are_none(monkeypatch):
+def test_without_a_guess_the_last_forces_are_zero(monkeypatch):
     no_rescue(monkeypatch)
     scene = calm()
     answer = solve(scene, Failing(make_law("coulomb"), 99, Status.CYCLE))
@@ -193,7 +193,7 @@ def test_without_a_past_the_last_forces_are_none(monkeypatch):
     np.testing.assert_array_equal(answer.tau, solve(scene, "contact-free").tau)
 
 
-def test_last_forces_follow_their_contacts(monkeypatch):
+def test_last_forces_are_assigned_by_contact_key(monkeypatch):
     """Given in world coordinates by name: order and tangents of today do not matter, new contacts carry nothing."""
     no_rescue(monkeypatch)
     scene = calm()
@@ -205,7 +205,7 @@ def test_last_forces_follow_their_contacts(monkeypatch):
     assert not answer.impulse[[1, 3]].any()
 
 
-def test_a_selection_that_spoils_the_answer_is_undone():
+def test_a_selection_that_fails_the_certificate_is_undone():
     """A face that claims more than the law allows: feet that slide may stick there, and the selection believes it."""
 
     class Mistaken(Failing):
@@ -228,7 +228,7 @@ def test_a_selection_that_spoils_the_answer_is_undone():
     assert undone > 5
 
 
-def test_a_ray_sends_the_demand_to_the_consistency_step():
+def test_after_a_ray_the_demand_is_projected():
     """No time is lost on the law's other rungs, and the changed demand says so."""
     scene = fingers_scene((10.0, -10.0))
     asked = []
@@ -246,14 +246,14 @@ def test_a_ray_sends_the_demand_to_the_consistency_step():
     assert not solve(scene, Watched(make_law("coulomb"), 0, Status.SOLVED), Options(consistency=Consistency.OFF)).status.ok
 
 
-def test_every_status_tells_the_operator_something():
+def test_every_status_has_a_sentence_of_its_own():
     assert [int(s) for s in STATUSES] == list(range(len(Status)))
     sentences = [s.sentence for s in Status]
     assert len(set(sentences)) == len(Status)
     assert all(len(s) > 20 or s == Status.SOLVED.sentence for s in sentences)
 
 
-def test_friction_without_bounds_gives_way_to_friction_that_the_motors_can_give():
+def test_bounded_predictions_replace_no_slip_by_coulomb_where_torque_is_too_large():
     """Demands that tear feet apart: held without slip they need more torque than there is; sliding, less."""
     bounded = Options(ground=LITERAL, bounded=True)
     gave_way = 0

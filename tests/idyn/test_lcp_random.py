@@ -25,7 +25,7 @@ def random_gram(seed):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_random_low_rank_problems(solver):
+def test_random_low_rank_problems_are_solved_or_refused(solver):
     solved = refused = cycles = 0
     for seed in range(600):
         lcp = random_gram(seed)
@@ -99,7 +99,7 @@ def test_random_contact_problems_agree_with_an_independent_lemke():
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_units_do_not_matter(solver, scale):
+def test_the_solution_scales_with_units(solver, scale):
     """M in units of `scale`: a robot of grams or of tons, impulses in between."""
     for seed in range(60):
         lcp = random_gram(seed)
@@ -113,7 +113,7 @@ def test_units_do_not_matter(solver, scale):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_no_number_is_no_solution(solver):
+def test_nan_is_never_reported_as_solved(solver):
     """A NaN anywhere never comes back as SOLVED with finite z in its place."""
     lcp = gram([[1.0, 2], [3, 4], [0, 1]], [-1, -2, np.nan])
     z, status, _ = SOLVERS[solver](lcp)

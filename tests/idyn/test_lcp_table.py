@@ -20,7 +20,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("solve", "lcp", "name"), CASES)
-def test_table(solve, lcp, name):
+def test_each_solver_gives_the_expected_result(solve, lcp, name):
     z, status, basis = solve(lcp)
     if name == "ppm cycles" and solve is by_ppm:
         assert status is Status.CYCLE
@@ -35,7 +35,7 @@ def test_table(solve, lcp, name):
 
 
 @pytest.mark.parametrize("name", [name for name, lcp in TABLE.items() if len(lcp.q) < 13])
-def test_the_table_says_the_truth(name):
+def test_the_expected_results_match_brute_force(name):
     """Brute force finds the stated solution, or none where none is stated."""
     lcp = TABLE[name]
     solutions = enumerate_lcp(lcp.M, lcp.q)
@@ -44,7 +44,7 @@ def test_the_table_says_the_truth(name):
         assert all(np.abs(z - lcp.z).max(initial=0) < 1e-9 for z in solutions)
 
 
-def test_beale_is_solved_as_the_linear_program_it_is():
+def test_beales_problem_has_the_linear_programs_optimum():
     lcp = TABLE["Beale"]
     oracle = linprog(lcp.q[:4], A_ub=-lcp.M[4:, :4], b_ub=lcp.q[4:])
     z, _, _ = by_lemke(lcp)
@@ -80,7 +80,7 @@ def test_the_pivot_cap_ends_principal_pivoting(solve):
 
 
 @pytest.mark.parametrize("name", [n for n, lcp in TABLE.items() if lcp.solvable and len(lcp.q) < 7])
-def test_every_solution_is_the_one_of_its_basis(name):
+def test_basis_solution_matches_numpy_on_every_basis(name):
     """`basis_solution` against numpy on all complementary bases, singular ones refused."""
     lcp = TABLE[name]
     n = len(lcp.q)
@@ -96,7 +96,7 @@ def test_every_solution_is_the_one_of_its_basis(name):
             np.testing.assert_allclose(w, lcp.M @ expected + lcp.q, atol=1e-8 * (1 + np.abs(expected).max(initial=0)))
 
 
-def test_the_cycling_example_is_what_it_is_said_to_be():
+def test_the_cycling_example_cycles():
     """`ppm` reports the cycle from the empty set, and gets through from elsewhere; Kostreva's matrix is a P-matrix."""
     lcp = gram(*PPM_CYCLES)
     assert by_ppm(lcp)[1] is Status.CYCLE

@@ -24,7 +24,7 @@ def test_cholesky_and_triangular_solves(n):
     np.testing.assert_allclose(A @ y, x, atol=1e-9)
 
 
-def test_cholesky_of_what_is_not_positive_definite_is_no_number():
+def test_cholesky_of_an_indefinite_matrix_is_nan():
     A = np.array([[1.0, 2.0], [2.0, 1.0]])
     with np.errstate(all="ignore"):
         cholesky(A)
@@ -44,12 +44,12 @@ def test_lu_solves_what_needs_pivoting(n):
 
 
 @pytest.mark.parametrize("A", [np.zeros((2, 2)), np.ones((3, 3)), np.diag([1.0, 0.0]), np.array([[np.nan]])])
-def test_lu_says_when_a_matrix_is_singular(A):
+def test_lu_reports_a_singular_matrix(A):
     assert not lu_factor(A)[2]
 
 
 @pytest.mark.parametrize(("rows", "m", "rank"), [(6, 12, 6), (6, 12, 3), (6, 3, 3), (6, 4, 0), (0, 4, 0), (6, 0, 0), (3, 9, 1)])
-def test_null_space(rows, m, rank):
+def test_null_space_is_orthonormal_and_complete(rows, m, rank):
     """Orthonormal, of the right size, and mapped to nothing."""
     rng = np.random.default_rng(rows + m)
     E = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, m))
@@ -81,7 +81,7 @@ def test_row_selection_is_a_basis_of_the_rows(rank):
 
 
 @pytest.mark.parametrize("k", [4, 6, 8])
-def test_polygons(k):
+def test_polygon_corners_and_normals_match_trigonometry(k):
     inside, outside = polygon(k), polygon(k, circumscribed=True)
     np.testing.assert_allclose(np.linalg.norm(inside, axis=1), 1, atol=1e-15)
     middles = (outside + np.roll(outside, -1, axis=0)) / 2

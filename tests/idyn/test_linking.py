@@ -100,11 +100,11 @@ def compiled(home: Path, script: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_long_function_is_in_none_of_those_that_call_it(home: Path) -> None:
+def test_a_long_function_is_compiled_once(home: Path) -> None:
     assert sorted(compiled(home, CALLS + PARTS)) == ["above", "long", "short"]
 
 
-def test_what_a_caller_needs_by_way_of_a_short_one_is_not_forgotten(home: Path) -> None:
+def test_callers_of_cached_functions_find_the_long_functions_behind_them(home: Path) -> None:
     """One process compiles the short one, the next what calls it; the third reads the caller, and nothing else before."""
     assert compiled(home, CALL.format("short")) == ["short", "long"]
     assert compiled(home, CALL.format("farther")) == ["farther"]
@@ -113,12 +113,12 @@ def test_what_a_caller_needs_by_way_of_a_short_one_is_not_forgotten(home: Path) 
     assert compiled(home, CALL.format("farthest")) == []
 
 
-def test_what_is_read_from_the_disk_finds_it_too(home: Path) -> None:
+def test_cached_callers_find_the_cached_long_function(home: Path) -> None:
     assert compiled(home, CALLS)
     assert compiled(home, CALLS) == []
 
 
-def test_it_is_compiled_again_when_it_alone_is_missing_on_the_disk(home: Path) -> None:
+def test_a_long_function_missing_in_the_cache_is_compiled_again(home: Path) -> None:
     assert compiled(home, CALLS)
     files = list((home / "cache").rglob("kernels.long-*"))
     assert files

@@ -22,7 +22,7 @@ def solve(scene, law, options, guess=None, **more):
 
 
 @pytest.mark.parametrize("law", [name for name in LAWS if name not in ("enumeration", "sensed")])
-def test_contacts_may_come_and_go(law):
+def test_contacts_may_change_between_ticks(law):
     """Feet that touch in turn, in another order, and none at all: what the last tick left is sorted by their names."""
     law, scene, guess, options = make_law(law), standing_scene("quadruped"), None, Options(ground=YIELDING)
     for rows in ([0, 1, 2, 3], [0, 3], [3, 0, 1], [], [1], [2, 1, 3, 0]):
@@ -44,7 +44,7 @@ def test_contacts_may_come_and_go(law):
         guess = answer.guess
 
 
-def test_views_and_read_only_arrays_are_data_like_any():
+def test_views_and_read_only_arrays_give_the_same_answer():
     """Arrays that compiled code does not take as they are cost time, not the answer."""
     scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options(ground=LITERAL)
     first = solve(scene, law, options)
@@ -59,15 +59,15 @@ def test_views_and_read_only_arrays_are_data_like_any():
     assert answer.tau.tobytes() == expected.tau.tobytes()
 
 
-def test_other_arrays_compile_nothing():
+def test_views_and_other_contacts_compile_no_kernel():
     """Data of another type must not cost a minute at 1 kHz."""
-    test_contacts_may_come_and_go("coulomb")
+    test_contacts_may_change_between_ticks("coulomb")
     before = len(tick.signatures)
-    test_views_and_read_only_arrays_are_data_like_any()
+    test_views_and_read_only_arrays_give_the_same_answer()
     assert len(tick.signatures) == before
 
 
-def test_a_law_that_is_derived_from_another_goes_its_own_way():
+def test_a_derived_law_does_not_use_its_parents_kernel():
     """The parent's kernel is the child's only where the child says so."""
 
     class Mine(Coulomb):
@@ -99,7 +99,7 @@ def test_a_law_that_is_derived_from_another_goes_its_own_way():
         ("contacts.tangents", {"tangents": None}),
     ],
 )
-def test_what_is_malformed_is_named_on_steady_ticks_too(selection, field, changes):
+def test_malformed_inputs_of_a_warm_tick_are_named(selection, field, changes):
     scene, law, options = standing_scene("quadruped"), make_law("coulomb"), Options(selection=selection, ground=LITERAL)
     guess, preferred = solve(scene, law, options).guess, changes.get("preferred")
     if field.startswith("guess"):
@@ -111,7 +111,7 @@ def test_what_is_malformed_is_named_on_steady_ticks_too(selection, field, change
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-def test_a_basis_that_is_none_is_not_tried(law):
+def test_a_malformed_basis_is_ignored(law):
     """Of other settings of the law, of another type, none at all: the answer is that of a tick without one."""
     scene, law, options = standing_scene("quadruped"), make_law(law), Options(ground=LITERAL)
     guess = solve(scene, law, options).guess

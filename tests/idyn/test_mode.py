@@ -17,13 +17,13 @@ from idyn.jit.records import ArrayRecord, Vector
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
 
-def test_the_layout_of_this_machine_is_right():
+def test_the_layout_of_this_machine_is_accepted():
     assert probe_layout() == ""
 
 
 @pytest.mark.parametrize("by", [-8, -1, 1, 4, 8, 16, 1000])
 @pytest.mark.parametrize("field", LAYOUT._fields)
-def test_other_layouts_are_noticed(field, by):
+def test_wrong_layouts_are_detected(field, by):
     assert "differs in" in probe_layout(LAYOUT._replace(**{field: getattr(LAYOUT, field) + by}))
 
 
@@ -47,7 +47,7 @@ print(PLAIN, entry_point(total, Borrowed(VECTOR))((np.arange(4.0),)))
 
 @needs_jit
 @pytest.mark.parametrize("fields", [{"data": 24}, {"shape": 40, "strides": 32}, {"type_number": 24, "byte_order": 27}], ids=str)
-def test_another_layout_means_plain_mode_and_one_warning(fields, tmp_path):
+def test_a_wrong_layout_selects_fallback_mode_with_one_warning(fields, tmp_path):
     script = tmp_path / "run.py"
     script.write_text(RUN.replace("{fields}", str(fields)), encoding="utf-8")
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, env=environment())
@@ -67,7 +67,7 @@ def test_an_unknown_mode_is_refused(monkeypatch):
 
 
 @needs_jit
-def test_a_release_that_was_not_tried_is_probed_once(monkeypatch, tmp_path):
+def test_an_unknown_release_of_numba_is_probed_once(monkeypatch, tmp_path):
     monkeypatch.setattr(mode, "TRIED", ("0.0",))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("IDYN_JIT", raising=False)
@@ -79,7 +79,7 @@ def test_a_release_that_was_not_tried_is_probed_once(monkeypatch, tmp_path):
 
 
 @needs_jit
-def test_a_probe_that_fails_is_a_reason(monkeypatch):
+def test_a_failed_probe_is_reported(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert "the probe of numba" in mode.run_probe()
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
@@ -101,7 +101,7 @@ def _first(record, given):
 
 
 @needs_jit
-def test_an_entry_point_takes_no_other_record_and_no_number():
+def test_an_entry_point_refuses_other_records_and_numbers():
     pair, other = _Pair(), _Other()
     pair.put(x=np.array([2.0]))
     other.put(y=np.array([3.0]))

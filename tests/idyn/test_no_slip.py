@@ -61,7 +61,7 @@ def least_motion(f, answer, contacts):
 
 @pytest.mark.parametrize("variant", TRIED)
 @pytest.mark.parametrize("name", WALKERS)
-def test_no_slip_obeys_its_statement(name, variant):
+def test_no_slip_satisfies_its_conditions(name, variant):
     for scene, answer in answered(name, variant, 60):
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
         assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-8
@@ -71,14 +71,14 @@ def test_no_slip_obeys_its_statement(name, variant):
 
 @pytest.mark.parametrize("variant", TRIED)
 @pytest.mark.parametrize("name", WALKERS)
-def test_no_slip_is_the_least_motion_that_holds(name, variant):
+def test_no_slip_is_the_least_motion_that_holds_the_feet(name, variant):
     for scene, answer in answered(name, variant, 60):
         f = full(scene.robot, scene.state, scene.contacts)
         np.testing.assert_allclose(answer.v_plus, least_motion(f, answer, scene.contacts), atol=1e-8)
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_tangent_basis_does_not_matter_to_feet_that_stay(name):
+def test_the_tangent_basis_does_not_matter_for_standing_feet(name):
     """Any turn about the normals leaves v⁺, in a loaded stance with all feet on the ground."""
     rng = np.random.default_rng(0)
     options = msgspec.structs.replace(OPTIONS, consistency=Consistency.HOLD)
@@ -91,7 +91,7 @@ def test_the_tangent_basis_does_not_matter_to_feet_that_stay(name):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_tangent_basis_decides_only_where_there_are_two_answers(name):
+def test_the_tangent_basis_matters_only_with_several_solutions(name):
     """Which feet part is a choice the law may have: then, and only then, the answers differ, and each is right."""
     rng = np.random.default_rng(0)
     different = 0
@@ -105,7 +105,7 @@ def test_the_tangent_basis_decides_only_where_there_are_two_answers(name):
     assert different <= 3
 
 
-def test_feet_that_part_swing_freely_and_feet_that_stand_hold():
+def test_lifted_feet_swing_freely_and_standing_feet_hold():
     """One foot 2 mm up with a demand of its own, three feet loaded: nothing of the demand is changed."""
     scene = standing_scene("solo12")
     gaps, q_ddot = np.array([0.002, 0, 0, 0]), np.zeros(12)
@@ -120,7 +120,7 @@ def test_feet_that_part_swing_freely_and_feet_that_stand_hold():
     assert answer.normal_force.sum() == pytest.approx(scene.robot.total_mass * 9.81, rel=0.05)
 
 
-def test_without_friction_only_normals_push():
+def test_without_friction_impulses_are_normal():
     scene = standing_scene("quadruped", mu=0.0)
     answer = solve(scene, q_ddot=np.random.default_rng(0).normal(size=12))
     assert not answer.p[::3].any()
@@ -128,7 +128,7 @@ def test_without_friction_only_normals_push():
     assert answer.p[2::3].max() > 0
 
 
-def test_gaps_stop_feet_where_they_end():
+def test_feet_arrive_at_the_ground_at_the_end_of_the_period():
     """Closing on a gap: the foot arrives at the ground at the end of the period, neither earlier nor deeper."""
     scene = random_scene("solo12", 5, n=1)
     v = np.zeros(18)

@@ -49,7 +49,7 @@ def test_every_outcome_is_a_solution_and_large_friction_has_several(mu, least):
     assert several >= least
 
 
-def test_one_foot_has_all_its_solutions_found():
+def test_all_solutions_of_one_foot_are_found():
     """Against all 2⁶ bases of one contact."""
     several = 0
     for seed in range(60):
@@ -67,12 +67,12 @@ def test_one_foot_has_all_its_solutions_found():
     assert several > 0
 
 
-def test_a_stance_has_one():
+def test_a_stance_has_one_outcome():
     scene = standing_scene("quadruped", mu=0.6)
     assert len(outcomes(scene.robot, scene.state, scene.contacts, predicted(scene).tau, DT)) == 1
 
 
-def test_a_wrong_torque_has_another():
+def test_a_wrong_torque_has_another_outcome():
     scene = standing_scene("quadruped", mu=0.6)
     answer = predicted(scene)
     (other,) = outcomes(scene.robot, scene.state, scene.contacts, 0.5 * answer.tau, DT)

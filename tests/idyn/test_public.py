@@ -87,7 +87,7 @@ def test_type_checkers_see_the_same_names():
     assert seen == lazy == set(idyn.__all__) - {"__version__"}
 
 
-def test_a_script_of_a_user_passes_mypy_strict(tmp_path):
+def test_a_users_script_passes_mypy_strict(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -99,7 +99,7 @@ def test_an_unknown_name_is_refused_with_the_public_names():
         idyn.no_such_thing  # noqa: B018
 
 
-def test_help_is_short_and_names_everything():
+def test_help_is_short_and_lists_all_public_names():
     command = [sys.executable, "-c", "import idyn; help(idyn)"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert len(text.splitlines()) < 150
@@ -121,7 +121,7 @@ def test_a_status_prints_its_name():
     assert msgspec.json.encode(Status.RAY) == b"1"
 
 
-def test_records_have_representations_of_one_line():
+def test_records_have_one_line_representations():
     scene = standing_scene("solo12")
     robot, state, contacts = scene.robot, scene.state, scene.contacts
     prediction = predict(robot, state, contacts, scene.q_ddot, law=make_law("coulomb"), dt=DT)

@@ -89,7 +89,7 @@ def test_compiled_code_reads_what_was_put_in():
     assert numbers == [v["share"], v["count"], v["goes"]]
 
 
-def test_arrays_are_the_same_memory_and_fields_can_be_set_in_compiled_code():
+def test_compiled_code_shares_memory_and_can_set_fields():
     r, other = _record(**_values()), np.zeros(5)
     first = r.x
     _exchange(r.fields, other, 0.25, 3, False)
@@ -101,20 +101,20 @@ def test_arrays_are_the_same_memory_and_fields_can_be_set_in_compiled_code():
     assert (share, count, goes) == (0.25, 3, False)
 
 
-def test_a_record_in_a_record_is_that_record():
+def test_a_nested_record_is_shared():
     inner, outer = _record(**_values()), Outer()
     outer.put(inner=inner, x=np.array([11.0]))
     assert _deep(outer.fields) == inner.count
     assert inner.x[0] == 11.0
 
 
-def test_records_of_one_type_do_not_share():
+def test_records_of_one_type_are_independent():
     one, other = _record(**_values(1)), _record(**_values(2))
     assert _look(one.fields)[1] == pytest.approx(one.x.sum() + one.A[1, 2] + one.C[3, 1, 2] + 4)
     assert _look(one.fields)[1] != _look(other.fields)[1]
 
 
-def test_records_of_several_types_are_told_apart_in_one_function():
+def test_one_function_accepts_records_of_several_types():
     inner, outer = _record(**_values()), Outer()
     outer.put(inner=inner, x=np.zeros(7))
     assert [_length(each.fields) for each in (inner, outer, inner)] == [3, 7, 3]
@@ -127,7 +127,7 @@ def test_arrays_without_elements_keep_their_shape():
     assert _shapes(r.fields) == ((0,), (0, 4), (2, 0, 3))
 
 
-def test_what_was_put_in_lives_as_long_as_the_record():
+def test_a_record_keeps_its_arrays_alive():
     r = _record(**_values(3))
     before = _look(r.fields)
     gc.collect()
@@ -137,7 +137,7 @@ def test_what_was_put_in_lives_as_long_as_the_record():
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-def test_an_entrance_takes_a_record():
+def test_an_entry_point_accepts_a_record():
     r = _record(**_values())
     assert entry_point(_look, Inner.TYPE)(r.fields) == _look(r.fields)
 
@@ -168,7 +168,7 @@ def test_records_of_another_kind_are_refused():
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
-def test_copies_have_another_side_of_their_own(copied):
+def test_copies_do_not_share_memory(copied):
     outer = Outer()
     outer.put(x=np.arange(3.0), inner=_record(**_values()))
     other = copied(outer)
@@ -190,7 +190,7 @@ def test_copies_have_another_side_of_their_own(copied):
     ("name", "wrong"),
     [("x", np.zeros(3, np.float32)), ("A", np.zeros((3, 2)).T), ("count", 2.7), ("goes", 0.5), ("goes", 1), ("share", None)],
 )
-def test_what_is_refused_changes_nothing(name, wrong):
+def test_a_refused_value_changes_nothing(name, wrong):
     record = _record(**_values())
     before, seen = getattr(record, name), _look(record.fields)
     with pytest.raises(TypeError, match=name):
@@ -200,7 +200,7 @@ def test_what_is_refused_changes_nothing(name, wrong):
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-def test_attributes_of_read_only_records_cannot_be_written_to():
+def test_read_only_records_refuse_writes():
     class Sealed(ArrayRecord):
         read_only = True
         x: Vector

@@ -82,14 +82,14 @@ def reduced(scene, ground=LITERAL):
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_actuated_split(name):
+def test_joints_are_split_into_actuated_and_unactuated(name):
     robot = MECHANISMS[name](0).robot
     assert (robot.na, robot.nu) == SIZES[name]
     np.testing.assert_array_equal(np.sort(np.r_[robot.tree.a, robot.tree.u]), np.arange(robot.nv))
 
 
 @each_mechanism
-def test_terms_are_those_of_newton_and_euler(name):
+def test_dynamics_terms_match_recursive_newton_euler(name):
     for seed in range(5):
         scene = MECHANISMS[name](seed)
         f = full(scene.robot, scene.state, scene.contacts)
@@ -100,7 +100,7 @@ def test_terms_are_those_of_newton_and_euler(name):
 
 
 @each_mechanism
-def test_reduction_is_the_elimination_of_velocity_and_torque(name):
+def test_reduction_matches_elimination_from_the_full_system(name):
     """D and b of [ZD Eq. 63], and the motion without impulses."""
     for seed in range(5):
         scene = MECHANISMS[name](seed)
@@ -115,7 +115,7 @@ def test_reduction_is_the_elimination_of_velocity_and_torque(name):
 
 
 @each_mechanism
-def test_reduction_by_its_own_formulas(name):
+def test_reduction_matches_its_formulas(name):
     """Y = J_u L⁻ᵀ and the energy gradient of MATHEMATICS §2 and §3.3, with a Cholesky factor of numpy."""
     for seed in range(5):
         scene = MECHANISMS[name](seed)
@@ -163,7 +163,7 @@ def test_recover_solves_the_full_system(name):
         np.testing.assert_allclose(v_plus[robot.tree.a], scene.state.v[robot.tree.a] + DT * scene.q_ddot, atol=1e-15)
 
 
-def test_last_forces_are_numbers_of_any_kind_but_one_for_each_contact():
+def test_last_forces_accept_any_dtype_and_need_one_row_per_contact():
     scene = standing_scene("quadruped")
     given = scene.robot, scene.state, scene.contacts
     options = {"dt": DT, "ground": Ground(relaxation=0.02, memory=0.01)}
@@ -219,7 +219,7 @@ def test_relative_velocity_of_two_bodies_changes_sign_with_their_roles():
         (1.1e-5, 1e-5, 0.05, 0.011),
     ],
 )
-def test_gaps_become_allowances(gap, noise, recovery, speed):
+def test_gaps_become_allowed_closing_speeds(gap, noise, recovery, speed):
     """Only the normal row is touched; the noise floor and the recovery speed act as the settings say."""
     scene = random_scene("quadruped", 0, n=1)
     c = scene.contacts

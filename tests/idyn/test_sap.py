@@ -74,7 +74,7 @@ def dual_optimum(scene, material):
 
 @pytest.mark.parametrize("material", MATERIALS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_impulses_are_those_of_the_dual_program(name, material):
+def test_impulses_solve_the_dual_program(name, material):
     """Of random motions, some of which part, some stick, some slide."""
     law, pressed = Sap(MATERIALS[material]), 0
     for seed in range(8):
@@ -89,7 +89,7 @@ def test_the_impulses_are_those_of_the_dual_program(name, material):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_a_robot_that_has_sunk_in_stands(name):
+def test_a_robot_at_its_static_penetration_stands(name):
     """Feet at m g / (4 k): the weight is borne, and nothing moves. Feet at the surface bear less."""
     scene, stiffness = standing_scene(name), 1e5
     law = SapSettings(stiffness=stiffness, sigma=1e-6).build()
@@ -102,7 +102,7 @@ def test_a_robot_that_has_sunk_in_stands(name):
     assert solve(scene, law).normal_force.sum() < 0.5 * scene.robot.weight
 
 
-def test_whatever_is_believed_of_the_ground_and_the_demand_the_answer_is_the_same():
+def test_the_ground_and_consistency_options_do_not_matter():
     """This law has a ground of its own."""
     scene = sunk(random_scene("quadruped", 3), 1e-4)
     law, rigid = make_law("sap"), Options(ground=LITERAL)
@@ -113,7 +113,7 @@ def test_whatever_is_believed_of_the_ground_and_the_demand_the_answer_is_the_sam
 
 
 @pytest.mark.parametrize("consistency", Consistency)
-def test_every_demand_has_an_answer(consistency):
+def test_every_demand_is_answered_unchanged(consistency):
     """Feet that are driven into the ground: others change the demand or refuse, springs push back, as it was made."""
     scene = sunk(standing_scene("quadruped"), 1e-4)
     scene = msgspec.structs.replace(scene, q_ddot=np.random.default_rng(0).normal(scale=300.0, size=scene.robot.na))
@@ -122,7 +122,7 @@ def test_every_demand_has_an_answer(consistency):
     assert answer.demand_change == 0.0
 
 
-def test_softer_ground_gives_way_more():
+def test_softer_ground_yields_more():
     scene = sunk(standing_scene("solo12"), 1e-3)
     force = [solve(scene, Sap(Material(k, 0.01))).normal_force.sum() for k in (1e2, 1e3, 1e4)]
     assert force[0] < force[1] < force[2]
@@ -140,13 +140,13 @@ BAD += [(field, value) for field in ("beta", "sigma") for value in (0.0, np.inf,
 
 
 @pytest.mark.parametrize(("field", "value"), BAD)
-def test_settings_that_make_no_ground_are_refused_by_name(field, value):
+def test_invalid_ground_settings_are_refused_by_name(field, value):
     with pytest.raises(msgspec.ValidationError, match=field):
         msgspec.convert({"kind": "sap", field: value}, SapSettings)
 
 
 @pytest.mark.parametrize("sigma", [1e-6, 1e-5, 1e-4])
-def test_friction_that_hardly_creeps_is_solved_as_far_as_rounding_allows(sigma):
+def test_friction_with_little_creep_is_solved_to_rounding(sigma):
     """Newton's method ends where no step makes the gradient smaller, and the certificate judges."""
     law = Sap(Material(1e5, 1e-3, sigma=sigma))
     answers = [solve(sunk(random_scene("solo12", seed), 1e-4), law) for seed in range(60)]

@@ -51,7 +51,7 @@ def faces(law, answer, f, contacts):
 @pytest.mark.parametrize("points", [1, 3])
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_selection_costs_nothing(name, law, points):
+def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, points):
     """‖τ‖ does not grow, v⁺ does not move, every point is on the face and certified."""
     for scene in scenes(name, law, 40 if points == 1 else 10, points):
         plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
@@ -95,7 +95,7 @@ def sliding(name, seed, points):
 
 @pytest.mark.parametrize("law", ["coulomb", "exact-cone"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_sliding_feet_have_something_to_choose_too(name, law):
+def test_sliding_feet_share_their_load_by_selection(name, law):
     """Where they slide, friction stays at its limit; what is free is how the points share the load. On round cones each has a
     direction of its own, so fewer share."""
     choices = 0
@@ -128,7 +128,7 @@ def earlier(scene, law):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_least_change_of_torque(name, law):
+def test_torque_change_is_minimal_over_the_face(name, law):
     """min ‖τ − τ_prev‖² over the same face."""
     for scene in scenes(name, law, 20):
         guess = earlier(scene, law)
@@ -148,7 +148,7 @@ def in_contact_rows(contacts, impulse):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_least_change_of_impulses(name, law):
+def test_impulse_change_is_minimal_over_the_face(name, law):
     """min ‖p − p_prev‖², p_prev being given in the world: contacts may have been listed in another order or turned since."""
     for seed, scene in enumerate(scenes(name, law, 20)):
         guess, c = earlier(scene, law), scene.contacts
@@ -162,7 +162,7 @@ def test_least_change_of_impulses(name, law):
         np.testing.assert_allclose(chosen.p, p, atol=1e-6 * np.linalg.norm(plain.p - before))
 
 
-def test_contacts_that_were_not_there_count_as_unloaded():
+def test_new_contacts_count_as_unloaded():
     scene = next(s for s in scenes("solo12", "convex", 50) if len(s.contacts) == 4)
     guess = earlier(scene, "convex")
     lost = msgspec.structs.replace(guess, keys=guess.keys[1:], force=guess.force[1:])
@@ -173,14 +173,14 @@ def test_contacts_that_were_not_there_count_as_unloaded():
     np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, strange).p, expected, atol=1e-12)
 
 
-def test_without_a_past_the_change_is_counted_from_nothing():
+def test_without_a_guess_the_change_is_counted_from_zero():
     scene = next(scenes("solo12", "coulomb", 1))
     torque = solve(scene, "coulomb", Selection.TORQUE).tau
     np.testing.assert_allclose(solve(scene, "coulomb", Selection.TORQUE_CHANGE).tau, torque, atol=1e-9)
 
 
 @pytest.mark.parametrize("selection", [Selection.TORQUE_CHANGE, Selection.IMPULSE_CHANGE])
-def test_what_was_chosen_before_is_chosen_again(selection):
+def test_an_unchanged_problem_keeps_its_selection(selection):
     """Nothing changes, so nothing may change: the steady state of a change objective."""
     for scene in scenes("quadruped", "coulomb", 10):
         first = solve(scene, "coulomb", selection)

@@ -14,7 +14,7 @@ def solve(scene, law):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_nothing_sensed_is_contact_free(name):
+def test_without_sensed_forces_the_answer_is_contact_free(name):
     for seed in range(20):
         scene = random_scene(name, seed)
         free = solve(scene, make_law("contact-free"))
@@ -39,7 +39,7 @@ def test_a_predicted_force_that_is_sensed_gives_the_predicted_torque(name, law):
         np.testing.assert_allclose(answer.impulse, predicted.impulse, rtol=0, atol=1e-15)
 
 
-def test_it_claims_dynamics_and_nothing_else():
+def test_sensed_forces_are_certified_by_dynamics_only():
     """Forces that pull, through the ground: believed, and still certified."""
     scene = random_scene("solo12", 0, n=4)
     answer = solve(scene, Sensed(np.tile([0.01, 0.0, -0.02], 4)))

@@ -34,7 +34,7 @@ def solve(scene, law, contacts=None, guess=None):
     ("law", "error"), [("coulomb", coulomb_error), ("cone-infinite", cone_error), ("no-slip", no_slip_error)]
 )
 @pytest.mark.parametrize("name", WALKERS)
-def test_a_foot_that_parts_is_let_go(name, law, error):
+def test_a_separating_foot_carries_no_force(name, law, error):
     """To the letter it would be held sideways, with whatever that takes at the others. Begun anew or at the last basis, the
     answer is that of the robot without this foot."""
     (scene, f), law = lifting(name), make_law(law)
@@ -65,7 +65,7 @@ def uneven(name, seed):
 
 @pytest.mark.parametrize("law", ["coulomb", "cone-infinite"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_feet_almost_on_one_plane_do_not_hold_against_one_another(name, law):
+def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
     """Whenever the robot without the lifting foot has an answer, nearly always the whole robot has the same, begun anew; and
     then always from its own basis, too. To the letter there are kilonewtons instead, or no answer."""
     law, found, expected = make_law(law), 0, 0
@@ -89,7 +89,7 @@ def test_feet_almost_on_one_plane_do_not_hold_against_one_another(name, law):
 
 
 @pytest.mark.parametrize("name", WALKERS)
-def test_the_no_slip_motion_does_not_depend_on_where_it_begins(name):
+def test_the_no_slip_motion_does_not_depend_on_the_start(name):
     """Only impulses follow the rows that are taken first."""
     law = make_law("no-slip")
     for seed in range(40):
@@ -99,7 +99,7 @@ def test_the_no_slip_motion_does_not_depend_on_where_it_begins(name):
         np.testing.assert_allclose(again.v_plus, answer.v_plus, atol=1e-8)
 
 
-def test_coulombs_law_lets_go_of_feet_that_hardly_press_where_friction_has_no_limit_at_all():
+def test_with_infinite_friction_coulomb_releases_feet_that_hardly_press():
     """It is the no-slip law then, but for feet that this one holds with kilonewtons while they hardly press: four times the
     torque, in the mean."""
     options = Options(selection=Selection.FORCE, consistency=Consistency.HOLD)

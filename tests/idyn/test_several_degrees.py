@@ -51,7 +51,7 @@ def somewhere(robot, seed, size=0.2):
     return State(q=q, v=size * rng.normal(size=robot.nv))
 
 
-def test_degrees_of_freedom_are_named_and_counted():
+def test_degrees_of_freedom_have_names():
     robot = table(tau_max={"hexapod.2": 70.0, "slide.0": 8.0}, armature={"slide.2": 0.01})
     assert set(robot.joint_names) == {*HEXAPOD, *SLIDE, "hinge"}
     assert (robot.nq, robot.nv, robot.na, robot.nu) == (7 + 7 + 4 + 1, 16, 10, 6)
@@ -68,7 +68,7 @@ def test_degrees_of_freedom_are_named_and_counted():
     assert np.count_nonzero(np.abs(more) > 1e-12) == 1
 
 
-def test_without_being_named_they_are_free_and_single_degrees_can_be():
+def test_joints_of_several_degrees_are_unactuated_unless_named():
     assert table(actuated=()).joint_names == ("hinge",)
     assert set(table(unactuated=("slide.2", "hinge")).joint_names) == {*HEXAPOD, *SLIDE[:2]}
     assert table(unactuated=("hexapod",)).na == 4
@@ -84,13 +84,13 @@ def test_without_being_named_they_are_free_and_single_degrees_can_be():
         ({"armature": {"hexapod": 0.1}}, "armature: .*'hexapod'.*hexapod"),
     ],
 )
-def test_names_of_nothing_are_refused(changes, message):
+def test_unknown_names_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         table(**changes)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_way_to_angles_is_the_shortest_on_the_manifold(seed):
+def test_joint_errors_are_the_shortest_on_the_manifold(seed):
     robot = table()
     model = pin.buildModelFromXML(TABLE, pin.JointModelFreeFlyer())
     q, wanted = somewhere(robot, seed, 1.0).q, somewhere(robot, seed + 100, 1.0).q
@@ -109,7 +109,7 @@ def test_the_way_to_angles_is_the_shortest_on_the_manifold(seed):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("seed", range(5))
-def test_predictions_are_certified_and_those_of_the_full_system(law, seed):
+def test_predictions_are_certified_and_match_the_full_system(law, seed):
     robot = table(unactuated=("slide.1",) if seed % 2 else ())
     state = somewhere(robot, seed, 0.05)
     contacts = contacts_from_geometry(robot, state.q, Flat(float(robot.place(state.q)[1][:, 2].min()) - 0.3), margin=np.inf)
@@ -129,7 +129,7 @@ def test_predictions_are_certified_and_those_of_the_full_system(law, seed):
         assert coulomb_error(f, answer.p, answer.v_plus, contacts.mu, allowance(contacts.gaps, DT)) < 1e-8
 
 
-def test_a_direction_that_is_none_is_refused():
+def test_a_planar_direction_that_is_not_normalised_is_refused():
     robot = table()
     q = robot.neutral()
     start = int(robot.tree.unit_spans[-1, 0])
@@ -140,7 +140,7 @@ def test_a_direction_that_is_none_is_refused():
 
 
 @pytest.mark.parametrize(("axis", "found"), [('<axis xyz="0 0 1"/>', 0), ('<axis xyz="1 0 0"/>', 1), ("", 1)])
-def test_a_planar_joint_about_another_axis_is_named(axis, found):
+def test_a_planar_joint_about_another_axis_is_refused_by_name(axis, found):
     """Pinocchio takes every planar joint's axis for z."""
     robot = Robot(Description(urdf=TABLE.replace('<axis xyz="0 0 1"/>', axis)))
     errors = [finding for finding in robot.inspect() if finding.severity == "error"]

@@ -39,7 +39,7 @@ def gap(centre, radius=0.05):
         ("in the middle", (0.0, 0.0, 0.0), -0.1, (0, 0, 1)),
     ],
 )
-def test_the_regions_of_a_box(region, centre, distance, normal):
+def test_distance_and_normal_in_each_region_of_a_box(region, centre, distance, normal):
     found, direction = gap(centre)
     assert found == pytest.approx(distance - 0.05, abs=1e-15)
     np.testing.assert_allclose(direction, normal, atol=1e-12)
@@ -125,7 +125,7 @@ def test_gaps_change_as_the_normal_rows_say(seed):
     np.testing.assert_allclose(rate, (after.gaps - before.gaps) / (2 * e), atol=1e-7)
 
 
-def test_contact_sets_survive_being_handed_over_by_name():
+def test_contact_sets_survive_a_round_trip_by_key():
     robot, q = grasp(3)
     c = contacts_from_geometry(robot, q, BELOW, margin=0.1)
     again = contacts_from_points(robot, c.keys, c.points, c.normals, c.mu, c.gaps, c.tangents)
@@ -136,7 +136,7 @@ def test_contact_sets_survive_being_handed_over_by_name():
         np.testing.assert_allclose(getattr(again, field), getattr(c, field), atol=1e-15)
 
 
-def test_corners_touch_the_ground_and_boxes_have_their_own_friction():
+def test_box_corners_touch_the_ground_with_the_boxes_friction():
     robot, q = grasp()
     q = robot.integrate(q, np.r_[0, 0, -0.2 - 0.2 + 0.05071 / 2, np.zeros(robot.nv - 3)])
     told = np.arange(16.0)
@@ -159,7 +159,7 @@ def test_corners_touch_the_ground_and_boxes_have_their_own_friction():
     assert (contacts_from_geometry(slippery, q, BELOW, margin=1.0).mu[-4:] == 0.2).all()
 
 
-def test_a_box_turned_and_shifted_in_its_frame():
+def test_a_box_may_be_rotated_and_offset_in_its_frame():
     """Twelve random placements against the same box written with its offset moved into the sphere."""
     robot, q = grasp(5)
     box = Box(frame="BOX", size=(0.02, 0.04, 0.06), offset=(0.01, -0.02, 0.03))
@@ -175,7 +175,7 @@ def test_a_box_turned_and_shifted_in_its_frame():
             assert distance == pytest.approx(np.linalg.norm(local - np.clip(local, -half, half)) - 0.01, abs=1e-12)
 
 
-def test_walkers_without_boxes_have_no_pairs():
+def test_robots_without_boxes_have_no_contact_pairs():
     robot, _ = walker("quadruped")
     assert robot.boxes.pair_keys == ()
 
@@ -192,7 +192,7 @@ def test_faulty_boxes_are_refused_by_name():
         Robot(Description(urdf=robot.description.urdf, base="fixed", box=(Box(frame="BOXX", size=(1, 1, 1)),)))
 
 
-def test_the_arm_weighs_what_its_makers_say_and_its_inertias_are_possible():
+def test_the_arm_has_the_published_mass_and_valid_inertias():
     robot, _ = grasp()
     assert robot.total_mass == pytest.approx(1.1 + 6000 * 0.05071**3, abs=1e-6)
     assert (robot.na, robot.nu) == (11, 6)

@@ -33,7 +33,7 @@ def hopper(*contact):
     return Robot(Description(urdf=HOPPER, contact=contact))
 
 
-def test_corners_are_where_their_names_say():
+def test_sole_corners_have_names_by_place():
     robot = hopper(*SOLE.corners())
     assert robot.spheres.keys == tuple(CORNERS)
     np.testing.assert_allclose(robot.spheres.offsets, list(CORNERS.values()), atol=1e-15)
@@ -42,12 +42,12 @@ def test_corners_are_where_their_names_say():
     assert set(robot.spheres.joints.tolist()) == {robot.joint_of_frame("ankle")}
 
 
-def test_soles_and_spheres_share_a_frame():
+def test_soles_and_spheres_may_share_a_frame():
     robot = hopper(ContactPoint(frame="foot"), *SOLE.corners(), ContactPoint(frame="foot"), ContactPoint(frame="body"))
     assert robot.spheres.keys == ("foot", *CORNERS, "foot.1", "body")
 
 
-def test_the_same_name_twice_and_no_frame_are_refused():
+def test_duplicate_names_and_unknown_frames_are_refused():
     with pytest.raises(InputError, match=r"contact.foot.name: .*'foot.front_left' twice"):
         hopper(*SOLE.corners(), *SOLE.corners())
     with pytest.raises(InputError, match=r"'foot.1' twice"):

@@ -53,11 +53,11 @@ def root(node):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_local_array_outlives_its_function_or_is_taken_in_a_loop(path):
+def test_local_arrays_are_not_returned_or_made_in_loops(path):
     assert not misuses(path.read_text(encoding="utf-8"))
 
 
-def test_misuse_is_seen():
+def test_the_check_finds_misuse():
     assert misuses("def f(n):\n    x, y = stack_array(n), 1\n    return x") == {"f"}
     assert misuses("def f(n):\n    x = stack_array(n)\n    y = x[1:]\n    return 0, y") == {"f"}
     assert misuses("def f(n):\n    for i in range(n):\n        x = stack_array(n)\n") == {"f"}
@@ -87,10 +87,10 @@ def many_times(times, n, m):
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, SMALL // 8, SMALL // 8 + 1])
-def test_local_arrays_small_and_large(n):
+def test_small_and_large_local_arrays_hold_their_values(n):
     m = 5
     assert quadratic(n, m) == np.sum(np.arange(n, dtype=float) ** 2) * np.sum(np.arange(m))
 
 
-def test_the_stack_is_given_back():
+def test_the_stack_is_released_after_each_call():
     assert many_times(20_000, 30, 30) == 20_000 * quadratic(30, 30)  # 144 MB if each call kept its own

@@ -116,7 +116,7 @@ def test_other_laws_are_certified(name, law, touching, count):
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_selection_is_free_of_charge(name, law, count):
+def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
     """‖τ‖ never grows while the limits allow it, v⁺ never moves; undone selections are counted."""
     make, rungs = make_law(law), Counter()
     for seed in range(count):

@@ -39,7 +39,7 @@ def refused(scene, law, a, **altered):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_right_answers_pass(name, law):
+def test_correct_answers_pass(name, law):
     scene, law, _, a = loaded(name, law)
     if law.conditions is not Conditions.FREE:
         assert a.p[2::3].sum() / DT > 20
@@ -48,7 +48,7 @@ def test_right_answers_pass(name, law):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_a_wrong_torque_is_seen_as_the_momentum_it_costs(name, law):
+def test_a_wrong_torque_is_refused(name, law):
     """An error δ of one torque shows as dt·δ: 1e-9 at δ = 1e-6, refused from δ = 1e-5 on."""
     scene, law, _, a = loaded(name, law)
     for delta, caught in ((1e-6, False), (2e-5, True)):
@@ -73,7 +73,7 @@ def test_a_wrong_velocity_is_refused(name, law):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_impulses_that_do_not_belong_to_the_motion_are_refused(name, law):
+def test_impulses_that_contradict_the_motion_are_refused(name, law):
     """Each component off by 1e-6 N·s, velocity and torque left as they were: the momentum does not add up."""
     scene, law, _, a = loaded(name, law)
     for row in range(12):
@@ -91,7 +91,7 @@ def spoil(f, scene, a, change):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_honest_dynamics_do_not_excuse_a_broken_law(name, law):
+def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
     """Pushing harder than the law allows: feet lift off or slip although they are loaded."""
     scene, law, f, a = loaded(name, law)
     for row in range(12):
@@ -120,7 +120,7 @@ def test_internal_forces_outside_the_cone_are_refused(law):
             assert residuals.cone >= -wrong.p[2::3].min() - 1e-15
 
 
-def test_friction_the_wrong_way_is_refused():
+def test_friction_along_the_motion_is_refused():
     """A sliding foot whose friction pushes it on: inside the cone, dynamics right, complementarity not."""
     scene = random_scene("quadruped", 3, n=1, mu=0.1, touching=1.0)
     law = make_law("coulomb")
@@ -147,7 +147,7 @@ def test_the_convex_law_is_judged_by_its_multipliers(law):
 
 @pytest.mark.parametrize("field", ["p", "v_plus", "tau"])
 @pytest.mark.parametrize("law", LAWS)
-def test_what_is_not_a_number_is_refused(law, field):
+def test_non_finite_answers_are_refused(law, field):
     scene, law, _, a = loaded("solo12", law)
     for i in range(len(getattr(a, field))):
         value = getattr(a, field).copy()
@@ -157,7 +157,7 @@ def test_what_is_not_a_number_is_refused(law, field):
 
 @pytest.mark.parametrize("field", ["gaps", "mu"])
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-def test_contacts_that_are_not_numbers_are_refused(law, field):
+def test_non_finite_contacts_are_refused(law, field):
     scene, law, _, a = loaded("solo12", law)
     value = getattr(scene.contacts, field).copy()
     value[1] = np.nan
@@ -204,7 +204,7 @@ TAMPERING = {
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex", "cone"])
 @pytest.mark.parametrize("what", TAMPERING)
-def test_a_law_that_answers_another_problem_is_caught(law, what):
+def test_the_answer_to_another_problem_is_refused(law, what):
     """Feet that slide under the laws that let them, pushed out of the ground, asked to move: all data matter to all laws then,
     the last rung's too."""
     if "friction" in what and law == "no-slip":
@@ -221,7 +221,7 @@ def test_a_law_that_answers_another_problem_is_caught(law, what):
 
 
 @pytest.mark.parametrize("k", range(12))
-def test_a_change_of_the_demand_that_is_not_reported_is_caught(k):
+def test_an_unreported_change_of_the_demand_is_refused(k):
     """The joint velocities of another demand, and a report of a change that was not made."""
     scene, _, _, a = loaded("quadruped", "coulomb")
     given = evaluate(scene.robot, scene.state, scene.contacts, dt=DT, ground=LITERAL).dynamics.given

@@ -66,7 +66,7 @@ def test_a_step_of_the_distance_along_the_normal_lands_on_the_surface(name):
 
 
 @pytest.mark.parametrize("name", sorted(TERRAINS))
-def test_the_sign_tells_above_from_below(name):
+def test_the_distance_is_positive_above_and_negative_below(name):
     points = near(height_of(name), 300, 1.4, -0.05, 0.05, seed=1)
     distances, _ = TERRAINS[name][0].query(points)
     np.testing.assert_array_equal(distances > 0, points[:, 2] > height_of(name)(points))
@@ -99,7 +99,7 @@ def test_no_point_of_the_stairs_is_nearer():
         assert abs(terrain.query(point[None])[0][0]) == pytest.approx(nearest, abs=1e-6)
 
 
-def test_the_regions_of_a_step():
+def test_distance_and_normal_in_each_region_of_a_step():
     stairs = Stairs(0.0, 0.2, 0.05, 1)
     cases = {
         (-0.1, 0.02): (0.02, (0, 1)),  # over the lower tread
@@ -116,7 +116,7 @@ def test_the_regions_of_a_step():
         np.testing.assert_allclose(normals[0, [0, 2]], normal, atol=1e-12)
 
 
-def test_hills_are_as_high_as_asked_and_pass_through_the_grid(hilly):
+def test_hills_have_the_given_height_and_pass_through_the_grid(hilly):
     heights = paper_hills()
     assert heights.shape == (151, 151)
     assert heights.min() == 0
@@ -126,14 +126,14 @@ def test_hills_are_as_high_as_asked_and_pass_through_the_grid(hilly):
     np.testing.assert_allclose(hilly.height(grid), heights.ravel(), atol=1e-14)
 
 
-def test_the_border_of_the_hills_has_no_edge(hilly):
+def test_hills_continue_smoothly_beyond_their_border(hilly):
     outside = np.array([[1.9, 0.4, 0.01], [-1.7, -2.0, 0.01]])
     np.testing.assert_allclose(hilly.height(outside), hilly.height(np.clip(outside, -1.5, 1.5)), atol=1e-15)
     _, normals = hilly.query(np.array([[1.5 - 1e-9, 0.4, 0.01], [1.5 + 1e-9, 0.4, 0.01]]))
     np.testing.assert_allclose(normals[0], normals[1], atol=1e-6)
 
 
-def test_equal_seeds_equal_ground():
+def test_equal_seeds_give_equal_terrain():
     assert (paper_hills() == paper_hills()).all()
     assert np.abs(paper_hills() - paper_hills(SEED + 1)).max() > 0.001
     points = np.random.default_rng(0).uniform(-3, 3, (1000, 3))
@@ -142,7 +142,7 @@ def test_equal_seeds_equal_ground():
     assert (mu != FrictionMap(0.1, 1.5, 0.05, 8).at(points)).mean() > 0.99
 
 
-def test_friction_is_uniform_over_footholds_and_one_on_each():
+def test_friction_is_uniform_over_footholds_and_constant_on_each():
     friction = FrictionMap(0.1, 1.5, 0.05, 7)
     centres = np.array([(0.05 * i + 0.025, 0.05 * j + 0.025, 0) for i in range(-50, 50) for j in range(-50, 50)])
     mu = friction.at(centres)
@@ -154,7 +154,7 @@ def test_friction_is_uniform_over_footholds_and_one_on_each():
     assert (friction.at(elsewhere) == mu).all()
 
 
-def test_contacts_have_the_friction_of_the_ground_unless_told_otherwise():
+def test_contacts_have_the_friction_of_the_ground_unless_given():
     robot, q = walker("quadruped")
     friction = FrictionMap(0.1, 1.5, 0.05, 7)
     contacts = contacts_from_geometry(robot, q, Flat(friction=friction), margin=1.0)
@@ -165,7 +165,7 @@ def test_contacts_have_the_friction_of_the_ground_unless_told_otherwise():
     assert (told.mu == 0.3).all()
 
 
-def test_a_foot_touches_a_hill_where_the_hill_is(hilly):
+def test_contact_points_of_feet_lie_at_the_surface_of_the_hill(hilly):
     robot, q = walker("quadruped")
     contacts = contacts_from_geometry(robot, q, hilly, margin=1.0)
     radii = robot.spheres.radii
@@ -186,14 +186,14 @@ class Water:
         return points[:, 2], np.broadcast_to([0, 0, 1], points.shape)
 
 
-def test_terrains_may_answer_with_arrays_of_any_kind():
+def test_terrains_may_return_arrays_of_any_dtype_and_layout():
     robot, q = walker("quadruped")
     own, ours = (contacts_from_geometry(robot, q, terrain, margin=1.0) for terrain in (Water(), Flat()))
     for field in ("points", "normals", "tangents", "gaps"):
         np.testing.assert_array_equal(getattr(own, field), getattr(ours, field))
 
 
-def test_points_of_any_kind_are_asked_of_the_plane():
+def test_the_plane_accepts_points_of_any_dtype_and_layout():
     points = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     expected = points[:, 2].astype(np.float64) - 0.07
     for given in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):

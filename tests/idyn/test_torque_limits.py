@@ -67,7 +67,7 @@ def smallest_excess(face, f, plain, bound):
 @pytest.mark.parametrize("share", [0.98, 0.9, 0.5])
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_limits_are_kept_when_they_can_be(name, law, share):
+def test_torque_limits_are_kept_where_possible(name, law, share):
     """Limits cut to a share of what the unlimited choice uses: the excess is the smallest there is, in the sum of its squares,
     and 0 if it can be."""
     kept = exceeded = near = 0
@@ -93,7 +93,7 @@ def test_limits_are_kept_when_they_can_be(name, law, share):
 
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_within_the_limits_the_torque_is_still_the_smallest(name, law):
+def test_within_the_limits_the_torque_is_the_smallest(name, law):
     """The independent program with the limits among its rows."""
     compared = 0
     for seed in range(30):
@@ -114,7 +114,7 @@ def test_within_the_limits_the_torque_is_still_the_smallest(name, law):
     assert compared > 1
 
 
-def test_limits_that_leave_no_choice_are_reported_too():
+def test_an_excess_without_choice_is_reported():
     """One foot, nothing to choose: what is missing is said all the same."""
     scene = random_scene("solo12", 0, n=1)
     free = solve(scene, "coulomb")
@@ -137,21 +137,21 @@ def reference_stance():
 
 
 @pytest.mark.parametrize("law", ["coulomb", "no-slip"])
-def test_reference_basic_solutions_load_two_diagonal_feet(law):
+def test_without_selection_two_diagonal_feet_carry_the_reference_stance(law):
     answer = solve(reference_stance(), law, Selection.OFF)
     np.testing.assert_allclose(np.sort(answer.normal_force), [0, 0, 12.2625, 12.2625], atol=5e-5)
     loaded = set(np.flatnonzero(answer.normal_force > 1))
     assert loaded in ({0, 3}, {1, 2})
 
 
-def test_reference_stage_one_loads_four_feet_equally():
+def test_the_convex_law_loads_four_feet_of_the_reference_stance_equally():
     answer = solve(reference_stance(), "convex", Selection.OFF)
     np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
     assert np.linalg.norm(answer.tau) == pytest.approx(1.3491, abs=5e-5)
 
 
 @pytest.mark.parametrize("law", ["coulomb", "no-slip", "convex"])
-def test_reference_selection(law):
+def test_selection_matches_the_static_optimum_of_the_reference_stance(law):
     """|τ| = 1.00864: the optimum of the statics, min ‖h_a − J_aᵀ f‖ s.t. J_uᵀ f = h_u and the cone, by two back ends."""
     scene = reference_stance()
     f = full(scene.robot, scene.state, scene.contacts)
@@ -172,7 +172,7 @@ def test_reference_selection(law):
 
 @pytest.mark.parametrize("law", ["coulomb", "no-slip", "convex"])
 @pytest.mark.parametrize("name", WALKERS)
-def test_every_law_ends_in_the_same_stance(name, law):
+def test_every_law_selects_the_same_stance(name, law):
     """At rest all laws agree on the motion, so the selection makes them agree on forces and torques."""
     scene = standing_scene(name)
     answer, reference = solve(scene, law), solve(scene, "coulomb")

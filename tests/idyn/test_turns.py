@@ -42,7 +42,7 @@ def with_cos_and_sin(robot, model, q):
 
 
 @pytest.mark.parametrize("turns", [0, 1, -7, 1000])
-def test_the_dynamics_are_those_of_cos_and_sin(cart, turns):
+def test_the_dynamics_match_pinocchios_cos_and_sin(cart, turns):
     model = pin.buildModelFromXML(CART, pin.JointModelFreeFlyer())
     assert (model.nq, cart.nq) == (12, 10)
     data, rng = model.createData(), np.random.default_rng(abs(turns))
@@ -54,7 +54,7 @@ def test_the_dynamics_are_those_of_cos_and_sin(cart, turns):
     np.testing.assert_allclose(terms.h, pin.nonLinearEffects(model, data, theirs, v), atol=1e-10)
 
 
-def test_angles_count_turns_wherever_they_come_from(cart):
+def test_continuous_angles_count_turns(cart):
     q, step = cart.neutral(), np.zeros(cart.nv)
     step[6] = 0.5
     for k in range(1, 41):
@@ -65,14 +65,14 @@ def test_angles_count_turns_wherever_they_come_from(cart):
     np.testing.assert_array_equal(cart.joint_angles(cart.with_joint_angles(q, angles)), angles)
 
 
-def test_they_have_the_limits_of_the_text_and_none_of_position(cart):
+def test_continuous_joints_have_torque_and_speed_limits_only(cart):
     np.testing.assert_array_equal(cart.limits.q_max, [np.inf, 1.0, np.inf])
     np.testing.assert_array_equal(cart.limits.q_min, [-np.inf, -1.0, -np.inf])
     np.testing.assert_array_equal(cart.limits.tau_max, [5.0, 2.0, np.inf])
     np.testing.assert_array_equal(cart.limits.v_max, [40.0, 3.0, np.inf])
 
 
-def test_other_texts_stay_as_they_are(cart):
+def test_urdfs_without_continuous_joints_are_unchanged(cart):
     plain = CART.replace("continuous", "floating")
     assert with_counted_turns(plain) is plain
     assert cart.description.urdf is CART

@@ -55,7 +55,7 @@ def earlier(scene, law, seed):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", WALKERS)
-def test_every_law_is_certified_and_its_own(name, law):
+def test_every_law_answers_itself_and_is_certified(name, law):
     own = 0
     for seed in range(40):
         scene = random_scene(name, seed)
@@ -91,7 +91,7 @@ def test_a_steady_contact_has_the_rigid_answer(name, law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_one_period_and_no_memory_are_the_rigid_law(law):
+def test_a_relaxation_of_one_period_without_memory_is_the_rigid_law(law):
     letter = Ground(noise=0.0, recovery_speed=np.inf, relaxation=DT, memory=0.0)
     for seed in range(10):
         scene = random_scene("quadruped", seed)
@@ -112,7 +112,7 @@ def test_a_sinking_foot_is_stopped_over_the_relaxation_time():
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_memory_lets_the_wrench_follow_with_its_time_constant(law):
+def test_with_memory_the_wrench_follows_with_its_time_constant(law):
     """From no force at all towards the weight: after k ticks 1 − (1 + dt/T_p)⁻ᵏ of it."""
     scene = standing_scene("quadruped")
     weight = scene.robot.total_mass * 9.81
@@ -125,7 +125,7 @@ def test_memory_lets_the_wrench_follow_with_its_time_constant(law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_the_first_answer_has_no_memory_and_nonsense_is_forgotten(law):
+def test_the_first_answer_has_no_memory_and_non_finite_forces_are_ignored(law):
     scene = standing_scene("quadruped")
     weight = scene.robot.total_mass * 9.81
     first = solve(scene, law)
@@ -134,7 +134,7 @@ def test_the_first_answer_has_no_memory_and_nonsense_is_forgotten(law):
     assert solve(scene, law, guess=bad).normal_force.sum() == pytest.approx(weight / (1 + MEMORY / DT), rel=1e-9)
 
 
-def test_a_horizon_is_a_relaxation_where_contacts_touch():
+def test_over_touching_contacts_a_horizon_equals_a_relaxation_time():
     """Accelerations and forces over H = 10 ms are those of T_r = 10 ms over a tick."""
     for seed in range(20):
         scene = random_scene("quadruped", seed, touching=1.0)
@@ -144,7 +144,7 @@ def test_a_horizon_is_a_relaxation_where_contacts_touch():
         np.testing.assert_allclose(far.tau, relaxed.tau, atol=1e-6)
 
 
-def test_the_certificate_notices_another_relaxation_and_another_memory():
+def test_the_certificate_refuses_another_relaxation_or_memory():
     """An answer for one ground is none for another, nor for another last tick."""
     scene = random_scene("solo12", 3, touching=1.0)
     guess = earlier(scene, "coulomb", 3)
@@ -172,7 +172,7 @@ def worst(scene, answer, ground, last):
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
-def test_the_force_selection_presses_without_friction_where_none_is_needed(law):
+def test_force_selection_uses_little_friction(law):
     scene = standing_scene("quadruped")
     answer = solve(scene, law, LITERAL, selection=Selection.FORCE)
     plain = solve(scene, law, LITERAL, selection=Selection.OFF)
@@ -185,11 +185,11 @@ def test_the_force_selection_presses_without_friction_where_none_is_needed(law):
 
 @pytest.mark.parametrize("name", Ground.__struct_fields__)
 @pytest.mark.parametrize("value", [np.nan, -1e-9, "a millimetre", np.zeros(3), None])
-def test_what_is_no_number_is_refused_by_name(name, value):
+def test_non_finite_ground_settings_are_refused_by_name(name, value):
     with pytest.raises(InputError, match=rf"^ground\.{name}: expected a number ≥ 0"):
         Ground(**{name: value})
 
 
-def test_an_endless_memory_is_refused():
+def test_an_infinite_memory_is_refused():
     with pytest.raises(InputError, match=r"^ground\.memory: expected a finite number"):
         Ground(memory=np.inf)

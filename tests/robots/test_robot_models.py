@@ -48,7 +48,7 @@ def test_every_stance_is_within_the_limits(name):
     assert np.isfinite(robot.limits.tau_max).all()
 
 
-def test_the_quadruped_weighs_what_the_paper_says():
+def test_the_quadruped_has_the_published_weight():
     robot, _ = load_robot("quadruped")
     assert robot.total_mass == pytest.approx(4.80, abs=1e-12)
     assert robot.total_mass * 9.81 == pytest.approx(47.088, abs=1e-9)
@@ -67,12 +67,12 @@ def test_the_quadruped_stands_where_the_authors_put_its_feet():
     np.testing.assert_allclose(robot.center_of_mass(q)[:2], 0, atol=1e-12)
 
 
-def test_our_quadruped_has_nothing_to_report():
+def test_inspection_finds_no_fault_in_the_quadruped():
     robot, _ = load_robot("quadruped")
     assert robot.inspect() == []
 
 
-def test_the_authors_inertia_slip_is_found_by_name():
+def test_an_impossible_inertia_is_reported_by_link():
     broken = quadruped_text().replace('1.275e-4"', '1.275e-3"')
     found = errors(Robot(Description(urdf=broken)))
     assert {finding.where for finding in found} == {f"{leg}_LEG_2" for leg in LEGS}

@@ -36,7 +36,7 @@ def kkt_step(problem, p):
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
-def test_rows_are_met_and_the_motion_is_that_of_the_kkt_system(engine):
+def test_rows_are_satisfied_and_the_motion_matches_the_kkt_system(engine):
     rng = np.random.default_rng(1)
     for problem in random_problems("quadruped", 40):
         G, g = random_rows(rng, 18, int(rng.integers(1, 5)))
@@ -70,7 +70,7 @@ def test_redundant_rows_change_nothing(engine):
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
-def test_a_row_that_is_all_rounding_holds_nothing(engine):
+def test_a_row_of_rounding_errors_has_no_force(engine):
     """The third row of a plane linkage: 1e-17 of the others' length, and open by as little."""
     rng = np.random.default_rng(4)
     for problem in random_problems("quadruped", 10):
@@ -85,7 +85,7 @@ def test_a_row_that_is_all_rounding_holds_nothing(engine):
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
-def test_rows_that_hold_everything_leave_no_motion(engine):
+def test_rows_on_all_degrees_of_freedom_stop_the_motion(engine):
     rng = np.random.default_rng(3)
     for problem in random_problems("quadruped", 6):
         above = msgspec.structs.replace(problem, gaps=np.abs(problem.gaps) + 1e-6)
@@ -102,7 +102,7 @@ def test_rows_that_hold_a_body_inside_another_are_reported(engine):
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
-def test_contradictory_rows_are_no_solution(engine):
+def test_contradictory_rows_are_not_solved(engine):
     rng = np.random.default_rng(4)
     problem = next(random_problems("quadruped", 1))
     G, _ = random_rows(rng, 18, 2)
@@ -121,14 +121,14 @@ def test_rows_of_a_wrong_shape_are_refused():
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
-def test_a_row_that_is_no_number_is_reported(engine):
+def test_a_non_finite_row_is_reported(engine):
     problem = next(random_problems("quadruped", 1))
     for G, g in ((np.ones((1, 18)), [np.nan]), (np.full((1, 18), np.nan), [0.0])):
         assert not ENGINES[engine]().solve(with_rows(problem, G, np.array(g))).status.ok
 
 
 @pytest.mark.parametrize("engine", BILATERAL)
-def test_a_row_that_is_far_open_is_closed_at_a_bounded_speed(engine):
+def test_a_wide_gap_closes_at_a_bounded_speed(engine):
     problem = next(random_problems("quadruped", 1))
     solution = ENGINES[engine]().solve(with_rows(problem, np.eye(18)[:1], np.array([0.1])))
     assert solution.v_plus[0] == pytest.approx(-FASTEST)
@@ -179,7 +179,7 @@ def test_a_yielding_stop_is_a_spring():
     assert 2.0 * (at.v_plus[0] + 0.3) == pytest.approx(at.rows[0], rel=1e-9)
 
 
-def test_a_scene_is_not_put_where_its_closures_contradict():
+def test_a_scene_with_contradictory_closures_is_refused():
     """A block welded to the world and pinned to it besides: open by half a turn, no step to first order closes both."""
     block = BodySettings(name="block", shape=Shape(box=(0.1, 0.1, 0.1)), mass=1.0)
     pins = tuple(ClosureSettings(kind="pin", bodies=("block", ""), at=at) for at in ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0)))

@@ -31,7 +31,7 @@ def sway(name: str, kind: str, selection: Selection, *, warm_start: bool) -> tup
 
 
 @pytest.mark.parametrize(("name", "kind"), [("solo12", "sway"), ("solo12", "squat")])
-def test_selection_takes_the_chatter_and_leaves_the_motion(name, kind):
+def test_selection_removes_the_chatter_and_keeps_the_motion(name, kind):
     paper, paper_motion = sway(name, kind, Selection.OFF, warm_start=False)
     ours, our_motion = sway(name, kind, Selection.TORQUE, warm_start=True)
     rates = [np.abs(np.diff(tau, axis=0)).mean() / DT for tau in (paper, ours)]

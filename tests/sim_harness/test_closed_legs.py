@@ -9,7 +9,7 @@ from sim_harness.run.plan import load_plan, with_controller
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 @pytest.mark.parametrize("engine", ["no-slip", "lcp", "penalty", "dissipation", "mujoco"])
-def test_it_squats_and_feels_the_predicted_forces(engine, law):
+def test_a_squat_with_closed_legs_has_the_predicted_forces(engine, law):
     """0.4 s of a squat: joints within 1 mrad, Σ f_N within 0.5 % of the weight once it stands, legs closed."""
     plan = with_controller(load_plan("squat-fivebar", 0.4, engine), {"law": law})
     run = run_in_process(plan, law, lambda *_: None)

@@ -35,7 +35,7 @@ def test_a_pinned_rod_is_a_pendulum(engine):
     assert rod.drift() < 1e-5
 
 
-def test_a_pinned_rod_moves_as_the_same_pendulum_in_a_tree_does():
+def test_a_pinned_rod_moves_as_a_pendulum_with_a_joint():
     """One coordinate against three and two rows: the difference goes with dt."""
     off = []
     for dt in (2e-3, 1e-3):
@@ -73,7 +73,7 @@ def crank_motion(crank, speed, times):
 
 
 @pytest.mark.parametrize("doubled", [False, True])
-def test_a_four_bar_moves_as_its_closed_form(doubled):
+def test_a_four_bar_follows_its_closed_form(doubled):
     """Crank and rocker: turns by the law of cosines at all times, the crank's motion by energy alone; redundant rows or not."""
     off = []
     for dt in (1e-3, 5e-4):
@@ -92,7 +92,7 @@ def test_a_four_bar_moves_as_its_closed_form(doubled):
     assert off[1] < 0.6 * off[0]
 
 
-def test_drift_is_bounded_over_minutes_and_of_second_order():
+def test_drift_over_minutes_is_bounded_and_of_second_order():
     """Swings of minutes: closures are open by what one step leaves, 4 times less at half the step; energy never grows."""
     worst = []
     for dt, minutes in ((2e-3, 3), (1e-3, 1)):

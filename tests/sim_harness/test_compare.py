@@ -30,7 +30,7 @@ def quiet(done, total, name):
     pass
 
 
-def test_what_is_done_is_not_done_again(comparison, here, tmp_path):
+def test_finished_jobs_are_not_repeated(comparison, here, tmp_path):
     settings = load_comparison(comparison)
     first = run_comparisons([settings], tmp_path / "out", Options(), quiet)
     assert len(here) == 2
@@ -42,7 +42,7 @@ def test_what_is_done_is_not_done_again(comparison, here, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "another"])
-def test_what_was_interrupted_is_done_again(comparison, here, tmp_path, damage):
+def test_interrupted_jobs_run_again(comparison, here, tmp_path, damage):
     """No result, half of one, or one of other settings; whatever lay in the folder beside it is thrown away."""
     settings = load_comparison(comparison)
     first = run_comparisons([settings], tmp_path, Options(), quiet)[0]["short", "pid"]
@@ -56,7 +56,7 @@ def test_what_was_interrupted_is_done_again(comparison, here, tmp_path, damage):
     assert not (result.parent / "left over").exists()
 
 
-def test_settings_seed_robot_and_code_make_another_job(comparison, tmp_path, monkeypatch):
+def test_a_job_depends_on_settings_seed_robot_and_code(comparison, tmp_path, monkeypatch):
     def digests(settings, **options):
         tasks = all_tasks(settings, tmp_path, Options(**options))
         return {task.digest for same in tasks.values() for task in same}
@@ -75,7 +75,7 @@ def test_settings_seed_robot_and_code_make_another_job(comparison, tmp_path, mon
     assert not digests(settings) & first
 
 
-def test_seeds_begin_elsewhere_and_repeat_themselves(comparison, tmp_path):
+def test_seeds_differ_and_are_repeatable(comparison, tmp_path):
     settings = msgspec.structs.replace(load_comparison(comparison), seeds=2)
     begins = []
     for root in (tmp_path / "a", tmp_path / "b"):
@@ -113,7 +113,7 @@ def comparable(summary: Summary) -> dict:
 
 
 @pytest.mark.long
-def test_two_jobs_at_once_give_the_bits_of_one_at_a_time(comparison, tmp_path):
+def test_parallel_jobs_give_identical_results(comparison, tmp_path):
     settings = msgspec.structs.replace(load_comparison(comparison), seeds=2)
     one = run_comparisons([settings], tmp_path / "1", Options(jobs=1), quiet)[0]
     two = run_comparisons([settings], tmp_path / "2", Options(jobs=2), quiet)[0]
@@ -127,7 +127,7 @@ def test_two_jobs_at_once_give_the_bits_of_one_at_a_time(comparison, tmp_path):
 
 
 @pytest.mark.long
-def test_a_killed_comparison_goes_on_where_it_was(comparison, tmp_path):
+def test_a_killed_comparison_resumes(comparison, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "sim_harness", "compare", comparison, "--out", str(out), "--seeds", "2"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -143,7 +143,7 @@ def test_a_killed_comparison_goes_on_where_it_was(comparison, tmp_path):
     assert len(list((out / "runs").glob(f"*/{RESULT}"))) == 4
 
 
-def test_a_job_that_fails_is_named_and_the_others_are_done(comparison, tmp_path, monkeypatch, capsys):
+def test_a_failed_job_is_named_and_the_others_run(comparison, tmp_path, monkeypatch, capsys):
     def execute(function, tasks, jobs):
         yield 0, "the roof came down"
         function(*tasks[1])
@@ -188,7 +188,7 @@ class FakeClient:
 
 
 @pytest.mark.parametrize("address", [None, "tcp://there:8786"])
-def test_a_cluster_that_is_running_is_asked_for_no_size(monkeypatch, address):
+def test_a_running_cluster_is_used_as_it_is(monkeypatch, address):
     """Dask's own client and ray's init connect to the address in the environment when they are given none."""
     dask, ray, asked = ModuleType("dask.distributed"), ModuleType("ray"), []
     dask.Client, dask.as_completed = FakeClient, lambda futures, with_results: [(None, future) for future in futures]
@@ -209,7 +209,7 @@ def test_a_cluster_that_is_running_is_asked_for_no_size(monkeypatch, address):
     assert asked == [{} if address else {"address": "local", "num_cpus": 2}]
 
 
-def test_an_unknown_executor_and_no_jobs_are_refused():
+def test_an_unknown_executor_and_zero_jobs_are_refused():
     with pytest.raises(ConfigError, match="processes"):
         run_tasks("procesess", print, [], 1)
     with pytest.raises(ConfigError, match="jobs"):

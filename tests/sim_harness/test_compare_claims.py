@@ -34,7 +34,7 @@ def claim(results, **check):
     return decide(CheckSettings(claim="c", quantity=check.pop("quantity", "tracking"), **check), settings, results)
 
 
-def test_mean_and_spread_are_over_those_that_stayed_up():
+def test_mean_and_spread_leave_out_falls():
     both = Runs(folders=[], summaries=[*runs(1.0, 3.0).summaries, *runs(100.0, upright=False).summaries])
     figures = statistic(both, "tracking")
     assert (figures.mean, figures.fallen, figures.runs) == (2.0, 1, 3)
@@ -53,7 +53,7 @@ def test_an_order_is_decided_by_the_worst_pair():
     assert claim(results, **order, factor=2.5, scenes=("a",)).holds is True
 
 
-def test_who_fell_is_infinitely_worse_and_two_who_fell_are_not_compared():
+def test_a_fall_is_worse_than_any_run_and_two_falls_are_not_compared():
     fell, stood = runs(0.1, upright=False), runs(1.0)
     order = {"larger": ("pid",), "smaller": ("id-qp-mu",)}
     assert claim({("a", "pid"): fell, ("a", "id-qp-mu"): stood}, **order).holds is True
@@ -61,7 +61,7 @@ def test_who_fell_is_infinitely_worse_and_two_who_fell_are_not_compared():
     assert claim({("a", "pid"): fell, ("a", "id-qp-mu"): fell}, **order).holds is None
 
 
-def test_a_fall_lets_no_claim_hold_about_what_it_does_not_show():
+def test_after_a_fall_claims_about_other_quantities_do_not_hold():
     """A robot that lies down has no great torque rate and has not gone far."""
     fell, stood = runs(0.1, upright=False), runs(1.0)
     results = {("a", "pid"): fell, ("a", "id-qp-mu"): stood}
@@ -73,13 +73,13 @@ def test_a_fall_lets_no_claim_hold_about_what_it_does_not_show():
     assert claim(results, controllers=("id-qp-mu",), at_least=0.5).holds is True
 
 
-def test_a_range_names_whoever_is_nearest_to_its_limit():
+def test_a_range_names_the_controller_nearest_to_its_limit():
     results = {("a", "pid"): runs(5.0), ("a", "id-t-1"): runs(9.0), ("b", "pid"): runs(2.0)}
     assert claim(results, controllers=("pid", "id-t-1"), at_most=10.0).measured.startswith("id-t-1: 9")
     assert claim(results, controllers=("pid", "id-t-1"), at_least=1.5, at_most=20.0).measured.startswith("pid: 2")
 
 
-def test_a_range_is_kept_by_all_or_not_kept():
+def test_a_range_holds_only_if_every_controller_keeps_it():
     results = {
         ("a", "pid"): runs(0.011, field="force_error_relative"),
         ("a", "id-t-1"): runs(0.03, field="force_error_relative"),
@@ -91,7 +91,7 @@ def test_a_range_is_kept_by_all_or_not_kept():
     assert outcome.measured.startswith("id-t-1: 3")
 
 
-def test_verdicts():
+def test_verdicts_report_falls_stops_and_chatter():
     settings = VerdictSettings(smooth="id-qp-mu", factor=10.0)
     results = {
         ("a", "id-qp-mu"): runs(1.0, field="torque_rate"),

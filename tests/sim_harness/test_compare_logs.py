@@ -16,7 +16,7 @@ from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import build_plan, load_plan
 
 
-def test_a_log_has_the_figures_of_the_run_it_recorded(comparison, tmp_path, capsys):
+def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
     """All but the last tick's force, which no later state tells, and the clock."""
     settings = load_comparison(comparison)
     for (task,) in all_tasks(settings, tmp_path, Options()).values():
@@ -46,7 +46,7 @@ def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
     assert "every" in capsys.readouterr().err
 
 
-def test_other_outcomes_in_words():
+def test_other_outcomes_are_described():
     found = Ambiguity(seq=7, t_s=0.5, outcomes=2, apart=12.5, pressing=[["LF_FOOT", "RH_FOOT"], []])
     assert ambiguities_text(9, [found]).splitlines() == [
         "9 ticks checked, 1 with several outcomes under the same torques",
@@ -54,7 +54,7 @@ def test_other_outcomes_in_words():
     ]
 
 
-def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
+def test_a_log_of_the_arm_gives_the_figures_of_its_run(tmp_path):
     """Forces between fingers and box, and the errors of the joints that follow."""
     settings = load_plan("grasp", 0.3).settings
     plan = build_plan(msgspec.structs.replace(settings, contacts="message"))
@@ -69,7 +69,7 @@ def test_the_log_of_the_arm_has_the_figures_of_its_run(tmp_path):
     assert summary.force > 15.0
 
 
-def test_logs_and_comparisons_do_not_mix(comparison, capsys):
+def test_logs_and_comparisons_cannot_be_mixed(comparison, capsys):
     assert main(["compare", comparison, "log.mcap"]) == 2
     assert main(["compare"]) == 2
     assert "log.mcap" in capsys.readouterr().err

@@ -90,7 +90,7 @@ def test_every_combination_is_a_cell(matrix):
     assert {cell.robot for cell in found if cell.part == "laws"} == {"quadruped"}
 
 
-def test_changes_of_all_axes_reach_the_plan(matrix):
+def test_changes_of_every_axis_reach_the_plan(matrix):
     comparison = load_comparison(matrix)
     plan = plan_of_cell(comparison, Cell("stand", "soft", "solo12", "penalty", "coulomb", "drives"))
     settings, controller = plan.settings, plan.controller
@@ -109,7 +109,7 @@ def test_changes_of_all_axes_reach_the_plan(matrix):
     assert (told.controller.law, told.settings.engine) == (ConeSettings(edges=16), Penalty(kp=2e4))
 
 
-def test_a_cell_that_two_parts_have_is_one_job(matrix, tmp_path):
+def test_a_cell_shared_by_two_parts_is_one_job(matrix, tmp_path):
     comparison = load_comparison(matrix)
     tasks = all_tasks(comparison, tmp_path, Options())
     counts = {cell.part: len(tasks[cell]) for cell in cells(comparison.matrix)}
@@ -135,7 +135,7 @@ def test_a_cell_that_two_parts_have_is_one_job(matrix, tmp_path):
         ("[[matrix.part]]", '[[scene]]\nname = "s"\n[[matrix.part]]', "one scene, or"),
     ],
 )  # fmt: skip
-def test_what_does_not_exist_is_named(matrix, tmp_path, old, new, named):
+def test_unknown_names_are_refused(matrix, tmp_path, old, new, named):
     path = tmp_path / "wrong.toml"
     assert old in MATRIX
     path.write_text(MATRIX.replace(old, new, 1))
@@ -151,7 +151,7 @@ def results_of(matrix, **fallen):
     return found
 
 
-def test_the_table_counts_and_shares(matrix):
+def test_the_table_has_counts_and_shares(matrix):
     settings = load_comparison(matrix).matrix
     results = results_of(settings, solo12_drives=0.25)
     table = upright_table(Panel(settings.part[0], "shipped"), results)
@@ -180,7 +180,7 @@ def test_claims_are_about_shares_or_about_every_cell(matrix):
     assert ninety.holds is True
 
 
-def test_the_command_ends_in_a_picture_of_all_and_one_of_each_part_with_quantities(matrix, here, tmp_path, capsys):
+def test_the_command_writes_a_picture_of_the_matrix_and_of_each_part(matrix, here, tmp_path, capsys):
     out, claims = tmp_path / "out", tmp_path / "claims.json"
     main(["compare", matrix, "--out", str(out), "--seeds", "1", "--json", str(claims)])
     assert len(here) == 2 * (8 + 1)
@@ -201,7 +201,7 @@ def test_the_command_ends_in_a_picture_of_all_and_one_of_each_part_with_quantiti
 
 
 @pytest.mark.parametrize("name", ["robustness", "robustness-losses", "laws-and-worlds"])
-def test_a_shipped_matrix_can_be_run(name):
+def test_every_cell_of_a_shipped_matrix_makes_a_plan(name):
     """Every robot in every case makes a plan, and so does every world, law and variant."""
     comparison = load_comparison(name)
     found = list(cells(comparison.matrix))

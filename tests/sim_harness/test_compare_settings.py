@@ -41,7 +41,7 @@ from sim_harness.run.plan import load_plan
         ("seeds = 1", 'seeds = 1\nverdict = { smooth = "id-t-1" }', "verdict.smooth: unknown name 'id-t-1'"),
     ],
 )
-def test_what_does_not_exist_is_named(comparison, tmp_path, old, new, named):
+def test_unknown_names_are_refused(comparison, tmp_path, old, new, named):
     path, right = tmp_path / "wrong.toml", Path(comparison).read_text()
     assert right.count(old) == 1
     path.write_text(right.replace(old, new))
@@ -49,7 +49,7 @@ def test_what_does_not_exist_is_named(comparison, tmp_path, old, new, named):
         load_comparison(str(path))
 
 
-def test_check_reads_a_comparison(comparison, tmp_path, capsys):
+def test_check_accepts_comparisons(comparison, tmp_path, capsys):
     assert main(["check", "figure-18"]) == 0
     assert main(["check", comparison]) == 0
     wrong = tmp_path / "wrong.toml"
@@ -58,7 +58,7 @@ def test_check_reads_a_comparison(comparison, tmp_path, capsys):
     assert "duratoin" in capsys.readouterr().err
 
 
-def test_what_compares_is_told_by_its_keys(comparison, tmp_path):
+def test_comparisons_are_recognised_by_their_keys(comparison, tmp_path):
     """Not by the word in a comment, nor by what stands before the first bracket."""
     plain = tmp_path / "plain.toml"
     plain.write_text('# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
@@ -69,13 +69,13 @@ def test_what_compares_is_told_by_its_keys(comparison, tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--seeds", "0"], ["--json", "nowhere/claims.json"]])
-def test_what_cannot_be_done_is_refused_before_the_work(comparison, here, tmp_path, capsys, options):
+def test_impossible_comparisons_are_refused_before_any_run(comparison, here, tmp_path, capsys, options):
     assert main(["compare", comparison, "--out", str(tmp_path / "out"), *options]) == 2
     assert here == []
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_json_is_all_there_is_on_stdout_and_has_null_for_no_number(comparison, here, tmp_path, capsys):
+def test_json_on_stdout_is_alone_and_uses_null_for_nan(comparison, here, tmp_path, capsys):
     out = tmp_path / "out"
     text = Path(comparison).read_text().replace('["tracking", "torque-rate"]', '["tracking", "path-error"]')
     Path(comparison).write_text(text.replace("id-qp-mu = [0.5]", "id-qp-mu = [0.0]"))
@@ -95,7 +95,7 @@ def test_json_is_all_there_is_on_stdout_and_has_null_for_no_number(comparison, h
     assert summary["two"]["scenes"]["short"]["pid"]["quantities"]["path-error"]["mean"] is None
 
 
-def test_a_robot_given_by_its_path_stays_in_the_folder(comparison, tmp_path):
+def test_a_robot_given_by_path_gets_a_valid_folder_name(comparison, tmp_path):
     robot = Path(__file__).parents[2] / "configs/robots/quadruped.toml"
     settings = msgspec.structs.replace(load_comparison(comparison), changes={"controller": {"robot": str(robot)}})
     for (task,) in all_tasks(settings, tmp_path, Options()).values():
@@ -103,7 +103,7 @@ def test_a_robot_given_by_its_path_stays_in_the_folder(comparison, tmp_path):
         assert task.folder.name.startswith("quadruped-")
 
 
-def test_another_robot_of_that_name_makes_other_run_times(tmp_path):
+def test_a_timing_job_depends_on_the_content_of_the_robot(tmp_path):
     shipped = Path(__file__).parents[2] / "configs/robots/quadruped"
     robot, text = tmp_path / "robot.toml", shipped.with_suffix(".toml").read_text()
     settings, digests = TimingSettings(contacts={"id-qp-mu": (1,)}, robot=str(robot)), set()
@@ -114,7 +114,7 @@ def test_another_robot_of_that_name_makes_other_run_times(tmp_path):
     assert len(digests) == 2
 
 
-def test_a_seed_makes_other_ground(tmp_path, monkeypatch):
+def test_a_seed_changes_the_terrain(tmp_path, monkeypatch):
     """The terrain of the controller and of the world alike."""
     plans = []
     monkeypatch.setattr(experiment, "build_controller", lambda settings: [plans.append(settings.contact.terrain), 1 / 0])
@@ -141,7 +141,7 @@ def shipped() -> list[str]:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_shipped_comparison_can_be_run(name):
+def test_every_shipped_comparison_makes_plans(name):
     """Every scene and controller makes a plan."""
     comparison = load_comparison(name)
     for scene in comparison.scene:
@@ -149,7 +149,7 @@ def test_a_shipped_comparison_can_be_run(name):
             plan_of(comparison, scene, controller)
 
 
-def test_a_scene_may_name_links_and_joints_that_the_experiment_does_not(comparison):
+def test_a_scene_may_change_links_and_joints_not_named_in_the_experiment(comparison):
     """Tables by name are empty in an experiment that changes nothing: new names are right, unknown settings are not."""
     robot = {
         "links": {"LF_LEG_3": {"mass_factor": 2.0}},

@@ -10,7 +10,7 @@ from sim_harness.compare.controllers import CONTROLLERS
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
-def test_each_answers(name):
+def test_each_compared_controller_answers(name):
     c = load_controller("paper-stand", CONTROLLERS[name].changes)
     state = State(q=c.stance, v=np.zeros(c.robot.nv))
     command = c.step(state, c.contacts(c.stance), Inputs(dt=0.0))
@@ -18,7 +18,7 @@ def test_each_answers(name):
     assert command.mode is (Mode.DEGRADED if name == "mindiff" else Mode.OK)  # four feet are too many for it
 
 
-def test_the_controllers_of_the_paper_choose_as_in_the_paper():
+def test_the_papers_controllers_use_the_published_selection():
     changes = {name: row.changes for name, row in CONTROLLERS.items()}
     for name in ("id-lcp-mu", "id-lcp-inf", "id-qp-mu-one-stage"):
         assert changes[name]["selection"] == "off"

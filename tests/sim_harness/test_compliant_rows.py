@@ -46,7 +46,7 @@ def spring_step(v, g):
 @pytest.mark.parametrize(
     ("stop", "g", "v"), [(False, -0.02, 0.3), (False, 0.02, 0.3), (True, -0.02, 0.3), (True, 1e-4, -0.4), (True, 1e-4, 0.4)]
 )
-def test_a_row_that_yields_is_an_implicit_spring(name, stop, g, v):
+def test_a_compliant_row_is_an_implicit_spring(name, stop, g, v):
     engine = with_compliance(parse(name, AnyEngine, "engine"))
     solution = engine.solve(weight_on_a_row(stop, g, v))
     v_plus, impulse = spring_step(v, g)
@@ -60,7 +60,7 @@ def test_a_row_that_yields_is_an_implicit_spring(name, stop, g, v):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_rows_that_yield_and_rigid_ones_are_told_in_the_order_of_the_problem(name):
+def test_row_impulses_keep_the_order_of_the_problem(name):
     problem = weight_on_a_row(stop=False)
     rows = Rows(
         G=np.eye(4)[[3, 0, 1]],
@@ -81,14 +81,14 @@ def test_an_engine_of_rigid_rows_refuses_others(name):
         parse(name, AnyEngine, "engine").solve(weight_on_a_row(stop=False))
 
 
-def test_sap_takes_compliance_as_it_is():
+def test_sap_handles_compliance_itself():
     assert with_compliance(Sap()) == Sap()
     for stop in (False, True):
         problem = weight_on_a_row(stop, -0.01, 0.1)
         np.testing.assert_allclose(Sap().solve(problem).v_plus, FoldingEngine(engine=Sap()).solve(problem).v_plus, atol=1e-9)
 
 
-def test_stops_that_never_agree_are_not_certified():
+def test_stops_without_a_consistent_set_are_not_solved():
     class Restless:
         """An engine whose answer always contradicts."""
 
@@ -100,7 +100,7 @@ def test_stops_that_never_agree_are_not_certified():
     assert not FoldingEngine(engine=Restless()).solve(weight_on_a_row(stop=True)).status.ok
 
 
-def test_equal_bits_without_compliance():
+def test_without_compliance_the_result_is_identical():
     rigid = msgspec.structs.replace(
         weight_on_a_row(stop=True), rows=Rows(G=np.eye(4)[:1], g=np.zeros(1), stops=np.ones(1, bool))
     )
@@ -117,7 +117,7 @@ SCENES = ["four-bar", "dual-arm", "weighing-scale", "grasp-lift", "cube-on-corne
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_rows_and_contacts_of_a_scene_elsewhere(name):
+def test_rows_and_contacts_of_a_moved_scene_match_finite_differences(name):
     settings = load_scene(name)
     world = build_scene(settings, engine_named(settings, "sap"))
     for _ in range(5):
@@ -148,7 +148,7 @@ def test_rows_and_contacts_of_a_scene_elsewhere(name):
 
 
 @pytest.mark.parametrize("name", ["rolls", "sphere-column", "spring-cylinder"])
-def test_round_bodies_roll_on_instead_of_turning_their_points_away(name):
+def test_contact_points_of_round_bodies_stay_below_their_centre(name):
     """What contacts are elsewhere is what geometry finds there, but for balls that also go round one another."""
     settings = load_scene(name)
     world = build_scene(settings, engine_named(settings, "lcp"))
@@ -176,7 +176,7 @@ def point_velocity(axes, model, body, point, v):
     return twist[:3] + np.cross(twist[3:], point)
 
 
-def test_rows_and_contacts_of_a_robot_elsewhere():
+def test_rows_and_contacts_of_a_moved_robot_match_finite_differences():
     world = robot_world()
     robot, contacts = world.robot, world.contacts
     system = MovedBodies(bodies=world.bodies, q=world.q, touching=world.bodies.touching(world.q))
@@ -194,7 +194,7 @@ def test_rows_and_contacts_of_a_robot_elsewhere():
 
 @pytest.mark.parametrize("name", ["lcp", "sap"])
 @pytest.mark.parametrize("stiffness", [1e2, 1e6, 1e10, 1e12])
-def test_a_spring_row_gives_way_by_weight_over_stiffness_however_stiff(name, stiffness):
+def test_a_spring_row_yields_by_weight_over_stiffness(name, stiffness):
     engine = with_compliance(parse(name, AnyEngine, "engine"))
     g, v = 0.0, 0.0
     for _ in range(3000):

@@ -10,7 +10,7 @@ from sim_harness.studies.cone_study import DIRECTIONS, EXACT, sliding_errors, st
 
 
 @pytest.mark.parametrize("edges", [4, 8, 16])
-def test_a_polygon_lacks_what_is_between_its_corners(edges):
+def test_a_polygon_loses_friction_between_its_corners(edges):
     """Friction points to the nearer corner: at worst cos(π/k) of it is left along the slide, off by π/k. Half-way both corners
     are loaded: it is as weak, and may point anywhere between them."""
     lacks, off = sliding_errors(stance(), make_law("coulomb", edges=edges), edges)
@@ -18,12 +18,12 @@ def test_a_polygon_lacks_what_is_between_its_corners(edges):
     assert 0.9 * np.pi / edges * (1 - 2 / DIRECTIONS) <= off <= np.pi / edges * 1.001
 
 
-def test_the_round_cone_lacks_nothing():
+def test_the_round_cone_has_full_friction_in_every_direction():
     lacks, off = sliding_errors(stance(), make_law(EXACT), 4)
     assert max(lacks, off) < 1e-9
 
 
-def test_the_page_of_edges_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
+def test_the_page_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cone_study, "EDGES", (4, 8))
     monkeypatch.setattr(cone_study, "DRAGGED", 12)
     assert main(["compare", "cone-study", "--out", str(tmp_path)]) == 0

@@ -30,7 +30,7 @@ def closed(problem, rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_d15_equations_47_to_57_no_slip(seed):
+def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
     """All contacts of the set are held, as there: the LCP of the engine, its matrix and its vector."""
     rng, compared = np.random.default_rng(seed), 0
     for problem in random_problems("quadruped", 20):
@@ -57,7 +57,7 @@ def test_d15_equations_47_to_57_no_slip(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_d15_equations_29_to_42_viscous(seed):
+def test_viscous_engine_solves_equations_29_to_42_of_d15(seed):
     """Accelerations and forces of contacts that rest, against the MLCP solved by an independent Lemke."""
     rng = np.random.default_rng(seed)
     pressing = 0

@@ -74,7 +74,7 @@ def test_a_sticking_particle_stops_without_being_lifted():
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
 
 
-def test_standing_weighs_what_the_robot_weighs(make_world, make_stand):
+def test_in_a_stance_the_ground_carries_the_weight(make_world, make_stand):
     world = make_world("dissipation")
     stand = make_stand(world)
     for _ in range(300):
@@ -85,7 +85,7 @@ def test_standing_weighs_what_the_robot_weighs(make_world, make_stand):
 
 
 @pytest.mark.parametrize("kind", ["sway", "squat"])
-def test_the_cone_law_is_its_inverse(kind):
+def test_the_cone_law_predicts_this_engine_exactly(kind):
     """Both are cone complementarity: impulses and velocities of the one solve the other, as Coulomb's law and `lcp` do."""
     plan = load_plan("stand", 1.5)
     plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine=Dissipation()))
@@ -96,7 +96,7 @@ def test_the_cone_law_is_its_inverse(kind):
     assert summary.force_error_relative < 1e-6
 
 
-def test_the_convex_law_forecasts_its_own_model():
+def test_the_convex_law_predicts_this_engine():
     """Swaying on four feet: the sum of the normal forces within 1.5 %; the law prescribes joints, the engine torques."""
     plan = load_plan("stand", 1.5)
     plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, engine=Dissipation()))

@@ -49,7 +49,7 @@ def force(body, x):
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
-def test_newton_row_22_gradient_and_hessian_are_those_of_psi(energy):
+def test_gradient_and_hessian_match_the_energy_density(energy):
     rng, hyper = np.random.default_rng(22), energy == "neo-hookean"
     for _ in range(50):
         s = rng.uniform(0.5, 1.6, 3)
@@ -64,7 +64,7 @@ def test_newton_row_22_gradient_and_hessian_are_those_of_psi(energy):
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
-def test_newton_row_22_no_force_at_rest_however_it_is_turned(energy):
+def test_rotated_elements_at_rest_have_no_force(energy):
     body = tetrahedron(energy)
     for seed in range(5):
         x = TET @ Rotation.random(random_state=seed).as_matrix().T + [1.0, -2.0, 3.0]
@@ -73,7 +73,7 @@ def test_newton_row_22_no_force_at_rest_however_it_is_turned(energy):
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
-def test_rows_press_with_the_exact_force(energy):
+def test_rows_have_the_exact_elastic_force(energy):
     body, rng = tetrahedron(energy), np.random.default_rng(1)
     for size in (0.001, 0.01, 0.03):
         x = (TET + size * rng.normal(size=TET.shape)).ravel()
@@ -82,7 +82,7 @@ def test_rows_press_with_the_exact_force(energy):
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
-def test_rows_have_the_exact_stiffness_but_for_where_the_energy_bends_the_other_way(energy):
+def test_rows_have_the_exact_stiffness_where_the_energy_is_convex(energy):
     body, rng, exact = tetrahedron(energy), np.random.default_rng(2), 0
     for _ in range(40):
         x = (TET + 0.01 * rng.normal(size=TET.shape)).ravel()
@@ -108,7 +108,7 @@ def test_a_tetrahedron_turned_inside_out_is_pushed_back():
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
-def test_small_strains_are_those_of_young_and_poisson(energy):
+def test_small_strains_match_young_and_poisson(energy):
     c, H = stretch_slopes(np.ones(3), *LAME, energy == "neo-hookean")
     assert np.abs(c).max() < 1e-9 * YOUNG
     softness = np.linalg.inv(H)
@@ -124,7 +124,7 @@ def relaxed(stretch, energy):
 
 
 @pytest.mark.parametrize("stretch", [1.25, 1.5, 2.0])
-def test_newton_row_22_a_stretched_bar_loses_less_volume_than_the_linear_one(stretch):
+def test_neo_hookean_bars_keep_more_volume_than_corotational_ones(stretch):
     """The co-rotational one loses 1.5, 10 and 40 % of its volume; the other none: it swells by 2, 3.3 and 5 %."""
     volume = {energy: stretch * relaxed(stretch, energy) ** 2 for energy in ENERGIES}
     print(f"stretch {stretch}: volume {volume['corotational']:.4f} linear, {volume['neo-hookean']:.4f} neo-Hookean")
@@ -132,7 +132,7 @@ def test_newton_row_22_a_stretched_bar_loses_less_volume_than_the_linear_one(str
 
 
 @pytest.mark.parametrize("energy", ENERGIES)
-def test_newton_iterations_on_the_rows_find_the_statics_that_scipy_finds(energy):
+def test_newton_iterations_on_the_rows_find_the_static_equilibrium(energy):
     """Two tetrahedra that hang from three corners: the minimum of energy and height."""
     points = np.vstack([TET, [[0.09, 0.08, 0.1]]])
     body = elastic_body(points, np.array([[0, 1, 2, 3], [1, 2, 3, 4]]), YOUNG, POISSON, energy)

@@ -60,7 +60,7 @@ def check_dynamics(problem, solution):
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 @pytest.mark.parametrize("edges", [4, 8])
-def test_lcp_obeys_contact_and_friction(name, edges):
+def test_lcp_satisfies_contact_and_friction_conditions(name, edges):
     engine = PolygonLcp(edges=edges, recovery=0.1)
     for problem in random_problems(name, 300, infinite=True):
         solution = engine.solve(problem)
@@ -102,7 +102,7 @@ def test_lcp_agrees_with_an_independent_lemke(name):
     assert compared >= 40
 
 
-def test_polygon_rows_are_what_the_definition_says():
+def test_polygon_rows_match_their_definition():
     rng = np.random.default_rng(5)
     J = rng.normal(size=(6, 9))
     D, b, mu = J @ J.T, rng.normal(size=6), np.array([0.7, np.inf])
@@ -121,7 +121,7 @@ def test_polygon_rows_are_what_the_definition_says():
 
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_penalty_obeys_its_law(name):
+def test_penalty_forces_follow_springs_and_dampers(name):
     engine = Penalty()
     solved, pressing, near = 0, 0, 0
     for problem in random_problems(name, 300):
@@ -145,7 +145,7 @@ def test_penalty_obeys_its_law(name):
     assert near > 5
 
 
-def test_penalty_yields_one_millimetre_at_rest(make_world, make_stand):
+def test_penalty_contacts_sink_one_millimetre_at_rest(make_world, make_stand):
     world = make_world("penalty")
     stand = make_stand(world)
     for _ in range(1500):
@@ -171,7 +171,7 @@ def test_penalty_is_stable_at_any_stiffness(make_block, kp, dt):
 
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
-def test_no_contact_is_free_motion(engine):
+def test_without_contacts_the_motion_is_free(engine):
     problem = next(random_problems("quadruped", 1))
     free = ForwardProblem(
         M=problem.M,
@@ -208,12 +208,12 @@ def test_a_singular_inertia_is_reported(engine):
 
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
-def test_a_torque_that_is_no_number_is_reported(make_world, engine):
+def test_a_non_finite_torque_is_reported(make_world, engine):
     world = make_world(engine)
     assert world.step(np.full(12, np.nan), DT).status is Status.NON_FINITE
 
 
-def test_contact_jacobian_and_point_force_are_transposes():
+def test_generalised_contact_forces_are_the_transposed_jacobian():
     """Jᵀ p of a contact equals the generalised force of the same impulse at the same point."""
     robot, q = load_robot("quadruped")
     rng = np.random.default_rng(6)
@@ -242,7 +242,7 @@ def test_contact_jacobian_is_the_derivative_of_the_foot_centres():
     np.testing.assert_allclose(J[2::3] @ v, (after - before) / (2 * e), atol=1e-8)
 
 
-def test_engines_by_name():
+def test_engines_are_built_by_name():
     assert parse({"kind": "lcp", "edges": 6}, AnyEngine, "engine") == PolygonLcp(edges=6)
     for wrong, named in (
         ("lpc", r"sim\.engine: no kind named 'lpc'.*lcp"),

@@ -43,7 +43,7 @@ def test_lcp_of_sixteen_edges_and_newton_agree_where_bodies_slide(name):
 
 
 @pytest.mark.parametrize("turn", [0.0, 0.1, 0.2, np.pi / 16])
-def test_lcp_of_sixteen_edges_and_newton_agree_whichever_way_a_block_slides(turn):
+def test_lcp_of_sixteen_edges_and_newton_agree_in_every_direction_of_sliding(turn):
     """Between its edges a polygon holds back by up to 1 − cos(π/16) = 1.9 % less: the way is longer by up to that."""
     scene = load_scene("sliding-block")
     (block,) = scene.body
@@ -80,5 +80,5 @@ def test_sap_and_first_order_agree_at_equal_stiffness_and_dissipation(name):
 
 
 @pytest.mark.parametrize("name", ["pendulum-soft-stop", "elastic-strip", "elastic-foundation"])
-def test_sap_and_first_order_agree_on_rows_that_yield(name):
+def test_sap_and_first_order_agree_on_compliant_rows(name):
     agree(load_scene(name), SOFT, 0.01, forces=name == "elastic-foundation")

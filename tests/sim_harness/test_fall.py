@@ -30,7 +30,7 @@ def test_a_robot_is_down_when_tilted_or_low_over_its_ground():
     assert not posture.upright(np.full((1, robot.nq), np.nan))
 
 
-def test_height_is_that_above_the_ground_below():
+def test_height_is_measured_above_the_ground_below():
     """Up a slope the same height over the world's origin is a fall."""
     robot, q = load_robot("quadruped")
     posture = Posture(robot, Slope(0.3, 0.1), q)
@@ -53,14 +53,14 @@ def tipped(seconds):
     return msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(push,)))
 
 
-def test_a_run_ends_with_a_fall_and_says_how_long_it_lasted():
+def test_a_run_ends_with_a_fall_and_reports_its_duration():
     run = run_in_process(tipped(3.0), "", lambda *_: None)
     assert not run.summary.upright
     assert 0.1 < run.summary.seconds < 1.0
     assert len(run.trace) == round(run.summary.seconds / 1e-3)
 
 
-def test_what_comes_before_a_fall_is_what_it_was():
+def test_a_trace_up_to_a_fall_equals_that_of_a_shorter_run():
     """The rows of the run that fell are those of a shorter one."""
     long, short = (run_in_process(tipped(seconds), "", lambda *_: None).trace for seconds in (3.0, 0.12))
     assert len(short) == 120

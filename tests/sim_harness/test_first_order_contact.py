@@ -30,7 +30,7 @@ def hit(h, share, speed=IMPACT):
 
 
 @pytest.mark.parametrize(("h", "expected"), [(1e-5, 0.0097), (1e-7, 0.8559), (1e-8, 0.9844), (1e-9, 0.9984)])
-def test_first_order_row_10_restitution_of_a_stop(h, expected):
+def test_restitution_of_a_stop_at_small_steps(h, expected):
     """The stop is met at 0 itself at 1e-5 s; at small steps e = exp(−π h ω / 2), ω = 1e6/s, wherever the step begins."""
     found = hit(h, 0.0) if h == 1e-5 else np.mean([hit(h, share) for share in (0.25, 0.5, 0.75)])
     assert found == pytest.approx(expected, rel=0.02 if h == 1e-5 else 5e-3)
@@ -38,12 +38,12 @@ def test_first_order_row_10_restitution_of_a_stop(h, expected):
         assert found == pytest.approx(np.exp(-np.pi * h * 1e6 / 2), rel=0.01)
 
 
-def test_first_order_row_10_restitution_where_the_step_is_the_spring_s_own():
+def test_restitution_where_the_step_is_the_springs_time_constant():
     """h ω = 1: 0.25, wherever the step begins; the note's "entry-dependent" is of rows that are taken only at φ ≤ 0."""
     np.testing.assert_allclose([hit(1e-6, share) for share in (0.0, 0.25, 0.5, 0.75)], 0.25, rtol=1e-4)
 
 
-def test_first_order_row_10_when_the_pendulum_meets_its_stop():
+def test_a_pendulum_meets_its_stop_at_the_closed_form_time():
     q, v, t, h = np.pi / 2, 0.0, 0.0, 1e-4
     while q + h * v > 0:
         v = ENGINE.solve(step_of([[1.0]], [-G * np.sin(q)], [v], h, rows=stops([[1.0]], [q], K, 1e-9))).v_plus[0]
@@ -53,7 +53,7 @@ def test_first_order_row_10_when_the_pendulum_meets_its_stop():
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_first_order_row_10_contacts_that_are_always_on_do_not_bounce(share):
+def test_predicted_contacts_do_not_bounce_at_large_steps(share):
     """h = 1e-3 s: dead, however the step begins; taken only at φ ≤ 0, it comes out at 1 − share of its speed (F8)."""
     h, speed = 1e-3, 1.0
     for candidates, expected in (("near", 0.0), ("touching", 1.0 - share)):
@@ -67,12 +67,12 @@ def test_first_order_row_10_contacts_that_are_always_on_do_not_bounce(share):
         assert out == pytest.approx(expected, abs=1e-5)
 
 
-def test_first_order_row_11_stiffness_of_the_bed():
+def test_the_springs_of_the_bed_add_up_to_its_stiffness():
     for per_side, modulus, expected in ((10, 1e7, 1e5), (10, 1e11, 1e9), (30, 1e7, 1.11e4), (30, 1e11, 1.11e8)):
         assert pytest.approx(expected, rel=2e-3) == foundation.bed(per_side, modulus, 5.0).K
 
 
-def test_first_order_row_11_5_newtons_keep_the_bed_pressed():
+def test_five_newtons_keep_the_bed_pressed():
     """Statics: z = 0.5 m − (m g + F) / (E s²/depth) = 0.49999165 m, tilt F s/2 / (K Σ x²) = 3.0e-6 rad."""
     on = foundation.bed(10, 1e7, 5.0)
     pose, solution, pressed = foundation.stepped(ENGINE, on, 0.01, 1.0)
@@ -83,13 +83,13 @@ def test_first_order_row_11_5_newtons_keep_the_bed_pressed():
     assert solution.p[:, 2].sum() / 0.01 == pytest.approx(foundation.MASS * foundation.GRAVITY + 5.0, rel=1e-3)
 
 
-def test_first_order_row_11_50_newtons_lift_an_edge():
+def test_fifty_newtons_lift_an_edge_of_the_bed():
     _, _, pressed = foundation.stepped(ENGINE, foundation.bed(10, 1e7, 50.0), 0.01, 1.0)
     assert 50 < pressed < 100
 
 
 @pytest.mark.parametrize(("force", "note"), [(5.0, 1.4e-7), (50.0, 1.5e-6)])
-def test_first_order_row_11_beside_the_differential_equation(force, note):
+def test_the_bed_follows_its_differential_equation(force, note):
     """At h = 0.01 s, after 1 s, of which 50 N take four: [Drumwright Table 2] has 2.96e-5 and 0.813."""
     on = foundation.bed(10, 1e7, force)
     exact, _ = foundation.integrated(on, "DOP853", 1.0, 1e-9, 1e-12)
@@ -98,7 +98,7 @@ def test_first_order_row_11_beside_the_differential_equation(force, note):
     assert foundation.distance(pose, exact) < 1e-5
 
 
-def test_first_order_row_13_a_sphere_on_hertz_s_spring():
+def test_a_sphere_on_a_hertz_spring_has_the_closed_form_depth():
     """F = 2.367 N on E* = 1e11 N/m², r = 0.01 m: 3.83e-7 m deep (the paper's 1e-8 m is a misprint); K by the tangent."""
     load, modulus, r, h = 2.367, 1e11, 0.01, 1e-3
     depth = (load / (modulus * np.sqrt(r))) ** (2 / 3)
@@ -116,7 +116,7 @@ def test_first_order_row_13_a_sphere_on_hertz_s_spring():
 
 
 @pytest.mark.parametrize(("mu", "way"), [(0.0, 1.281), (0.125, 0.683), (0.25, 0.0858), (0.375, 0.0)])
-def test_first_order_row_18_ramp(mu, way):
+def test_a_block_on_a_ramp_slides_as_coulomb_says(mu, way):
     """h = 0.01 s, over 1 s: g/2 (sin − μ cos) · 1.01; it neither creeps nor hovers."""
     forces, place, v = ramp(mu)
     exact = max(0.0, RAMP_G / 2 * (np.sin(RAMP) - mu * np.cos(RAMP))) * (1 + RAMP_H)
@@ -128,7 +128,7 @@ def test_first_order_row_18_ramp(mu, way):
         assert v[0] == pytest.approx(CREEP / (1e6 / RAMP_H), rel=1e-6)
 
 
-def test_first_order_row_18_the_convexified_law_hovers():
+def test_the_convexified_law_lifts_a_sliding_block_by_step_times_mu_times_speed():
     """(i) of the note: 1.69e-3 m above the ramp at 1.353 m/s, h μ v; the way is right."""
     _, place, v = ramp(0.125, friction="convex")
     assert place[0] == pytest.approx(0.6831, abs=5e-5)
@@ -137,7 +137,7 @@ def test_first_order_row_18_the_convexified_law_hovers():
     assert place[1] == pytest.approx(1.69e-3, rel=2e-3)
 
 
-def test_first_order_row_18_a_rod_that_leans():
+def test_a_leaning_rod_slides_or_sticks_with_the_closed_form_force():
     """60°: at μ = 0.2 it slides with N = g / (W_nn + μ W_nt), 6.583 N; at μ = 0.9 it sticks with (7.970, 3.185) N."""
     M, J = rod()
     W = J[::2] @ np.linalg.solve(M, J[::2].T)
@@ -150,17 +150,17 @@ def test_first_order_row_18_a_rod_that_leans():
     np.testing.assert_allclose(rigid, [3.185, 7.970], atol=1.5e-3)
 
 
-def test_first_order_row_20_without_friction_there_is_none():
+def test_without_friction_there_is_no_tangential_force():
     forces, _, _ = ramp(0.0, seconds=0.1)
     assert forces[0] == forces[1] == 0.0
 
 
-def test_first_order_row_20_more_friction_less_way():
+def test_a_larger_friction_coefficient_shortens_the_slide():
     ways = [ramp(mu)[1][0] for mu in np.linspace(0, 0.3, 13)]
     assert (np.diff(ways) < 1e-9).all()
 
 
-def test_first_order_row_20_friction_takes_energy():
+def test_friction_dissipates_energy():
     """Random contacts: its power is not positive but for what creep is, and what slides slides against all of it."""
     rng, slid = np.random.default_rng(20), 0
     for _ in range(200):
@@ -184,7 +184,7 @@ def smooth_force(depth, tau=0.02, v=-0.1, h=1e-4):
     return solution.p[0, 2] / h
 
 
-def test_first_order_row_25_forces_of_smooth_contacts_begin_at_nothing():
+def test_forces_of_smooth_contacts_start_at_zero():
     """K and B that vanish at φ = 0 make λ continuous there: it falls as √depth. With B = const it jumps by B v."""
     depths = 10.0 ** np.arange(-18, -5)
     forces = np.array([smooth_force(depth) for depth in depths])
@@ -195,7 +195,7 @@ def test_first_order_row_25_forces_of_smooth_contacts_begin_at_nothing():
     assert ENGINE.solve(plain).p[0, 2] / 1e-4 == pytest.approx(1e3 * 0.1 / 1.1, rel=1e-3)
 
 
-def test_first_order_row_25_slopes_of_smooth_contacts_do_not_jump():
+def test_force_gradients_of_smooth_contacts_are_continuous():
     """dλ/dq by central differences, τ_d = 0 (Hertz alone): no jump between neighbours, down to nothing at φ = 0."""
     q = np.linspace(-1e-6, 2e-5, 2001)
     slope = np.gradient([smooth_force(depth, tau=0.0, v=0.0) for depth in q], q)

@@ -15,7 +15,7 @@ from sim_harness.studies.first_order_published import Published, program, solve_
 PUBLISHED = Published(tangential=1e4)
 
 
-def test_first_order_row_9_a_foot_tips_over_under_the_published_program():
+def test_a_foot_tips_over_under_the_published_program():
     """F2: (5.335, 4.836) N in place of the springs' own (8.829, 0.981), and 0.554 rad after a second."""
     forces, tilt = foot("published", 1.0)
     np.testing.assert_allclose(forces, [5.335, 4.836], atol=5e-4)
@@ -23,13 +23,13 @@ def test_first_order_row_9_a_foot_tips_over_under_the_published_program():
 
 
 @pytest.mark.parametrize("friction", ["cone", "convex"])
-def test_first_order_row_9_and_stands_on_its_springs(friction):
+def test_a_foot_stands_on_its_springs_under_the_engine(friction):
     forces, tilt = foot(friction, 1.0)
     np.testing.assert_allclose(forces, [8.829, 0.981], atol=5e-4)
     assert tilt == pytest.approx((0.9 - 0.1) * 9.81 / 1e7 / 0.1 / 1.0, rel=1e-3)
 
 
-def test_first_order_row_9_one_contact_alone_has_its_spring():
+def test_a_single_contact_has_its_spring_force():
     rng = np.random.default_rng(9)
     for _ in range(100):
         gap, v, f = 1e-3 * rng.normal(), 0.1 * rng.normal(), 10 * rng.normal()
@@ -41,7 +41,7 @@ def test_first_order_row_9_one_contact_alone_has_its_spring():
             assert solution.p[0, 2] / 1e-3 == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
 
-def test_first_order_row_14_with_the_papers_weight_a_block_jumps_off_its_ramp():
+def test_with_the_published_weight_a_block_jumps_off_its_ramp():
     """F3, μ = 0.125, ζ = 1/h: 20.29 N in place of 9.47 N, no sliding, 5.5 m above the ramp after a second."""
     forces, place, _ = ramp(0.125, friction="published")
     assert forces[2] == pytest.approx(20.29, abs=5e-3)
@@ -49,12 +49,12 @@ def test_first_order_row_14_with_the_papers_weight_a_block_jumps_off_its_ramp():
     assert place[1] == pytest.approx(5.5, abs=0.05)
 
 
-def test_first_order_row_14_with_another_weight_it_slides():
+def test_with_another_weight_the_published_block_slides():
     _, place, _ = ramp(0.125, friction="published", normal_weight=100 * (1 + 1e6) ** 2)
     assert place[0] == pytest.approx(0.6833, abs=5e-5)
 
 
-def test_first_order_row_14_but_no_weight_is_right_everywhere():
+def test_no_single_weight_suits_every_contact_of_the_published_program():
     """The weight that serves the block takes a leaning rod's stick, (7.97, 3.19) N, for (3.36, −3.02)."""
     friction, normal = leaning_rod(0.9, friction="published", normal_weight=100 * (1 + 1e6) ** 2)
     assert (normal, friction) == (pytest.approx(3.36, abs=5e-3), pytest.approx(-3.02, abs=5e-3))
@@ -62,7 +62,7 @@ def test_first_order_row_14_but_no_weight_is_right_everywhere():
     assert (normal, friction) == (pytest.approx(7.970, abs=1e-3), pytest.approx(3.185, abs=2e-3))
 
 
-def test_first_order_row_19_direction_of_friction():
+def test_friction_direction_is_that_of_least_slip_or_most_dissipation():
     """F4: −107.07° is least slip, −138.02° most dissipation."""
     for settings, degrees in (({"friction": "published", "normal_weight": 1e10}, -107.07), ({}, -138.02)):
         force = across(**settings)
@@ -100,7 +100,7 @@ def random_program(rng, contacts=3, rows=True, planar=False, zeta=None):
     return problem, program(bodies, free, table, 1 / h if zeta is None else zeta), bodies, table
 
 
-def test_first_order_row_15_the_program_is_solved():
+def test_the_published_program_is_solved_to_optimality():
     """3D: inequalities and cones hold, and a general method finds nothing better."""
     rng = np.random.default_rng(15)
     for _ in range(12):
@@ -132,7 +132,7 @@ def test_first_order_row_15_the_program_is_solved():
         assert cost(x / scale) <= cost(other.x) + 1e-6
 
 
-def test_first_order_row_15_on_plane_data_it_is_the_plane_program():
+def test_on_planar_data_the_published_program_is_planar():
     rng = np.random.default_rng(151)
     for _ in range(10):
         _, a, _, _ = random_program(rng, contacts=2, planar=True)
@@ -145,7 +145,7 @@ def test_first_order_row_15_on_plane_data_it_is_the_plane_program():
         np.testing.assert_allclose(flat, x, atol=1e-6 * np.abs(x).max())
 
 
-def test_first_order_row_16_elimination_of_ties():
+def test_elimination_of_bilateral_rows_keeps_forces_and_cost():
     """The reduced program's forces of ties and its cost are those of the whole system, and Λ = (M + G_bᵀ S_b G_b)⁻¹ (F5)."""
     rng, h = np.random.default_rng(16), RAMP_H
     for _ in range(20):
@@ -175,7 +175,7 @@ def test_first_order_row_16_elimination_of_ties():
         assert half == pytest.approx(expected, rel=1e-8, abs=1e-6 * abs(expected))
 
 
-def test_first_order_row_17_the_program_has_one_solution():
+def test_the_published_program_has_one_solution():
     rng = np.random.default_rng(17)
     for zeta in (0.1, 100.0):
         for _ in range(10):
@@ -188,7 +188,7 @@ def test_first_order_row_17_the_program_has_one_solution():
                 assert (other - x) @ a.H @ (other - x) < 1e-8 * (x @ a.H @ x)
 
 
-def test_what_the_published_programs_cannot_be_asked():
+def test_infinite_friction_and_stiffness_are_refused_by_the_published_programs():
     problem = step_of(np.eye(3), [0, 0, -10], np.zeros(3), 1e-2, np.eye(3), [0.0], np.inf)
     with pytest.raises(InputError, match=r"mu: expected finite friction.*'published'.*'first-order'"):
         PUBLISHED.solve(problem)

@@ -54,18 +54,18 @@ def semi_implicit(k, b, h):
         (engines_map, 1e-2, 1e6, 0.0, 0.0995),
     ],
 )
-def test_first_order_row_1_spectral_radii(scheme, h, k, b, expected):
+def test_spectral_radii_match_the_closed_form(scheme, h, k, b, expected):
     assert radius(scheme(k, b, h)) == pytest.approx(expected, abs=5e-6 if scheme is explicit else 5e-4 * expected)
 
 
-def test_first_order_row_1_limit_of_semi_implicit_euler():
+def test_semi_implicit_euler_is_unstable_beyond_its_limit():
     h, b = 1e-3, 1.0
     limit = 2 * (2 + h * b) / h**2
     assert limit == pytest.approx(4.002e6)
     assert radius(semi_implicit(0.999 * limit, b, h)) < 1.0 < radius(semi_implicit(1.001 * limit, b, h))
 
 
-def test_first_order_row_1_the_engine_is_implicit_euler():
+def test_the_engine_is_implicit_euler():
     for h, k, b in ((1e-5, 1e6, 1.0), (1e-3, 1e7, 1.0), (1e-2, 1e6, 1e3)):
         exact = np.linalg.inv(np.array([[1.0, -h], [h * k, 1.0 + h * b]]))
         np.testing.assert_allclose(engines_map(k, b, h), exact, rtol=1e-9, atol=1e-12)
@@ -74,12 +74,12 @@ def test_first_order_row_1_the_engine_is_implicit_euler():
 
 @pytest.mark.parametrize("k", [1e5, 1e6, 1e9, 1e12])
 @pytest.mark.parametrize("b", [0.0, 1.0, 1e6, 1e12])
-def test_first_order_row_2_no_step_is_unstable(k, b):
+def test_every_step_size_is_stable(k, b):
     for h in 10.0 ** np.arange(-8, 4):
         assert radius(engines_map(k, b, h)) <= 1.0 + 1e-12
 
 
-def test_first_order_row_2_amplitude_without_a_damper():
+def test_an_undamped_spring_decays_by_the_closed_form_factor():
     """h = 0.01 s, k = 1e6 N/m, b = 0: each step leaves 1/√(1 + h² k) = 0.0995."""
     left = radius(engines_map(1e6, 0.0, 1e-2))
     assert left == pytest.approx(0.0995, abs=5e-5)
@@ -93,7 +93,7 @@ def random_ties(rng, nv=7, n=4, h=1e-3):
     return M, J, f, v, K, B, phi, step_of(M, f, v, h, rows=ties(J, phi, K, B))
 
 
-def test_first_order_row_3_in_constraint_space_it_is_a_mass_on_a_spring():
+def test_in_constraint_space_the_motion_is_a_mass_on_a_spring():
     """(35) as implicit Euler has it, for rows that do not bend: M̂ φ̈ + B φ̇ + K φ = f̂ at the end of the step."""
     rng = np.random.default_rng(3)
     for h in (1e-3, 1e-9):
@@ -108,7 +108,7 @@ def test_first_order_row_3_in_constraint_space_it_is_a_mass_on_a_spring():
             np.testing.assert_allclose(left, fhat, atol=1e-8 * scale)
 
 
-def test_first_order_row_4_the_bilateral_step():
+def test_bilateral_steps_match_equations_53_and_60_to_62():
     """(60)–(62), then (53), (37): by the paper's own unsymmetric formula with Y."""
     rng, h = np.random.default_rng(4), 1e-3
     for _ in range(50):
@@ -124,7 +124,7 @@ def test_first_order_row_4_the_bilateral_step():
         np.testing.assert_allclose(solution.v_plus, v + np.linalg.solve(M, J.T @ p + h * f), atol=1e-9)
 
 
-def test_first_order_row_5_cfm_and_erp():
+def test_cfm_and_erp_convert_to_stiffness_and_damping():
     rng = np.random.default_rng(5)
     K, B = 10 ** rng.uniform(0, 12, 100), 10 ** rng.uniform(-3, 9, 100)
     for h in (1e-5, 1e-3, 1e-1):
@@ -137,7 +137,7 @@ def test_first_order_row_5_cfm_and_erp():
     assert compliance_and_share(np.inf, 10.0, 1e-3) == (0.0, 1.0)
 
 
-def test_first_order_row_5_the_engine_has_them():
+def test_cfm_and_erp_reproduce_the_engines_step():
     k, b, h, q, v = 2e5, 30.0, 2e-3, 0.01, -0.4
     R, share = compliance_and_share(k, b, h)
     solution = solved(step_of([[1.0]], [3.0], [v], h, rows=ties([[1.0]], [q], k, b)))
@@ -146,7 +146,7 @@ def test_first_order_row_5_the_engine_has_them():
 
 
 @pytest.mark.parametrize("K", [1e4, 1e12])
-def test_first_order_row_6_redundant_rows(K):
+def test_redundant_springs_share_the_load_by_stiffness(K):
     """Two springs 3 : 1 that hold 2 kg: 14.715 and 4.905 N, W = ½ (1 1; 1 1) being of rank 1."""
     stiffness, q, v, h = K * np.array([3.0, 1.0]), 0.0, 0.0, 1e-2
     W = np.ones((2, 2)) / 2.0
@@ -200,7 +200,7 @@ def pendulum(h, k=1e15, b=1.0, step=engines_step):
     ("h", "papers", "deviation"),
     [(0.1, 1.336e-1, 7.790e-2), (1e-2, 9.099e-4, 9.039e-4), (1e-3, 9.056e-6, 9.055e-6), (1e-4, 9.055e-8, 9.055e-8)],
 )
-def test_first_order_row_7_bilateral_pendulum(h, papers, deviation):
+def test_a_stiff_bilateral_pendulum_is_stable_with_the_closed_form_gap(h, papers, deviation):
     """k = 1e15 N/m: stable, and open by h² (9.056 = v²/2L at the bottom, with v² = 2g / (1 + I)). The note's numbers are those
     of the scheme with M̂ Ġ v; the engine leaves that out, and is open by less at large steps."""
     assert pendulum(h, step=papers_step)[0] == pytest.approx(papers, rel=1e-3)
@@ -212,7 +212,7 @@ def test_first_order_row_7_bilateral_pendulum(h, papers, deviation):
         assert abs(energy) < 20 * h  # F7: O(h), not "precisely zero"
 
 
-def test_first_order_row_8_forces_of_stiff_springs_without_cancellation():
+def test_forces_of_stiff_springs_have_no_cancellation_error():
     """k = 1e15 N/m at h = 1e-2 s: forces as rational numbers have them; (53) itself, from φ⁺, is off by 1e-5 N and more."""
     rng, h, k = np.random.default_rng(8), 1e-2, 1e15
     lost = 0.0
@@ -229,7 +229,7 @@ def test_first_order_row_8_forces_of_stiff_springs_without_cancellation():
     assert lost > 1e-5
 
 
-def test_first_order_row_22_gains_as_a_force_and_as_a_row():
+def test_stiff_gains_are_stable_as_a_row_and_unstable_as_a_force():
     """h² kp > 4 m: a PD whose force is that of the beginning of the step goes astray; as a row it is stable."""
     m, h = 1.0, 1e-2
     for kp, stable in ((3.5 * m / h**2, True), (4.5 * m / h**2, False)):
@@ -246,7 +246,7 @@ def test_first_order_row_22_gains_as_a_force_and_as_a_row():
 
 
 @pytest.mark.parametrize(("K", "h", "m"), [(1e5, 1e-3, 10.0), (1e9, 1e-3, 10.0), (1e4, 1e-2, 1.0)])
-def test_first_order_row_23_deformation_that_is_not_known(K, h, m):
+def test_the_error_of_an_unknown_deformation_matches_its_formula(K, h, m):
     """φ₀ taken for 0: the force is −(hK + B) φ̇⁺, and N/mg = SW / (1 + SW), 1 % of it in the first case."""
     B = 1.0
     solution = solved(step_of([[m]], [-m * G], [0.0], h, rows=ties([[1.0]], [0.0], K, B)))

@@ -37,7 +37,7 @@ def check_law(problem, solution, engine=ENGINE, tolerance=1e-8):
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 @pytest.mark.parametrize("stiffness", [1e4, 1e7, 1e12])
-def test_first_order_obeys_the_cone_s_law(name, stiffness):
+def test_random_problems_satisfy_the_compliant_cone_law(name, stiffness):
     engine, slid = FirstOrder(stiffness=stiffness, dissipation=1e-3), 0
     for problem in random_problems(name, 150):
         solution = engine.solve(problem)
@@ -48,7 +48,7 @@ def test_first_order_obeys_the_cone_s_law(name, stiffness):
     assert slid > 50
 
 
-def test_first_order_agrees_with_bounded_least_squares_without_friction():
+def test_frictionless_problems_match_bounded_least_squares():
     """½ ‖Y ᵀp‖² + ½ ‖p‖²_R + b p over p ≥ 0, as a least squares problem of scipy's."""
     rng = np.random.default_rng(1)
     for _ in range(60):
@@ -64,7 +64,7 @@ def test_first_order_agrees_with_bounded_least_squares_without_friction():
         np.testing.assert_allclose(solution.p[:, 2], oracle.x, atol=1e-6 * max(1e-3, np.abs(oracle.x).max()))
 
 
-def test_first_order_rigid_contacts_are_the_limit_of_stiff_ones():
+def test_rigid_contacts_are_the_limit_of_stiff_ones():
     """stiffness = ∞: R = 0, four feet of a block share its weight though nothing says how, and nothing sinks in."""
     rng = np.random.default_rng(2)
     for _ in range(30):
@@ -82,7 +82,7 @@ def test_first_order_rigid_contacts_are_the_limit_of_stiff_ones():
     np.testing.assert_allclose(solution.p[:, 2] / 1e-3, G / 4, rtol=1e-6)
 
 
-def test_first_order_cone_and_convexified_law_part_where_something_slides_only():
+def test_the_cone_law_and_the_convexified_law_differ_only_where_contacts_slide():
     alike = 0
     for problem in random_problems("quadruped", 120):
         answers = [FirstOrder(friction=each).solve(problem) for each in ("cone", "convex")]
@@ -95,7 +95,7 @@ def test_first_order_cone_and_convexified_law_part_where_something_slides_only()
     assert alike > 5
 
 
-def test_first_order_random_contacts_in_too_few_degrees_of_freedom():
+def test_redundant_contacts_are_solved_or_reported():
     """Twelve tangents and normals in six: several solutions, or one far off; 95 % are found, and none is passed off for one."""
     rng, found = np.random.default_rng(4), 0
     for _ in range(300):
@@ -112,7 +112,7 @@ def test_first_order_random_contacts_in_too_few_degrees_of_freedom():
     assert found >= 285
 
 
-def test_first_order_takes_rigid_rows_and_rows_that_yield_together():
+def test_rigid_and_compliant_rows_are_solved_together():
     """A tie of 1e13 N/m, h² K = 1e7 kg, and a rigid one move alike."""
     rng = np.random.default_rng(5)
     for problem in random_problems("quadruped", 15):
@@ -162,7 +162,7 @@ def dropped(count, seconds, h=0.01, spacing=1e-3, mu=0.5):
 
 
 @pytest.mark.parametrize("count", [2, 10, 30])
-def test_first_order_row_21_sphere_stack(count):
+def test_each_sphere_of_a_stack_carries_those_above(count):
     """At rest each carries what is above it, (N − i + 1) m g to 1e-3, and nobody is above where it was."""
     forces, gaps, _ = dropped(count, 1.0)
     np.testing.assert_allclose(forces, G * np.arange(count, 0, -1), rtol=1e-3)
@@ -170,7 +170,7 @@ def test_first_order_row_21_sphere_stack(count):
     assert (np.diff(0.1 * np.arange(count) + np.cumsum(gaps)) > 0).all()
 
 
-def test_first_order_row_21_is_sparse():
+def test_the_delassus_matrix_of_a_sphere_stack_is_sparse():
     """At most 18 N numbers of the 9 N² of W = J M⁻¹ Jᵀ."""
     M, J = stack(100)
     assert np.count_nonzero(np.abs(J @ np.linalg.solve(M, J.T)) > 1e-12) <= 18 * 100
@@ -182,7 +182,7 @@ def test_first_order_row_21_is_sparse():
 
 
 @pytest.mark.long
-def test_first_order_row_21_a_hundred_spheres():
+def test_a_stack_of_a_hundred_spheres_rests():
     forces, gaps, seconds = dropped(100, 5.0)
     np.testing.assert_allclose(forces, G * np.arange(100, 0, -1), rtol=1e-3)
     assert (gaps <= 0.0).all()

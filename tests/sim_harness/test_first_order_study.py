@@ -15,7 +15,7 @@ from sim_harness.studies.first_order_models import exact_pendulum, pendulum
 from sim_harness.world.worlds import AnyEngine
 
 
-def test_first_order_row_12_layout_of_the_tables(monkeypatch):
+def test_the_tables_have_eight_cells(monkeypatch):
     """All eight cells, of which one is computed here, at a tenth of its size."""
     monkeypatch.setattr(page, "SOFT_S", 0.02)
     found = page.cell(4, 1e7, 5.0)
@@ -42,7 +42,7 @@ class Counting:
 
 
 @pytest.mark.parametrize(("per_side", "modulus", "force"), page.CELLS)
-def test_first_order_row_12_all_eight_cells_are_bounded(per_side, modulus, force):
+def test_every_cell_of_the_table_has_bounded_errors(per_side, modulus, force):
     """At h = 0.01 s for 1 s: every step solved, in 2 to 5 iterations on the mean, whatever their number and stiffness (at 1e11
     N/m² some take 30 to 40, at rounding); 50 N lift an edge, 5 N none; errors below 1e-5 at the end, at 1e11 N/m² after
     0.02 s, where the reference needs half a million evaluations already."""
@@ -60,7 +60,7 @@ def test_first_order_row_12_all_eight_cells_are_bounded(per_side, modulus, force
 
 
 @pytest.mark.bench
-def test_first_order_row_12_time_grows_with_the_number_of_elements_at_most():
+def test_the_time_of_a_step_grows_at_most_linearly_with_the_elements():
     """The paper's grows with its cube (900 elements of 100: 25 to 65 times as long); here the unknowns are the cube's."""
     engine, spent = FirstOrder(), {}
     for per_side in (10, 30):
@@ -76,7 +76,7 @@ def test_first_order_row_12_time_grows_with_the_number_of_elements_at_most():
     assert spent[30] < 27 * spent[10]
 
 
-def test_first_order_row_24_errors_halve_with_the_step():
+def test_errors_halve_with_the_step():
     """The pendulum's place and its pivot's forces; its velocity stands at the turning point, where its error falls faster."""
     exact = exact_pendulum()
     ends = [pendulum(dt) for dt in (2e-3, 1e-3)]
@@ -86,21 +86,21 @@ def test_first_order_row_24_errors_halve_with_the_step():
     assert forces[0] / forces[1] == pytest.approx(2.0, rel=0.02)
 
 
-def test_first_order_row_24_of_the_foundation_too():
+def test_errors_of_the_foundation_halve_with_the_step():
     on = foundation.bed(6, 1e3, 5.0)
     exact, _ = foundation.integrated(on, "DOP853", 0.5, 1e-11, 1e-13)
     errors = [foundation.distance(foundation.stepped(FirstOrder(), on, dt, 0.5)[0], exact) for dt in (1e-3, 5e-4)]
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
-def test_first_order_row_24_of_a_pendulum_that_meets_a_stop():
+def test_errors_of_a_pendulum_with_a_stop_halve_with_the_step():
     """[Drumwright §5.4]: linear in the step once it resolves the stop."""
     exact = page.models.exact_limited_pendulum(1.0, page.STOP_K, page.STOP_B)
     errors = [page.models.limited_pendulum(dt, 1.0, page.STOP_K, page.STOP_B).q[0] - exact.q[0] for dt in (1e-4, 5e-5)]
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
-def test_the_page_of_the_engine_has_its_tables_and_picture(tmp_path, monkeypatch, capsys):
+def test_the_page_has_its_tables_and_picture(tmp_path, monkeypatch, capsys):
     small = page.Cell(
         seconds=dict.fromkeys(("first-order", "BDF", "RK45"), 0.1),
         errors=dict.fromkeys(("first-order", "1 ms", "BDF", "RK45"), 1e-6),
@@ -128,7 +128,7 @@ def test_the_page_of_the_engine_has_its_tables_and_picture(tmp_path, monkeypatch
         ({"kp": 1.0}, r"sim\.engine\.kp"),
     ],
 )
-def test_first_order_settings_that_make_no_sense_are_refused(wrong, named):
+def test_invalid_settings_are_refused(wrong, named):
     with pytest.raises(ConfigError, match=named):
         parse({"kind": "first-order"} | wrong, AnyEngine, "sim.engine")
     assert parse("first-order", AnyEngine, "sim.engine") == FirstOrder()

@@ -53,7 +53,7 @@ def pid_error(mu, seconds):
     return np.mean(errors)
 
 
-def test_the_box_falls_when_nothing_holds_it():
+def test_an_unheld_box_falls():
     w = world()
     w.reset(w.robot.integrate(w.q, np.r_[0.2, 0, 0, np.zeros(w.robot.nv - 3)]))
     n = 200
@@ -66,7 +66,7 @@ def test_the_box_falls_when_nothing_holds_it():
 
 
 @pytest.mark.parametrize("engine", ["lcp", "dissipation", "penalty"])
-def test_what_the_fingers_give_the_box_receives(engine):
+def test_the_box_receives_the_opposite_of_the_finger_forces(engine):
     """The momentum of the box changes by its weight and by the opposite of what the fingers feel."""
     w = world(0.7, engine)
     rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ UNJUDGED = {"reality": {"degraded": np.inf}}
 
 
 @pytest.mark.parametrize(("law", "at_least"), LAWS)
-def test_with_great_friction_the_arm_carries_the_box_better_than_pid(law, at_least):
+def test_with_large_friction_the_arm_carries_the_box_better_than_pid(law, at_least):
     run, error = carry(law, 100.0, 1.0, **UNJUDGED)
     assert run.summary.upright
     assert run.summary.modes == {"ok": 1.0}
@@ -105,7 +105,7 @@ def test_with_great_friction_the_arm_carries_the_box_better_than_pid(law, at_lea
 
 @pytest.mark.long
 @pytest.mark.parametrize(("law", "at_least"), LAWS)
-def test_three_seconds_of_it(law, at_least):
+def test_three_seconds_of_carrying_the_box(law, at_least):
     run, error = carry(law, 100.0, 3.0, **UNJUDGED)
     assert run.summary.modes == {"ok": 1.0}
     assert np.linalg.norm(run.trace.q[-1, :3]) < 0.01  # the sinusoid ends where it began
@@ -113,20 +113,20 @@ def test_three_seconds_of_it(law, at_least):
 
 
 @pytest.mark.parametrize(("law", "mode"), [("no-slip", "ok"), ("coulomb", "ok"), ("convex", "degraded")])
-def test_a_law_whose_forces_the_world_does_not_have_is_told_of(law, mode):
+def test_forces_that_the_world_does_not_confirm_are_reported(law, mode):
     """The arm goes where it should under each of them, but the normal forces of [ZD Eq. 69] are nobody's."""
     run, _ = carry(law, 100.0, 0.6)
     assert run.trace.modes[run.trace.mode[-1]] == mode
 
 
-def test_the_forces_between_finger_and_box_come_as_predicted():
+def test_finger_forces_match_the_prediction():
     run, _ = carry("coulomb", 1.0, 0.3)
     assert run.summary.force_error < 1e-4
     assert run.summary.force > 15.0
     assert np.isfinite(run.trace.predicted[:, -4:]).all()
 
 
-def test_a_box_that_drops_leaves_the_arm_on_its_way():
+def test_the_arm_follows_its_path_after_dropping_the_box():
     """μ = 0.2 in the world and in the prediction: the box slides out and the arm follows its sinusoid with nothing in hand."""
     run, error = carry("coulomb", 0.2, 1.0)
     assert run.trace.q[-1, 2] < -0.3
@@ -159,7 +159,7 @@ def squeezing(consistency, squeeze=0.1):
 
 
 @pytest.mark.parametrize("consistency", ["project", "stick", "hold"])
-def test_fingers_told_to_close_through_the_box_are_kept_off_it_and_it_is_said(consistency):
+def test_a_demand_to_close_through_the_box_is_changed_and_reported(consistency):
     w, commands = squeezing(consistency)
     assert {c.mode for c in commands} == {Mode.OK}
     assert all(c.prediction.residuals.worst < 1e-8 for c in commands)
@@ -168,13 +168,13 @@ def test_fingers_told_to_close_through_the_box_are_kept_off_it_and_it_is_said(co
     assert np.abs(w.q[:3]).max() < 1e-3
 
 
-def test_without_the_consistency_step_nothing_is_certified():
+def test_without_projection_the_grasp_is_not_certified():
     _, commands = squeezing("off")
     assert Mode.DEGRADED in {c.mode for c in commands[:5]}
 
 
 @pytest.mark.parametrize(("law", "falls"), [("coulomb", True), ("no-slip", False)])
-def test_fingers_at_rest_do_not_say_how_hard_they_press(law, falls):
+def test_fingers_at_rest_leave_the_grip_force_undetermined(law, falls):
     """With their motion prescribed a falling box is a certified answer of the Coulomb law; without slip it is none."""
     settings = load_plan("grasp").controller
     paper = {"kind": "speed", "joints": settings.grip.joints}
@@ -187,7 +187,7 @@ def test_fingers_at_rest_do_not_say_how_hard_they_press(law, falls):
     assert acceleration < -0.3 * G if falls else abs(acceleration) < 1e-3
 
 
-def test_a_spring_says_it():
+def test_finger_springs_determine_the_grip_force():
     """The same grasp with a known torque in the fingers: each law holds the box up, with the normal force of the spring."""
     settings = load_plan("grasp").controller
     for law in ("coulomb", "no-slip"):
@@ -200,7 +200,7 @@ def test_a_spring_says_it():
         assert 15 < command.prediction.normal_force.sum() < 30
 
 
-def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):
+def test_the_change_of_the_demand_is_reported_on_the_wire(monkeypatch):
     replies = []
 
     class Listening(Loopback):
@@ -216,7 +216,7 @@ def test_the_change_of_the_demand_is_on_the_wire(monkeypatch):
     assert max(reply.solver.demand_change for reply in replies) > 1e-3
 
 
-def test_grips_that_cannot_be_are_refused():
+def test_invalid_grips_are_refused():
     base = {"robot": "arm"}
     for grip, named in (
         ({"kind": "spring", "joints": ["F_0"], "targets": [0.0]}, r"grip\.joints: no actuated joint named 'F_0'"),

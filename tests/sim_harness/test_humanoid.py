@@ -20,7 +20,7 @@ def loads(trace):
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
 @pytest.mark.parametrize("engine", [None, "lcp", "mujoco"])
-def test_it_stands_on_its_soles(engine, law):
+def test_the_humanoid_stands_on_its_soles(engine, law):
     """None: the experiment's own, ground that yields. A seed displaces the base and gives the joints small speeds."""
     plan = with_controller(load_plan("stand-g1", 1.5, engine), {"law": law})
     run = run_in_process(plan, law, nothing, seed=1)
@@ -36,7 +36,7 @@ def test_it_stands_on_its_soles(engine, law):
 
 
 @pytest.mark.parametrize(("kind", "amplitude", "axis"), [("sway", 0.02, 1), ("squat", 0.01, 2)])
-def test_it_moves_over_feet_that_stay(kind, amplitude, axis):
+def test_the_humanoid_sways_over_feet_that_stay(kind, amplitude, axis):
     reference = {"kind": kind, "amplitude": amplitude, "frequency": 0.5}
     run = run_in_process(with_controller(load_plan("stand-g1", 2.0, "mujoco"), {"reference": reference}), kind, nothing)
     assert run.summary.upright

@@ -43,7 +43,7 @@ def test_the_torque_applied_is_the_answer_to_a_state_of_five_ticks_ago(tmp_path)
     assert all(mode.startswith("failsafe") for mode in modes[1:6])
 
 
-def test_the_server_sees_what_is_measured_and_the_trace_what_is_true(tmp_path):
+def test_the_server_gets_measured_states_and_the_trace_true_ones(tmp_path):
     log = tmp_path / "log.mcap"
     offset = {"offset": {"base_position": [0.0, 0.0, 0.005]}}
     run = run_of({"contacts": "binary", "robot": {"sensing": offset}}, log=log, duration=0.02)
@@ -52,7 +52,7 @@ def test_the_server_sees_what_is_measured_and_the_trace_what_is_true(tmp_path):
     np.testing.assert_allclose(np.delete(seen - run.trace.q, 2, axis=1), 0, atol=1e-9)
 
 
-def test_the_world_is_heavier_than_the_server_believes():
+def test_the_simulated_robot_is_heavier_than_the_servers_model():
     run = run_of({"robot": {"trunk": {"added_mass": 0.4}}}, duration=0.3)
     assert run.summary.upright
     assert run.summary.weight == pytest.approx(47.088)
@@ -60,7 +60,7 @@ def test_the_world_is_heavier_than_the_server_believes():
 
 
 @pytest.mark.parametrize("height", [-0.01, 0.0, 0.01])
-def test_foot_switches_make_the_height_of_the_base_not_matter(tmp_path, height):
+def test_with_foot_switches_an_error_of_the_base_height_does_not_matter(tmp_path, height):
     """Ten times what geometry survives; only names go over the wire; and the log replays to the bit."""
     log = tmp_path / "log.mcap"
     offset = {"sensing": {"offset": {"base_position": [0.0, 0.0, height]}}}
@@ -76,7 +76,7 @@ def test_foot_switches_make_the_height_of_the_base_not_matter(tmp_path, height):
     assert replay(log).exact
 
 
-def test_a_trot_on_foot_switches():
+def test_the_robot_trots_with_foot_switches():
     run = run_of({"contacts": "binary"}, base="trot", duration=1.0)
     assert run.summary.upright
     assert run.summary.tracking < 5e-3
@@ -89,7 +89,7 @@ def used_friction(trace):
     return (tangential[pressed] / normal[pressed]).max()
 
 
-def test_the_ground_is_not_as_believed():
+def test_the_world_has_another_slope_friction_or_terrain_than_the_controller():
     """A slope that is as slippery as ice to the world alone, and hills that only the world knows of."""
     slope = {"controller": {"contact": {"terrain": {"kind": "slope", "angle": 0.1}}}}
     firm, icy = (run_of(slope | changes, duration=0.05).trace for changes in ({}, {"robot": {"ground": {"mu": 0.02}}}))
@@ -102,7 +102,7 @@ def test_the_ground_is_not_as_believed():
     assert heights[0] != heights[1]
 
 
-def test_a_seed_repeats_a_run_to_the_bit():
+def test_a_seed_repeats_a_run_exactly():
     noisy = {"robot": {"sensing": {"noise": {"joint_speed": 1e-3}}, "link": {"lost_torques": {"probability": 0.2}}}}
     first, again, other = (run_of(noisy, seed=seed).trace for seed in (4, 4, 5))
     assert first.tau.tobytes() == again.tau.tobytes()
@@ -129,7 +129,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("table", "message"), WRONG)
-def test_what_is_wrong_is_named(table, message):
+def test_invalid_imperfections_are_refused_by_name(table, message):
     with pytest.raises(ConfigError, match=message):
         plan_of({"robot": table})
 
@@ -140,7 +140,7 @@ def test_a_fixed_base_has_no_noise():
         plan_of({"robot": robot}, base="grasp")
 
 
-def test_a_push_in_weights_is_a_push_for_any_robot():
+def test_a_push_can_be_given_in_body_weights():
     push = {"start": 0.01, "duration": 0.02, "weights": [0.0, 0.2, 0.0]}
     given = {"start": 0.01, "duration": 0.02, "force": [0.0, 0.2 * 47.088, 0.0], "frame": "BODY0"}
     first, second = (run_of({"push": [one]}, duration=0.05).trace for one in (push, given))
@@ -156,6 +156,6 @@ def test_a_push_in_weights_is_a_push_for_any_robot():
         ({"force": [0, 1, 0], "frame": "BODY"}, r"experiment\.push\[0\]\.frame.*BODY0"),
     ],
 )
-def test_what_is_no_push_is_named(push, message):
+def test_invalid_pushes_are_refused_by_name(push, message):
     with pytest.raises(ConfigError, match=message):
         plan_of({"push": [{"start": 0.0, "duration": 0.1} | push]})

@@ -70,12 +70,12 @@ def errors(robot, true, measured):
 # -- sensors ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_ideal_robot_measures_the_very_state(robot, state):
+def test_an_ideal_robot_measures_the_true_state(robot, state):
     assert Sensors(Sensing(), robot, 5).measure(state) is state
 
 
 @pytest.mark.parametrize("quantity", WIDTHS)
-def test_noise_is_white_of_the_given_width_and_in_its_quantity_alone(robot, state, quantity):
+def test_noise_is_white_with_the_given_width_in_its_quantity_only(robot, state, quantity):
     sensors = Sensors(Sensing(noise=Spread(**{quantity: WIDTHS[quantity]})), robot, 1)
     drawn = [errors(robot, state, sensors.measure(state)) for _ in range(3000)]
     for other in WIDTHS:
@@ -121,12 +121,12 @@ def test_an_offset_is_measured_minus_true(robot, state):
     np.testing.assert_allclose(found["base_rate"], [0, 0, -0.2], atol=1e-15)
 
 
-def test_measured_quaternions_are_unit_ones(robot, state):
+def test_measured_quaternions_are_normalised(robot, state):
     sensors = Sensors(Sensing(noise=Spread(base_orientation=0.1)), robot, 2)
     assert all(np.linalg.norm(sensors.measure(state).q[3:7]) == pytest.approx(1, abs=1e-12) for _ in range(100))
 
 
-def test_a_seed_is_a_seed(robot, state):
+def test_equal_seeds_give_equal_noise_and_others_differ(robot, state):
     settings = Sensing(noise=Spread(**WIDTHS), bias=Spread(**WIDTHS))
     first, again, other, unseeded, zero = (Sensors(settings, robot, seed) for seed in (1, 1, 2, None, 0))
     one, same, different = (sensors.measure(state).q.tobytes() for sensors in (first, again, other))
@@ -161,7 +161,7 @@ def test_motors_give_no_more_than_their_strength(robot):
     np.testing.assert_array_equal(actuators.apply(command), np.clip(command, -half, half))
 
 
-def test_ideal_motors_give_the_very_command(robot):
+def test_ideal_motors_give_the_commanded_torque(robot):
     command = np.random.default_rng(4).normal(size=12)
     assert Actuators(DriveSettings(), robot, DT).apply(command).tobytes() == command.tobytes()
 
@@ -201,7 +201,7 @@ def test_delays_are_exact(states, torques):
     assert served == list(range(50 - states))
 
 
-def test_after_a_pause_the_newest_counts():
+def test_after_a_pause_the_newest_state_arrives():
     """Ticks 10 to 12 were lost to the loop: of the states that are due then, the server gets the newest."""
     got, served = arrivals(LinkSettings(state_delay=2), 20, skip=(10, 11, 12))
     assert got[10] == 9  # tick 13: states 8 and 9 are due
@@ -233,7 +233,7 @@ def test_bursts_have_their_length_and_rate():
     assert len(starts) > 500
 
 
-def test_regular_bursts_come_once_in_each_turn():
+def test_regular_bursts_come_once_per_period():
     losses = Losses(Loss(every=0.1, length=0.02), DT, np.random.default_rng(5))
     lost = np.array([losses.next() for _ in range(10_000)]).reshape(100, 100)
     starts = np.argmax(lost, axis=1)
@@ -248,7 +248,7 @@ def test_regular_bursts_come_once_in_each_turn():
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_a_heavier_trunk(name):
+def test_a_heavier_trunk_has_its_mass_and_inertia(name):
     robot, _ = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     heavier = world_robot(robot, ImperfectionSettings(trunk=BodySettings(mass_factor=1.15)))
@@ -261,7 +261,7 @@ def test_a_heavier_trunk(name):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_a_shifted_trunk(name):
+def test_a_shifted_trunk_moves_the_centre_of_mass(name):
     robot, q = load_robot(name)
     trunk = {"quadruped": 3.6, "solo12": 1.16115091, "a1": 6.0, "go2": 6.921}[name]
     shifted = world_robot(robot, ImperfectionSettings(trunk=BodySettings(com_shift=(0.02, -0.01, 0.005))))
@@ -269,7 +269,7 @@ def test_a_shifted_trunk(name):
     np.testing.assert_allclose(moved, trunk / robot.total_mass * np.array([0.02, -0.01, 0.005]), atol=1e-12)
 
 
-def test_a_leg_of_another_inertia(robot):
+def test_a_leg_inertia_factor_changes_inertia_and_not_weight(robot):
     """Of the last link alone: ½ Δω² I more kinetic energy when it turns, and its weight as before."""
     legs = {"LF_LEG_3": BodySettings(inertia_factor=2.0)}
     other = world_robot(robot, ImperfectionSettings(links=legs))
@@ -285,11 +285,11 @@ def test_a_leg_of_another_inertia(robot):
     assert (np.linalg.eigvalsh(angular) > -1e-12).all()
 
 
-def test_nothing_changed_is_the_same_text(robot):
+def test_without_changes_the_urdf_is_unchanged(robot):
     assert world_robot(robot, ImperfectionSettings()).urdf_sha256 == robot.urdf_sha256
 
 
-def test_other_rotors_in_the_world(robot):
+def test_the_world_may_have_another_armature(robot):
     world = world_robot(robot, ImperfectionSettings(drive=DriveSettings(armature={"LF_X_1": 0.01})))
     assert world.description.armature == {"LF_X_1": 0.01}
     assert robot.description.armature == {}
@@ -298,7 +298,7 @@ def test_other_rotors_in_the_world(robot):
 # -- feet -------------------------------------------------------------------------------------------------------------
 
 
-def test_switches_close_above_their_threshold(make_world, make_stand):
+def test_foot_switches_close_above_their_threshold(make_world, make_stand):
     world = make_world()
     stand = make_stand(world)
     feet = {threshold: FootSensors("binary", threshold) for threshold in (1.0, 11.0, 12.5)}

@@ -31,7 +31,7 @@ def test_viscous_friction_is_backward_euler(viscous):
 
 
 @pytest.mark.parametrize("coulomb", [0.05, 0.5, 50.0])
-def test_coulomb_friction_brakes_evenly_stops_and_stays(coulomb):
+def test_coulomb_friction_brakes_evenly_and_then_holds(coulomb):
     speeds = spin(wheel_world(coulomb=coulomb), -2.0, 0.0, 2000)
     stops = int(np.ceil(2.0 * INERTIA / coulomb / DT))
     brake = -2.0 + coulomb / INERTIA * DT * np.arange(1, stops)
@@ -42,7 +42,7 @@ def test_coulomb_friction_brakes_evenly_stops_and_stays(coulomb):
     assert abs(speeds[-1]) < 1e-12
 
 
-def test_what_coulomb_friction_takes_is_force_times_way():
+def test_coulomb_friction_dissipates_force_times_distance():
     world = wheel_world(coulomb=0.1)
     spin(world, 5.0, 0.0, 1500)
     assert world.robot.joint_angles(world.q)[0] * 0.1 == pytest.approx(0.5 * INERTIA * 5.0**2, rel=DT * 10)
@@ -56,13 +56,13 @@ def test_a_load_below_the_friction_moves_nothing(share):
 
 
 @pytest.mark.parametrize("torque", [0.21, -1.0])
-def test_a_load_above_it_breaks_away_at_once(torque):
+def test_a_load_above_the_friction_breaks_away_at_once(torque):
     speeds = spin(wheel_world(coulomb=0.2), 0.0, torque, 100)
     net = torque - np.sign(torque) * 0.2
     np.testing.assert_allclose(speeds[5:], net / INERTIA * DT * np.arange(6, 101), rtol=1e-6, atol=2 * CREEP)
 
 
-def test_armature_is_inertia():
+def test_armature_adds_to_the_inertia():
     speeds = spin(wheel_world(armature=0.03), 0.0, 1.0, 10)
     np.testing.assert_allclose(speeds, DT * np.arange(1, 11) / (INERTIA + 0.03), rtol=1e-12)
 

@@ -36,7 +36,7 @@ def summary(comparison):
     return run
 
 
-def test_every_engine_and_every_law_that_predicts_is_in_it(comparison):
+def test_the_matrix_covers_every_engine_and_every_predicting_law(comparison):
     for part in ("stance", "push", "trot"):
         found = [cell for cell in cells(comparison.matrix) if cell.part == part]
         engines = {type(plan_of_cell(comparison, cell).settings.engine) for cell in found if cell.law == "coulomb"}
@@ -53,7 +53,7 @@ def test_a_stance_on_yielding_settings_is_predicted_within_half_a_per_cent_of_th
     assert figures.modes == {"ok": 1.0}
 
 
-def test_sap_is_exact_in_its_own_world_but_for_joint_feedback_which_no_law_knows_of(summary):
+def test_sap_is_exact_in_its_own_world_up_to_joint_feedback(summary):
     alone, fed_back = (summary(part, "sap", "sap, gaps measured") for part in ("stance without joint feedback", "stance"))
     assert alone.upright
     assert fed_back.upright
@@ -61,20 +61,20 @@ def test_sap_is_exact_in_its_own_world_but_for_joint_feedback_which_no_law_knows
     assert 1e-6 * alone.weight < fed_back.force_error < 5e-3 * alone.weight
 
 
-def test_sap_needs_gaps_which_foot_switches_do_not_tell(summary):
+def test_sap_needs_gaps_that_foot_switches_do_not_measure(summary):
     told, switches = summary("stance", "sap", "sap, gaps measured"), summary("stance", "sap", "sap")
     assert told.force_error < 5e-3 * told.weight
     assert switches.force_error > 0.2 * switches.weight
 
 
-def test_sap_trots_where_it_knows_the_floor_and_where_feet_are(summary):
+def test_sap_trots_with_known_floor_and_foot_positions(summary):
     for world in ("sap", "mujoco springs"):
         figures = summary("trot", world, "sap, floor known")
         assert figures.upright
         assert figures.force_error < 0.03 * figures.weight
 
 
-def test_a_part_has_a_panel_for_each_quantity_also_of_robots_that_fell(comparison, summary):
+def test_the_picture_of_a_part_has_a_panel_for_each_quantity(comparison, summary):
     """Quantities over a decade, in equal amounts, and of nobody."""
     part, matrix = comparison.matrix.part[0], comparison.matrix
     stood, fell = summary("stance", "lcp", "coulomb"), summary("stance", "penalty", "sap, gaps measured")

@@ -61,7 +61,7 @@ def test_standing_still_has_no_error():
     assert (s.step_p50, s.step_max, s.round_trip_p50) == (None, None, None)
 
 
-def test_a_slow_machine_is_told_in_words():
+def test_missed_deadlines_are_described():
     s = figures(trace())
     assert s.pace == pytest.approx(1.0)
     assert slowness(s, DT) == ""
@@ -92,7 +92,7 @@ def test_ticks_without_a_reference_do_not_count():
     assert figures(trace(q_ref=q_ref)).tracking == pytest.approx(0.1)
 
 
-def test_torque_and_its_rate():
+def test_torque_and_torque_rate_are_means_over_joints_and_time():
     tau = np.zeros((N, 12))
     tau[20:, 3] = 0.6
     s = figures(trace(tau=tau))
@@ -118,7 +118,7 @@ def test_force_errors_absolute_and_relative():
     assert s.force_error_relative == pytest.approx(1.5 / s.weight)
 
 
-def test_forces_that_move_nothing_are_no_error_of_single_contacts():
+def test_self_balanced_forces_are_no_force_error():
     """A self-balanced set of contact forces is invisible to the base; a net push is not."""
     robot, q = load_robot("quadruped")
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
@@ -145,7 +145,7 @@ def test_the_path_error_is_the_distance_to_the_nearest_segment():
     assert figures(trace(), path=beyond).path_error == pytest.approx(0.05)
 
 
-def test_a_path_that_is_repeated_leads_back_to_its_beginning():
+def test_a_repeated_path_returns_to_its_start():
     corners = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0))
     for repeat, path in ((False, corners), (True, (*corners, corners[0]))):
         plan = with_controller(load_plan("trot"), {"reference": {"path": {"waypoints": corners, "repeat": repeat}}})
@@ -154,7 +154,7 @@ def test_a_path_that_is_repeated_leads_back_to_its_beginning():
 
 
 @pytest.mark.parametrize("ground", [-1.0, 1.0])
-def test_a_robot_stands_and_falls_on_the_ground_where_it_is(ground):
+def test_a_fall_is_judged_by_the_ground_below_the_robot(ground):
     q = trace().q.copy()
     q[:, 2] += ground
     assert figures(trace(q=q), terrain=Flat(ground)).upright
@@ -162,7 +162,7 @@ def test_a_robot_stands_and_falls_on_the_ground_where_it_is(ground):
     assert not figures(trace(q=q), terrain=Flat(ground)).upright
 
 
-def test_height_counts_from_the_ground_straight_below():
+def test_height_is_measured_from_the_ground_below():
     points = np.array([[-1.0, 0.0, 0.3], [0.45, 0.2, 0.3], [0.75, 0.2, 0.1]])
     np.testing.assert_allclose(above_ground(points, Stairs(0.3, 0.2, 0.02, 5)), [0.3, 0.28, 0.04], atol=1e-3)
     ground = 0.1 + points[:, 0] * np.tan(0.3)
@@ -170,7 +170,7 @@ def test_height_counts_from_the_ground_straight_below():
 
 
 @pytest.mark.parametrize("how", ["tilted", "sunk", "stopped"])
-def test_falls(how):
+def test_tilted_and_low_robots_count_as_fallen(how):
     still = trace()
     q = still.q.copy()
     if how == "tilted":
@@ -190,7 +190,7 @@ def test_step_times_are_percentiles_in_microseconds():
     assert (s.round_trip_p50, s.late) == (pytest.approx(2000.0), N)
 
 
-def test_the_way_and_the_distance_from_the_start():
+def test_path_length_and_distance_from_the_start():
     q = trace().q.copy()
     q[:20, 0] = np.linspace(0, 0.1, 20)
     q[20:, 0] = np.linspace(0.1, 0, 20)

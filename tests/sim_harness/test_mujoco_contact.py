@@ -17,7 +17,7 @@ DT = 1e-3
 G = 9.81
 
 
-def test_a_firmer_ground_yields_less():
+def test_stiffer_ground_yields_less():
     depth = {}
     for ground in ("default", "firm", "stiff"):
         world = block_world(ground=ground)

@@ -37,7 +37,7 @@ def written(folder, text):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_engine_makes_its_world(name):
+def test_every_engine_builds_its_world(name):
     robot, q = load_robot("quadruped")
     world = build_world(parse(name, AnyEngine, "engine"), robot, Flat(), q)
     assert isinstance(world, MujocoWorld if name == "mujoco" else EngineWorld)
@@ -45,7 +45,7 @@ def test_every_engine_makes_its_world(name):
     assert world.t == 1e-3
 
 
-def test_an_engine_that_there_is_not():
+def test_an_unknown_engine_is_refused():
     with pytest.raises(ConfigError, match=r"engine: no kind named 'mujoko' \(nearest: mujoco"):
         parse("mujoko", AnyEngine, "engine")
 
@@ -66,14 +66,14 @@ def test_wrong_settings_are_named(settings, named):
         parse({"kind": "mujoco"} | settings, AnyEngine, "engine")
 
 
-def test_the_grounds_by_name():
+def test_grounds_are_chosen_by_name():
     assert MujocoSettings().contact_solref == (0.02, 1.0)
     assert MujocoSettings(ground="firm").contact_solref == (0.005, 1.0)
     assert MujocoSettings(ground="stiff").contact_solref == (0.002, 1.0)
     assert MujocoSettings(solref=(-5e3, -100.0)).contact_solref == (-5e3, -100.0)
 
 
-def test_an_experiment_in_mujoco(tmp_path):
+def test_an_experiment_runs_in_mujoco(tmp_path):
     plan = load_plan(written(tmp_path, EXPERIMENT))
     run = run_in_process(plan, "coulomb", lambda label, ticks: None)
     assert run.summary.engine == "mujoco"
@@ -89,7 +89,7 @@ def test_another_engine_has_its_own_settings(tmp_path):
     assert plan.settings.engine == MujocoSettings(ground="stiff")
 
 
-def test_the_option(tmp_path):
+def test_the_engine_is_a_command_line_option(tmp_path):
     figures = tmp_path / "figures.json"
     assert main(["simulate", "stand", "--engine", "mujoco", "--seconds", "0.02", "--json", str(figures)]) in (0, 1)
     assert {row["engine"] for row in json.loads(figures.read_text())} == {"mujoco"}
@@ -102,7 +102,7 @@ def test_the_command_line_names_the_engines(capsys):
         assert ",".join(NAMES) in "".join(capsys.readouterr().out.split())  # lines may end at a hyphen
 
 
-def test_where_mujoco_is_not_installed(monkeypatch, capsys):
+def test_without_mujoco_the_package_to_install_is_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mujoco", None)  # what the import system takes for a module that is not there
     monkeypatch.delitem(sys.modules, "sim_harness.mujoco.door")
     assert main(["simulate", "stand", "--engine", "mujoco"]) == 2

@@ -55,7 +55,7 @@ def inertia(world):
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *FOREIGN])
-def test_inertia_and_forces_are_pinocchios(name):
+def test_inertia_and_bias_forces_match_pinocchio(name):
     """M = Tᵀ M' T and h = Tᵀ (h' + M' Ṫ v), both to 1e-9 of their largest element."""
     robot = robot_of(name)
     world = world_of(robot)
@@ -70,7 +70,7 @@ def test_inertia_and_forces_are_pinocchios(name):
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *FOREIGN])
-def test_states_come_back(name):
+def test_states_survive_the_round_trip(name):
     robot = robot_of(name)
     world = world_of(robot)
     for q, v in states(robot):
@@ -80,7 +80,7 @@ def test_states_come_back(name):
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, "anymal", "hyq"])
-def test_contact_places_are_where_pinocchio_has_them_and_move_as_there(name):
+def test_contact_points_and_their_speeds_match_pinocchio(name):
     """Centres of the spheres in MuJoCo, and their speeds, against points and Jacobian of the contacts."""
     robot = robot_of(name)
     world = world_of(robot)
@@ -102,7 +102,7 @@ def test_contact_places_are_where_pinocchio_has_them_and_move_as_there(name):
 
 
 @pytest.mark.parametrize("ground", TERRAINS)
-def test_gaps_and_normals_are_the_terrains(ground):
+def test_gaps_and_normals_match_the_terrain(ground):
     """Robots pressed 4 mm into the ground, so that MuJoCo lists contacts: those at the beginning of its step."""
     robot, _ = load_robot("quadruped")
     world, found = world_of(robot, TERRAINS[ground]), 0
@@ -122,7 +122,7 @@ def test_gaps_and_normals_are_the_terrains(ground):
     assert found >= STATES
 
 
-def test_boxes_are_where_pinocchio_has_them():
+def test_boxes_match_pinocchio():
     """Gap and normal of a finger tip against the box that it holds."""
     robot, q = load_robot("arm")
     world = build_world(MujocoSettings(), robot, Flat(-0.2), q)
@@ -135,7 +135,7 @@ def test_boxes_are_where_pinocchio_has_them():
         assert gap == pytest.approx(dict((key, gap) for gap, key in tips)[f"TIP_{i // 2}{i % 2}/BOX"], abs=1e-9)
 
 
-def test_the_rotors_of_the_motors_are_there():
+def test_armature_is_in_the_model():
     """Armature of the robot's model, 10, 20, … g·m² from joint to joint."""
     robot = robot_of("quadruped")
     robot = robot.variant(armature={name: 0.01 * (i + 1) for i, name in enumerate(robot.joint_names)})
@@ -147,7 +147,7 @@ def test_the_rotors_of_the_motors_are_there():
         np.testing.assert_allclose(T.T @ inertia(world) @ T, robot.terms(q, v).M, rtol=0, atol=1e-9)
 
 
-def test_the_total_mass_is_all_there():
+def test_the_total_mass_matches():
     for name in SHIPPED[:4]:
         robot, _ = load_robot(name)
         assert world_of(robot).model.body_mass.sum() == pytest.approx(robot.total_mass, rel=1e-12)
@@ -167,6 +167,6 @@ def test_a_joint_that_mujoco_lacks_is_refused(kind):
         world_of(Robot(Description(urdf=JOINT.format(type=kind, ixx=1))))
 
 
-def test_a_body_that_cannot_exist_is_refused_and_not_mended():
+def test_a_body_with_impossible_inertia_is_refused():
     with pytest.raises(ConfigError, match=r"cannot compile the model of two .*idyn check.*A \+ B >= C"):
         world_of(Robot(Description(urdf=JOINT.format(type="continuous", ixx=3))))

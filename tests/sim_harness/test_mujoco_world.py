@@ -77,7 +77,7 @@ def test_a_push_off_the_centre_turns_the_block():
 
 @pytest.mark.parametrize("name", ["quadruped", "go2"])
 @pytest.mark.parametrize("ground", ["flat", "slope"])
-def test_the_reported_forces_move_the_robot(name, ground):
+def test_the_reported_forces_satisfy_the_equation_of_motion(name, ground):
     """M v̇ + h = τ + Jᵀ f with Pinocchio's M and h and our contact Jacobian: 100 steps of a robot that is thrown at the ground.
 
     MuJoCo lets forces act half-way between the two surfaces.
@@ -138,7 +138,7 @@ WHEELS = """
 
 
 @pytest.mark.parametrize(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
-def test_a_wheel_runs_out_against_the_friction_of_its_axle(viscous, coulomb):
+def test_a_wheel_slows_down_by_its_joint_friction(viscous, coulomb):
     """Inertia 0.02 kg·m² and an armature of 0.03: v decays with b/I, taken at the end of the step, or falls by c/I."""
     robot = Robot(Description(urdf=WHEELS, base="fixed", armature={"axle": 0.03}))
     friction = JointFriction(viscous=np.array([viscous, 0]), coulomb=np.array([coulomb, 0]))
@@ -151,7 +151,7 @@ def test_a_wheel_runs_out_against_the_friction_of_its_axle(viscous, coulomb):
     assert world.v[1] == 20.0
 
 
-def test_two_runs_and_a_reset_are_equal_to_the_bit(make_stand):
+def test_two_runs_and_a_reset_are_identical(make_stand):
     world, ends = robot_world(), []
     for again in range(3):
         if again == 2:
@@ -167,7 +167,7 @@ def test_two_runs_and_a_reset_are_equal_to_the_bit(make_stand):
     assert ends[0] == ends[1] == ends[2]
 
 
-def test_a_control_period_of_several_physics_steps():
+def test_a_control_period_may_have_several_physics_steps():
     """5 ms at once are five steps of 1 ms, and the impulse is theirs together."""
     coarse, fine = robot_world(), robot_world()
     tau = np.random.default_rng(4).normal(size=12)
@@ -187,7 +187,7 @@ def test_settings_reach_mujoco():
 
 
 @pytest.mark.parametrize("terrain", [Flat(), Flat(friction=FrictionMap(0.1, 1.0, 0.05, 0)), Heightmap(np.zeros((9, 9)), 0.5)])
-def test_a_world_that_diverges_says_so(terrain, tmp_path, monkeypatch):
+def test_a_diverged_world_reports_it(terrain, tmp_path, monkeypatch):
     """And does not begin again from where it started, as MuJoCo does by itself, nor write a log file."""
     monkeypatch.chdir(tmp_path)
     world = robot_world(terrain=terrain)

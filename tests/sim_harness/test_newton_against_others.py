@@ -72,7 +72,7 @@ def assert_coulomb(given, solution, recovery=0.05):
 
 @pytest.mark.parametrize("mu", [*MUS, None])
 @pytest.mark.parametrize("make", [pile, pushed_box, limbs])
-def test_newton_obeys_coulombs_law_on_random_problems(make, mu):
+def test_random_problems_satisfy_coulombs_law(make, mu):
     """None: another μ at each contact. With μ = ∞ not all have a solution; where it is finite, piles with friction are refused
     now and then, 3 of 900, and nothing else is."""
     rng, solved = np.random.default_rng(10), 0
@@ -105,7 +105,7 @@ def modes_that_hold(given):
     return count
 
 
-def test_newton_refuses_only_what_has_no_solution():
+def test_unsolved_problems_have_no_solution():
     """μ = 0 or ∞ at each of four contacts, all modes tried one by one: one of 150 problems has a solution that is not found."""
     rng, refused, missed = np.random.default_rng(12), 0, 0
     for _ in range(150):
@@ -126,7 +126,7 @@ def slides(solution, mu):
     return bool((np.hypot(p[:, 0], p[:, 1]) > (1 - 1e-9) * mu * p[:, 2]).any() and p[:, 2].any())
 
 
-def test_newton_is_what_polygons_approach():
+def test_polygons_with_more_edges_converge_to_newton():
     """A quadruped whose feet slide: with ever more edges the engine `lcp` moves it like `newton`.
 
     In the middle of 26 problems they differ by 1.9, 0.7, 0.4, 0.2 % of the fastest velocity with 4, 8, 16, 32 edges.
@@ -145,7 +145,7 @@ def test_newton_is_what_polygons_approach():
 
 
 @pytest.mark.parametrize("infinite", [False, True])
-def test_newton_row_17_random_torques_on_a_quadruped(infinite):
+def test_random_torques_on_a_quadruped_are_solved(infinite):
     """60 sets of random torques from a zero start: none fails with the engine, which takes 3 iterations in the middle."""
     for p in random_problems("quadruped", 60, infinite=infinite):
         solution = Newton().solve(p)
@@ -154,7 +154,7 @@ def test_newton_row_17_random_torques_on_a_quadruped(infinite):
 
 
 @pytest.mark.parametrize(("dt", "here", "note"), [(1e-3, 19, 21), (H, 20, 23)])
-def test_newton_row_17_iterations_of_the_papers_scheme(dt, here, note):
+def test_the_published_scheme_needs_the_published_iterations(dt, here, note):
     """From a zero start to 10⁻⁹: 19 and 20 in the middle where the note has 21 and 23, for here 10⁻⁹ is a share of the fastest
     row's speed, and distances are speeds. An iteration leaves a quarter or a third: to 10⁻¹¹ it is 22 and 23."""
     given = [msgspec.structs.replace(p, dt=dt) for p in random_problems("quadruped", 60)]
@@ -164,7 +164,7 @@ def test_newton_row_17_iterations_of_the_papers_scheme(dt, here, note):
         assert np.median([s.iterations for s in found]) == pytest.approx(expected, abs=1.5)
 
 
-def test_newton_same_problem_same_bits():
+def test_equal_problems_give_identical_results():
     rng = np.random.default_rng(3)
     given = pile(rng, 0.5)
     first, second = (Newton().solve(given) for _ in range(2))
@@ -172,7 +172,7 @@ def test_newton_same_problem_same_bits():
     assert first.v_plus.tobytes() == second.v_plus.tobytes()
 
 
-def test_newton_without_contacts_and_with_a_bad_inertia():
+def test_free_motion_is_solved_and_a_singular_inertia_is_reported():
     free = problem(np.eye(2), np.zeros((0, 2)), 0.0, v=[1.0, 2.0], h=[1.0, 0.0])
     solution = Newton().solve(free)
     assert solution.status.ok

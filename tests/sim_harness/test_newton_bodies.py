@@ -12,7 +12,7 @@ from sim_harness.engines.newton.passes import geometric_stiffness
 
 
 @pytest.mark.parametrize("engine", [Newton(), paper(max_iterations=100)])
-def test_newton_row_2_rods_do_not_drift(engine):
+def test_rods_do_not_drift(engine):
     """A pendulum of 1 m for 10⁴ steps of 10 ms, a thousand with the paper's scheme: the rod is right to 10⁻⁹ m throughout."""
     body, worst = pendulum(), 0.0
     for _ in range(10_000 if engine.rules.exact else 1000):
@@ -22,7 +22,7 @@ def test_newton_row_2_rods_do_not_drift(engine):
 
 
 @pytest.mark.parametrize("stiffness", [1e2, 1e3, 1e4, 1e6, 1e8, 1e10, 1e12, np.inf])
-def test_newton_row_3_springs_up_to_rigid(stiffness):
+def test_springs_of_any_stiffness_have_the_static_length(stiffness):
     """2 kg on a spring of 10² … 10¹² N/m and on a rod: m g / k longer, to rounding of what is 1 m long."""
     body = weight_on_a_spring(2.0, 1 / stiffness, dissipation=25 / stiffness if stiffness < 1e4 else 0.0)
     for _ in range(400):
@@ -43,7 +43,7 @@ def test_newton_row_3_springs_up_to_rigid(stiffness):
         ("fischer-burmeister", "dense", 0.0),
     ],
 )
-def test_newton_row_12_redundant_contacts(function, solver, regularisation):
+def test_redundant_contacts_share_the_load_evenly(function, solver, regularisation):
     """10 kg on four corners 1 m apart, pushed with 20 N at a height of 0.2 m: 22.525 N at the rear ones, 26.525 N in front.
 
     The note's prototype found uneven forces with the minimum map and PCR, with Fischer–Burmeister without ε, and lost weight
@@ -56,7 +56,7 @@ def test_newton_row_12_redundant_contacts(function, solver, regularisation):
     np.testing.assert_allclose(normal, [22.525, 22.525, 26.525, 26.525], atol=2e-3)
 
 
-def test_newton_row_12_what_is_singular_is_told():
+def test_a_singular_system_is_reported():
     """The minimum map without ε, solved directly: a singular matrix, and no answer."""
     solution = paper(function="minimum-map").solve(box(force=(20.0, 0, 0)))
     assert not solution.status.ok
@@ -68,7 +68,7 @@ NOTE = {"unit": (0.6, 1.0), "time-step": (0.21, 0.31), "effective-mass": (0.12, 
 """Relative errors of the stack's forces after 6 iterations."""
 
 
-def test_newton_row_14_preconditioners_rank_as_in_the_paper():
+def test_preconditioners_rank_as_published():
     """The stack, rows divided by α, t = 0.75: errors after 6 iterations from twenty beginnings that are 10⁻¹⁸ m apart.
 
     The note's intervals are draws of what is chance: boxes that fall alike have a = p = 0 at all contacts but the lowest, the
@@ -89,7 +89,7 @@ def test_newton_row_14_preconditioners_rank_as_in_the_paper():
     assert medians[0] > 2 * medians[1] > 4 * medians[2]
 
 
-def test_newton_row_14_what_is_left_is_cancellation():
+def test_the_remaining_error_is_cancellation():
     """After 100 iterations the note has 2·10⁻⁸ to 10⁻⁷, 10⁻¹² to 6·10⁻¹² and 2·10⁻¹³: so has its scheme in numpy at any ε,
     for φ = a + r λ − √(a² + r² λ²) loses the last digits of r λ. Written as a quotient, as here, it leaves 10⁻¹⁵ with all r."""
     for r, low, high in ((np.ones(5), 1e-9, 1e-6), (np.full(5, H**2), 1e-13, 1e-10), (None, 1e-14, 1e-12)):
@@ -133,7 +133,7 @@ def residuals(solve, A, b):
     return np.array(out)
 
 
-def test_newton_row_15_residuals_of_pcr_never_grow():
+def test_residuals_of_pcr_never_grow():
     """Matrices 40 × 40 of rank 25: in 0 of 20 systems with PCR, in some of them with PCG (the note: 7, here 11)."""
     rng = np.random.default_rng(15)
     grew = {conjugate_residuals: 0, conjugate_gradients: 0}
@@ -148,7 +148,7 @@ def test_newton_row_15_residuals_of_pcr_never_grow():
     assert grew[conjugate_gradients] >= 5
 
 
-def test_newton_row_16_damping_leaves_a_quarter():
+def test_a_damped_iteration_leaves_a_quarter_of_the_error():
     """t = 0.75 and the minimum map leave 0.25 each, once nothing switches; Fischer–Burmeister about 0.3. The note's 0.75, 0.19,
     0.047 and 0.012 are what each iteration adds, of the weight and, one later, of friction."""
     step = particle(v=(1.0, 0.5, 0.0))
@@ -168,7 +168,7 @@ def test_newton_row_16_damping_leaves_a_quarter():
 @pytest.mark.parametrize(
     ("name", "step"), [("stack", stack()), ("box", box(force=(20.0, 0, 0))), ("slide", particle(v=(1, 0.5, 0)))]
 )
-def test_newton_row_18_regularisation_does_not_bias(name, step):
+def test_regularisation_does_not_bias_the_motion(name, step):
     """ε = 0, 10⁻⁶ and 10⁻³: the same motion. Of the stack, whose masses are 4096 : 1, 10⁻³ slows the last digits."""
     found = {}
     for regularisation in (0.0, 1e-6, 1e-3):
@@ -179,7 +179,7 @@ def test_newton_row_18_regularisation_does_not_bias(name, step):
         np.testing.assert_allclose(v, found[0.0], atol=1e-11)
 
 
-def test_newton_row_20_the_error_floor():
+def test_forces_end_at_the_error_floor_of_double_precision():
     """(91), (92): forces of the stack and of the box end within ten times ‖x*‖ δ and ‖A‖ ‖x*‖ δ, δ = 2.2·10⁻¹⁶."""
     delta = np.finfo(float).eps
     for step in (stack(), box(force=(20.0, 0, 0))):
@@ -193,7 +193,7 @@ def test_newton_row_20_the_error_floor():
     assert np.abs(root.p[2::3] - exact).max() <= 10 * forward
 
 
-def test_newton_row_21_how_a_tight_rod_resists_turning():
+def test_a_tight_rod_has_the_closed_form_geometric_stiffness():
     """1 kg on a rod of 1 m under 50 N, h = 1/120 s: c = h² λ/L = −3.472·10⁻³ kg; with (73)'s printed sign it is −2.003."""
     rod = pendulum(angle=0.0)
     change = np.array([1e-3 / H, 0, 0])
@@ -208,7 +208,7 @@ def test_newton_row_21_how_a_tight_rod_resists_turning():
 
 
 @pytest.mark.parametrize(("pull", "compliance"), [(0.1, 1e-3), (1.0, 1e-2)])
-def test_newton_row_21_a_tight_rope_needs_geometric_stiffness(pull, compliance):
+def test_a_tight_rope_needs_geometric_stiffness(pull, compliance):
     """Ten particles of 10 g between springs stretched by a tenth or to twice their length, steps of 10 ms.
 
     Without it no step is solved; with it all are, and the rope hangs as strings do, T z'' = m g. A rope stands for the note's
@@ -240,7 +240,7 @@ def sinking(stiffness, damping, dt, seconds, engine=None):
     return np.array(out)
 
 
-def test_newton_row_23_compliant_contact_sags_and_settles():
+def test_compliant_contacts_settle_at_weight_over_stiffness():
     """10 kg on k = 5·10⁴ N/m with b = 200 N·s/m: m g/k = 1.962 mm. Critically damped it approaches that as the equation
     m z̈ + b ż + k z = m g says, to first order in the step."""
     sag = 10.0 * G / 5e4
@@ -256,7 +256,7 @@ def test_newton_row_23_compliant_contact_sags_and_settles():
     np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 1.0, atol=0.15)
 
 
-def test_newton_row_23_compliant_contact_damps_from_touch_on():
+def test_compliant_contacts_damp_only_after_touching():
     """Above the ground nothing brakes it, however fast it comes."""
     falling = particle(v=(0, 0, -1.0), gaps=[1e-3], dt=5e-4, stiffness=np.array([5e4]), dissipation=np.array([0.1]))
     assert Newton().solve(falling).p[0, 2] == 0.0

@@ -14,14 +14,14 @@ BOTH = pytest.mark.parametrize("function", FUNCTIONS)
 
 
 @pytest.mark.parametrize("engine", [Newton(), paper(), paper(form="divided", damping=1.0), paper(function="minimum-map")])
-def test_newton_row_1_weight_on_a_plane(engine):
+def test_the_plane_carries_the_weight(engine):
     solution = engine.solve(particle())
     assert solution.status.ok
     assert solution.p[0, 2] / H == pytest.approx(9.81, rel=1e-6)
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-9)
 
 
-def test_newton_row_4_derivatives_of_fischer_burmeister():
+def test_fischer_burmeister_derivatives_match_finite_differences():
     rng, step = np.random.default_rng(4), 1e-6
     for _ in range(200):
         a, p = rng.normal(size=2)
@@ -49,7 +49,7 @@ def lcp_roots(A, b):
 @pytest.mark.parametrize(
     "engine", [paper(), paper(function="minimum-map"), paper(function="minimum-map", form="divided"), Newton()]
 )
-def test_newton_row_5_both_functions_have_the_roots_of_random_lcps(engine):
+def test_both_functions_have_the_roots_of_random_lcps(engine):
     """J = I and μ = 0: the LCP is that of M⁻¹ and v; found by trying all sets, to 10⁻⁸."""
     rng = np.random.default_rng(5)
     for _ in range(40):
@@ -65,7 +65,7 @@ def test_newton_row_5_both_functions_have_the_roots_of_random_lcps(engine):
 
 
 @pytest.mark.parametrize("start", [-2.0, 0.0, 0.25, 3.0])
-def test_newton_row_6_the_effective_mass_makes_the_minimum_map_a_straight_line(start):
+def test_with_the_effective_mass_the_minimum_map_takes_one_step(start):
     """Figure 9: c = λ/4 − 1/8, a mass of 4 kg; root 1/2.
 
     With r = 1 (here `time-step`) −2 takes two steps; Fischer–Burmeister takes 4 to 6 to 10⁻⁹.
@@ -84,7 +84,7 @@ def test_newton_row_6_the_effective_mass_makes_the_minimum_map_a_straight_line(s
     assert 4 <= len(root.history) <= 6
 
 
-def test_newton_row_7_compliance_of_friction():
+def test_friction_compliance_matches_its_formula():
     """Figure 6, r = 1: ‖v_T‖ = 0.5 m/s, μ λ_n = 5 N; the cone ends at 5 N, where φ_f = v + W λ_f vanishes."""
     smooth = {0.0: 0.0524938, 4.0: 0.0269363, 5.0: 0.1, 6.0: 0.4833525}
     sharp = {4.0: 0.0, 5.0: 0.1, 6.0: 0.3}
@@ -98,7 +98,7 @@ def test_newton_row_7_compliance_of_friction():
 @pytest.mark.parametrize(
     ("settings", "iterations"), [({"damping": 1.0}, 8), ({}, 23), ({"function": "minimum-map", "damping": 1.0}, 2)]
 )
-def test_newton_row_8_slip_direction(settings, iterations):
+def test_friction_opposes_slip_at_the_edge_of_the_cone(settings, iterations):
     """v = (1, 0.5) m/s, μ = 0.5, h = 1/120 s: friction against v_T, at the cone's edge.
 
     The note's 8, 23 and 2 iterations to 10⁻⁹ are 8, 20 and 2 here, where speeds are measured; after 23 forces are right to
@@ -116,7 +116,7 @@ def test_newton_row_8_slip_direction(settings, iterations):
     np.testing.assert_allclose(solution.v_plus, v, atol=1e-8)
 
 
-def test_newton_row_9_isotropy():
+def test_friction_is_isotropic():
     """A box that slides and spins: whichever way tangents are turned, the same motion."""
     rng = np.random.default_rng(9)
     step = box(v=[0.7, -0.2, 0.0, 0.0, 0.0, 1.5])
@@ -131,7 +131,7 @@ def test_newton_row_9_isotropy():
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_newton_row_10_stick_and_slip(sign):
+def test_a_block_sticks_and_slips_at_the_friction_angle(sign):
     """An incline of atan(μ) ∓ 0.05°: after 0.5 s at rest to 10⁻¹⁴ m/s, or at g (sin θ − μ cos θ) t = 4.7856 mm/s."""
     mu = 0.5
     angle = np.arctan(mu) + sign * np.deg2rad(0.05)
@@ -148,7 +148,7 @@ def test_newton_row_10_stick_and_slip(sign):
         assert v[0] == pytest.approx(expected, rel=1e-9)
 
 
-def test_newton_row_11_a_slide_to_rest():
+def test_a_slide_to_rest_has_the_closed_form_distance():
     """2 m/s, μ = 0.5: 49 steps of 1/120 s and 0.399425 m; in the continuum 0.407747 s and m."""
     v, x, steps = np.array([2.0, 0, 0]), 0.0, 0
     while v[0] > 1e-12:
@@ -165,7 +165,7 @@ def test_newton_row_11_a_slide_to_rest():
     assert way - x == pytest.approx(2.0 * H / 2, rel=0.01)  # of first order: half a step at the first speed
 
 
-def test_newton_row_13_a_high_mass_ratio():
+def test_krylov_methods_solve_high_mass_ratios_where_relaxation_stagnates():
     """8 to 32768 kg, the heaviest on top: after 20 steps with 20 linear iterations dense and PCR are right to 2·10⁻⁷, Gauss and
     Seidel's method has 95 % still before it, Jacobi's 98 %."""
     for solver in ("dense", "pcr"):

@@ -21,7 +21,7 @@ def run(name, **changes):
     return settings, recording
 
 
-def test_newton_row_13_the_heaviest_on_top_of_blocks():
+def test_a_stack_with_the_heaviest_block_on_top_carries_the_weights():
     """The note's stack is of points; here boxes stand on four corners each. Forces bottom to top, in N."""
     settings, found = run("heavy-stack")
     known = [367364.88, 367286.4, 366658.56, 361635.84, 321454.08]
@@ -32,7 +32,7 @@ def test_newton_row_13_the_heaviest_on_top_of_blocks():
 
 
 @pytest.mark.long
-def test_newton_row_19_the_keystone_of_an_arch_does_not_drift():
+def test_the_keystone_of_an_arch_does_not_drift():
     settings, found = run("arch")
     names = [body.name for body in settings.body]
     assert found.t[-1] == pytest.approx(10.0, abs=DT)
@@ -41,7 +41,7 @@ def test_newton_row_19_the_keystone_of_an_arch_does_not_drift():
     assert away < 1e-3
 
 
-def test_newton_row_19_without_friction_enough_the_arch_falls():
+def test_with_little_friction_the_arch_falls():
     """The same blocks with μ = 0.05: what keeps it up is friction. The sides slip down and push up the crown."""
     scene = load_scene("arch", 0.5)
     slippery = tuple(msgspec.structs.replace(b, material=msgspec.structs.replace(b.material, mu=0.05)) for b in scene.body)
@@ -50,7 +50,7 @@ def test_newton_row_19_without_friction_enough_the_arch_falls():
     assert np.abs(found.centres[-1, 10] - found.centres[0, 10]).max() > 5e-3
 
 
-def test_newton_row_24_motors_are_off_by_torque_over_gain_and_stable_at_120_steps_a_second():
+def test_motors_deviate_by_torque_over_gain_and_are_stable_at_120_hz():
     settings, found = run("servo-arm")
     (upper,), (fore,) = (body.joint for body in settings.body)
     a, b = found.q[-1]
@@ -64,7 +64,7 @@ def test_newton_row_24_motors_are_off_by_torque_over_gain_and_stable_at_120_step
 
 
 @pytest.mark.parametrize("name", ["pendulum-stop", "pendulum-soft-stop"])
-def test_newton_row_24_a_stop_holds_and_never_pulls(name):
+def test_a_stop_holds_and_never_pulls(name):
     settings, found = run(name)
     joint = settings.body[0].joint[0]
     passed = found.q[:, 0].max() - joint.stop[1]
@@ -77,7 +77,7 @@ def test_newton_row_24_a_stop_holds_and_never_pulls(name):
     assert np.ptp(energy) < 0.01 * G  # until it is there nothing acts but gravity
 
 
-def test_newton_row_25_a_beam_of_sixteen_hinges_bends_as_moments_over_stiffness_say():
+def test_a_beam_of_sixteen_hinges_bends_by_moment_over_stiffness():
     """Small angles are not enough: the sum Σ M_i/k without them is 1.3 % off."""
     settings, found = run("beam-chain")
     links, k, length, weight = 16, 250.0, 0.05, 0.003 * G
@@ -94,7 +94,7 @@ def test_newton_row_25_a_beam_of_sixteen_hinges_bends_as_moments_over_stiffness_
 
 
 @pytest.mark.parametrize(("name", "held"), [("grasp-ball", True), ("grasp-ball-slips", False)])
-def test_newton_row_26_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
+def test_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
     settings, found = run(name)
     needed = 0.32 * G / 0.7
     assert needed == pytest.approx(4.485, abs=1e-3)
@@ -105,7 +105,7 @@ def test_newton_row_26_a_ball_of_0_32_kg_is_held_by_4_485_newton(name, held):
 
 
 @pytest.mark.parametrize("share", [0.999, 1.001])
-def test_newton_row_26_on_both_sides_of_the_threshold(share):
+def test_the_ball_is_held_or_dropped_on_either_side_of_the_threshold(share):
     scene = load_scene("grasp-ball", 0.1)
     force = share * 0.32 * G / 0.7 / 2
     forces = tuple(msgspec.structs.replace(f, force=(np.sign(f.force[0]) * force, 0.0, 0.0)) for f in scene.force)
@@ -114,7 +114,7 @@ def test_newton_row_26_on_both_sides_of_the_threshold(share):
     assert (abs(found.velocities[-1, 2, 2]) < 1e-9) == (share > 1)
 
 
-def test_newton_row_27_a_scale_reads_the_weight():
+def test_a_scale_reads_the_weight():
     settings, found = run("weighing-scale", duration=3.0)
     reading = -settings.body[0].joint[0].stiffness * (found.centres[-1, 0, 2] - found.centres[0, 0, 2])
     assert reading == pytest.approx(2.5 * G, abs=1e-6 * 2.5 * G)

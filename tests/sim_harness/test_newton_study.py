@@ -13,7 +13,7 @@ from sim_harness.world.worlds import AnyEngine
 
 
 @pytest.mark.parametrize("number", [np.float32, np.float64])
-def test_newton_row_20_the_error_floor_of_a_precision(number):
+def test_the_error_floor_matches_the_precision(number):
     """Residuals end below (92), in single precision within a factor of ten of it, in double of thirty.
 
     Impulses do not end at (91) with the paper's ν = δ ‖r‖, which takes the residual itself for exact: they are hundreds of
@@ -24,7 +24,7 @@ def test_newton_row_20_the_error_floor_of_a_precision(number):
     assert 10 * found.error_expected < found.error < found.error_at_most
 
 
-def test_relaxation_stagnates_on_a_stiff_beam_where_krylov_methods_go_on():
+def test_relaxation_stagnates_on_a_stiff_beam_and_krylov_methods_converge():
     """Figures 11 and 18: one linear system, and a whole solve."""
     found = linear_residuals(beam())
     assert (np.diff(found["pcr"]) <= 1e-9 * found["pcr"][:-1]).all()
@@ -38,7 +38,7 @@ def test_relaxation_stagnates_on_a_stiff_beam_where_krylov_methods_go_on():
     assert left["gauss-seidel"] > 1e-3
 
 
-def test_the_page_of_newton_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
+def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(newton_study, "PROBLEMS", {name: beam for name in ("stack", "beam", "arch")})
     monkeypatch.setattr(newton_study, "ITERATIONS", 22)
     assert main(["compare", "newton-study", "--out", str(tmp_path)]) == 0
@@ -65,7 +65,7 @@ def test_the_page_of_newton_has_its_tables_and_pictures(tmp_path, monkeypatch, c
         ({"edges": 4}, r"sim\.engine\.edges"),
     ],
 )
-def test_newton_settings_that_make_no_sense_are_refused(wrong, named):
+def test_invalid_settings_are_refused(wrong, named):
     with pytest.raises(ConfigError, match=named):
         parse({"kind": "newton"} | wrong, AnyEngine, "sim.engine")
     assert parse("newton", AnyEngine, "sim.engine") == Newton()

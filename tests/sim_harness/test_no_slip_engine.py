@@ -27,7 +27,7 @@ def conditions(problem, solution):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_what_presses_neither_sinks_nor_slips(name):
+def test_pressing_contacts_neither_sink_nor_slip(name):
     """D15's Eqs. 25, 45, 46 where contacts press; no force where they part, but for those that are wedged."""
     pressing, parting, wedged = 0, 0, 0
     for problem in random_problems(name, 300, infinite=True):
@@ -70,7 +70,7 @@ def all_choices(problem):
             yield Z @ answer.x
 
 
-def test_the_motion_is_one_of_those_that_an_enumeration_finds():
+def test_the_motion_is_among_the_enumerated_solutions():
     """All 2ⁿ choices of who sticks, each a convex program in v⁺ by an active-set QP."""
     found = 0
     for problem in random_problems("quadruped", 60):
@@ -108,7 +108,7 @@ def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world,
 
 
 @pytest.mark.parametrize("angle", [0.2, 1.0])
-def test_a_block_on_a_ramp_stays(angle):
+def test_a_block_on_a_ramp_does_not_slide(angle):
     """No slope is too steep before it tips over: gravity turned by the angle, 0.05 m above a base of ±0.2 m."""
     world = block_world("no-slip")
     problem = block_problem(world, 9.81 * 2 * np.array([np.sin(angle), 0, -np.cos(angle)]))
@@ -139,7 +139,7 @@ def along_x(problem):
     return problem.J[:2, 0]
 
 
-def test_a_block_that_falls_along_a_wall_is_not_held_by_it():
+def test_a_wall_does_not_hold_a_falling_block():
     """It touches and cannot press: D15 to the letter would hang it there."""
     problem = msgspec.structs.replace(
         block_problem(block_world("no-slip"), np.array([0, 0, 0.0])), force=np.array([2 * 9.81, 0, 0, 0, 0, 0])
@@ -158,7 +158,7 @@ def test_a_pressed_patch_does_not_spin():
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
 
 
-def test_a_foot_that_lifts_does_not_drag():
+def test_a_lifting_contact_has_no_force():
     """A block thrown upwards and sideways off the ground, and one that tips about an edge: what parts has no force."""
     problem = block_problem(block_world("no-slip"), np.array([0, 0, -2 * 9.81]))
     flying = NoSlip().solve(msgspec.structs.replace(problem, v=np.array([0.3, 0, 0.5, 0, 0, 0])))
@@ -193,7 +193,7 @@ def test_energy_never_grows(engine):
         assert np.abs(world.v).max() < 1e-3
 
 
-def test_it_agrees_with_stewart_and_trinkle_at_the_papers_friction():
+def test_the_motion_matches_the_lcp_engine_at_mu_100():
     """μ = 100, the paper's stand-in. Friction without a limit may leave several motions: where the two differ, so it is."""
     agreed = 0
     for problem in random_problems("quadruped", 40):

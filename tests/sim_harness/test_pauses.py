@@ -8,7 +8,7 @@ from sim_harness.run.plan import load_plan
 from sim_harness.studies.pauses import Outcome, run_pause, study, table, walking, walks
 
 
-def test_a_page_tells_each_pause_in_words():
+def test_pauses_are_described_in_the_report():
     trace = run_in_process(load_plan("stand", 0.2), "coulomb", lambda *_: None).trace
     outcomes = [
         Outcome(
@@ -30,7 +30,7 @@ def test_a_page_tells_each_pause_in_words():
 @pytest.mark.long
 @pytest.mark.parametrize("who", ["server", "robot"])
 @pytest.mark.parametrize("milliseconds", [30, 150, 500])
-def test_nobody_falls_for_a_pause(who, milliseconds):
+def test_a_robot_does_not_fall_during_pauses(who, milliseconds):
     """Run with `-m long -s`: it prints what happened."""
     outcome = run_pause(walking("demo"), "coulomb", who, milliseconds)
     print(outcome.words)

@@ -30,7 +30,7 @@ def knock(world, rng, k):
 
 @pytest.mark.parametrize(("law", "engine"), [("coulomb", "lcp"), ("exact-cone", "newton")])
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_predictions_come_true(make_world, name, law, engine):
+def test_predicted_motion_and_forces_match_the_world(make_world, name, law, engine):
     """Where the law itself answered, joint velocities and the sum of the normal forces agree."""
     law = make_law(law)
     robot, _ = load_robot(name)

@@ -27,7 +27,7 @@ def short(name, **changes):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_runner_of_a_table_is_timed_and_reported(name, tmp_path):
+def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
     settings, seen = short(name), []
     race = run_race(settings, lambda *news: seen.append(news))
     assert seen[-1][:2] == (2 * len(settings.runner),) * 2
@@ -41,7 +41,7 @@ def test_every_runner_of_a_table_is_timed_and_reported(name, tmp_path):
     assert settings.reference in (tmp_path / "report.html").read_text()
 
 
-def test_ratios_are_those_of_the_means_and_the_papers_stand_beside():
+def test_ratios_of_means_are_listed_beside_the_published_ones():
     settings = load_comparison("d15-table-1").race
     times = {runner.title: 3e-3 if "Lemke" in runner.title else 1e-3 for runner in settings.runner}
 
@@ -63,7 +63,7 @@ def test_ratios_are_those_of_the_means_and_the_papers_stand_beside():
     assert race_figure(standings(settings, race))[:4] == b"\x89PNG"
 
 
-def test_a_stopwatch_changes_the_friction_and_nothing_else():
+def test_a_timed_engine_differs_only_by_its_friction():
     runner = load_comparison("d15-table-1").race.runner[0]
     watch = Stopwatch(runner)
     march = March("quadruped", 1, watch, 1e-3)
@@ -77,7 +77,7 @@ def test_a_stopwatch_changes_the_friction_and_nothing_else():
 
 
 @pytest.mark.parametrize("points", [1, 3])
-def test_a_march_lifts_two_feet_and_two(points):
+def test_a_march_lifts_two_feet_in_turn(points):
     march = March("quadruped", points, NoSlip(), 1e-3)
     lifted = []
     for _ in range(400):
@@ -105,7 +105,7 @@ LEGS = sorted({re.split(r"[_.]", key)[0] for key in March("quadruped", 1, NoSlip
         ("mu = 100.0", "mu = -1.0", "mu"),
     ],
 )
-def test_what_cannot_be_raced_is_refused(tmp_path, old, new, said):
+def test_invalid_races_are_refused(tmp_path, old, new, said):
     text = Path(find("experiments", "d15-table-1")).read_text()
     assert old in text
     path = tmp_path / "race.toml"

@@ -95,7 +95,7 @@ class Faulty:
         return reply
 
 
-def test_lock_step_stands(make_world, make_stand):
+def test_the_robot_stands_in_lock_step(make_world, make_stand):
     robot_side, controller = side(make_world, make_stand)
     trace = robot_side.run(0.3)
     assert len(trace) == 300
@@ -112,13 +112,13 @@ def test_lock_step_stands(make_world, make_stand):
     assert controller.seen[0][1:] == (0.0, None)
 
 
-def test_lock_step_is_repeatable_to_the_bit(make_world, make_stand):
+def test_lock_step_runs_are_identical(make_world, make_stand):
     first, second = (side(make_world, make_stand)[0].run(0.1) for _ in range(2))
     assert first.q.tobytes() == second.q.tobytes()
     assert first.tau.tobytes() == second.tau.tobytes()
 
 
-def test_lost_replies_go_through_the_failsafe(make_world, make_stand):
+def test_lost_replies_trigger_the_failsafe(make_world, make_stand):
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
     trace = robot_side.run(0.3)
     modes = [trace.modes[i] for i in trace.mode]
@@ -131,14 +131,14 @@ def test_lost_replies_go_through_the_failsafe(make_world, make_stand):
     assert np.isnan(trace.round_trip[50:]).all()
 
 
-def test_where_falls_end_a_run_a_stop_for_good_does_too(make_world, make_stand):
+def test_a_permanent_stop_ends_a_run_as_a_fall_does(make_world, make_stand):
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
     trace = robot_side.run(0.3, (), Posture(robot_side.world.robot, Flat(), robot_side.world.q))
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
     assert len(trace) == 49 + 100 + 1
 
 
-def test_stopped_it_stands_until_reset_and_then_goes_on(make_world, make_stand):
+def test_a_stopped_robot_stands_until_reset(make_world, make_stand):
     """Answers are missing for 200 ms: the server calls that a silence, too, but the robot neither falls nor heeds it."""
     robot_side, controller = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=250))
     trace = robot_side.run(0.6)
@@ -154,7 +154,7 @@ def test_stopped_it_stands_until_reset_and_then_goes_on(make_world, make_stand):
     np.testing.assert_allclose(again.q[-1], trace.q[0], atol=1e-3)
 
 
-def test_a_refused_reset_leaves_it_stopped(make_world, make_stand):
+def test_a_refused_reset_leaves_the_robot_stopped(make_world, make_stand):
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=250))
     robot_side.run(0.3)
     robot_side.world.v = np.full(18, 20.0)
@@ -162,7 +162,7 @@ def test_a_refused_reset_leaves_it_stopped(make_world, make_stand):
     assert robot_side.stopped
 
 
-def test_after_a_fault_it_damps_with_the_speeds_of_each_tick(make_world, make_stand):
+def test_after_a_fault_the_robot_damps_with_current_speeds(make_world, make_stand):
     robot_side, controller = side(make_world, make_stand)
     controller.faults_at = 30
     trace = robot_side.run(0.1)
@@ -172,7 +172,7 @@ def test_after_a_fault_it_damps_with_the_speeds_of_each_tick(make_world, make_st
     assert robot_side.refused == {"latched_fault": 70}
 
 
-def test_a_short_gap_is_survived(make_world, make_stand):
+def test_a_short_dropout_is_survived(make_world, make_stand):
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=58))
     trace = robot_side.run(0.2)
     assert trace.modes[trace.mode[-1]] == "ok"
@@ -180,7 +180,7 @@ def test_a_short_gap_is_survived(make_world, make_stand):
     assert abs(trace.q[-1, 2] - trace.q[0, 2]) < 1e-3
 
 
-def test_refusals_are_counted_and_said_once(make_world, make_stand, caplog):
+def test_refusals_are_counted_and_reported_once(make_world, make_stand, caplog):
     error = ErrorMessage(code=Code.NON_FINITE, message="expected finite numbers", recoverable=True)
     robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=10, back=15, error=error))
     robot_side.run(0.05)
@@ -188,7 +188,7 @@ def test_refusals_are_counted_and_said_once(make_world, make_stand, caplog):
     assert caplog.text.count("expected finite numbers") == 1
 
 
-def test_an_unusable_reply_counts_as_none(make_world, make_stand):
+def test_an_invalid_reply_counts_as_missing(make_world, make_stand):
     class Mangled(Faulty):
         def exchange(self, state):
             reply = super().exchange(state)
@@ -225,7 +225,7 @@ def slow(clock, every, ns):
     return lambda client: Slow(client, lost=10**9)
 
 
-def test_paced_the_world_keeps_the_time_of_the_clock(make_world, make_stand, clock):
+def test_a_paced_world_follows_the_clock(make_world, make_stand, clock):
     """Every 20th reply takes 3.4 ms: the world moves on meanwhile, and no tick is made up for."""
     robot_side, _ = side(make_world, make_stand, slow(clock, 20, 3_400_000))
     start = clock.now
@@ -237,7 +237,7 @@ def test_paced_the_world_keeps_the_time_of_the_clock(make_world, make_stand, clo
     np.testing.assert_allclose(trace.q[-1], trace.q[0], atol=1e-6)
 
 
-def test_a_world_that_waits_is_slow_and_misses_nothing(make_world, make_stand, clock):
+def test_a_waiting_world_is_slow_and_misses_no_reply(make_world, make_stand, clock):
     robot_side, _ = side(make_world, make_stand, slow(clock, 20, 3_400_000))
     trace = robot_side.run_paced(0.2, waits=True)
     assert trace.share("ok") == 1
@@ -246,7 +246,7 @@ def test_a_world_that_waits_is_slow_and_misses_nothing(make_world, make_stand, c
     assert trace.wall[-1] - trace.wall[0] == pytest.approx((199 + late) * DT, abs=2e-3)
 
 
-def test_a_pause_of_the_machine_is_nobodys_fault(make_world, make_stand, clock):
+def test_a_pause_of_the_machine_is_not_a_fault(make_world, make_stand, clock):
     """In the middle of an exchange everything stands still for 469 ms: the world takes no more of it for waiting than the
     client waits at most, and nobody stops."""
     robot_side, _ = side(make_world, make_stand, slow(clock, 100, 469_000_000))
@@ -258,7 +258,7 @@ def test_a_pause_of_the_machine_is_nobodys_fault(make_world, make_stand, clock):
     assert np.diff(trace.wall).max() == pytest.approx(0.469, abs=2e-3)
 
 
-def test_a_dead_server_costs_a_waiting_world_its_time_once(make_world, make_stand, clock):
+def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_stand, clock):
     """Each reply is waited for as long as the client does, and the world moves on by as much: it ends in time, stopped."""
 
     class Dead(Faulty):
@@ -277,7 +277,7 @@ def test_a_dead_server_costs_a_waiting_world_its_time_once(make_world, make_stan
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
 
 
-def test_paced_on_this_machine(make_world, make_stand):
+def test_a_paced_world_that_waits_misses_no_reply(make_world, make_stand):
     """However slow it is, a world that waits misses no answer."""
     robot_side, _ = side(make_world, make_stand)
     trace = robot_side.run_paced(0.1, waits=True)

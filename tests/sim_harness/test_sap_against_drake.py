@@ -50,7 +50,7 @@ def differences(theirs, ours, engine, steps, force=lambda world: None):
 
 
 @pytest.mark.parametrize("speed", [0.1, 1.0])
-def test_sap_slides_as_drakes_does(speed):
+def test_a_sliding_cube_matches_drake(speed):
     """A cube of 1 kg on four balls comes to rest from a speed, and rocks meanwhile."""
     engine = Sap(stiffness=1e3, dissipation=1e-3, tolerance=1e-10)
     worlds = [cubes(1, 1e3, 1e-3, 0.5) for _ in range(2)]
@@ -62,7 +62,7 @@ def test_sap_slides_as_drakes_does(speed):
     assert abs(worlds[0].v[3]) < 0.1 * speed
 
 
-def test_sap_stacks_as_drakes_does():
+def test_a_pushed_stack_matches_drake():
     """Three cubes, each 10 mm beside the one below, that are pushed from below."""
     worlds = [cubes(3, 1e4, 5e-3, 0.5) for _ in range(2)]
     for world in worlds:
@@ -73,7 +73,7 @@ def test_sap_stacks_as_drakes_does():
     assert worst.max() < CLOSE
 
 
-def test_sap_stands_as_drakes_does():
+def test_a_standing_quadruped_matches_drake():
     """The quadruped let go 1 mm above the ground, with springs and dampers in its joints."""
     robot, q = load_robot("quadruped")
     q = q + np.r_[0, 0, 1e-3, np.zeros(len(q) - 3)]
@@ -90,7 +90,7 @@ def test_sap_stands_as_drakes_does():
 
 
 @pytest.mark.bench
-def test_sap_time_of_a_step_beside_drakes():
+def test_step_time_beside_drake():
     """Medians of 2000 steps of the quadruped's stance, whole steps of both worlds in one process."""
     robot, q = load_robot("quadruped")
     drake = standing(robot, q, 1e4, 5e-3, 0.8)

@@ -18,7 +18,7 @@ def compliant(make_block, engine, stiffness, dissipation, mu=0.5):
 
 
 @pytest.mark.parametrize("dissipation", [1e-3, 1e-2])
-def test_sap_and_penalty_land_alike(make_block, dissipation):
+def test_sap_and_penalty_agree_on_a_landing(make_block, dissipation):
     """A drop from 10 mm: the forces of the first 0.2 s, bounces and all, to 2 % of the largest."""
     forces = {}
     for engine in ("sap", "penalty"):
@@ -32,7 +32,7 @@ def test_sap_and_penalty_land_alike(make_block, dissipation):
     assert np.abs(forces["sap"] - forces["penalty"])[touching].max() < 0.02 * peak
 
 
-def test_sap_and_penalty_slide_alike(make_block):
+def test_sap_and_penalty_agree_on_a_slide(make_block):
     """1 m/s to rest: way, and the load of the feet while it slides, to 2 %."""
     way, load = {}, {}
     for engine in ("sap", "penalty"):

@@ -26,13 +26,13 @@ def random_law(rng):
         ((0.3, 0.4, -0.2), (0, 0, 0), APART),
     ],
 )
-def test_sap_row_1_regions_of_the_projection(y, expected, region):
+def test_the_projection_has_three_regions(y, expected, region):
     *gamma, where = project(*map(float, y), LAW)
     np.testing.assert_allclose(gamma, expected, atol=5e-7)
     assert where == region
 
 
-def test_sap_row_1_the_projection_solves_its_variational_inequality():
+def test_the_projection_solves_its_variational_inequality():
     rng = np.random.default_rng(1)
     seen = set()
     for _ in range(10_000):
@@ -50,12 +50,12 @@ def test_sap_row_1_the_projection_solves_its_variational_inequality():
 
 
 @pytest.mark.parametrize("y", [(0.0, 0.0, -1.0), (1.0, 0.0, -1.0), (0.0, 0.0, 0.0), (1.0, 0.0, 2.0)])
-def test_sap_trap_a_frictionless_contact_never_pulls(y):
+def test_a_frictionless_contact_never_pulls(y):
     s, t, n, _ = project(*y, np.array([0.0, 0.01, 0.04, 0.0]))
     assert (s, t, n) == (0.0, 0.0, max(0.0, y[2]))
 
 
-def test_sap_trap_on_the_cone_it_sticks_and_on_its_polar_it_slides():
+def test_boundary_points_belong_to_the_right_region():
     ratio = LAW[MU] * LAW[R_T] / LAW[R_N]
     assert project(0.5, 0.0, 1.0, LAW)[3] == STICKING
     *gamma, region = project(1.0, 0.0, -ratio, LAW)
@@ -66,7 +66,7 @@ def test_sap_trap_on_the_cone_it_sticks_and_on_its_polar_it_slides():
     assert np.linalg.eigvalsh(G)[2] > 1.0
 
 
-def test_sap_a_tied_constraint_pulls_and_pushes():
+def test_a_bilateral_constraint_pulls_and_pushes():
     law = np.array([np.inf, 0.01, 0.04, 0.0])
     assert project(1.0, -2.0, -3.0, law) == (1.0, -2.0, -3.0, STICKING)
 
@@ -87,7 +87,7 @@ def conic_oracle(A, J, laws, v_star):
     return answer["x"].reshape(-1, 3)
 
 
-def test_sap_row_2_the_dual_has_the_same_impulses():
+def test_the_dual_program_has_the_same_impulses():
     rng = np.random.default_rng(2)
     for _ in range(100):
         c, A, J, v = random_convex(rng, k=int(rng.integers(1, 7)))
@@ -97,7 +97,7 @@ def test_sap_row_2_the_dual_has_the_same_impulses():
         np.testing.assert_allclose(gamma, oracle, atol=1e-6 * max(1.0, np.abs(oracle).max()))
 
 
-def test_sap_row_3_the_gradient_is_that_of_the_cost():
+def test_the_gradient_matches_the_cost():
     rng = np.random.default_rng(3)
     for _ in range(50):
         c, A, J, v = random_convex(rng)
@@ -118,7 +118,7 @@ def regions(c, v):
     return tuple(project(*y, law)[3] for y, law in zip(scaled, c.laws, strict=True))
 
 
-def test_sap_row_4_the_hessian_is_the_gradients_slope_and_no_softer_than_A():
+def test_the_hessian_matches_the_gradient_and_is_at_least_A():
     rng = np.random.default_rng(4)
     compared = 0
     for _ in range(60):
@@ -136,7 +136,7 @@ def test_sap_row_4_the_hessian_is_the_gradients_slope_and_no_softer_than_A():
     assert compared > 40
 
 
-def test_sap_row_4_the_slope_is_symmetric_and_never_negative():
+def test_the_slope_of_the_impulses_is_symmetric_and_positive_semidefinite():
     rng = np.random.default_rng(5)
     for _ in range(1000):
         law, y, G = random_law(rng), rng.normal(size=3), np.zeros((3, 3))

@@ -12,13 +12,13 @@ W = 1 / np.sqrt(3)
 """w of a free point of 1 kg [1/kg]"""
 
 
-def test_sap_row_10_estimate_of_w():
+def test_the_estimate_of_w_matches_its_definition():
     for m in (1.0, 2.0):
         assert parts(near(), point_mass(m).problem(DT))[2][0, R_T] == pytest.approx(1e-3 * W / m, rel=1e-12)
     np.testing.assert_allclose(parts(near(), cube().problem(DT))[2][:, R_T] / 1e-3, 2.61406, rtol=2e-6)
 
 
-def test_sap_row_11_stiffness_ends_where_the_step_would_not_resolve_it():
+def test_stiffness_is_limited_to_what_the_step_resolves():
     tau, beta = 1e-3, 1.3
     crossover = 4 * np.pi**2 / (beta**2 * W * DT * (DT + tau))
     for k in np.logspace(2, 14, 49):
@@ -29,20 +29,20 @@ def test_sap_row_11_stiffness_ends_where_the_step_would_not_resolve_it():
 
 @pytest.mark.parametrize("dt", [1e-3, 1e-2])
 @pytest.mark.parametrize(("share", "depth"), [(1 / np.pi, 1.8913e-7), (1.0, 2.8693e-7)])
-def test_sap_row_12_resting_penetration_near_rigid(dt, share, depth):
+def test_resting_penetration_near_rigid(dt, share, depth):
     body = point_mass()
     body.run(near(stiffness=np.inf, dissipation=share * dt), dt, 3000)
     assert -body.q[2] == pytest.approx(depth * (dt / 1e-3) ** 2, rel=1e-4)
 
 
-def test_sap_row_12_resting_penetration_of_a_spring():
+def test_resting_penetration_of_a_spring():
     body = point_mass()
     body.run(near(stiffness=1e4, dissipation=0.01), DT, 3000)
     assert -body.q[2] == pytest.approx(G / 1e4, rel=1e-7)
 
 
 @pytest.mark.parametrize("stiffness", [1e4, np.inf])
-def test_sap_row_13_a_cube_at_rest_weighs_what_it_weighs(stiffness):
+def test_a_cube_at_rest_presses_with_its_weight(stiffness):
     body = cube()
     solution = body.run(near(stiffness=stiffness, dissipation=0.01), DT, 3000)
     assert solution.p[:, 2].sum() / DT == pytest.approx(G, rel=1e-7)
@@ -63,12 +63,12 @@ def bounce(candidates, tau):
 
 
 @pytest.mark.parametrize("candidates", RESTITUTION)
-def test_sap_row_14_restitution(candidates):
+def test_restitution_matches_the_closed_form(candidates):
     found = [bounce(candidates, tau) for tau in DISSIPATIONS]
     np.testing.assert_allclose(found, RESTITUTION[candidates], rtol=1e-2)
 
 
-def test_sap_row_14_what_touches_bounces_as_a_spring_and_damper_that_does_not_pull():
+def test_a_bounce_follows_a_spring_and_damper_without_pull():
     omega = np.sqrt(1e4)
     for tau in DISSIPATIONS:
         zeta = tau * omega / 2
@@ -78,7 +78,7 @@ def test_sap_row_14_what_touches_bounces_as_a_spring_and_damper_that_does_not_pu
         assert bounce("touching", tau) == pytest.approx(exact, rel=1e-2)
 
 
-def test_sap_row_15_no_adhesion():
+def test_separating_contacts_do_not_adhere():
     """A body that parts is let go once −φ < τ_d v_n, at the end of the step; before, the damper takes from the spring."""
     engine = near(stiffness=1e4, dissipation=5e-3)
     for speed, depth in np.random.default_rng(15).uniform((0.05, 1e-4), (1.0, 6e-3), (400, 2)):
@@ -90,7 +90,7 @@ def test_sap_row_15_no_adhesion():
         assert solution.p[0, 2] >= 0.0
 
 
-def test_sap_row_16_coulombs_limit():
+def test_friction_stays_within_coulombs_limit():
     rng, engine, slid, stuck = np.random.default_rng(16), near(stiffness=1e4, dissipation=1e-3, tolerance=1e-13), 0, 0
     for _ in range(300):
         body = point_mass(mu=rng.uniform(0, 1))
@@ -107,7 +107,7 @@ def test_sap_row_16_coulombs_limit():
     assert stuck > 10
 
 
-def test_sap_row_17_stopping_distance():
+def test_stopping_distance_matches_the_closed_form():
     body = point_mass()
     body.q[2], body.v[0] = -G / 1e4, 2.0
     body.run(near(stiffness=1e4, dissipation=DT), DT, 1000)
@@ -125,13 +125,13 @@ def on_a_slope(share, **settings):
     return body
 
 
-def test_sap_row_18_below_the_friction_angle_it_creeps():
+def test_below_the_friction_angle_it_creeps():
     body = on_a_slope(0.99)
     assert body.v[0] == pytest.approx(2.5094e-6, rel=1e-4)
     assert body.v[0] == pytest.approx(1e-3 * W * -body.h[0] * DT, rel=1e-9)
 
 
-def test_sap_row_18_above_it_slides():
+def test_above_the_friction_angle_it_slides():
     alpha = 1.01 * np.arctan(0.5)
     body = on_a_slope(1.01)
     assert body.v[0] == pytest.approx(0.0508, abs=5e-5)
@@ -139,7 +139,7 @@ def test_sap_row_18_above_it_slides():
 
 
 @pytest.mark.parametrize("dt", [1e-3, 1e-2])
-def test_sap_row_19_creep_of_a_loaded_contact(dt):
+def test_creep_of_a_loaded_contact_matches_its_formula(dt):
     """F = 0.999 μ m g with μ = 1: the note's number, R_t F dt, and below the paper's bound σ μ dt g."""
     body = point_mass(mu=1.0)
     body.run(near(stiffness=np.inf, dissipation=dt), dt, 2000, np.array([0.999 * G, 0, 0]))
@@ -156,7 +156,7 @@ def test_sap_row_19_creep_of_a_loaded_contact(dt):
         (np.inf, 1e-3, 1e-3, 9.9971e-4),
     ],
 )
-def test_sap_row_20_what_slides_glides(stiffness, tau, dt, gap):
+def test_a_sliding_contact_hovers_by_step_times_mu_times_speed(stiffness, tau, dt, gap):
     """Driven at 1 m/s against μ = 0.5."""
     body, engine = point_mass(), near(stiffness=stiffness, dissipation=tau)
     body.v[0], body.q[2] = 1.0, (dt + tau) * 0.5
@@ -178,20 +178,20 @@ def rolled(mu):
     return body.v[0] - before, body.v[0] - 0.05 * body.v[2]
 
 
-def test_sap_row_21_a_cylinder_rolls():
+def test_a_cylinder_rolls_down_a_slope():
     acceleration, slip = rolled(0.5)
     assert acceleration == pytest.approx(2 / 3 * G * np.sin(np.deg2rad(20)), rel=1e-5)
     assert acceleration == pytest.approx(2.23681, abs=5e-6)
     assert slip == pytest.approx(1.2e-6, rel=2e-2)
 
 
-def test_sap_row_21_a_cylinder_slips():
+def test_a_cylinder_slips_down_a_slope():
     acceleration, slip = rolled(0.1)
     assert acceleration == pytest.approx(2.4334, abs=5e-5)
     assert slip > 0.5
 
 
-def test_sap_row_22_rolling_loses_what_its_creep_takes():
+def test_rolling_loses_the_energy_of_its_creep():
     """dE/dt = −F_t² R_t dt, of a cylinder on a spring, in which nothing else loses anything."""
     body = cylinder().spring([100.0, 0.0, 0.0])
     body.q[:2] = 0.1, -0.5 * G / 1e4
@@ -206,7 +206,7 @@ def test_sap_row_22_rolling_loses_what_its_creep_takes():
     assert start - energy == pytest.approx(lost, rel=0.05)
 
 
-def test_sap_row_33_a_pendulum_on_its_stop_is_held_by_the_torque_of_its_weight():
+def test_a_pendulum_on_its_stop_is_held_by_its_weights_torque():
     body = pendulum(stop=True)
     for _ in range(3000):
         solution = body.step(Sap(), DT)
@@ -216,7 +216,7 @@ def test_sap_row_33_a_pendulum_on_its_stop_is_held_by_the_torque_of_its_weight()
     assert body.step(Sap(), DT).rows[0] == 0.0
 
 
-def test_sap_row_33_a_coupler_yields_by_its_load():
+def test_a_gear_yields_by_its_load():
     """Two joints geared one to two, a weight on the first: what is between them stays below R times the load."""
     body = pendulum(stop=False)
     for _ in range(500):

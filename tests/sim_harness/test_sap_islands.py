@@ -23,7 +23,7 @@ def definite(rng, n):
     return B @ B.T + np.eye(n)
 
 
-def test_sap_trees_are_the_blocks_of_the_inertia():
+def test_trees_are_the_blocks_of_the_inertia():
     rng = np.random.default_rng(1)
     M = block_diag(definite(rng, 3), np.diag([2.0]), definite(rng, 4))
     assert trees_of(M).tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
@@ -33,7 +33,7 @@ def test_sap_trees_are_the_blocks_of_the_inertia():
     assert trees_of(np.zeros((0, 0))).tolist() == []
 
 
-def test_sap_islands_are_the_connected_components():
+def test_islands_are_the_connected_components():
     rng = np.random.default_rng(2)
     for _ in range(50):
         trees = int(rng.integers(1, 15))
@@ -49,7 +49,7 @@ def test_sap_islands_are_the_connected_components():
         assert (np.diff(island[order]) >= 0).all()
 
 
-def test_sap_a_chain_has_a_narrow_front_whatever_its_numbering():
+def test_a_chain_has_a_narrow_profile_in_any_numbering():
     rng = np.random.default_rng(3)
     names = rng.permutation(30)
     touches = np.zeros((29, 30), dtype=bool)
@@ -60,14 +60,14 @@ def test_sap_a_chain_has_a_narrow_front_whatever_its_numbering():
     assert max(abs(place[names[i]] - place[names[i + 1]]) for i in range(29)) == 1
 
 
-def test_sap_constraints_know_the_trees_they_touch():
+def test_constraints_list_the_trees_they_touch():
     J = np.zeros((6, 4))
     J[1, 3], J[5, 0] = 1.0, -2.0
     assert touched(J, np.array([0, 0, 1, 1])).tolist() == [[False, True], [True, False]]
 
 
 @pytest.mark.parametrize("n", [1, 5, 40])
-def test_sap_factor_within_a_profile_solves(n):
+def test_the_profile_factor_solves_linear_systems(n):
     rng = np.random.default_rng(n)
     A = definite(rng, n) + n * np.eye(n)
     for i in range(n):
@@ -82,7 +82,7 @@ def test_sap_factor_within_a_profile_solves(n):
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 10])
-def test_sap_row_32_the_lowest_of_a_stack_sinks_in_by_the_weight_of_all(count):
+def test_the_lowest_of_a_stack_sinks_by_the_weight_of_all(count):
     """N points of 1 kg, one on the other, near rigid: R_n is that of the lowest alone."""
     nv, rows = 3 * count, []
     for i in range(count):
@@ -100,7 +100,7 @@ def test_sap_row_32_the_lowest_of_a_stack_sinks_in_by_the_weight_of_all(count):
 
 
 @pytest.mark.parametrize("points", [3, 4, 16])
-def test_sap_row_37_a_patch_of_points_is_one_spring_that_resists_turning(points):
+def test_a_patch_of_points_is_one_spring_that_resists_turning(points):
     """k/N at each: mg/k in all; a torque about the normal below what its friction bears turns it by creep alone."""
     angle = 2 * np.pi * np.arange(points) / points
     at = 0.1 * np.column_stack([np.cos(angle), np.sin(angle), np.zeros(points)])

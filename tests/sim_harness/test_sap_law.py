@@ -24,7 +24,7 @@ GROUNDS = {
 
 @pytest.mark.parametrize("ground", GROUNDS)
 @pytest.mark.parametrize("name", ["solo12", "quadruped", "go2"])
-def test_a_robot_that_moves_at_random_feels_the_predicted_forces(name, ground):
+def test_random_motion_has_the_predicted_forces(name, ground):
     """50 steps of random demands from a drop on, each torque applied in the world: forces to 1e-9 of the largest, velocities
     to 1e-9."""
     robot, stance = load_robot(name)

@@ -15,7 +15,7 @@ def runs():
     ]
 
 
-def test_the_law_that_knows_the_floor_predicts_its_forces_within_one_per_cent(runs):
+def test_with_the_floors_parameters_sap_predicts_forces_within_one_per_cent(runs):
     """Every component of every foot's force in 99 of 100 ticks, of a fourth of the weight; of the sum 0.2 % in all but 1 %.
     The rigid law with T_r, T_p knows the sum as well and the springs not."""
     weight = 4.8 * 9.81  # [N]

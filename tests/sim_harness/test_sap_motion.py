@@ -50,7 +50,7 @@ def swinging(seed, dt=DT):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_sap_row_6_without_contacts_it_is_the_euler_step_of_forward_dynamics(seed):
+def test_without_contacts_a_step_is_an_euler_step_of_forward_dynamics(seed):
     problem, robot, q = swinging(seed)
     s = problem.springs
     tau = problem.force - s.stiffness * s.stretch - s.damping * problem.v
@@ -59,7 +59,7 @@ def test_sap_row_6_without_contacts_it_is_the_euler_step_of_forward_dynamics(see
     np.testing.assert_allclose(Sap().solve(problem).v_plus, problem.v + DT * acceleration, rtol=1e-12, atol=1e-12)
 
 
-def test_sap_row_6_drop():
+def test_a_drop_follows_the_closed_form():
     body = point_mass()
     body.q[2] = 10.0
     body.run(Sap(), DT, 1000)
@@ -78,16 +78,16 @@ def on_a_spring(mu, scheme, dt, seconds):
 
 
 @pytest.mark.parametrize(("scheme", "low", "high"), [("symplectic", 0.285, 0.291), ("midpoint", 0.0, 1e-12)])
-def test_sap_row_7_energy_without_friction_keeps_within_a_band(scheme, low, high):
+def test_without_friction_the_energy_stays_within_a_band(scheme, low, high):
     energy = on_a_spring(0.0, scheme, 0.02, 20.0)[1] / 0.5
     assert low <= energy.max() - energy.min() <= high
 
 
-def test_sap_row_7_implicit_euler_dies_in_a_few_periods():
+def test_implicit_euler_decays_in_a_few_periods():
     assert on_a_spring(0.0, "implicit", 0.02, 2.0)[1][-1] < 1e-3 * 0.5
 
 
-def test_sap_row_7_midpoint_hardly_loses_where_it_rolls():
+def test_the_midpoint_scheme_keeps_the_energy_of_rolling():
     energy = on_a_spring(1.0, "midpoint", 0.02, 0.544)[1] / 0.5
     assert energy.max() - energy.min() < 0.0016 + 0.544 * 4.7e-4
 
@@ -111,12 +111,12 @@ def position_errors(scheme):
 
 
 @pytest.mark.parametrize("scheme", ERRORS)
-def test_sap_row_8_errors_of_the_rolling_cylinder(scheme):
+def test_errors_of_the_rolling_cylinder_match_the_reference(scheme):
     for found, expected in zip(position_errors(scheme), ERRORS[scheme], strict=True):
         assert expected is None or found == pytest.approx(expected, rel=5e-3)
 
 
-def test_sap_row_8_orders():
+def test_each_scheme_has_its_order_of_accuracy():
     orders = {scheme: np.log2(e[:-1] / e[1:]) for scheme in ERRORS for e in [position_errors(scheme)]}
     assert np.abs(orders["midpoint"] - 2.0).max() < 0.05
     assert orders["symplectic"][-1] == pytest.approx(1.0, abs=0.06)
@@ -135,7 +135,7 @@ def momentum(problem, name, v):
 
 
 @pytest.mark.parametrize("scheme", ["implicit", "midpoint"])
-def test_sap_row_9_A_is_the_slope_of_the_momentum_but_for_dt(scheme):
+def test_A_is_the_slope_of_the_momentum_to_first_order(scheme):
     errors = []
     for dt in (2e-3, 1e-3, 5e-4):
         problem, _, _ = swinging(9, dt)
@@ -148,7 +148,7 @@ def test_sap_row_9_A_is_the_slope_of_the_momentum_but_for_dt(scheme):
 
 
 @pytest.mark.parametrize("scheme", ["implicit", "midpoint"])
-def test_sap_row_9_A_is_exact_where_M_is_constant(scheme):
+def test_A_is_exact_for_a_constant_mass_matrix(scheme):
     """Erratum of (16): with θ_vq once, not twice."""
     body = point_mass().spring([1e4, 2e4, 3e4], damping=50.0)
     body.q[2] = 1.0
@@ -159,7 +159,7 @@ def test_sap_row_9_A_is_exact_where_M_is_constant(scheme):
 
 
 @pytest.mark.parametrize(("scheme", "bounded"), [("implicit", True), ("midpoint", True), ("explicit", False)])
-def test_sap_row_40_a_stiff_position_control_is_bounded_when_it_is_implicit(scheme, bounded):
+def test_implicit_stiff_position_control_is_bounded(scheme, bounded):
     body = Body(np.eye(1), np.zeros(1), np.zeros((0, 1)), lambda _: np.zeros(0), []).spring([1e5])
     body.q[0] = 0.1
     engine, largest = Sap(scheme=scheme), 0.0
@@ -170,13 +170,13 @@ def test_sap_row_40_a_stiff_position_control_is_bounded_when_it_is_implicit(sche
     assert bounded or largest > 1e6
 
 
-def test_sap_implicit_schemes_ask_for_the_bodies_elsewhere():
+def test_implicit_schemes_need_the_bodies_at_other_configurations():
     problem = next(random_problems("quadruped", 1))
     with pytest.raises(ConfigError, match=r"engine\.scheme: expected 'symplectic' or 'explicit' .* got 'midpoint'"):
         Sap(scheme="midpoint").solve(problem)
 
 
-def test_sap_what_others_put_into_the_problem_stays_in_it():
+def test_dampers_folded_into_the_problem_are_kept():
     """A damper folded into M and force is the same at any scheme where nothing else depends on the velocity."""
     body = point_mass()
     body.q[2], body.v[0] = 1.0, 2.0

@@ -36,7 +36,7 @@ def full(lower):
     return np.tril(lower) + np.tril(lower, -1).T
 
 
-def test_sap_row_5_momentum_balances_and_slackness_is_zero():
+def test_momentum_balances_and_complementarity_holds():
     engine = Sap(tolerance=1e-12)
     for problem in random_problems("quadruped", 60):
         solution = engine.solve(problem)
@@ -47,7 +47,7 @@ def test_sap_row_5_momentum_balances_and_slackness_is_zero():
         assert solution.accuracy.slackness < 1e-14
 
 
-def test_sap_row_23_newton_has_a_quadratic_tail_and_cost_only_falls():
+def test_newton_converges_quadratically_and_the_cost_never_rises():
     rng = np.random.default_rng(23)
     tails = 0
     for _ in range(20):
@@ -63,7 +63,7 @@ def test_sap_row_23_newton_has_a_quadratic_tail_and_cost_only_falls():
     assert tails >= 15
 
 
-def test_sap_row_24_every_beginning_leads_to_the_same_velocity():
+def test_every_start_leads_to_the_same_velocity():
     rng = np.random.default_rng(24)
     for _ in range(10):
         c, _, _, v = random_convex(rng, k=5)
@@ -75,13 +75,13 @@ def test_sap_row_24_every_beginning_leads_to_the_same_velocity():
             np.testing.assert_allclose(found, best, atol=1e-11)
 
 
-def test_sap_row_25_a_body_at_rest_takes_one_iteration_at_most():
+def test_a_body_at_rest_takes_at_most_one_iteration():
     body, engine = cube(), near(stiffness=np.inf, dissipation=DT, tolerance=1e-5)
     body.run(engine, DT, 500)
     assert max(body.step(engine, DT).iterations for _ in range(100)) <= 1
 
 
-def test_sap_row_26_the_exact_search_finds_the_least_cost():
+def test_the_exact_line_search_finds_the_minimum():
     rng = np.random.default_rng(26)
     for _ in range(50):
         c, A, _, v = random_convex(rng)
@@ -97,7 +97,7 @@ def test_sap_row_26_the_exact_search_finds_the_least_cost():
 
 
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6, 1e-9])
-def test_sap_row_27_the_step_ends_below_its_tolerance(tolerance):
+def test_the_step_ends_below_its_tolerance(tolerance):
     engine = Sap(tolerance=tolerance)
     for problem in random_problems("quadruped", 40):
         solution = engine.solve(problem)
@@ -105,7 +105,7 @@ def test_sap_row_27_the_step_ends_below_its_tolerance(tolerance):
         assert solution.accuracy.momentum < tolerance
 
 
-def test_sap_row_27_units_change_neither_iterations_nor_errors():
+def test_units_change_neither_iterations_nor_errors():
     """Each degree of freedom in a unit of its own, as millimetres and degrees would be."""
     rng = np.random.default_rng(28)
     for problem in random_problems("quadruped", 20):
@@ -128,7 +128,7 @@ CONDITION = {1e-1: 786, 1e-2: 997, 1e-3: 9.92e3, 1e-4: 9.91e4, 1e-5: 9.91e5, 1e-
 
 
 @pytest.mark.parametrize("sigma", CONDITION)
-def test_sap_row_28_condition_of_the_hessian_of_a_cube_at_rest(sigma):
+def test_the_hessian_of_a_cube_at_rest_has_the_known_condition_number(sigma):
     engine, body = near(stiffness=1e12, dissipation=0.01, sigma=sigma), cube()
     body.run(engine, 0.01, 300)
     motion, J, laws = parts(engine, body.problem(0.01))
@@ -158,7 +158,7 @@ def crowd(rng, trees=12, groups=3):
     return body, np.repeat(group, 3)
 
 
-def test_sap_row_29_islands_are_solved_as_the_whole_would_be():
+def test_islands_are_solved_as_the_whole_problem():
     rng = np.random.default_rng(29)
     engine = Sap(tolerance=1e-13)
     for _ in range(10):
@@ -172,7 +172,7 @@ def test_sap_row_29_islands_are_solved_as_the_whole_would_be():
         np.testing.assert_allclose(impulses, gamma, atol=1e-10)
 
 
-def test_sap_row_29_islands_do_not_know_of_one_another():
+def test_islands_are_independent():
     rng = np.random.default_rng(30)
     body, group = crowd(rng)
     before = Sap().solve(body.problem(DT)).v_plus
@@ -181,7 +181,7 @@ def test_sap_row_29_islands_do_not_know_of_one_another():
     assert (before[group == 1] != after[group == 1]).all()
 
 
-def test_sap_row_34_reported_errors_are_those_of_a_recomputation():
+def test_reported_errors_match_a_recomputation():
     engine = Sap(tolerance=1e-3)
     for problem in random_problems("quadruped", 40):
         solution = engine.solve(problem)
@@ -199,14 +199,14 @@ def test_sap_row_34_reported_errors_are_those_of_a_recomputation():
         assert solution.accuracy.slackness == pytest.approx(slack, abs=1e-12)
 
 
-def test_sap_row_35_equal_problems_give_equal_bits():
+def test_equal_problems_give_identical_results():
     for problem in random_problems("quadruped", 20):
         one, two = Sap().solve(problem), Sap().solve(problem)
         assert one.v_plus.tobytes() == two.v_plus.tobytes()
         assert one.p.tobytes() == two.p.tobytes()
 
 
-def test_sap_row_36_what_torques_change():
+def test_the_derivative_by_torques_matches_finite_differences():
     """dv/dτ = dt H⁻¹, against differences of the engine's own answers where no contact changes its region."""
     engine, compared = Sap(tolerance=1e-13), 0
     for problem in random_problems("quadruped", 60):
@@ -255,19 +255,19 @@ def slope_of_impulses(c, v):
 @pytest.mark.parametrize("sigma", [1e-6, 1e-1])
 @pytest.mark.parametrize("stiffness", [1e3, np.inf])
 @pytest.mark.parametrize("candidates", ["touching", "near"])
-def test_sap_row_24_wild_states_of_a_robot_are_all_solved(stiffness, sigma, candidates):
+def test_random_states_of_a_robot_are_all_solved(stiffness, sigma, candidates):
     for problem in random_problems("quadruped", 60, infinite=True):
         solution = Sap(stiffness=stiffness, sigma=sigma, candidates=candidates).solve(problem)
         assert solution.status.ok
         assert solution.iterations <= 40
 
 
-def test_sap_a_step_that_does_not_converge_says_so():
+def test_a_step_that_does_not_converge_is_reported():
     problem = list(random_problems("quadruped", 8))[7]
     assert Sap(max_iterations=1, tolerance=1e-14).solve(problem).status is Status.NOT_CERTIFIED
 
 
-def test_sap_impulses_add_up_to_what_the_problem_says():
+def test_impulses_satisfy_the_momentum_balance():
     rng = np.random.default_rng(31)
     c, A, J, v = random_convex(rng)
     gamma = rng.normal(size=(5, 3))
@@ -275,7 +275,7 @@ def test_sap_impulses_add_up_to_what_the_problem_says():
     np.testing.assert_allclose(symmetric_times(c.A, c.first, v), A @ v, atol=1e-12)
 
 
-def test_sap_point_masses_of_any_friction_come_to_rest():
+def test_point_masses_with_any_friction_come_to_rest():
     for mu in (0.0, 0.5, np.inf):
         body = point_mass(mu=mu)
         body.run(Sap(), DT, 500)

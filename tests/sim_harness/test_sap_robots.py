@@ -17,7 +17,7 @@ DT = 1e-3
 
 
 @pytest.mark.parametrize(("candidates", "mu"), [("touching", 0.8), ("touching", np.inf), ("near", 0.8)])
-def test_sap_carries_a_trot(candidates, mu):
+def test_robots_trot_in_the_sap_world(candidates, mu):
     settings = load("experiments", "trot-quadruped", ExperimentSettings)
     engine = Sap(candidates=candidates)
     settings = msgspec.structs.replace(settings, duration=3.0, engine=engine, mu=mu)
@@ -40,7 +40,7 @@ def swung(make_world, scheme, dt, viscous=0.0):
 
 
 @pytest.mark.parametrize("viscous", [0.0, 0.01])
-def test_sap_schemes_swing_legs_alike_in_the_limit(make_world, viscous):
+def test_all_schemes_converge_to_the_same_leg_swing(make_world, viscous):
     exact = swung(make_world, "midpoint", 1.25e-4, viscous)
     for scheme in SCHEMES:
         coarse, fine = (np.abs(swung(make_world, scheme, dt, viscous) - exact).max() for dt in (2e-3, 1e-3))
@@ -51,7 +51,7 @@ def test_sap_schemes_swing_legs_alike_in_the_limit(make_world, viscous):
 
 
 @pytest.mark.parametrize(("scheme", "order", "most"), [("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)])
-def test_sap_a_spinning_block_flies_straight_but_for_the_schemes_error(make_block, scheme, order, most):
+def test_a_spinning_block_flies_straight_up_to_the_schemes_error(make_block, scheme, order, most):
     """1 m/s and 10 rad/s for a second; velocities are in body axes, which turn meanwhile."""
     errors = []
     for dt in (DT, DT / 2):

@@ -12,7 +12,7 @@ from sim_harness.studies.sap_study import SCENES, Pile, effective_mass, pile, sw
 from sim_harness.world.worlds import AnyEngine
 
 
-def test_sap_row_30_forty_bodies_come_to_rest_in_their_bin():
+def test_forty_bodies_come_to_rest_in_their_bin():
     found = pile("near")
     assert len(found.t) == 1000
     assert found.momentum.max() < 1e-5
@@ -21,14 +21,14 @@ def test_sap_row_30_forty_bodies_come_to_rest_in_their_bin():
     assert found.contacts[-1] > 100
 
 
-def test_sap_row_22_ten_minutes_of_rolling_cost_what_the_paper_says():
+def test_ten_minutes_of_rolling_lose_the_published_energy():
     """About 10 % [SAP §VI-B], with a contact at each end of the cylinder: half of what one contact alone takes."""
     energy = swing("rolls", "midpoint", 0.02, 600.0).energy
     assert 0.85 < energy[-50:].mean() < 0.92
 
 
 @pytest.mark.parametrize("motion", SCENES)
-def test_sap_row_7_the_scenes_cylinders_swing_in_their_periods(motion):
+def test_the_scenes_cylinders_swing_in_their_periods(motion):
     run = swing(motion, "midpoint", 0.02, 5.0)
     turns = np.flatnonzero((run.x[:-1] < 0) & (run.x[1:] >= 0))
     expected = 2 * np.pi * np.sqrt(effective_mass(motion) / 100.0)
@@ -62,7 +62,7 @@ def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
         ({"kp": 1.0}, r"sim\.engine\.kp"),
     ],
 )
-def test_sap_settings_that_make_no_sense_are_refused(wrong, named):
+def test_invalid_settings_are_refused(wrong, named):
     with pytest.raises(ConfigError, match=named):
         parse({"kind": "sap"} | wrong, AnyEngine, "sim.engine")
     assert parse("sap", AnyEngine, "sim.engine") == Sap()

@@ -20,7 +20,7 @@ def test_a_sliding_block_decelerates_by_mu_g(make_block):
     np.testing.assert_allclose(world.v[1:], 0, atol=1e-10)
 
 
-def test_it_stops_where_the_closed_form_says_and_stays(make_block):
+def test_the_block_stops_at_the_closed_form_distance_and_stays(make_block):
     world = make_block("lcp", mu=0.5)
     world.reset(world.q, np.array([1.0, 0, 0, 0, 0, 0]))
     for _ in range(400):
@@ -40,7 +40,7 @@ def test_friction_brakes_in_every_direction_within_the_polygon_bound(make_block,
 
 
 @pytest.mark.parametrize("share", [0.5, 0.99])
-def test_stick_below_the_cone(make_block, share):
+def test_a_push_below_the_friction_limit_sticks(make_block, share):
     world = make_block("lcp", mu=0.5)
     push = Push(frame="block", force=(share * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
     for _ in range(200):
@@ -49,7 +49,7 @@ def test_stick_below_the_cone(make_block, share):
     assert -result.impulse[:, 0].sum() / DT == pytest.approx(push.force[0], rel=1e-9)
 
 
-def test_slip_above_the_cone(make_block):
+def test_a_push_above_the_friction_limit_slides(make_block):
     world = make_block("lcp", mu=0.5)
     push = Push(frame="block", force=(1.2 * 0.5 * WEIGHT, 0, 0), point=(0, 0, -0.05))
     for _ in range(200):
@@ -57,7 +57,7 @@ def test_slip_above_the_cone(make_block):
     assert world.v[0] == pytest.approx(0.2 * 0.5 * G * world.t, rel=1e-9)
 
 
-def test_infinite_friction_holds_against_any_push(make_block):
+def test_infinite_friction_withstands_any_push(make_block):
     world = make_block("lcp", mu=np.inf)
     push = Push(frame="block", force=(50 * WEIGHT, 0, 0), point=(0, 0, -0.05))
     for _ in range(50):
@@ -75,7 +75,7 @@ def test_penalty_creeps_below_the_cone_at_the_documented_speed(make_block):
     assert world.v[0] == pytest.approx(1e-3 * share / np.sqrt(1 - share**2), rel=1e-3)
 
 
-def test_penalty_slides_like_coulomb_when_fast(make_block):
+def test_penalty_slides_as_coulomb_at_speed(make_block):
     world = make_block("penalty", mu=0.5)
     for _ in range(500):
         world.step(np.zeros(0), DT)
@@ -85,7 +85,7 @@ def test_penalty_slides_like_coulomb_when_fast(make_block):
     assert world.v[0] == pytest.approx(1 - 0.5 * G * 0.1, rel=1e-2)
 
 
-def test_penetration_is_worked_off_at_the_recovery_speed(make_block):
+def test_penetration_recovers_at_the_recovery_speed(make_block):
     """The block leaves the ground with it, hops by recovery² / 2g = 0.5 mm, and rests."""
     world = make_block("lcp", recovery=0.1)
     q = world.q.copy()

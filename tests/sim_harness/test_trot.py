@@ -87,21 +87,21 @@ def test_the_quadruped_walks_one_foot_at_a_time():
 
 
 @pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
-def test_other_robots_trot_by_their_configuration_alone(robot):
+def test_other_robots_trot_with_their_configuration(robot):
     run = trot_to_the_letter(robot, 1.5)
     assert is_a_good_trot(run)
     assert run.trace.q[-1, 0] > 0.1
 
 
 @pytest.mark.parametrize("robot", ["quadruped", "solo12", "go2", "a1"])
-def test_as_shipped_robots_trot_on_yielding_ground(robot):
+def test_shipped_robots_trot_on_yielding_ground(robot):
     run = trot(f"trot-{robot}", "coulomb", 1.5)
     assert is_a_good_trot_on_yielding_ground(run)
     assert run.trace.q[-1, 0] > 0.1
 
 
 @pytest.mark.parametrize("law", ["coulomb", "cone"])
-def test_a_server_that_misses_ticks_lets_nobody_fall(law):
+def test_a_server_that_misses_ticks_does_not_let_the_robot_fall(law):
     """Ten times a second five answers are missing, and the last torque acts on."""
     tau = np.zeros(12)
     plan = with_controller(load_plan("trot"), {"law": law, "contact": {"mu": 0.8}})
@@ -147,7 +147,7 @@ def test_other_robots_trot_two_metres_and_stop(robot):
 @pytest.mark.long
 @pytest.mark.parametrize("law", ["coulomb", "cone"])
 @pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
-def test_as_shipped_robots_trot_two_metres_on_yielding_ground_and_stop(robot, law):
+def test_shipped_robots_trot_two_metres_on_yielding_ground_and_stop(robot, law):
     run = trot(f"trot-{robot}", law, 12.0)
     assert is_a_good_trot_on_yielding_ground(run)
     stands_after_two_metres(run)

@@ -33,7 +33,7 @@ def resting(dt=1e-3, away=3.0, **rows):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("field", ["J", "v", "h", "force", "gaps", "mu"])
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_what_is_no_number_is_never_solved(engine, field, value):
+def test_non_finite_problems_are_never_solved(engine, field, value):
     problem = resting()
     broken = getattr(problem, field).copy()
     broken.flat[-1] = value
@@ -43,7 +43,7 @@ def test_what_is_no_number_is_never_solved(engine, field, value):
 
 @pytest.mark.parametrize("engine", ["newton", "first-order", "lcp", "no-slip"])
 @pytest.mark.parametrize("field", ["G", "g"])
-def test_nor_are_rows_of_none(engine, field):
+def test_non_finite_rows_are_reported(engine, field):
     problem = resting()
     rows = msgspec.structs.replace(problem.rows, **{field: np.full_like(getattr(problem.rows, field), np.nan)})
     assert ENGINES[engine]().solve(msgspec.structs.replace(problem, rows=rows)).status is Status.NON_FINITE
@@ -55,7 +55,7 @@ def test_nor_are_rows_of_none(engine, field):
 )
 @pytest.mark.parametrize("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
 @pytest.mark.parametrize("away", [0.01, 3.0, 50.0])
-def test_what_is_far_away_does_not_blunt_what_is_here(engine, dt, away):
+def test_distant_stops_do_not_reduce_accuracy(engine, dt, away):
     """A stop 3 rad away at 1 ms is not 3000 rad/s fast: what is solved beside it bears its weight."""
     solution = engine.solve(resting(dt, away))
     assert solution.status.ok

@@ -41,7 +41,7 @@ def test_the_worlds_forces_move_the_robot_as_it_moved(trot):
         np.testing.assert_allclose(film.world[i].sum(axis=0), data.mass[0] * (data.acom[0] + [0, 0, 9.81]), atol=1e-6)
 
 
-def test_predicted_forces_stand_beside_the_worlds(trot):
+def test_predicted_forces_are_shown_with_simulated_ones(trot):
     """On the ground the law is exact: the same vectors, and nothing at feet in the air."""
     robot, terrain, trace = trot
     film = film_of(robot, terrain, trace)
@@ -52,7 +52,7 @@ def test_predicted_forces_stand_beside_the_worlds(trot):
     np.testing.assert_allclose(film.world[lifted], 0.0, atol=1e-12)
 
 
-def test_frames_are_as_many_as_asked_for(trot):
+def test_the_number_of_frames_is_as_requested(trot):
     robot, terrain, trace = trot
     film = film_of(robot, terrain, trace, rate=50.0)
     np.testing.assert_allclose(film.t[:-1], np.arange(20) / 50, atol=1e-9)
@@ -60,7 +60,7 @@ def test_frames_are_as_many_as_asked_for(trot):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "arm", "solo12", "a1", "go2"])
-def test_poses_are_pinocchios(name):
+def test_poses_match_pinocchio(name):
     robot, stance = load_robot(name)
     root = [pin.JointModelFreeFlyer()] if robot.floating else []
     model = pin.buildModelFromXML(robot.description.urdf, *root)
@@ -71,7 +71,7 @@ def test_poses_are_pinocchios(name):
         np.testing.assert_allclose(pin.XYZQUATToSE3(pose).homogeneous, placement.homogeneous, atol=1e-12)
 
 
-def test_a_world_that_bursts_is_shown_until_then(trot):
+def test_a_diverged_world_is_shown_up_to_the_divergence(trot):
     robot, terrain, trace = trot
     q = trace.q.copy()
     q[101] = 1e200

@@ -75,7 +75,7 @@ def arrows(frame, kind):
     return np.array(frame.evaluate(f"pointArrows(), run.arrows.{kind}.map((arrow) => arrow.visible ? arrow.length : 0)"))
 
 
-def test_nothing_is_fetched(report, folder):
+def test_the_page_fetches_nothing(report, folder):
     _, requests, errors = report
     assert errors == []
     strangers = [url for url in requests if not url.startswith(("data:", "blob:", "about:"))]
@@ -112,7 +112,7 @@ def test_the_arrows_are_as_long_as_the_forces(report, folder, kind):
 
 
 @pytest.mark.parametrize("kind", ["world", "predicted"])
-def test_arrows_can_be_put_away(report, kind):
+def test_arrows_can_be_hidden(report, kind):
     frame, _, _ = report
     before = painted(frame, kind)
     frame.locator(f"#show-{kind}").uncheck()
@@ -122,7 +122,7 @@ def test_arrows_can_be_put_away(report, kind):
     assert arrows(frame, kind).any()
 
 
-def test_pause_slider_and_play(report):
+def test_pause_slider_and_play_control_the_motion(report):
     frame, _, _ = report
     frame.locator("#time").fill("0.5")
     assert frame.locator("#clock").inner_text() == "0.50 s · ok"
@@ -135,7 +135,7 @@ def test_pause_slider_and_play(report):
     frame.locator("#speed").select_option("1")
 
 
-def test_the_base_is_followed_and_can_be_left(report):
+def test_the_camera_follows_the_base_and_can_be_released(report):
     frame, _, _ = report
     aim = "[viewer.controls.target.x - run.bodies[1].position.x, viewer.controls.target.z + run.bodies[1].position.y]"
     before = frame.evaluate(f"show(0.1), {aim}")

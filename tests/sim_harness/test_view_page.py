@@ -51,7 +51,7 @@ def numbers(text):
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
 
 
-def test_a_saved_run_is_read_as_it_was(runs):
+def test_a_saved_run_is_read_unchanged(runs):
     scenes = read_runs(runs)
     assert [scene.label for scene in scenes] == ["one", "two"]
     (one,) = read_runs(runs / "one")
@@ -60,14 +60,14 @@ def test_a_saved_run_is_read_as_it_was(runs):
     assert one.trace.modes == ("ok",)
 
 
-def test_a_log_shows_the_same_motion_and_says_what_it_does_not_know(runs):
+def test_a_log_shows_the_same_motion_and_notes_what_it_lacks(runs):
     (scene,) = read_runs(runs / "one" / "log.mcap")
     np.testing.assert_array_equal(scene.trace.q, read_run(runs / "one").trace.q)
     assert not film_of(scene.controller.robot, scene.controller.terrain, scene.trace).known
     assert traces_of(runs / "one" / "log.mcap")[0][1].settings == scene.controller.settings
 
 
-def test_the_page_carries_the_film(runs):
+def test_the_page_contains_the_motion(runs):
     data = data_of(page_of("walk", read_runs(runs)))
     assert [run["label"] for run in data["runs"]] == ["one", "two"]
     assert len(data["robots"]) == 1
@@ -79,7 +79,7 @@ def test_the_page_carries_the_film(runs):
     assert data["runs"][0]["weight"] == pytest.approx(weight)
 
 
-def test_the_page_needs_nothing_else(runs):
+def test_the_page_needs_no_other_files(runs):
     page = page_of("a < b", read_runs(runs / "one"))
     assert "<title>a &lt; b</title>" in page
     assert "<!-- " not in page.split("<script>")[0]
@@ -88,7 +88,7 @@ def test_the_page_needs_nothing_else(runs):
     assert page.count("</script>") == 3  # library, data, program: none of them ends early
 
 
-def test_what_is_no_run_is_named(tmp_path, runs):
+def test_a_folder_without_a_run_is_refused_by_name(tmp_path, runs):
     with pytest.raises(ConfigError, match="expected a log"):
         read_runs(tmp_path)
     (tmp_path / TRACE).write_bytes((runs / "one" / TRACE).read_bytes())
@@ -105,7 +105,7 @@ def test_the_command_writes_the_page(tmp_path, runs, capsys):
     assert "existing folder" in capsys.readouterr().err
 
 
-def test_simulate_leaves_what_view_shows(tmp_path, capsys):
+def test_simulate_writes_a_run_that_view_shows(tmp_path, capsys):
     out = tmp_path / "stand"
     assert main(["simulate", "stand", "--seconds", "0.05", "--out", str(out)]) == 0
     assert f"idyn view {out}" in capsys.readouterr().out
@@ -113,14 +113,14 @@ def test_simulate_leaves_what_view_shows(tmp_path, capsys):
     assert (out / "view.html").is_file()
 
 
-def test_the_report_says_what_it_takes_to_see_the_robot(make_report, tmp_path, monkeypatch):
+def test_without_meshcat_the_report_names_the_package_to_install(make_report, tmp_path, monkeypatch):
     monkeypatch.setattr(page_module, "LIBRARY", "meshcat/nowhere.js")
     report = make_report(tmp_path, 0.05).read_text()
     assert "pip install &#x27;idyn[viz]&#x27;" in report
     assert "<iframe" not in report
 
 
-def test_a_run_goes_on_when_its_view_is_killed(caplog):
+def test_a_run_continues_when_its_view_is_killed(caplog):
     robot, stance = load_robot("quadruped")
     trace = TraceWriter(robot, 1)
     trace.state(0.0, stance, np.zeros(robot.nv), 0.0)
@@ -136,7 +136,7 @@ def test_a_run_goes_on_when_its_view_is_killed(caplog):
     assert caplog.text.count("the live view ended") == 1
 
 
-def test_a_live_view_shows_the_rows_of_a_run_that_goes_on():
+def test_a_live_view_shows_a_running_simulation():
     """Through its own process and real sockets: the page, then frames that grow no older."""
     robot, stance = load_robot("quadruped")
     trace = TraceWriter(robot, 3)

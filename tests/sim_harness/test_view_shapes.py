@@ -51,7 +51,7 @@ def test_primitives_are_where_pinocchio_places_them(name):
 
 
 @pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
-def test_meshes_fill_the_space_that_pinocchios_fill(name):
+def test_meshes_have_the_extents_of_pinocchios(name):
     """Shape by shape in the joint's frame: the same extents, and no triangle longer than they are."""
     robot, _ = load_robot(name)
     look = look_of(robot, folders_of(name))
@@ -69,7 +69,7 @@ def test_meshes_fill_the_space_that_pinocchios_fill(name):
         np.testing.assert_allclose(ours.max(axis=0), expected.max(axis=0), atol=1e-3)
 
 
-def test_legs_of_one_file_share_its_mesh():
+def test_equal_mesh_files_are_stored_once():
     shapes = look_of(load_robot("a1")[0], folders_of("a1")).shapes
     assert len({id(shape.mesh) for shape in shapes if shape.mesh is not None}) < sum(shape.kind == "mesh" for shape in shapes)
 
@@ -82,14 +82,14 @@ def test_a_file_of_several_materials_keeps_its_colours():
     assert max(brightness) > 0.9
 
 
-def test_without_the_mesh_files_collision_shapes_are_drawn_and_said():
+def test_without_mesh_files_collision_shapes_are_drawn_and_reported():
     look = look_of(load_robot("a1")[0], [])
     assert {shape.kind for shape in look.shapes} <= {"box", "sphere", "cylinder"}
     assert len(look.shapes) > 10
     assert "visual shapes" in look.note
 
 
-def test_a_robot_of_which_nothing_can_be_drawn_is_drawn_as_sticks():
+def test_a_robot_without_shapes_is_drawn_as_sticks():
     robot, _ = load_robot("solo12")  # all its shapes are meshes
     look = look_of(robot, [])
     assert "collision shapes" in look.note
@@ -127,7 +127,7 @@ def test_thinning_keeps_the_shape():
     assert thinned(mesh, 10**6) is mesh
 
 
-def test_a_mirrored_mesh_is_turned_the_right_way_out(tmp_path):
+def test_a_mirrored_mesh_keeps_outward_faces(tmp_path):
     path = tmp_path / "box.stl"
     trimesh.creation.box((0.1, 0.2, 0.3)).apply_translation((1.0, 0.0, 0.0)).export(path)
     ((mesh, colour),) = load_meshes(path, np.array([-1.0, 1.0, 2.0]))
@@ -137,7 +137,7 @@ def test_a_mirrored_mesh_is_turned_the_right_way_out(tmp_path):
     np.testing.assert_allclose(again.centroid, [-1.0, 0.0, 0.0], atol=1e-9)
 
 
-def test_a_file_that_is_no_mesh_is_named(tmp_path):
+def test_an_invalid_mesh_file_is_named(tmp_path):
     path = tmp_path / "torn.stl"
     path.write_bytes(b"solid nothing")
     with pytest.raises(ConfigError, match=r"torn\.stl"):

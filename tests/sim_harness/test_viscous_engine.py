@@ -24,7 +24,7 @@ def touching(problem):
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 @pytest.mark.parametrize("coefficient", [0.0, 0.1, 1000.0])
-def test_it_obeys_contact_and_drag(name, coefficient):
+def test_contact_and_drag_conditions_hold(name, coefficient):
     engine = Viscous(coefficient=coefficient, recovery=RECOVERY)
     pressing = 0
     for problem in random_problems(name, 200):
@@ -40,7 +40,7 @@ def test_it_obeys_contact_and_drag(name, coefficient):
     assert pressing > 50
 
 
-def test_it_is_the_least_of_a_convex_program():
+def test_the_motion_minimises_its_convex_program():
     """v⁺ minimises ½(v − v_free)ᵀ M (v − v_free) + ½ dt μ |u_T|² under N v + c ≥ 0: an active-set QP in v."""
     for problem in random_problems("quadruped", 60):
         p = problem
@@ -73,7 +73,7 @@ def test_a_block_that_slides_slows_down_exponentially(coefficient):
 
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
-def test_contact_takes_energy_from_any_motion(name):
+def test_contact_never_adds_energy(name):
     """½ v⁺ᵀMv⁺ is at most that of free motion."""
     for problem in random_problems(name, 100):
         p = msgspec.structs.replace(problem, gaps=np.abs(problem.gaps))
@@ -94,7 +94,7 @@ def test_energy_never_grows_at_any_coefficient(dt):
             energy = world.robot.energy(world.q, world.v)
 
 
-def test_a_robot_on_viscous_ground_may_slide_and_does_not_crash(make_world, make_stand):
+def test_a_robot_on_viscous_ground_slides_without_error(make_world, make_stand):
     world = make_world("viscous")
     stand = make_stand(world)
     for _ in range(1500):
@@ -102,7 +102,7 @@ def test_a_robot_on_viscous_ground_may_slide_and_does_not_crash(make_world, make
         assert np.isfinite(world.q).all()
 
 
-def test_the_acceleration_level_is_the_papers_mlcp():
+def test_the_acceleration_level_matches_the_published_mlcp():
     """(29)–(32) by a QP in v̇: min ½ v̇ᵀMv̇ − f*ᵀv̇ with N v̇ + Ṅ v ≥ 0, for contacts that rest."""
     rng = np.random.default_rng(3)
     pressing = 0
@@ -134,7 +134,7 @@ def test_an_impact_at_the_acceleration_level_is_inelastic():
     assert solution.p[:, 2].sum() == pytest.approx(2 * (0.7 + 9.81 * DT))
 
 
-def test_the_levels_differ_in_first_order_only():
+def test_the_levels_differ_by_first_order_in_the_step():
     """One second of a block that slides and turns on the plane."""
     off = []
     for dt in (2e-3, 1e-3):
@@ -150,7 +150,7 @@ def test_the_levels_differ_in_first_order_only():
     assert off[1] == pytest.approx(off[0] / 2, rel=0.1)
 
 
-def test_the_acceleration_level_refuses_what_it_cannot_know():
+def test_the_acceleration_level_requires_the_acceleration_bias():
     problem = block_problem(block_world("viscous"), np.zeros(3))
     with pytest.raises(InputError, match=r"bias: expected Ṅ v .*'viscous' needs at the acceleration level"):
         Viscous(level="acceleration").solve(problem)

@@ -110,7 +110,7 @@ def test_at_rest_the_ground_carries_the_weight(make_world, make_stand, name):
     assert np.abs(world.contacts.gaps).max() < 1e-6
 
 
-def test_the_papers_weight(make_world, make_stand):
+def test_the_quadruped_presses_with_the_published_weight(make_world, make_stand):
     world = make_world()
     stand = make_stand(world)
     for _ in range(20):
@@ -119,7 +119,7 @@ def test_the_papers_weight(make_world, make_stand):
 
 
 @pytest.mark.parametrize("engine", ["lcp", "penalty"])
-def test_two_runs_are_equal_to_the_bit(make_world, make_stand, engine):
+def test_two_runs_are_identical(make_world, make_stand, engine):
     ends = []
     for _ in range(2):
         world = make_world(engine)

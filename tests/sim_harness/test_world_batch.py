@@ -41,7 +41,7 @@ def assert_equal_to(answer, worlds):
 
 
 @pytest.mark.parametrize("engine", [name for name in NAMES if name != "mujoco"])
-def test_newton_row_28_many_environments_are_each_of_them_alone(engine):
+def test_batched_worlds_equal_single_worlds(engine):
     """Row 28 of the paper's checklist, of every engine: shares of one process and of two, steps at once and one after the
     other."""
     engine = parse(engine, AnyEngine, "engine")
@@ -58,7 +58,7 @@ def test_newton_row_28_many_environments_are_each_of_them_alone(engine):
             assert_equal_to(answer, expected)
 
 
-def test_worlds_of_mujoco_too():
+def test_batched_mujoco_worlds_equal_single_worlds():
     pytest.importorskip("mujoco")
     engine = parse("mujoco", AnyEngine, "engine")
     robot, q, v, tau = states()
@@ -68,7 +68,7 @@ def test_worlds_of_mujoco_too():
 
 
 @pytest.mark.parametrize("name", ["sphere-stack", "crank-rocker"])
-def test_scenes(name):
+def test_batched_scenes_equal_single_scenes(name):
     settings, engine = load_scene(name), PolygonLcp()
     scene = build_scene(settings, engine)
     start = scene.bodies.start
@@ -86,7 +86,7 @@ def test_scenes(name):
             assert answer.v[i].tobytes() == scene.state.v.tobytes()
 
 
-def test_one_torque_for_all_and_one_state_for_all():
+def test_one_torque_and_one_state_can_be_shared():
     robot, q, _, tau = states()
     with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
         batch.reset(q[0])
@@ -95,7 +95,7 @@ def test_one_torque_for_all_and_one_state_for_all():
     assert len(batch) == COUNT
 
 
-def test_a_step_that_is_not_solved_is_told():
+def test_an_unsolved_step_is_reported():
     robot, q, _, tau = states()
     q[3, 2] += 1.0  # nothing to solve in the air
     with WorldBatch(PolygonLcp(max_pivots=1), robot, Flat(), q, processes=2) as batch:
@@ -116,7 +116,7 @@ def test_a_step_that_is_not_solved_is_told():
         ("v", lambda batch: batch.reset(np.zeros(19), np.zeros((COUNT, 19)))),
     ],
 )
-def test_what_is_malformed_is_named(field, order):
+def test_malformed_arguments_are_named(field, order):
     robot, q, _, tau = states()
     with WorldBatch(PolygonLcp(), robot, Flat(), q, processes=1) as batch:
         with pytest.raises(InputError, match=field):
@@ -124,7 +124,7 @@ def test_what_is_malformed_is_named(field, order):
         assert (batch.step(tau, DT).status == 0).all()
 
 
-def test_batches_that_are_none():
+def test_invalid_batches_are_refused():
     robot, q, _, tau = states()
     with pytest.raises(InputError, match="count"):
         WorldBatch(PolygonLcp(), robot, Flat(), q[:0])
@@ -138,7 +138,7 @@ def test_batches_that_are_none():
         batch.step(tau, DT)
 
 
-def test_what_goes_wrong_in_another_process_is_told(monkeypatch):
+def test_an_error_in_another_process_is_reported(monkeypatch):
     robot, q, _, tau = states()
     batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
     monkeypatch.setattr(Share, "step", lambda share, dt: None, raising=True)  # here other arguments are right than there
@@ -148,7 +148,7 @@ def test_what_goes_wrong_in_another_process_is_told(monkeypatch):
         batch.step(tau, DT)
 
 
-def test_a_process_that_is_no_more_ends_the_batch():
+def test_a_dead_process_ends_the_batch():
     robot, q, _, tau = states()
     batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
     batch._processes[0]._process.kill()
@@ -162,13 +162,13 @@ def test_a_process_that_is_no_more_ends_the_batch():
 
 
 @pytest.mark.parametrize("mu", [np.full(2, 0.5), np.full(4, np.nan), np.array([0.5, -0.1, 0.5, 0.5])])
-def test_friction_that_is_none_is_refused(mu):
+def test_invalid_friction_is_refused(mu):
     robot, q, _, _ = states()
     with pytest.raises(InputError, match=r"^mu: expected 4"):
         WorldBatch(PolygonLcp(), robot, Flat(), q, mu=mu, processes=1)
 
 
-def test_turns_that_are_none_are_refused():
+def test_quaternions_that_are_not_normalised_are_refused():
     robot, q, _, tau = states()
     q[1, 3:7] *= 2.0
     with pytest.raises(InputError, match=r"q\[3:7\].*unit quaternion"):

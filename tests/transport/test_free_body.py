@@ -37,7 +37,7 @@ def moved(controller):
     return q, 0.01 * rng.normal(size=robot.nv)
 
 
-def test_a_client_may_order_joints_and_free_bodies_as_it_likes(controller):
+def test_a_client_may_order_joints_and_free_bodies(controller):
     q, v = moved(controller)
     slots = joint_slots(controller.robot)
     assert "BOX_FREE" in [slot.name for slot in slots]

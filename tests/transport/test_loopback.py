@@ -23,7 +23,7 @@ def state(robot: Robot, tick: int, **changes: object) -> StateMessage:
     return StateMessage(t_robot=tick * MS, **(fields | changes))  # type: ignore[arg-type]
 
 
-def test_torques_come_back_in_lock_step(robot: Robot) -> None:
+def test_each_state_gets_its_torque(robot: Robot) -> None:
     with loopback(robot) as client:
         client.hello()
         for tick in range(200):
@@ -34,7 +34,7 @@ def test_torques_come_back_in_lock_step(robot: Robot) -> None:
         assert torque.comm.rtt_p50_us > 0
 
 
-def test_a_refusal_is_kept_and_the_next_state_is_served(robot: Robot) -> None:
+def test_after_a_refusal_the_next_state_is_answered(robot: Robot) -> None:
     client = loopback(robot)
     client.hello()
     assert client.exchange(state(robot, 0, q=[0.0])) is None
@@ -44,7 +44,7 @@ def test_a_refusal_is_kept_and_the_next_state_is_served(robot: Robot) -> None:
     assert client.error is None
 
 
-def test_other_messages_are_asked(robot: Robot) -> None:
+def test_other_messages_are_answered(robot: Robot) -> None:
     client = loopback(robot)
     client.hello()
     client.exchange(state(robot, 0))

@@ -65,7 +65,7 @@ def recorded(controller: Controller, tmp_path: Path, demand: float = 0.0) -> Pat
     return path
 
 
-def test_the_same_law_repeats_itself_bit_for_bit(record: Path) -> None:
+def test_a_replay_with_the_same_law_is_identical(record: Path) -> None:
     report = replay(record)
     assert report.exact
     assert report.ticks == TICKS
@@ -84,14 +84,14 @@ def test_ticks_without_deferred_parts_repeat_themselves(controller: Controller, 
     assert replay(path).exact
 
 
-def test_another_law_is_compared(record: Path) -> None:
+def test_a_replay_with_another_law_reports_differences(record: Path) -> None:
     report = replay(record, law="convex")
     assert report.ticks == TICKS
     assert report.differences is not None
     assert report.differences.tau_max > 0
 
 
-def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Controller) -> None:
+def test_the_law_can_be_changed_while_no_client_controls(controller: Controller) -> None:
     settings = ServerSettings(controller="quadruped")
     service = Service(controller, settings, builder=ControllerBuilder(controller_from_snapshot, in_thread=False))
     client = Loopback(service, hello_for(controller.robot, 1e-3), clock=lambda: 0)
@@ -104,7 +104,7 @@ def test_the_law_changes_over_the_wire_while_nobody_is_controlled(controller: Co
     assert "convex" in refused.message
 
 
-def test_the_reply_tells_how_far_reality_is_off() -> None:
+def test_the_reply_reports_the_model_mismatch() -> None:
     """A robot that hangs by its trunk: it stays where it is, as predicted, but its feet feel nothing."""
     controller = load_controller("paper-stand")
     robot, contacts = controller.robot, controller.contacts(controller.stance)

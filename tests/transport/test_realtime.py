@@ -31,7 +31,7 @@ def bystander():
 
 
 @two_cores
-def test_the_loop_has_its_core_to_itself(bystander):
+def test_the_loop_runs_alone_on_its_core(bystander):
     core, before = spare_core(), os.sched_getaffinity(0)
     with on_core(core):
         assert os.sched_getaffinity(0) == {core}
@@ -40,7 +40,7 @@ def test_the_loop_has_its_core_to_itself(bystander):
 
 
 @two_cores
-def test_a_robot_keeps_off_the_servers_core(bystander):
+def test_the_robot_side_avoids_the_servers_core(bystander):
     core, before = spare_core(), os.sched_getaffinity(0)
     with off_core(core):
         assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before - {core}
@@ -48,21 +48,21 @@ def test_a_robot_keeps_off_the_servers_core(bystander):
 
 
 @two_cores
-def test_no_core_no_change():
+def test_without_a_core_setting_affinity_is_unchanged():
     before = os.sched_getaffinity(0)
     with on_core(None), off_core(None):
         assert os.sched_getaffinity(0) == before
 
 
 @two_cores
-def test_a_core_that_is_not_there_is_refused():
+def test_a_missing_core_is_refused():
     before = os.sched_getaffinity(0)
     with pytest.raises(ConfigError, match=r"server\.core"), on_core(max(before) + 1):
         pass
     assert os.sched_getaffinity(0) == before
 
 
-def test_steady_leaves_everything_as_it_was() -> None:
+def test_realtime_settings_are_restored() -> None:
     before = (sys.getswitchinterval(), gc.isenabled())
     with steady():
         assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)

@@ -42,7 +42,7 @@ def ask():
 
 
 @pytest.mark.parametrize("wanted", [3.2, 10 * np.pi])
-def test_the_answer_is_of_the_counted_angle(ask, wanted):
+def test_the_reply_uses_the_counted_angle(ask, wanted):
     for k in range(300):
         angle = 1.0 + SPEED * DT * k
         reply = ask(k, angle, wanted)
@@ -51,7 +51,7 @@ def test_the_answer_is_of_the_counted_angle(ask, wanted):
     assert angle > 2 * np.pi
 
 
-def test_an_angle_that_begins_anew_is_passed_over_and_then_a_fault(ask):
+def test_an_angle_that_restarts_is_ignored_once_and_then_a_fault(ask):
     before = ask(0, np.pi - 0.01, 4.0)
     wrapped = ask(1, np.pi + 0.01 - 2 * np.pi, 4.0)
     assert "axle moved 6.2" in wrapped.message

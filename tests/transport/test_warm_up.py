@@ -94,7 +94,7 @@ assert not new, sorted(d.py_func.__name__ for d, _ in new)
 
 
 @pytest.mark.parametrize("server", ["quadruped", "quadruped-trot"])
-def test_no_state_meets_a_kernel_that_is_not_ready(server: str) -> None:
+def test_after_warm_up_no_state_compiles_or_loads_a_kernel(server: str) -> None:
     """Neither compiled nor read from the disk, for either is seen as a new signature. In a process of its own: here other tests
     have compiled everything."""
     subprocess.run([sys.executable, "-c", STATES, server], check=True)

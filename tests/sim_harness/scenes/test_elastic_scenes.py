@@ -47,7 +47,7 @@ def potential(block, x):
 
 
 @pytest.mark.parametrize("energy", ["neo-hookean", "corotational"])
-def test_newton_row_22_a_strip_hangs_where_its_energy_and_height_are_least(energy):
+def test_a_hanging_strip_minimises_elastic_and_gravitational_energy(energy):
     """Ten times softer than the shipped one, so that its tip sinks by a ninth of its length: no small displacement any more."""
     block = msgspec.structs.replace(BLOCK, energy=energy, young=1e5, dissipation=0.1)
     scene = msgspec.structs.replace(STRIP, elastic=(block,), duration=4.0)
@@ -72,7 +72,7 @@ def test_newton_row_22_a_strip_hangs_where_its_energy_and_height_are_least(energ
     assert 0.03 < sag < 0.04
 
 
-def test_mujoco_refuses_what_it_does_not_have():
+def test_mujoco_refuses_unsupported_parts():
     pytest.importorskip("mujoco")
     from sim_harness.world.worlds import build_scene  # noqa: PLC0415
 
@@ -87,7 +87,7 @@ def test_mujoco_refuses_what_it_does_not_have():
             build_scene(msgspec.structs.replace(scene, dt=1e-3), parse("mujoco", AnyEngine, "engine"))
 
 
-def test_a_force_goes_round_the_axis_of_its_body():
+def test_a_rotating_force_follows_the_axis_of_its_body():
     force = ForceSettings(body="a", force=(0.0, 0.0, -1.0), at=(0.5, 0.0, 0.2), orbit=10.0)
     np.testing.assert_allclose(where_now(force, np.pi / 20), [0.0, 0.5, 0.2], atol=1e-12)
 

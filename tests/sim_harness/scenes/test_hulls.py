@@ -28,7 +28,7 @@ def spots(first, second, margin=0.01, edge=1):
     return list(ContactFinder(margin, edge).between(first, second))
 
 
-def test_a_box_by_its_corners_is_a_box():
+def test_a_hull_of_box_corners_equals_a_box():
     assert volume(HULL) == pytest.approx(volume(CASE), rel=1e-12)
     np.testing.assert_allclose(tensor(HULL), np.diag(inertia(CASE)), atol=1e-15)
     hull = hull_of(CORNERS)
@@ -38,7 +38,7 @@ def test_a_box_by_its_corners_is_a_box():
     assert len(hull.edges) == 3
 
 
-def test_a_tetrahedron_has_a_twentieth_of_its_corners_squares_for_inertia():
+def test_a_tetrahedron_has_its_closed_form_inertia():
     corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]) - 0.25
     hull = hull_of(tuple(map(tuple, corners.tolist())))
     assert hull.volume == pytest.approx(1 / 6)
@@ -48,7 +48,7 @@ def test_a_tetrahedron_has_a_twentieth_of_its_corners_squares_for_inertia():
 
 @pytest.mark.parametrize("gap", [-1e-3, -1e-7, 0.0, 1e-9, 5e-3])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_hull_on_a_hull_touches_at_the_corners_of_what_they_share(gap, seed):
+def test_two_hulls_touch_at_the_corners_of_their_common_face(gap, seed):
     rotation = Rotation.random(random_state=seed).as_matrix()
     shift = rotation @ np.array([0.05, 0.03, 0.1 + gap])
     found = spots(PlacedShape(HULL, rotation, shift), PlacedShape(HULL, rotation, np.zeros(3)))
@@ -60,7 +60,7 @@ def test_a_hull_on_a_hull_touches_at_the_corners_of_what_they_share(gap, seed):
         assert spot.gap == pytest.approx(gap, abs=1e-12)
 
 
-def test_faces_that_lean_a_little_keep_their_four_corners():
+def test_slightly_tilted_faces_touch_at_four_corners():
     """With coal's own patches of hulls these are three, six or eight."""
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -72,7 +72,7 @@ def test_faces_that_lean_a_little_keep_their_four_corners():
         assert max(abs(spot.gap) for spot in found) < 2e-5
 
 
-def test_crossed_edges_touch_in_a_point_between_them():
+def test_crossed_edges_touch_at_one_point():
     up, down = (Rotation.from_euler("x", np.pi / 4).as_matrix(), Rotation.from_euler("y", np.pi / 4).as_matrix())
     cube = Shape(hull=tuple((x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)))
     height = 0.2 * np.sqrt(2)
@@ -94,12 +94,12 @@ def test_a_hull_touches_boxes_and_balls():
     np.testing.assert_allclose(spot.normal, [0.0, 0.0, 1.0], atol=1e-6)
 
 
-def test_corners_that_enclose_nothing_are_refused():
+def test_corners_without_volume_are_refused():
     with pytest.raises(ConfigError, match="enclose a volume"):
         hull_of(((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (1.0, 1.0, 0.0)))
 
 
-def test_a_hull_that_is_not_counted_from_its_centre_is_refused(tmp_path):
+def test_a_hull_whose_origin_is_not_its_centre_of_mass_is_refused(tmp_path):
     path = tmp_path / "off.toml"
     path.write_text(
         'about = ""\nengines = ["lcp"]\ndt = 0.001\nduration = 0.01\n[[body]]\nname = "a"\nmass = 1.0\n'
@@ -112,7 +112,7 @@ def test_a_hull_that_is_not_counted_from_its_centre_is_refused(tmp_path):
 ARCH = ArchSettings(name="a", blocks=20, span=4.0, rise=2.0, thickness=(0.25, 0.5), width=0.5, density=800.0)
 
 
-def test_the_blocks_of_an_arch_fill_it_and_lie_face_to_face():
+def test_the_blocks_of_an_arch_fill_it_without_gaps():
     blocks = blocks_of(ARCH)
     assert [block.joint for block in blocks] == ["fixed", *["free"] * 20, "fixed"]
     masses = [mass_of(block) for block in blocks]
@@ -125,7 +125,7 @@ def test_the_blocks_of_an_arch_fill_it_and_lie_face_to_face():
     assert max(tops) == pytest.approx(2.0 + 0.125, abs=0.01)
 
 
-def test_copies_can_hang_on_one_another():
+def test_copies_of_a_body_can_be_chained():
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0.0, 0.0, 0.0))
     link = BodySettings(
         name="l", shape=CASE, mass=1.0, position=(0.1, 0, 0), joint=(joint,), copies=3, chained=True, apart=(0.2, 0, 0)
@@ -143,7 +143,7 @@ def test_a_foundation_has_a_point_in_the_middle_of_each_cell():
     assert sorted(set(low[:, 0].round(12))) == pytest.approx(np.arange(-0.45, 0.5, 0.1))
 
 
-def test_an_arch_is_seen_block_by_block(tmp_path):
+def test_the_view_draws_every_block_of_an_arch(tmp_path):
     settings = load_scene("arch", 0.02)
     run = run_scene(settings, engine_named(settings, "first-order"))
     save_run(tmp_path / "arch", settings, run, outcome_of("arch", "first-order", settings, run))

@@ -33,7 +33,7 @@ def both(settings, engine=STIFF):
 
 
 @pytest.mark.parametrize("kind", ["pin", "weld"])
-def test_two_free_bodies_that_are_held_together_fly_alike(kind):
+def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
     one = BodySettings(name="one", shape=CUBE, mass=1.0, position=(0.0, 0.2, 0.3), turn=(0.1, 0.2, 0.3))
     other = BodySettings(name="other", shape=CUBE, mass=2.0, position=(0.2, 0.2, 0.3), turn=(0.3, 0.1, 0.2))
     push = ForceSettings(body="other", force=(3.0, 5.0, 2.0), duration=0.1)
@@ -44,7 +44,7 @@ def test_two_free_bodies_that_are_held_together_fly_alike(kind):
     assert theirs.residuals[:, 0].max() < 1e-10
 
 
-def test_springs_dampers_and_stops_are_the_same():
+def test_springs_dampers_and_stops_act_as_in_our_worlds():
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0, 0, 0), start=0.2, stiffness=3.0, rest=-0.4, damping=0.1)
     bar = BodySettings(name="bar", shape=BAR, mass=1.0, position=(0.15, 0.0, 0.0), joint=(joint,))
     ours, theirs = both(scene(bar, duration=0.5))
@@ -62,7 +62,7 @@ def test_springs_dampers_and_stops_are_the_same():
     assert theirs.q[-1, 0] == pytest.approx(0.2, abs=5e-3)
 
 
-def test_gravity_leans_and_forces_push_the_same():
+def test_inclined_gravity_and_forces_act_as_in_our_worlds():
     """The same direction and acceleration along a slope, while MuJoCo's softer ground takes the cylinder in."""
     ours, theirs = both(load_scene("slips", 0.1))
     np.testing.assert_allclose(theirs.velocities[-1, 0, :2], ours.velocities[-1, 0, :2], atol=5e-3)
@@ -85,6 +85,6 @@ def test_gravity_leans_and_forces_push_the_same():
         ),
     ],
 )
-def test_what_mujoco_does_not_have_is_refused_by_name(body, dt, field):
+def test_unsupported_parts_are_refused_by_name(body, dt, field):
     with pytest.raises(ConfigError, match=field):
         build_scene(scene(body, dt=dt), MujocoSettings())

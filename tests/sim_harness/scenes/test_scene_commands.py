@@ -25,7 +25,7 @@ joint = [{ kind = "slide", axis = [1, 0, 0], start = 0.1, stiffness = 1e9 }]
 """
 
 
-def test_simulate_shows_figures_and_leaves_what_can_be_looked_at(tmp_path, capsys):
+def test_simulate_prints_figures_and_writes_a_viewable_run(tmp_path, capsys):
     out, figures = tmp_path / "out", tmp_path / "figures.json"
     assert main(["simulate", "sliding-block", "--engine", "lcp", "--out", str(out), "--json", str(figures)]) == 0
     assert "travel of block" in capsys.readouterr().out
@@ -39,23 +39,23 @@ def test_simulate_shows_figures_and_leaves_what_can_be_looked_at(tmp_path, capsy
     assert "block" in (out / "view.html").read_text()
 
 
-def test_what_is_not_as_known_is_a_bad_result(capsys):
+def test_a_scene_outside_its_tolerance_fails_the_command(capsys):
     assert main(["simulate", "drop", "--seconds", "0.5", "--engine", "penalty"]) == 1
     assert "NO" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("option", [["--connect", "tcp://127.0.0.1:1"], ["--view"]])
-def test_scenes_have_no_server(option, capsys):
+def test_server_options_are_refused_for_scenes(option, capsys):
     assert main(["simulate", "drop", *option]) == 2
     assert f"{option[0]}: expected an experiment, got a scene" in capsys.readouterr().err
 
 
-def test_an_engine_that_has_no_scenes_is_refused(capsys):
+def test_an_engine_without_scenes_is_refused(capsys):
     assert main(["simulate", "drop", "--engine", "bullet"]) == 2
     assert "no kind named 'bullet'" in capsys.readouterr().err
 
 
-def test_a_scene_is_checked_like_any_other_configuration(capsys):
+def test_check_accepts_scenes(capsys):
     assert main(["check", "four-bar"]) == 0
     assert "experiments.four-bar: valid" in capsys.readouterr().out
 
@@ -85,7 +85,7 @@ def here(monkeypatch):
     return done
 
 
-def test_engines_are_compared_once_and_reported(tmp_path, here):
+def test_each_engine_runs_once_and_is_reported(tmp_path, here):
     words = ["sliding-block", "four-bar"]
     jobs = jobs_of(words, tmp_path / "scenes", 0.02)
     cells = run_jobs(jobs, "processes", 1, lambda *_: None)
@@ -100,12 +100,12 @@ def test_engines_are_compared_once_and_reported(tmp_path, here):
     assert engines_figure(cells).startswith(b"\x89PNG")
 
 
-def test_a_changed_scene_is_another_job(tmp_path):
+def test_a_changed_scene_is_computed_again(tmp_path):
     first, second = (jobs_of(["drop"], tmp_path, seconds) for seconds in (0.1, 0.2))
     assert not {job.folder for job in first} & {job.folder for job in second}
 
 
-def test_a_world_that_went_to_pieces_is_in_the_table(tmp_path, here, capsys):
+def test_a_diverged_world_is_listed_in_the_table(tmp_path, here, capsys):
     path = tmp_path / "bursts.toml"
     path.write_text(BURSTS)
     (cell,) = run_jobs(jobs_of([str(path)], tmp_path / "scenes", None), "processes", 1, lambda *_: None)
@@ -115,12 +115,12 @@ def test_a_world_that_went_to_pieces_is_in_the_table(tmp_path, here, capsys):
     assert main(["compare", str(path), "--out", str(tmp_path / "again")]) == 1
 
 
-def test_scenes_and_other_comparisons_do_not_mix(tmp_path, capsys):
+def test_scenes_and_other_comparisons_cannot_be_mixed(tmp_path, capsys):
     assert main(["compare", "drop", "table-3", "--out", str(tmp_path)]) == 2
     assert "expected names of scenes" in capsys.readouterr().err
 
 
-def test_what_was_interrupted_is_done_again(tmp_path):
+def test_an_interrupted_job_runs_again(tmp_path):
     (job,) = [job for job in jobs_of(["drop"], tmp_path, 0.01) if job.engine == "lcp"]
     (tmp_path / f"{job.folder.name}.1.part").mkdir()
     run_job(job)

@@ -43,7 +43,7 @@ def test_each_corner_of_a_tilted_face_has_its_own_gap():
         assert spot.gap == pytest.approx(lower - 0.05, abs=1e-7)
 
 
-def test_balls_touch_between_their_centres():
+def test_balls_touch_on_the_line_between_their_centres():
     (spot,) = spots(place(BALL, x=0.06, y=0.08), place(BALL))
     np.testing.assert_allclose(spot.normal, [0.6, 0.8, 0], atol=1e-12)
     np.testing.assert_allclose(spot.point, [0.03, 0.04, 0], atol=1e-12)
@@ -62,7 +62,7 @@ def test_a_ball_far_away_touches_nothing():
     assert spots(place(BALL, x=0.111), place(BALL)) == []
 
 
-def test_there_are_as_many_points_as_asked_for_on_each_edge():
+def test_the_number_of_points_per_edge_is_a_setting():
     assert len(spots(place(CUBE, z=0.1), place(CUBE), edge=3)) == 12
     assert len(box_points(np.ones(3), 1)) == 8
     assert len(box_points(np.ones(3), 3)) == 8 + 12 * 2
@@ -89,7 +89,7 @@ def touching(settings):
         (CAN, (np.pi / 2, 0, 0), 2),
     ],
 )
-def test_what_stands_on_the_ground_touches_it_with_its_lowest_points(shape, turn, count):
+def test_bodies_touch_the_ground_at_their_lowest_points(shape, turn, count):
     height = 0.05 * (np.sqrt(2) if turn[0] == np.pi / 4 else 1)
     body = BodySettings(name="a", shape=shape, mass=1.0, turn=turn, position=(0.3, 0.2, height))
     found = touching(scene(body, ground=GroundSettings())).contacts
@@ -98,7 +98,7 @@ def test_what_stands_on_the_ground_touches_it_with_its_lowest_points(shape, turn
     np.testing.assert_allclose(found.points.mean(axis=0), [0.3, 0.2, 0.0], atol=1e-9)
 
 
-def test_neighbours_of_a_joint_do_not_touch_but_others_do():
+def test_bodies_joined_by_a_joint_do_not_touch_and_others_do():
     base = BodySettings(name="base", shape=CUBE, joint="fixed")
     arm = BodySettings(name="arm", shape=CUBE, mass=1.0, joint=(JointSettings(kind="hinge", axis=(0, 0, 1)),))
     child = msgspec.structs.replace(arm, name="child", parent="arm")
@@ -109,7 +109,7 @@ def test_neighbours_of_a_joint_do_not_touch_but_others_do():
     }  # fmt: skip
 
 
-def test_surfaces_together_are_springs_in_series_and_as_slippery_as_the_smoother():
+def test_two_surfaces_combine_as_springs_in_series_with_the_smaller_friction():
     both = combined(Material(mu=0.3, stiffness=1e4, dissipation=0.01), Material(mu=0.9, stiffness=3e4, dissipation=0.05))
     assert (both.mu, both.stiffness) == (0.3, pytest.approx(7.5e3))
     assert both.dissipation == pytest.approx((0.01 * 3 + 0.05) / 4)

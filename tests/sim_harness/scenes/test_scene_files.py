@@ -39,7 +39,7 @@ def claims():
 
 
 @pytest.mark.parametrize(("name", "engine"), claims())
-def test_a_scene_is_as_it_is_known_to_be(name, engine):
+def test_each_scene_matches_its_known_figures(name, engine):
     settings = load_scene(name)
     outcome = outcome_of(name, engine, settings, run_scene(settings, engine_named(settings, engine)))
     assert outcome.good, outcome
@@ -134,7 +134,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("old", "new", "more", "field"), BAD)
-def test_what_is_wrong_with_a_scene_is_named(scene, old, new, more, field):
+def test_errors_in_a_scene_are_named(scene, old, new, more, field):
     with pytest.raises(ConfigError, match=field):
         load_scene(scene(old, new, more))
 
@@ -151,7 +151,7 @@ def test_a_closure_that_contradicts_a_joint_is_refused(scene, joint, what):
         load_scene(scene("mass = 1.0", f"mass = 1.0\n{joint}", closure))
 
 
-def test_a_state_that_is_none_is_refused(scene):
+def test_a_malformed_state_is_refused(scene):
     settings = load_scene(scene())
     world = build_scene(settings, engine_named(settings, "lcp"))
     q, v = world.state.q, world.state.v
@@ -160,23 +160,23 @@ def test_a_state_that_is_none_is_refused(scene):
             world.reset(*bad)
 
 
-def test_an_engine_that_is_not_there_is_refused_by_name(scene):
+def test_an_unknown_engine_is_refused_by_name(scene):
     with pytest.raises(ConfigError, match="no kind named 'bullet'"):
         engine_named(load_scene(scene()), "bullet")
 
 
-def test_an_engine_that_does_not_claim_a_scene_has_its_defaults(scene):
+def test_an_engine_not_named_by_the_scene_has_its_defaults(scene):
     assert kind_of(engine_named(load_scene(scene()), "penalty")) == "penalty"
 
 
-def test_equal_scenes_give_equal_bits():
+def test_equal_scenes_give_identical_results():
     settings = load_scene("sliding-block", 0.05)
     runs = [run_scene(settings, engine_named(settings, "lcp")) for _ in range(2)]
     assert (runs[0].q == runs[1].q).all()
     assert (runs[0].force == runs[1].force).all()
 
 
-def test_no_scene_is_a_comparison_or_the_reverse():
+def test_scenes_and_comparisons_are_told_apart():
     for path in (Path(__file__).parents[3] / "configs/experiments").rglob("*.toml"):
         data = tomllib.loads(path.read_text())
         scene = not BODY_TABLES.isdisjoint(data)
@@ -186,7 +186,7 @@ def test_no_scene_is_a_comparison_or_the_reverse():
 
 @pytest.mark.long
 @pytest.mark.parametrize(("tolerance", "held"), [(3e-1, False), (1e-1, False), (1e-2, True), (1e-4, True), (1e-6, True)])
-def test_sap_row_39_the_dual_arm_fails_where_momentum_is_off_by_a_tenth(tolerance, held):
+def test_a_loose_tolerance_of_the_solver_fails_the_dual_arm(tolerance, held):
     settings = load_scene("dual-arm")
     engine = msgspec.structs.replace(engine_named(settings, "sap"), tolerance=tolerance)
     outcome = outcome_of("dual-arm", "sap", settings, run_scene(settings, engine))
@@ -196,7 +196,7 @@ def test_sap_row_39_the_dual_arm_fails_where_momentum_is_off_by_a_tenth(toleranc
     assert outcome.good is held
 
 
-def test_sap_row_31_slip_control_slips_under_1_newton_and_sticks_under_16():
+def test_slip_control_slips_under_1_newton_and_sticks_under_16():
     settings = load_scene("slip-control", 6.0)
     run = run_scene(settings, engine_named(settings, "sap"))
     block = [body.name for body in settings.body].index("block")
@@ -207,7 +207,7 @@ def test_sap_row_31_slip_control_slips_under_1_newton_and_sticks_under_16():
     assert sinks[-1] > 0.2
 
 
-def test_sap_row_37_a_patch_sinks_as_one_spring_and_resists_turning():
+def test_a_patch_sinks_as_one_spring_and_resists_turning():
     settings = load_scene("patches")
     for edge in (1, 2, 4):
         one = msgspec.structs.replace(settings, edge=edge, duration=0.6)

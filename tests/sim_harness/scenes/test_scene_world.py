@@ -22,7 +22,7 @@ def scene(*bodies, **settings):
     return check_scene(SceneSettings(body=bodies, **base | settings))
 
 
-def test_what_spins_in_free_flight_goes_straight_on():
+def test_a_spinning_body_in_free_flight_moves_straight():
     ball = BodySettings(name="a", shape=Shape(sphere=0.1), mass=1.0, velocity=(1.0, -2.0, 0.5), spin=(5.0, 20.0, 3.0))
     settings = scene(ball, gravity=0.0)
     run = run_scene(settings, engine_named(settings, "lcp"))
@@ -41,7 +41,7 @@ def test_a_box_that_falls_and_tumbles_keeps_its_energy_to_first_order():
     assert drift[1] < 0.6 * drift[0]
 
 
-def test_the_start_is_where_and_how_fast_it_was_said_to_be():
+def test_the_initial_state_is_that_of_the_settings():
     box = BodySettings(
         name="a", shape=CUBE, mass=1.0, position=(1.0, 2.0, 3.0), turn=(0.3, 0.2, 0.1), velocity=(1, 2, 3), spin=(4, 5, 6)
     )
@@ -52,7 +52,7 @@ def test_the_start_is_where_and_how_fast_it_was_said_to_be():
     np.testing.assert_allclose(spins[0], box.spin, atol=1e-14)
 
 
-def test_gravity_leans_with_the_ground():
+def test_gravity_is_inclined_with_the_ground():
     settings = load_scene("ramp-slides")
     model = SceneModel(settings)
     M, h, _ = model.terms(model.start.q, np.zeros(6))
@@ -61,7 +61,7 @@ def test_gravity_leans_with_the_ground():
 
 
 @pytest.mark.parametrize("kind", ["pin", "weld"])
-def test_closure_rows_are_the_derivatives_of_what_is_open(kind):
+def test_closure_rows_are_derivatives_of_the_gap(kind):
     bar = BodySettings(
         name="bar", shape=CUBE, mass=1.0, position=(0.1, 0.2, 0.3), joint=(JointSettings(kind="hinge", axis=(1, 2, 3)),)
     )
@@ -78,7 +78,7 @@ def test_closure_rows_are_the_derivatives_of_what_is_open(kind):
         np.testing.assert_allclose(G @ step, (ahead - behind) / 2e-6, atol=1e-7 if size == 0.0 or kind == "pin" else 1e-2)
 
 
-def test_stops_are_one_sided_rows_with_the_way_that_is_left():
+def test_stops_are_one_sided_rows_with_the_remaining_distance():
     bar = BodySettings(
         name="bar", shape=CUBE, mass=1.0, joint=(JointSettings(kind="hinge", axis=(0, 1, 0), start=0.2, stop=(-1.0, 0.5)),)
     )
@@ -99,7 +99,7 @@ def test_a_pendulum_falls_onto_its_stop_and_stays_there():
         assert 0.29 < run.q[-1, 0] < 0.31, name
 
 
-def test_a_square_wave_comes_again():
+def test_a_square_wave_repeats():
     wave = ForceSettings(body="a", force=(2, 0, 0), otherwise=(1, 0, 0), start=1.0, duration=0.5, every=2.0)
     values = [force_now(wave, t)[0] for t in (0.5, 1.25, 1.75, 3.25, 3.75)]
     assert values == [1, 2, 1, 2, 1]
@@ -112,14 +112,14 @@ def test_springs_are_stable_however_stiff():
     assert np.abs(run.q).max() <= 0.1
 
 
-def test_a_world_that_goes_to_pieces_says_so():
+def test_a_diverged_world_reports_it():
     joint = JointSettings(kind="slide", axis=(1, 0, 0), start=0.1, stiffness=1e9)
     settings = scene(BodySettings(name="a", shape=CUBE, mass=1.0, joint=(joint,)), dt=0.01)
     with pytest.raises(Diverged, match="diverged at t = "):
         run_scene(settings, engine_named(settings, "sap"))  # forces at the beginning of the step
 
 
-def test_the_checker_finds_what_is_wrong_with_an_answer():
+def test_the_checker_finds_wrong_answers():
     settings = load_scene("sliding-block")
     world = build_scene(settings, engine_named(settings, "lcp"))
     step = world.step()

@@ -20,7 +20,7 @@ from transport.protocol.codec import decode
 from transport.protocol.messages.torque import TorqueMessage
 
 
-def test_every_message_is_there_as_its_schema_says(tmp_path: Path, robot: Robot) -> None:
+def test_every_message_is_exported_and_matches_its_schema(tmp_path: Path, robot: Robot) -> None:
     log, out = tmp_path / "run.mcap", tmp_path / "run.json.mcap"
     pairs = run(log, robot)
     sent = [data for pair in pairs for data in pair]
@@ -52,7 +52,7 @@ def without_nulls(fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_schemas_stand_alone(kind: str) -> None:
+def test_schemas_are_self_contained(kind: str) -> None:
     schema = schema_of(kind)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert "$ref" not in json.dumps(schema)
@@ -60,7 +60,7 @@ def test_schemas_stand_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91" * 5000, b"\xa5state", b"\x80", b"\x81\xa1t\xa3tea", b"\x81\xa1t\x90"])
-def test_what_is_no_message_is_told_by_its_length(data: bytes) -> None:
+def test_undecodable_messages_are_exported_by_length(data: bytes) -> None:
     assert plain(data) == ("unreadable", {"length": len(data)})
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_overwritten(tmp_path: Path, robot: Robot) -> None:
     assert not (tmp_path / "out.mcap").exists()
 
 
-def test_what_is_lost_is_said(tmp_path: Path, robot: Robot) -> None:
+def test_lost_parts_of_a_log_are_reported(tmp_path: Path, robot: Robot) -> None:
     """A bit flipped in the middle, a chunk cut out: what comes before is there, and that the rest is not."""
     log = tmp_path / "run.mcap"
     run(log, robot)
@@ -86,7 +86,7 @@ def test_what_is_lost_is_said(tmp_path: Path, robot: Robot) -> None:
     assert flipped.messages > 10
 
 
-def test_a_missing_piece_ends_a_log(tmp_path: Path, robot: Robot) -> None:
+def test_a_missing_part_ends_the_export(tmp_path: Path, robot: Robot) -> None:
     log = tmp_path / "run.mcap"
     pairs = run(log, robot)
     with log.open("rb") as file:
@@ -101,7 +101,7 @@ def test_a_missing_piece_ends_a_log(tmp_path: Path, robot: Robot) -> None:
     assert rest[:-1] == pairs[: len(rest) - 1]
 
 
-def test_things_that_no_client_sends_are_written_as_text() -> None:
+def test_special_values_are_exported_as_text() -> None:
     state = msgpack.packb({"t": "state", "v": "1.0", "x": msgpack.ExtType(5, b"1"), "y": [msgpack.Timestamp(0)]})
     kind, fields = plain(state)
     assert kind == "state"

@@ -74,7 +74,7 @@ def run(
     return pairs
 
 
-def test_what_is_left_out_of_messages_means_its_default(tmp_path: Path, robot: Robot) -> None:
+def test_omitted_fields_mean_their_defaults(tmp_path: Path, robot: Robot) -> None:
     """A log whose client wrote every field and one whose client left out defaults: the same messages, the same torques, both
     replayed to the bit."""
     paths = tmp_path / "short.mcap", tmp_path / "full.mcap"
@@ -137,7 +137,7 @@ def test_other_tools_can_read_the_log(tmp_path: Path, robot: Robot) -> None:
     }
 
 
-def test_a_replay_gives_the_same_bits(tmp_path: Path, robot: Robot) -> None:
+def test_a_replay_gives_identical_replies(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "run.mcap"
     run(path, robot)
     seen: list[int] = []
@@ -152,7 +152,7 @@ def test_a_replay_gives_the_same_bits(tmp_path: Path, robot: Robot) -> None:
     assert "bit for bit" in report.table()
 
 
-def test_pauses_are_replayed_as_they_were(tmp_path: Path, robot: Robot) -> None:
+def test_pauses_are_replayed_as_recorded(tmp_path: Path, robot: Robot) -> None:
     """A first answer that takes 207 ms, then a server that is stopped for 300: neither was a silence, then or in the replay."""
     path = tmp_path / "paused.mcap"
     now = [0]
@@ -183,7 +183,7 @@ def test_pauses_are_replayed_as_they_were(tmp_path: Path, robot: Robot) -> None:
     assert report.ticks == 3
 
 
-def test_another_controller_is_compared(tmp_path: Path, robot: Robot) -> None:
+def test_a_replay_with_another_controller_reports_differences(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "run.mcap"
     run(path, robot)
 
@@ -232,19 +232,19 @@ def test_a_damaged_chunk_ends_the_log(tmp_path: Path, robot: Robot) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a log", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 100])
-def test_a_file_that_is_no_log_is_named(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_log_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.mcap"
     path.write_bytes(content)
     with pytest.raises(LogError, match=r"x\.mcap: not a log"):
         replay(path, build=from_snapshot)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_log_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"none\.mcap: cannot be read"):
         replay(tmp_path / "none.mcap", build=from_snapshot)
 
 
-def test_a_log_without_its_configuration_is_named(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_without_a_configuration_is_refused_by_name(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "bare.mcap"
     Recorder(path, attachments(SpringDamper(robot).snapshot(), SETTINGS)[2:], {}).close()
     with pytest.raises(LogError, match=r"controller\.json"):
@@ -266,7 +266,7 @@ def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it did not happen within 10 s")
 
 
-def test_a_disk_that_fails_is_told_in_the_next_answer_and_takes_no_memory(tmp_path: Path, robot: Robot) -> None:
+def test_a_failed_write_is_reported_in_the_next_reply(tmp_path: Path, robot: Robot) -> None:
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     rig = Rig(robot)
     rig.service = Service(SpringDamper(robot), SETTINGS, clock=lambda: rig.now, recorder=recorder)
@@ -287,7 +287,7 @@ def test_a_disk_that_fails_is_told_in_the_next_answer_and_takes_no_memory(tmp_pa
         recorder.close()
 
 
-def test_a_disk_that_falls_behind_ends_the_log(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_ends_the_log(tmp_path: Path, robot: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = open_recorder(tmp_path / "run.mcap", robot)
     go = threading.Event()
     write = recorder._write
@@ -302,7 +302,7 @@ def test_a_disk_that_falls_behind_ends_the_log(tmp_path: Path, robot: Robot, mon
         recorder.close()
 
 
-def test_a_long_log_goes_on_in_further_files(tmp_path: Path, robot: Robot) -> None:
+def test_a_long_log_continues_in_further_files(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "run.mcap"
     controller = SpringDamper(robot)
     recorder = Recorder(path, *head(controller), part_bytes=150_000)
@@ -321,7 +321,7 @@ def test_a_long_log_goes_on_in_further_files(tmp_path: Path, robot: Robot) -> No
         assert not log.complete
 
 
-def test_a_log_goes_on_in_another_file_after_a_time(tmp_path: Path, robot: Robot) -> None:
+def test_a_log_continues_in_another_file_after_a_time(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "run.mcap"
     controller = SpringDamper(robot)
     recorder = Recorder(path, *head(controller), part_s=0.05)
@@ -347,7 +347,7 @@ def test_a_log_that_was_removed_is_reported(tmp_path: Path, robot: Robot, monkey
         recorder.close()
 
 
-def test_no_bit_of_the_head_changes_unnoticed(tmp_path: Path, robot: Robot) -> None:
+def test_a_changed_bit_in_the_header_is_detected(tmp_path: Path, robot: Robot) -> None:
     """Of the controller, the settings, the robot or the metadata."""
     path = tmp_path / "run.mcap"
     run(path, robot)
@@ -383,7 +383,7 @@ time.sleep(60)
 """
 
 
-def test_a_killed_process_loses_at_most_the_last_chunk(tmp_path: Path, robot: Robot) -> None:
+def test_a_killed_process_loses_only_the_last_chunk(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "killed.mcap"
     command = [sys.executable, "-c", CHILD, str(path), str(Path(__file__).parent), str(Path(__file__).parents[1])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:

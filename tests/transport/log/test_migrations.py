@@ -40,13 +40,13 @@ def version_0() -> tuple[dict[str, Any], dict[str, Any]]:
     return controller, server | OLD_SERVER
 
 
-def test_settings_of_version_0_become_todays() -> None:
+def test_settings_of_version_0_are_migrated() -> None:
     controller, server = migrated(*version_0(), version=0)
     assert parse(controller, ControllerSettings, "controller") == load("controllers", "quadruped-trot", ControllerSettings)
     assert parse(server, ServerSettings, "server") == ServerSettings(controller="quadruped-trot", anticipation_us=400.0)
 
 
-def test_todays_settings_stay() -> None:
+def test_current_settings_are_unchanged() -> None:
     """Also without a version: settings changed before logs carried one."""
     own = msgspec.to_builtins(load("controllers", "quadruped-trot", ControllerSettings))
     server = msgspec.to_builtins(ServerSettings(controller="quadruped-trot"))
@@ -70,7 +70,7 @@ def test_a_removed_setting_with_another_value_is_refused(table: str, name: str) 
         migrated(controller, server, version=0)
 
 
-def test_the_constants_are_those_of_the_planner() -> None:
+def test_migrated_defaults_match_the_planner() -> None:
     """When one of them changes, its old value has no equivalent any more: a further migration has to say so."""
     constants = {name.rpartition(".")[2]: value for name, value in MIGRATIONS[0].constants.items()}
     assert math.cos(constants.pop("heading")) == path_constants.FACING
@@ -84,7 +84,7 @@ def test_the_constants_are_those_of_the_planner() -> None:
     }
 
 
-def test_settings_are_not_changed_in_place() -> None:
+def test_migration_does_not_modify_its_argument() -> None:
     controller, server = version_0()
     migrated(controller, server, version=0)
     assert (controller, server) == version_0()
@@ -112,7 +112,7 @@ def test_a_log_of_version_0_is_replayed(tmp_path: Path, robot: Robot) -> None:
     assert replay(path, build=from_snapshot).complete
 
 
-def test_a_new_log_has_todays_version(tmp_path: Path, robot: Robot) -> None:
+def test_a_new_log_has_the_current_version(tmp_path: Path, robot: Robot) -> None:
     path = tmp_path / "new.mcap"
     settings = ServerSettings(controller="standin", plausibility=PlausibilitySettings(joint_speed=math.inf))
     Recorder(path, attachments(SpringDamper(robot).snapshot(), settings), metadata(robot, seed=None)).close()

@@ -33,7 +33,7 @@ def full_state() -> StateMessage:
     )
 
 
-def test_messages_survive_the_way_through_bytes() -> None:
+def test_messages_survive_encoding_and_decoding() -> None:
     for message in (hello(ROBOT), full_state(), Stop(), ConfigSet(settings={"a": {"b": 1}})):
         assert decode(encode(message)) == message
 
@@ -44,14 +44,14 @@ def test_every_type_has_its_own_tag_and_the_schema_version() -> None:
     assert msgpack.unpackb(encode(Stop()))["v"] == SCHEMA
 
 
-def test_what_has_its_default_is_left_out() -> None:
+def test_default_values_are_omitted() -> None:
     minimal = StateMessage(q=b"", vel=b"", t_robot=0, contacts=[Contact(frame="FL_FOOT")])
     fields = {"t": "state", "v": SCHEMA, "q": b"", "vel": b"", "t_robot": 0, "contacts": [{"frame": "FL_FOOT"}]}
     assert msgpack.unpackb(encode(minimal)) == fields
     assert decode(encode(minimal)) == decode(in_full(minimal)) == minimal
 
 
-def test_a_server_that_lacks_a_field_reads_who_makes_no_use_of_it() -> None:
+def test_an_older_server_reads_messages_that_omit_new_fields() -> None:
     fields = [(name, object) for name in ("v", "session", "seq", "t_robot", "q", "vel")]
     older = msgspec.defstruct("Older", fields, tag_field="t", tag="state", forbid_unknown_fields=True)
     message = StateMessage(session=1, seq=1, t_robot=0, q=b"", vel=b"")
@@ -60,7 +60,7 @@ def test_a_server_that_lacks_a_field_reads_who_makes_no_use_of_it() -> None:
         msgspec.msgpack.decode(in_full(message), type=older)
 
 
-def test_lists_and_bin_are_the_same_vector() -> None:
+def test_lists_and_bytes_encode_the_same_vector() -> None:
     values = [0.1, -2.0, 1e300, 3]
     from_list = vector(values, 4, "q")
     from_bin = vector(np.array(values, dtype="<f8").tobytes(), 4, "q")
@@ -105,7 +105,7 @@ def test_a_truncated_message_is_refused(length: int) -> None:
 
 
 @given(st.integers(0, len(encode(full_state())) - 1), st.integers(0, 255))
-def test_the_service_outlives_a_flipped_byte(place: int, value: int) -> None:
+def test_the_service_survives_flipped_bytes(place: int, value: int) -> None:
     data = bytearray(encode(full_state()))
     data[place] = value
     rig = Rig(ROBOT)
@@ -123,7 +123,7 @@ def test_hostile_lengths_and_depths_are_refused(data: bytes) -> None:
         decode(data)
 
 
-def test_an_oversize_message_is_refused_unread() -> None:
+def test_an_oversize_message_is_refused_before_decoding() -> None:
     with pytest.raises(ProtocolError, match=f"at most {MAX_BYTES} bytes") as caught:
         decode(b"\x00" * (MAX_BYTES + 1))
     assert caught.value.code is Code.BAD_SCHEMA
@@ -149,13 +149,13 @@ def changed(**fields: object) -> bytes:
         (changed(imu={"quat": [], "gyro": [], "acc": [], "x": 1}), Code.BAD_SCHEMA, "imu.x"),
     ],
 )
-def test_a_misfit_is_named(data: bytes, code: Code, field: str) -> None:
+def test_an_invalid_field_is_named(data: bytes, code: Code, field: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(data)
     assert (caught.value.code, caught.value.field) == (code, field)
 
 
-def test_a_misfit_carries_the_seq_of_its_state() -> None:
+def test_an_invalid_state_is_refused_with_its_seq() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(changed(q="text"))
     assert caught.value.seq == 7
@@ -165,7 +165,7 @@ def test_a_minor_version_of_the_same_major_is_read() -> None:
     assert isinstance(decode(changed(v="1.7")), StateMessage)
 
 
-def test_an_unknown_type_is_told_the_nearest() -> None:
+def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ProtocolError, match="nearest: state"):
         decode(changed(t="statte"))
 
@@ -180,7 +180,7 @@ def test_wrong_lengths_are_named() -> None:
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
-def test_numbers_that_are_not_finite_are_named(bad: float) -> None:
+def test_non_finite_numbers_are_refused_by_name(bad: float) -> None:
     with pytest.raises(ProtocolError) as caught:
         vectors(([0.0, 1.0], 2, "q"), ([1.0, bad, 2.0], 3, "vel"))
     assert (caught.value.code, caught.value.field) == (Code.NON_FINITE, "vel[1]")
@@ -196,7 +196,7 @@ def test_limits_may_be_infinite_but_not_nan() -> None:
         limits([1.0, NAN], 2, "tau_max")
 
 
-def test_the_type_is_told_without_reading_the_rest() -> None:
+def test_the_type_is_read_without_decoding_the_rest() -> None:
     assert message_type(encode(full_state())) == "state"
     assert message_type(b"\xc1") is None
     assert message_type(msgspec.msgpack.encode({"t": 3})) is None

@@ -21,23 +21,23 @@ def test_stages_begin_at_their_times(silence: int, expected: Stage) -> None:
     assert stage(silence * MS, 20 * MS, 100 * MS) is expected
 
 
-def test_whose_word_of_validity_is_longer_than_the_latch_stops_at_the_latch() -> None:
+def test_a_validity_longer_than_the_latch_ends_at_the_latch() -> None:
     assert stage(100 * MS, 500 * MS, 100 * MS) is Stage.STOPPED
 
 
-def test_stages_only_go_on() -> None:
+def test_stages_only_advance() -> None:
     passed = [stage(t * MS, 20 * MS, 100 * MS) for t in range(200)]
     assert all(a <= b for a, b in pairwise(passed))
     assert set(passed) == set(Stage)
 
 
 @pytest.mark.parametrize("silence", range(0, 150, 7))
-def test_the_servers_word_is_the_robots_stage(silence: int) -> None:
+def test_server_and_robot_agree_on_the_stage(silence: int) -> None:
     said = watchdog(silence * MS, MS, 20 * MS, 100 * MS).state
     levels = {Stage.REST: {WatchdogLevel.HOLD}, Stage.STOPPED: {WatchdogLevel.LATCHED}}
     follow = {WatchdogLevel.OK, WatchdogLevel.WARN, WatchdogLevel.DEGRADED}
     assert said in levels.get(stage(silence * MS, 20 * MS, 100 * MS), follow)
 
 
-def test_both_sides_stop_at_the_same_time_as_shipped() -> None:
+def test_with_shipped_settings_both_sides_stop_at_the_same_time() -> None:
     assert FailsafeSettings().stop == pytest.approx(WatchdogSettings().latch_ms * 1e-3)

@@ -40,7 +40,7 @@ def limits(draw: st.DrawFn) -> TorqueLimits:
 
 
 @given(limits(), vectors(ANY), vectors(FINITE), vectors(FINITE), st.one_of(st.none(), vectors(ANY)), st.floats(0, 0.1))
-def test_nothing_passes_beyond_a_limit(
+def test_no_torque_passes_beyond_a_limit(
     limit: TorqueLimits, tau: np.ndarray, angles: np.ndarray, speeds: np.ndarray, before: np.ndarray | None, dt: float
 ) -> None:
     passed, bits = Gate(limit).apply(tau, angles, speeds, before, dt)
@@ -63,7 +63,7 @@ def test_nothing_passes_beyond_a_limit(
 
 
 @pytest.mark.parametrize("short", range(5))
-def test_vectors_of_another_size_are_refused(short: int) -> None:
+def test_vectors_of_wrong_length_are_refused(short: int) -> None:
     limit = TorqueLimits(**dict.fromkeys(TorqueLimits.__struct_fields__, np.ones(NA)))
     tau, angles, speeds, before, bits = (np.zeros(NA - 1 if k == short else NA) for k in range(5))
     with pytest.raises(InputError, match=r"torque gate: expected arrays of 4 motors .*, got .*3"):
@@ -85,7 +85,7 @@ def test_the_limits_of_the_urdf_hold_for_every_client(rig: Rig, robot: Robot) ->
 
 
 @pytest.mark.parametrize("applied", [7.0, 13.0, 100.0, 1e300])
-def test_a_torque_that_was_applied_lifts_no_limit(rig: Rig, robot: Robot, applied: float) -> None:
+def test_an_applied_torque_beyond_the_limit_does_not_raise_it(rig: Rig, robot: Robot, applied: float) -> None:
     rig.greet(limits=ClientLimits(tau_max=[2.0] * robot.na, dtau_max=[100.0] * robot.na))
     rig.tick(1)
     reply = rig.tick(2, tau_applied=[applied] * robot.na)

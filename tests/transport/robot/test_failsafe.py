@@ -45,7 +45,7 @@ def test_before_the_first_answer_the_robot_damps(failsafe: Failsafe) -> None:
 
 
 @pytest.mark.parametrize("age_ms", [1, 7, 19.9])
-def test_at_first_the_reference_is_followed_on(failsafe: Failsafe, age_ms: float) -> None:
+def test_a_short_outage_continues_the_reference(failsafe: Failsafe, age_ms: float) -> None:
     at(failsafe, 7, answer(7))
     tau, mode = at(failsafe, 7 + age_ms, v=STILL)
     assert mode is FailsafeMode.FOLLOW
@@ -54,7 +54,7 @@ def test_at_first_the_reference_is_followed_on(failsafe: Failsafe, age_ms: float
 
 
 @pytest.mark.parametrize(("age_ms", "share"), [(20, 1.0), (45, 0.5), (70, 0.0), (99, 0.0), (100, 0.0), (10_000, 0.0)])
-def test_then_it_stands_still_and_the_torque_fades(failsafe: Failsafe, age_ms: float, share: float) -> None:
+def test_a_longer_outage_holds_the_posture_while_the_torque_fades(failsafe: Failsafe, age_ms: float, share: float) -> None:
     """With the larger of both dampings for each motor: 0.2 its own, 0.4 the answer's."""
     at(failsafe, 7, answer(7))
     tau, mode = at(failsafe, 7 + age_ms, v=STILL)
@@ -63,7 +63,7 @@ def test_then_it_stands_still_and_the_torque_fades(failsafe: Failsafe, age_ms: f
     np.testing.assert_allclose(tau, share * TAU + KP * (where - Q) - np.array([0.2, 0.4]) * STILL, rtol=1e-12)
 
 
-def test_without_gains_it_damps_with_the_speeds_of_now(failsafe: Failsafe) -> None:
+def test_without_gains_the_failsafe_damps_with_current_speeds(failsafe: Failsafe) -> None:
     at(failsafe, 0, answer(0, posture=False))
     tau, mode = at(failsafe, 19)
     assert mode is FailsafeMode.FOLLOW
@@ -77,7 +77,7 @@ def test_without_gains_it_damps_with_the_speeds_of_now(failsafe: Failsafe) -> No
     np.testing.assert_allclose(tau, -0.2 * STILL)
 
 
-def test_an_answer_ends_rest_but_not_the_stop(failsafe: Failsafe) -> None:
+def test_a_reply_ends_a_pause_and_not_the_stop(failsafe: Failsafe) -> None:
     at(failsafe, 0, answer(0))
     assert at(failsafe, 50)[1] is FailsafeMode.REST
     assert at(failsafe, 51, answer(51))[1] is FailsafeMode.OK
@@ -88,7 +88,7 @@ def test_an_answer_ends_rest_but_not_the_stop(failsafe: Failsafe) -> None:
     assert at(failsafe, 153, answer(153))[1] is FailsafeMode.OK
 
 
-def test_a_fault_damps_at_once_with_the_speeds_of_now_until_reset(failsafe: Failsafe) -> None:
+def test_a_fault_damps_with_current_speeds_until_reset(failsafe: Failsafe) -> None:
     at(failsafe, 0, answer(0))
     for t, v in ((1, STILL), (2, -STILL), (3, np.zeros(2))):
         tau, mode = at(failsafe, t, answer(t), v=v, fault=t == 1)
@@ -98,7 +98,7 @@ def test_a_fault_damps_at_once_with_the_speeds_of_now_until_reset(failsafe: Fail
     assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
 
 
-def test_damping_is_never_held(failsafe: Failsafe) -> None:
+def test_damping_always_uses_current_speeds(failsafe: Failsafe) -> None:
     """A torque −d v of old speeds drives a joint that has turned round; with the speeds of now it never does."""
     at(failsafe, 0, answer(0))
     for t, command in ((1, answer(1, damps=True, tau=-0.2 * STILL)), (2, None), (3, None)):
@@ -109,13 +109,13 @@ def test_damping_is_never_held(failsafe: Failsafe) -> None:
     assert at(failsafe, 4, answer(4))[1] is FailsafeMode.OK
 
 
-def test_a_robot_that_stands_stopped_does_not_fall_for_being_called_silent(failsafe: Failsafe) -> None:
+def test_a_stopped_robot_keeps_standing_when_the_server_reports_an_outage(failsafe: Failsafe) -> None:
     at(failsafe, 0, answer(0))
     assert at(failsafe, 120, fault=True)[1] is FailsafeMode.STOPPED
     assert at(failsafe, 121, fault=True)[1] is FailsafeMode.STOPPED
 
 
-def test_a_joint_pushed_far_out_of_its_posture_is_not_wrung_back(failsafe: Failsafe) -> None:
+def test_a_joint_displaced_beyond_the_limit_is_damped(failsafe: Failsafe) -> None:
     at(failsafe, 0, answer(0))
     assert at(failsafe, 30)[1] is FailsafeMode.REST
     beyond = Q_REF + V_REF * 0.020 + np.array([0.0, FailsafeSettings().give_way + 1e-6])
@@ -126,7 +126,7 @@ def test_a_joint_pushed_far_out_of_its_posture_is_not_wrung_back(failsafe: Fails
     assert failsafe.stopped
 
 
-def test_everything_stays_within_the_limits(failsafe: Failsafe) -> None:
+def test_failsafe_torques_stay_within_the_limits(failsafe: Failsafe) -> None:
     rng = np.random.default_rng(3)
     for t in range(300):
         command = answer(t, tau=20.0 * rng.normal(size=2)) if t % 90 < 20 else None
@@ -164,7 +164,7 @@ def reply(**changes: object) -> TorqueMessage:
     return TorqueMessage(**(fields | changes))  # type: ignore[arg-type]
 
 
-def test_a_reply_is_read_as_the_drives_need_it() -> None:
+def test_a_reply_is_converted_to_drive_commands() -> None:
     command = drive_command(reply(), 2)
     np.testing.assert_array_equal(command.tau, TAU)
     np.testing.assert_array_equal(command.posture, [Q_REF, V_REF, KP, KD])
@@ -175,7 +175,7 @@ def test_a_reply_is_read_as_the_drives_need_it() -> None:
 
 
 @pytest.mark.parametrize("field", ["tau", "kp", "kd"])
-def test_a_reply_with_numbers_that_are_none_is_refused(field: str) -> None:
+def test_a_reply_with_non_finite_numbers_is_refused(field: str) -> None:
     for value in (np.array([np.nan, 0.0]).tobytes(), np.zeros(3).tobytes()):
         with pytest.raises(ProtocolError, match="expected"):
             drive_command(reply(**{field: value}), 2)

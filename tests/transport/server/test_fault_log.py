@@ -31,7 +31,7 @@ def test_a_fault_is_written_as_a_log(tmp_path: Path, robot: Robot) -> None:
         assert "no state for 197 ms" in log.metadata["fault"]["reason"]
 
 
-def test_a_fault_that_cannot_be_written_is_told_and_no_more(
+def test_a_fault_log_that_cannot_be_written_is_reported_without_an_exception(
     tmp_path: Path, robot: Robot, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The folder is a file, as a full disk is no disk: nothing is raised into the server's loop."""

@@ -1,7 +1,7 @@
 from transport.server.rate_limit import PERIOD_NS, RateLimit
 
 
-def test_a_kind_of_line_is_written_once_a_period() -> None:
+def test_each_kind_of_line_is_written_once_per_period() -> None:
     lines = RateLimit()
     assert lines.admit("x", 0) == 0
     assert lines.admit("x", 1) is None

@@ -28,14 +28,14 @@ CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
     "safety",
     [{"max_tilt": 3.0}, {"torque_rate": float("inf")}, {"damping": 0.0}, {"first_command_guard": 0.1}, {"fallback": "hold"}],
 )
-def test_safety_is_not_loosened_over_the_wire(safety: dict[str, Any]) -> None:
+def test_safety_settings_cannot_be_loosened_over_the_wire(safety: dict[str, Any]) -> None:
     (key,) = safety
     with pytest.raises(ProtocolError, match="cannot be loosened") as caught:
         changed({"settings": {"safety": OWN}}, {"safety": safety}, {"safety": OWN})
     assert caught.value.field == f"settings.safety.{key}"
 
 
-def test_safety_may_be_made_stricter_and_loose_again_up_to_the_servers_own() -> None:
+def test_safety_settings_can_be_made_stricter_and_restored() -> None:
     strict = changed({"settings": {"safety": OWN}}, {"safety": {"max_tilt": 0.5, "damping": 1.0}}, {"safety": OWN})
     assert strict["settings"]["safety"] == OWN | {"max_tilt": 0.5, "damping": 1.0}
     again = changed(strict, {"safety": {"max_tilt": 1.0, "damping": 0.1}}, {"safety": OWN})
@@ -54,7 +54,7 @@ def test_safety_may_be_made_stricter_and_loose_again_up_to_the_servers_own() -> 
         {"bump": 1e308},
     ],
 )
-def test_settings_that_make_no_controller_change_nothing(terrain: dict[str, Any]) -> None:
+def test_invalid_settings_change_nothing(terrain: dict[str, Any]) -> None:
     controller = load_controller("quadruped")
     service = Service(
         controller, ServerSettings(controller="quadruped"), builder=ControllerBuilder(controller_from_snapshot, in_thread=False)
@@ -95,7 +95,7 @@ def finished(service: Service) -> tuple[bytes, Any]:
     raise AssertionError("nothing was finished")
 
 
-def test_the_loop_goes_on_while_a_controller_is_built(robot: Robot) -> None:
+def test_the_loop_continues_while_a_controller_is_built(robot: Robot) -> None:
     service = service_of(robot, build := Slow())
     assert service.handle(b"a", encode(CHANGE), 0).reply == b""
     assert not service.finished(0)
@@ -110,7 +110,7 @@ def test_the_loop_goes_on_while_a_controller_is_built(robot: Robot) -> None:
     assert service.controller.snapshot()["settings"] == config.settings  # as the head of a fault's log tells it
 
 
-def test_who_took_control_meanwhile_keeps_the_old_controller(robot: Robot) -> None:
+def test_a_client_that_took_control_meanwhile_keeps_the_old_controller(robot: Robot) -> None:
     service = service_of(robot, build := Slow())
     assert service.handle(b"a", encode(CHANGE), 0).reply == b""
     welcome = decode(service.handle(b"b", encode(hello(robot)), 0).reply)
@@ -124,7 +124,7 @@ def test_who_took_control_meanwhile_keeps_the_old_controller(robot: Robot) -> No
 
 
 @pytest.mark.parametrize("error", [OverflowError("huge"), MemoryError(), ValueError("odd"), ZeroDivisionError()])
-def test_whatever_a_build_raises_is_an_answer(robot: Robot, error: Exception) -> None:
+def test_an_exception_while_building_is_reported(robot: Robot, error: Exception) -> None:
     service = service_of(robot, build := Slow(error))
     service.handle(b"a", encode(CHANGE), 0)
     build.go.set()
@@ -133,7 +133,7 @@ def test_whatever_a_build_raises_is_an_answer(robot: Robot, error: Exception) ->
     assert type(error).__name__ in refusal.message
 
 
-def test_whatever_goes_wrong_inside_latches_the_session_and_the_loop_goes_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_tick_latches_the_session_and_the_loop_continues(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.greet()
     assert isinstance(rig.tick(1), TorqueMessage)
     session = rig.service._dispatcher.sessions[b"a"]

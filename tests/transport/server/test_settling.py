@@ -55,7 +55,7 @@ class Client:
         return decode(self.service.handle(b"a", encode(self.rig.state(seq, **changes)), seq * MS).reply)
 
 
-def test_the_answer_is_there_before_anything_is_settled(robot: Robot) -> None:
+def test_the_reply_is_ready_before_the_controller_settles(robot: Robot) -> None:
     client = Client(robot)
     assert isinstance(client.tick(1), TorqueMessage)
     assert client.controller.settled == 0
@@ -65,7 +65,7 @@ def test_the_answer_is_there_before_anything_is_settled(robot: Robot) -> None:
 
 
 @pytest.mark.parametrize("what", ["handle", "overtaken"])
-def test_who_comes_next_settles_first(robot: Robot, what: str) -> None:
+def test_the_next_message_waits_for_settling(robot: Robot, what: str) -> None:
     client = Client(robot)
     client.tick(1)
     if what == "handle":
@@ -77,7 +77,7 @@ def test_who_comes_next_settles_first(robot: Robot, what: str) -> None:
     assert client.controller.settled == 1
 
 
-def test_a_fault_of_the_robot_is_told_after_its_answer(robot: Robot) -> None:
+def test_a_fault_of_the_robot_is_recorded_after_its_reply(robot: Robot) -> None:
     client = Client(robot)
     q = standing(robot)
     q[2] = 1.01

@@ -13,14 +13,14 @@ def ages(clock: ClockOffset, delays: list[int], start: int = 0) -> list[int]:
     return [clock.age_ns(MS * (start + i), MS * (start + i) + delay) for i, delay in enumerate(delays)]
 
 
-def test_age_is_measured_from_the_quickest_state_of_late() -> None:
+def test_age_is_measured_from_the_fastest_recent_state() -> None:
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [500_007] * 10)
     assert ages(clock, [500_007, 503_007, 500_007], 10) == [0, 3000, 0]
     assert clock.age_ns(None, 0) == 0
 
 
-def test_clocks_that_drift_apart_do_not_age_the_states() -> None:
+def test_clock_drift_does_not_age_states() -> None:
     clock = ClockOffset(BELIEVABLE)
     drift = ages(clock, [MS * i // 20_000 for i in range(20 * WINDOW)])  # 50 ppm
     assert max(drift) < 2 * WINDOW * 50 + 1
@@ -28,7 +28,7 @@ def test_clocks_that_drift_apart_do_not_age_the_states() -> None:
 
 
 @pytest.mark.parametrize("wild", [-1000 * MS, -11 * MS, 11 * MS, 1000 * MS])
-def test_a_single_wild_stamp_ages_no_other_state(wild: int) -> None:
+def test_a_single_wrong_stamp_does_not_age_other_states(wild: int) -> None:
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)
     assert ages(clock, [wild], 100) == [max(0, wild)]
@@ -37,7 +37,7 @@ def test_a_single_wild_stamp_ages_no_other_state(wild: int) -> None:
 
 
 @pytest.mark.parametrize("step", [-1000 * MS, -15 * MS, 15 * MS, 1000 * MS])
-def test_a_step_that_lasts_is_learned_and_counted(step: int) -> None:
+def test_a_lasting_clock_step_is_learned_and_counted(step: int) -> None:
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)
     after = ages(clock, [step] * 200, 100)
@@ -46,7 +46,7 @@ def test_a_step_that_lasts_is_learned_and_counted(step: int) -> None:
     assert (clock.steps, clock.step_ns) == (1, step)
 
 
-def test_delays_that_differ_from_each_other_are_no_step() -> None:
+def test_varying_delays_are_not_a_clock_step() -> None:
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)
     ages(clock, [20 * MS * (i + 1) for i in range(200)], 100)

@@ -1,7 +1,7 @@
 from transport.server.sessions.comm_stats import RTT_WINDOW, WINDOW, CommStats
 
 
-def test_success_looks_back_over_the_last_hundred() -> None:
+def test_the_success_rate_covers_the_last_hundred_states() -> None:
     comm = CommStats()
     assert comm.report.success_100 == 1.0
     for _ in range(10):
@@ -15,7 +15,7 @@ def test_success_looks_back_over_the_last_hundred() -> None:
     assert comm.report.success_100 == 1 / WINDOW
 
 
-def test_percentiles_of_the_round_trips() -> None:
+def test_round_trip_percentiles_match_numpy() -> None:
     comm = CommStats()
     for i in range(RTT_WINDOW):
         comm.accepted(1, 0, 0, float(i))

@@ -21,7 +21,7 @@ def model(robot: Robot, **changes: object) -> Model:
     return Model(**(fields | changes))  # type: ignore[arg-type]
 
 
-def test_the_welcome_tells_what_is_in_force(rig: Rig, robot: Robot) -> None:
+def test_the_welcome_reports_the_limits_in_force(rig: Rig, robot: Robot) -> None:
     welcome = rig.greet()
     assert welcome.session > 0
     assert welcome.urdf_sha256 == robot.urdf_sha256
@@ -60,7 +60,7 @@ def test_the_welcome_tells_what_is_in_force(rig: Rig, robot: Robot) -> None:
         (lambda r: {"limits": ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
     ],
 )
-def test_a_hello_that_does_not_agree_is_refused(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_hello_that_contradicts_the_robot_is_refused(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
     reply = rig.send(hello(robot, **change(robot)))
     assert isinstance(reply, ErrorMessage)
     assert (reply.code, reply.field) == (code, field)
@@ -69,14 +69,14 @@ def test_a_hello_that_does_not_agree_is_refused(rig: Rig, robot: Robot, change, 
     assert isinstance(rig.tick(1), TorqueMessage)
 
 
-def test_an_unknown_joint_is_told_the_nearest(rig: Rig, robot: Robot) -> None:
+def test_an_unknown_joint_is_refused_with_the_nearest_name(rig: Rig, robot: Robot) -> None:
     reply = rig.send(hello(robot, joint_names=["FL_HAAA", *robot.joint_names[1:]]))
     assert isinstance(reply, ErrorMessage)
     assert "FL_HAA" in reply.message
 
 
 @pytest.mark.parametrize("part", ["type", "quat_order", "vel_frame"])
-def test_the_base_has_no_defaults(rig: Rig, robot: Robot, part: str) -> None:
+def test_the_base_must_be_given(rig: Rig, robot: Robot, part: str) -> None:
     data = msgpack.unpackb(encode(hello(robot)))
     del data["base"][part]
     reply = rig.raw(msgpack.packb(data))
@@ -124,7 +124,7 @@ def test_a_base_velocity_in_world_axes_is_turned_into_the_body(rig: Rig, robot: 
     np.testing.assert_allclose(spin, v[3:6], atol=1e-5)
 
 
-def test_slots_cover_the_configuration(robot: Robot) -> None:
+def test_the_layout_covers_the_configuration(robot: Robot) -> None:
     slots = joint_slots(robot)
     assert [i for slot in slots for i in slot.q] == list(range(7, robot.nq))
     assert [i for slot in slots for i in slot.v] == list(range(6, robot.nv))
@@ -138,7 +138,7 @@ iyz="0"/></inertial></link><joint name="wheel" type="continuous"><parent link="a
 <limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
 
 
-def test_continuous_and_passive_joints_have_their_places() -> None:
+def test_the_layout_covers_continuous_and_passive_joints() -> None:
     robot = Robot(Description(urdf=URDF, base="fixed", unactuated=("spring",)))
     assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [
         ("wheel", (0,), (0,)),
@@ -159,7 +159,7 @@ def torque(rig: Rig, seq: int, **changes: object) -> tuple[np.ndarray, list[int]
     return np.frombuffer(reply.tau), reply.limited_by
 
 
-def test_the_stricter_torque_limit_holds(rig: Rig, robot: Robot) -> None:
+def test_the_stricter_torque_limit_applies(rig: Rig, robot: Robot) -> None:
     q = standing(robot)
     q[7:] = 1.0
     welcome = rig.greet(limits=ClientLimits(tau_max=[0.5] + [float("inf")] * 11))
@@ -205,7 +205,7 @@ def test_the_speed_torque_line_derates(rig: Rig, robot: Robot) -> None:
 # -- who controls -----------------------------------------------------------------------------------------------------
 
 
-def test_one_client_controls_until_it_stops_or_falls_silent(rig: Rig, robot: Robot) -> None:
+def test_one_client_controls_until_it_stops_or_times_out(rig: Rig, robot: Robot) -> None:
     rig.greet()
     rival = rig.send(hello(robot), identity=b"b")
     assert isinstance(rival, ErrorMessage)
@@ -218,7 +218,7 @@ def test_one_client_controls_until_it_stops_or_falls_silent(rig: Rig, robot: Rob
     assert (lost.code, lost.recoverable) == (Code.NOT_CONTROLLING, False)
 
 
-def test_a_shadow_watches_without_touching_the_control(rig: Rig, robot: Robot) -> None:
+def test_a_shadow_does_not_affect_control(rig: Rig, robot: Robot) -> None:
     rig.greet()
     assert isinstance(rig.tick(1), TorqueMessage)
     before = rig.controller.integral.copy()

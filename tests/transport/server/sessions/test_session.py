@@ -82,7 +82,7 @@ def test_the_torque_answers_its_state(rig: Rig, robot: Robot) -> None:
     assert second.solver.warm
 
 
-def test_a_slow_answer_says_so(robot: Robot) -> None:
+def test_a_missed_deadline_is_reported(robot: Robot) -> None:
     rig = Rig(robot, deadline_us=500.0)
     rig.greet()
     times = iter((0, MS))
@@ -211,7 +211,7 @@ BAD_STATES = [
 
 
 @pytest.mark.parametrize(("change", "code", "field"), BAD_STATES)
-def test_a_bad_state_is_blamed_and_leaves_no_trace(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
+def test_an_invalid_state_is_refused_by_field_and_has_no_effect(rig: Rig, robot: Robot, change, code: Code, field: str) -> None:  # type: ignore[no-untyped-def]
     rig.greet()
     torque(rig.tick(1))
     memory, steps = rig.controller.integral.copy(), rig.controller.steps
@@ -224,12 +224,12 @@ def test_a_bad_state_is_blamed_and_leaves_no_trace(rig: Rig, robot: Robot, chang
     assert torque(rig.tick(2)).comm.lost == 0  # its seq was not used up
 
 
-def test_an_unknown_contact_frame_is_told_the_nearest(rig: Rig) -> None:
+def test_an_unknown_contact_frame_is_refused_with_the_nearest_name(rig: Rig) -> None:
     rig.greet()
     assert "FL_FOOT" in error(rig.tick(1, contacts=[foot(frame="FL_FOT")])).message
 
 
-def test_a_frame_that_was_not_announced_is_refused(rig: Rig) -> None:
+def test_a_contact_frame_not_in_the_hello_is_refused(rig: Rig) -> None:
     rig.greet(contact_frames=["FR_FOOT"])
     assert error(rig.tick(1, contacts=[foot()])).field == "contacts[0].frame"
 
@@ -242,7 +242,7 @@ def test_given_contacts_replace_the_geometry(rig: Rig) -> None:
     assert torque(rig.tick(2, contacts=[])).contact_force == []
 
 
-def test_foot_switches_need_no_geometry(rig: Rig) -> None:
+def test_foot_switches_replace_the_geometry(rig: Rig) -> None:
     """Which feet touch is all that is sent; where they are is the server's to find, in the order of the message."""
     rig.greet(mu=0.3)
     sent = [switch("HR_FOOT", mu=0.7), switch("FR_FOOT", active=False), switch("FL_FOOT")]
@@ -259,7 +259,7 @@ def test_foot_switches_need_no_geometry(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 100, bytes(range(256)), b"\x00" * 70_000])
-def test_rubbish_is_refused_and_the_session_goes_on(rig: Rig, data: bytes) -> None:
+def test_malformed_bytes_are_refused_and_the_session_continues(rig: Rig, data: bytes) -> None:
     rig.greet()
     assert error(rig.raw(data)).code is Code.BAD_SCHEMA
     torque(rig.tick(1))
@@ -274,7 +274,7 @@ def test_another_major_version_is_refused(rig: Rig) -> None:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_duplicate_gets_the_same_bytes_and_no_second_step(rig: Rig) -> None:
+def test_a_duplicate_state_gets_the_same_reply_without_a_step(rig: Rig) -> None:
     rig.greet()
     data = encode(rig.state(1))
     first = rig.service.handle(b"a", data, MS).reply
@@ -297,7 +297,7 @@ def test_seq_starts_at_one(rig: Rig) -> None:
     assert error(rig.send(rig.state(0))).field == "seq"
 
 
-def test_the_answers_of_the_ring_are_kept_and_no_more(rig: Rig) -> None:
+def test_only_the_last_replies_are_repeated(rig: Rig) -> None:
     rig.greet()
     for seq in range(1, RING + 2):
         torque(rig.tick(seq))
@@ -305,7 +305,7 @@ def test_the_answers_of_the_ring_are_kept_and_no_more(rig: Rig) -> None:
     assert error(rig.send(rig.state(1))).code is Code.OUT_OF_ORDER
 
 
-def test_overtaken_states_are_late_not_lost(rig: Rig) -> None:
+def test_overtaken_states_count_as_late(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     for seq in (3, 4):
@@ -315,7 +315,7 @@ def test_overtaken_states_are_late_not_lost(rig: Rig) -> None:
     assert comm.success_100 == pytest.approx(2 / 5)
 
 
-def test_a_state_that_was_long_under_way_is_refused(rig: Rig) -> None:
+def test_an_old_state_is_refused_by_its_age(rig: Rig) -> None:
     rig.greet()
     for seq in range(1, 6):
         torque(rig.tick(seq))
@@ -338,7 +338,7 @@ def test_a_state_that_was_long_under_way_is_refused(rig: Rig) -> None:
         (99, WatchdogLevel.HOLD),
     ],
 )
-def test_the_watchdog_tells_how_long_it_waited(rig: Rig, silence_ms: int, level: WatchdogLevel) -> None:
+def test_the_watchdog_reports_the_waiting_time(rig: Rig, silence_ms: int, level: WatchdogLevel) -> None:
     rig.greet()
     rig.now = 10_000 * MS  # the time between hello and the first state does not count
     torque(rig.send(rig.state(1, t_send=None)))
@@ -347,7 +347,7 @@ def test_the_watchdog_tells_how_long_it_waited(rig: Rig, silence_ms: int, level:
     assert (watchdog.state, watchdog.misses) == (level, silence_ms - 1)
 
 
-def test_a_long_silence_latches_until_reset(rig: Rig, robot: Robot) -> None:
+def test_a_long_outage_latches_until_reset(rig: Rig, robot: Robot) -> None:
     rig.greet()
     for seq in (1, 2, 3):
         torque(rig.tick(seq))
@@ -363,7 +363,7 @@ def test_a_long_silence_latches_until_reset(rig: Rig, robot: Robot) -> None:
     assert rig.controller.last.dt == 0.0  # begins anew
 
 
-def test_a_pause_of_the_server_is_no_silence_of_the_robot(rig: Rig) -> None:
+def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig: Rig) -> None:
     """It wakes after 469 ms and finds the states that came meanwhile, one a tick: the newest is answered, the pause is told."""
     rig.greet()
     torque(rig.tick(1))
@@ -378,7 +378,7 @@ def test_a_pause_of_the_server_is_no_silence_of_the_robot(rig: Rig) -> None:
     assert (after.watchdog.state, after.watchdog.pause_ms) == (WatchdogLevel.OK, 0.0)
 
 
-def test_a_silence_that_nobody_could_hear_is_none(rig: Rig) -> None:
+def test_an_outage_during_a_pause_of_the_server_is_not_a_fault(rig: Rig) -> None:
     """Among the states that waited is a gap of 120 ms by the robot's clock, but nobody listened: no fault. The same gap
     while the server listens is one."""
     rig.greet()
@@ -390,7 +390,7 @@ def test_a_silence_that_nobody_could_hear_is_none(rig: Rig) -> None:
     assert error(rig.tick(520)).code is Code.LATCHED_FAULT
 
 
-def test_who_waits_for_an_answer_is_not_silent(rig: Rig) -> None:
+def test_a_client_that_waits_for_a_reply_has_no_outage(rig: Rig) -> None:
     """The first answer takes 207 ms; the client waits for it, by both clocks."""
     rig.greet()
     times = iter((MS, 208 * MS))
@@ -403,7 +403,7 @@ def test_who_waits_for_an_answer_is_not_silent(rig: Rig) -> None:
     torque(rig.tick(210))
 
 
-def test_a_state_refused_for_its_age_is_no_silence(rig: Rig) -> None:
+def test_a_state_refused_for_its_age_counts_as_received(rig: Rig) -> None:
     """A client that waits for every answer sent it just before the server was stopped for 150 ms."""
     rig.greet()
     for seq in range(1, 6):
@@ -413,7 +413,7 @@ def test_a_state_refused_for_its_age_is_no_silence(rig: Rig) -> None:
     torque(rig.tick(157))
 
 
-def test_a_robot_whose_clock_stood_still_was_not_silent(rig: Rig) -> None:
+def test_a_robot_whose_clock_stood_still_has_no_outage(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     rig.now = 500 * MS
@@ -423,7 +423,9 @@ def test_a_robot_whose_clock_stood_still_was_not_silent(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("kind", "told"), [("robot", 1), ("sim", 0), ("replay", 0)])
-def test_a_pause_is_logged_of_a_robot_only(rig: Rig, caplog: pytest.LogCaptureFixture, kind: ClientKind, told: int) -> None:
+def test_pauses_are_logged_for_robots_and_not_for_simulations(
+    rig: Rig, caplog: pytest.LogCaptureFixture, kind: ClientKind, told: int
+) -> None:
     """A simulated world computes as long as it likes between its states, and a replay reads them."""
     rig.greet(client=Client(name=kind, kind=kind))
     for seq in (1, 2):
@@ -478,7 +480,7 @@ REFUSED: dict[str, Callable[[Rig], bytes]] = {
 }
 
 
-def test_an_emergency_stop_is_heard_in_a_message_that_is_refused(rig: Rig) -> None:
+def test_an_emergency_stop_in_a_refused_message_acts(rig: Rig) -> None:
     for why, message in REFUSED.items():
         rig.greet()
         torque(rig.tick(1))
@@ -490,7 +492,7 @@ def test_an_emergency_stop_is_heard_in_a_message_that_is_refused(rig: Rig) -> No
         assert torque(rig.tick(5)).status == "ok"
 
 
-def test_an_emergency_stop_survives_silence_and_hello(rig: Rig) -> None:
+def test_an_emergency_stop_survives_an_outage_and_a_hello(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     assert error(rig.tick(500, flags=STOP)).code is Code.LATCHED_FAULT  # after a silence
@@ -500,14 +502,14 @@ def test_an_emergency_stop_survives_silence_and_hello(rig: Rig) -> None:
     assert torque(rig.tick(2)).status == "ok"
 
 
-def test_an_emergency_stop_is_heard_in_a_state_that_a_newer_one_overtook(rig: Rig) -> None:
+def test_an_emergency_stop_in_an_overtaken_state_acts(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     rig.service.overtaken(b"a", encode(rig.state(2, flags=STOP)), rig.now)
     assert torque(rig.tick(3)).status == "damping"
 
 
-def test_nobody_else_stops_the_robot(rig: Rig) -> None:
+def test_another_client_cannot_stop_the_robot(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     guess = msgspec.structs.replace(rig.state(2, flags=STOP), session=rig.session + 1)
@@ -515,7 +517,7 @@ def test_nobody_else_stops_the_robot(rig: Rig) -> None:
     assert torque(rig.tick(2)).status == "ok"
 
 
-def test_an_emergency_stop_counts_over_a_new_connection(rig: Rig) -> None:
+def test_an_emergency_stop_is_accepted_from_a_new_connection(rig: Rig) -> None:
     """Whose line was cut, and who knows the session's number, need not say hello first; nor be readable otherwise."""
     rig.greet()
     torque(rig.tick(1))
@@ -525,20 +527,20 @@ def test_an_emergency_stop_counts_over_a_new_connection(rig: Rig) -> None:
     assert torque(rig.tick(2)).status == "damping"
 
 
-def test_a_seq_far_ahead_does_not_make_the_next_ones_old(rig: Rig) -> None:
+def test_a_seq_far_ahead_does_not_outdate_the_following_states(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     assert error(rig.tick(2**40)).code is Code.OUT_OF_ORDER
     assert torque(rig.tick(2)).status == "ok"
 
 
-def test_an_overtaken_first_state_is_no_pause(rig: Rig) -> None:
+def test_an_overtaken_first_state_does_not_count_as_a_pause(rig: Rig) -> None:
     rig.greet()
     rig.service.overtaken(b"a", encode(rig.state(1)), 5_000_000_000)
     assert torque(rig.tick(2)).watchdog.pause_ms == 0.0
 
 
-def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robot) -> None:
+def test_a_fault_of_the_robot_is_reported_and_latches(rig: Rig, robot: Robot) -> None:
     rig.greet()
     q = standing(robot)
     q[2] = 0.98
@@ -552,7 +554,7 @@ def test_a_fault_of_the_robot_is_answered_once_and_latches(rig: Rig, robot: Robo
     assert [exchange.seq for exchange in fault.exchanges] == [1, 2]
 
 
-def test_a_failing_controller_is_our_fault_and_latches(rig: Rig) -> None:
+def test_a_controller_error_is_an_internal_fault_and_latches(rig: Rig) -> None:
     rig.greet()
     rig.controller.fail = True
     reply = error(rig.tick(1))
@@ -564,20 +566,20 @@ def test_a_failing_controller_is_our_fault_and_latches(rig: Rig) -> None:
     torque(rig.tick(3))
 
 
-def test_a_torque_that_is_not_finite_never_leaves(rig: Rig) -> None:
+def test_a_non_finite_torque_is_never_sent(rig: Rig) -> None:
     rig.greet()
     rig.controller.kp = INF
     with np.errstate(invalid="ignore"):
         assert error(rig.tick(1)).code is Code.INTERNAL
 
 
-def test_stop_works_whatever_the_session_number(rig: Rig) -> None:
+def test_stop_is_accepted_with_any_session_number(rig: Rig) -> None:
     rig.greet()
     assert isinstance(rig.send(Stop()), StopAck)
     assert error(rig.tick(1)).code is Code.NOT_CONTROLLING
 
 
-def test_a_heartbeat_is_echoed_and_tells_the_mode(rig: Rig) -> None:
+def test_a_heartbeat_is_acknowledged_with_the_mode(rig: Rig) -> None:
     rig.greet()
     torque(rig.tick(1))
     ack = rig.send(Heartbeat(session=rig.session, t_send=5))
@@ -592,7 +594,7 @@ def test_a_heartbeat_is_echoed_and_tells_the_mode(rig: Rig) -> None:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_alone_hold_no_control(rig: Rig, robot: Robot) -> None:
+def test_heartbeats_alone_do_not_keep_control(rig: Rig, robot: Robot) -> None:
     rig.greet()
     torque(rig.tick(1))
     for ms in range(100, 1200, 100):
@@ -601,7 +603,7 @@ def test_heartbeats_alone_hold_no_control(rig: Rig, robot: Robot) -> None:
     assert isinstance(rig.send(hello(robot), identity=b"b"), Welcome)
 
 
-def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Robot) -> None:
+def test_settings_change_only_while_no_client_controls(robot: Robot) -> None:
     rig = Rig(robot)
     rig.service = Service(
         SpringDamper(robot), ServerSettings(controller="standin"), builder=ControllerBuilder(from_snapshot, in_thread=False)
@@ -615,5 +617,5 @@ def test_settings_are_told_and_change_only_while_nobody_is_controlled(robot: Rob
     assert error(rig.send(change)).code is Code.NOT_CONTROLLING
 
 
-def test_settings_are_fixed_without_a_way_to_rebuild(rig: Rig) -> None:
+def test_without_a_builder_settings_cannot_be_changed(rig: Rig) -> None:
     assert error(rig.send(ConfigSet(settings={"law": "x"}))).field == "settings"

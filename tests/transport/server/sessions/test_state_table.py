@@ -69,7 +69,7 @@ def test_the_table_is_total(rig: Rig) -> None:
 
 
 @each_cell
-def test_every_message_in_every_phase(rig: Rig, phase: Phase, kind: type) -> None:
+def test_each_message_gets_its_reply_in_each_phase(rig: Rig, phase: Phase, kind: type) -> None:
     bring(rig, phase)
     assert answer(rig, kind) == ANSWERS[phase][kind]
 
@@ -103,7 +103,7 @@ def test_a_latched_session_is_served_when_the_table_says_so(rig: Rig) -> None:
     assert answer(rig, StateMessage) == "torque"
 
 
-def test_a_message_that_is_in_no_cell_is_refused(rig: Rig) -> None:
+def test_a_server_message_from_a_client_is_refused(rig: Rig) -> None:
     reply = rig.send(StopAck(session=1))
     assert isinstance(reply, ErrorMessage)
     assert (reply.code, reply.field) == (Code.BAD_SCHEMA, "t")

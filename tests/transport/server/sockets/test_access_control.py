@@ -69,7 +69,7 @@ def state(robot: Robot) -> StateMessage:
     return StateMessage(q=standing(robot).tobytes(), vel=np.zeros(robot.nv).tobytes(), t_robot=MS)
 
 
-def test_a_known_robot_is_controlled(robot: Robot, place: Place) -> None:
+def test_a_robot_with_a_known_key_is_controlled(robot: Robot, place: Place) -> None:
     with place.client(robot, "control") as client:
         client.hello()
         assert client.exchange(state(robot)) is not None
@@ -79,7 +79,7 @@ def test_a_known_robot_is_controlled(robot: Robot, place: Place) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "stranger"])
-def test_strangers_are_not_let_in(robot: Robot, place: Place, name: str | None) -> None:
+def test_unknown_keys_get_no_connection(robot: Robot, place: Place, name: str | None) -> None:
     with place.client(robot, name, connect_ms=500) as client, pytest.raises(ConnectionFailed):
         client.hello()
     with place.client(robot, "control") as client:
@@ -87,7 +87,7 @@ def test_strangers_are_not_let_in(robot: Robot, place: Place, name: str | None) 
 
 
 @pytest.mark.parametrize("role", ["watch", "configure"])
-def test_who_may_not_control_may_be_a_shadow(robot: Robot, place: Place, role: str) -> None:
+def test_a_client_without_the_control_role_may_be_a_shadow(robot: Robot, place: Place, role: str) -> None:
     with place.client(robot, role) as client, pytest.raises(ConnectionFailed, match="only be a shadow"):
         client.hello()
     with place.client(robot, role, kind="shadow") as client:
@@ -97,7 +97,7 @@ def test_who_may_not_control_may_be_a_shadow(robot: Robot, place: Place, role: s
         assert answer.dry_run
 
 
-def test_settings_are_for_those_who_configure(robot: Robot, place: Place) -> None:
+def test_only_the_configure_role_changes_settings(robot: Robot, place: Place) -> None:
     with place.client(robot, "watch") as client:
         assert isinstance(client.ask(CHANGE), ErrorMessage)
         assert isinstance(client.ask(ConfigGet()), Config)
@@ -105,7 +105,7 @@ def test_settings_are_for_those_who_configure(robot: Robot, place: Place) -> Non
         assert isinstance(client.ask(CHANGE), Config)
 
 
-def test_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_secret_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     public_file, secret_file, _ = make_keys(tmp_path, "robot")
     assert secret_file.stat().st_mode & 0o777 == 0o600
     assert read_secret(secret_file)[1] not in public_file.read_bytes()
@@ -121,7 +121,7 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path) -> None:
         read_secret(tmp_path / "none")
 
 
-def test_other_machines_need_keys_or_a_word(tmp_path: Path) -> None:
+def test_addresses_of_other_machines_need_keys_or_an_explicit_setting(tmp_path: Path) -> None:
     place = Place(tmp_path)
     open_to_all = ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555")
     with pytest.raises(ConfigError, match="keys"):
@@ -129,7 +129,7 @@ def test_other_machines_need_keys_or_a_word(tmp_path: Path) -> None:
     assert endpoint(ServerSettings(controller="standin", endpoint="tcp://0.0.0.0:5555", curve=place.settings.curve))
 
 
-def test_keys_are_made_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_keys_command_makes_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "robot", "--out", str(tmp_path / "keys")]) == 0
     public, _ = read_secret(tmp_path / "keys" / "robot.key_secret")
     assert f"public key: {public.decode()}" in capsys.readouterr().out

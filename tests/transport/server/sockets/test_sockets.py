@@ -122,7 +122,7 @@ def test_a_client_written_by_hand_gets_torques(robot: Robot, address: str, lists
 # -- who is who --------------------------------------------------------------------------------------------------------
 
 
-def test_a_chosen_identity_is_nobody(robot: Robot, address: str) -> None:
+def test_a_client_with_a_chosen_identity_has_no_control(robot: Robot, address: str) -> None:
     """Whoever connects with it next would get its answers; those that the server gives cannot be chosen."""
     with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
         good.hello()
@@ -137,7 +137,7 @@ def test_a_chosen_identity_is_nobody(robot: Robot, address: str) -> None:
         assert good.exchange(state(robot, 2)) is not None
 
 
-def test_loopback_has_a_sixth_version(robot: Robot) -> None:
+def test_torques_are_received_over_ipv6(robot: Robot) -> None:
     if not socket.has_ipv6:
         pytest.skip("this machine has no IPv6")
     with serving(robot, "tcp://[::1]:*") as address, client_of(robot, address) as client:
@@ -148,7 +148,7 @@ def test_loopback_has_a_sixth_version(robot: Robot) -> None:
 # -- the bundled client -----------------------------------------------------------------------------------------------
 
 
-def test_torques_come_over_ipc_and_tcp(robot: Robot, tmp_path: Path) -> None:
+def test_torques_are_received_over_ipc_and_tcp(robot: Robot, tmp_path: Path) -> None:
     for place in (f"ipc://{tmp_path}/t", "tcp://127.0.0.1:*"):
         with serving(robot, place) as bound, client_of(robot, bound) as client:
             client.hello()
@@ -158,7 +158,7 @@ def test_torques_come_over_ipc_and_tcp(robot: Robot, tmp_path: Path) -> None:
                 assert torque.seq == tick + 1
 
 
-def test_without_a_server_nothing_is_queued_and_hello_says_so(robot: Robot, tmp_path: Path) -> None:
+def test_without_a_server_hello_fails_and_no_message_is_queued(robot: Robot, tmp_path: Path) -> None:
     with client_of(robot, f"ipc://{tmp_path}/none", connect_ms=50) as client:
         begin = time.monotonic()
         assert client.exchange(state(robot, 0)) is None
@@ -167,14 +167,14 @@ def test_without_a_server_nothing_is_queued_and_hello_says_so(robot: Robot, tmp_
             client.hello()
 
 
-def test_a_restarted_client_takes_its_place_again(robot: Robot, address: str) -> None:
+def test_a_restarted_client_regains_control(robot: Robot, address: str) -> None:
     for _ in range(2):
         with client_of(robot, address) as client:  # which gives control back when it closes
             client.hello()
             assert client.exchange(state(robot, 0)) is not None
 
 
-def test_the_server_outlives_every_bad_input(robot: Robot, address: str) -> None:
+def test_the_server_survives_every_invalid_input(robot: Robot, address: str) -> None:
     with client_of(robot, address) as good, zmq.Context() as context, context.socket(zmq.DEALER) as bad:
         good.hello()
         bad.linger = 0
@@ -197,7 +197,7 @@ def test_the_server_outlives_every_bad_input(robot: Robot, address: str) -> None
         assert sum(stats.refused.values()) >= len(rubbish)
 
 
-def test_a_flood_of_states_ends_with_the_newest_answered(robot: Robot, address: str) -> None:
+def test_after_a_flood_of_states_the_newest_is_answered(robot: Robot, address: str) -> None:
     conversation = Conversation()
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger = 0
@@ -246,7 +246,7 @@ def test_open_and_unknown_addresses_are_refused(address: str) -> None:
         endpoint(ServerSettings(controller="x", endpoint=address))
 
 
-def test_addresses_of_this_machine_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_local_addresses_are_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for address in ("tcp://127.0.0.1:5555", "tcp://localhost:5555", "ipc://@idyn", "ipc:///x/y"):
         assert endpoint(ServerSettings(controller="x", endpoint=address)) == address
     assert endpoint(ServerSettings(controller="x", endpoint="tcp://0.0.0.0:1", insecure=True)) == "tcp://0.0.0.0:1"
@@ -308,7 +308,7 @@ def test_when_the_server_is_killed_the_robot_damps_within_20_ms(robot: Robot, tm
     np.testing.assert_allclose(tau, -0.1)
 
 
-def test_a_signal_ends_the_server_with_a_whole_log(robot: Robot, tmp_path: Path) -> None:
+def test_a_signal_ends_the_server_with_a_complete_log(robot: Robot, tmp_path: Path) -> None:
     address = f"ipc://{tmp_path}/s"
     with process(address, tmp_path / "logs") as child, client_of(robot, address) as client:
         client.hello()
