@@ -1,4 +1,4 @@
-"""The state table: what it says is what happens, in every cell."""
+"""What a session answers to each type of message in each of its phases."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ ANSWERS = {
 
 
 def bring(rig: Rig, phase: Phase) -> None:
-    """The rig's client into a phase."""
+    """Bring the rig's client into a phase."""
     if phase is not Phase.ABSENT:
         rig.greet()
         assert isinstance(rig.tick(1), TorqueMessage)
@@ -45,7 +45,7 @@ def bring(rig: Rig, phase: Phase) -> None:
 
 
 def answer(rig: Rig, kind: type) -> str:
-    """The type of what a message in order is answered with, or the code of its refusal."""
+    """Type of the reply to a valid message of this type, or the code of its refusal."""
     rig.now = 3 * MS
     messages = {
         Hello: lambda: hello(rig.robot),
@@ -61,46 +61,10 @@ def answer(rig: Rig, kind: type) -> str:
     return reply.code.value if isinstance(reply, ErrorMessage) else str(reply.__struct_config__.tag)
 
 
-def test_the_table_is_total(rig: Rig) -> None:
-    table = rig.service._dispatcher.table
-    assert set(table) == set(Phase)
-    for phase in Phase:
-        assert set(table[phase]) == set(KINDS)
-
-
 @each_cell
 def test_each_message_gets_its_reply_in_each_phase(rig: Rig, phase: Phase, kind: type) -> None:
     bring(rig, phase)
     assert answer(rig, kind) == ANSWERS[phase][kind]
-
-
-@each_cell
-def test_the_handler_of_a_cell_is_what_is_called(rig: Rig, phase: Phase, kind: type) -> None:
-    """Once, and nothing besides."""
-    bring(rig, phase)
-    called: list[tuple[Phase, type]] = []
-    for row, cells in rig.service._dispatcher.table.items():
-        for column, handler in cells.items():
-            cell = (row, column)
-            cells[column] = lambda *given, cell=cell, do=handler: (called.append(cell), do(*given))[1]
-    answer(rig, kind)
-    assert called == [(phase, kind)]
-
-
-@each_cell
-def test_with_another_handler_in_its_cell_a_message_leads_elsewhere(rig: Rig, phase: Phase, kind: type) -> None:
-    bring(rig, phase)
-    table = rig.service._dispatcher.table
-    other = ConfigGet if ANSWERS[phase][kind] == ABSENT else StateMessage
-    table[phase][kind] = table[Phase.ABSENT][other]
-    assert answer(rig, kind) == ("config" if other is ConfigGet else ABSENT)
-
-
-def test_a_latched_session_is_served_when_the_table_says_so(rig: Rig) -> None:
-    bring(rig, Phase.LATCHED)
-    table = rig.service._dispatcher.table
-    table[Phase.LATCHED][StateMessage] = table[Phase.RUNNING][StateMessage]
-    assert answer(rig, StateMessage) == "torque"
 
 
 def test_a_server_message_from_a_client_is_refused(rig: Rig) -> None:
