@@ -12,11 +12,8 @@ from scipy.sparse import csc_matrix
 from idyn.laws import make_law
 from idyn.laws.convex.program import facets, turn
 from idyn.laws.exact_cone import face_of, solve_exact_cone
-from idyn.laws.law import Face
 from idyn.options import Options
 from idyn.prediction.predict import predict
-from idyn.selection.coordinates import coordinates_of
-from idyn.selection.few import _constraints
 from idyn.solvers.linalg import RANK
 from idyn.solvers.proximal import METHODS, solve_cones
 from idyn.status import SOLVED
@@ -183,7 +180,3 @@ def test_the_polygon_of_the_selection_contains_the_laws_friction(seed):
     facets(facet, 0, 0, mu, turned_polygon)
     assert (facet @ np.r_[mu * along, 1.0]).min() >= -1e-12
     assert np.hypot(*turned_polygon.T).max() <= 1 + 1e-12  # and in the round cone
-    flags, friction = np.array([[True, False, True]]), along[None]
-    face = Face(flags, directions, np.array([mu]), False, friction)
-    _, slack = _constraints(face, coordinates_of(face), np.zeros((3, 1)), np.r_[mu * along, 1.0])
-    assert slack.max() <= 1e-12

@@ -1,4 +1,6 @@
-"""Many worlds at once are the worlds one by one, to the last bit, in whatever process they are."""
+"""Batches of worlds: equal to single worlds to the last bit, in one process or several; errors of processes are reported."""
+
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -10,7 +12,6 @@ from idyn.errors import IdynError, InputError
 from idyn.status import Status
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.run.batch import SceneBatch, WorldBatch
-from sim_harness.run.batch_shares import Share
 from sim_harness.scenes.load import load_scene
 from sim_harness.world.worlds import NAMES, AnyEngine, build_scene, build_world
 
@@ -42,8 +43,7 @@ def assert_equal_to(answer, worlds):
 
 @pytest.mark.parametrize("engine", [name for name in NAMES if name != "mujoco"])
 def test_batched_worlds_equal_single_worlds(engine):
-    """Row 28 of the paper's checklist, of every engine: shares of one process and of two, steps at once and one after the
-    other."""
+    """Every engine, one process and two, several steps in one call and one at a time."""
     engine = parse(engine, AnyEngine, "engine")
     robot, q, v, tau = states()
     expected = one_by_one(engine, 8)
@@ -138,21 +138,29 @@ def test_invalid_batches_are_refused():
         batch.step(tau, DT)
 
 
-def test_an_error_in_another_process_is_reported(monkeypatch):
+class Raising(PolygonLcp):
+    """An engine whose steps raise an exception."""
+
+    def solve(self, problem):
+        raise ZeroDivisionError("of the engine")
+
+
+def test_an_error_in_another_process_is_reported():
     robot, q, _, tau = states()
-    batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
-    monkeypatch.setattr(Share, "step", lambda share, dt: None, raising=True)  # here other arguments are right than there
-    with pytest.raises(IdynError, match="a process of the batch failed: TypeError"):
-        batch._run_all("step", DT)
+    batch = WorldBatch(Raising(), robot, Flat(), q, processes=2)
+    with pytest.raises(IdynError, match="a process of the batch failed: ZeroDivisionError"):
+        batch.step(tau, DT)
     with pytest.raises(IdynError, match="closed"):
         batch.step(tau, DT)
 
 
 def test_a_dead_process_ends_the_batch():
     robot, q, _, tau = states()
+    before = set(multiprocessing.active_children())
     batch = WorldBatch(PolygonLcp(), robot, Flat(), q, processes=2)
-    batch._processes[0]._process.kill()
-    batch._processes[0]._process.join()
+    victim = (set(multiprocessing.active_children()) - before).pop()
+    victim.kill()
+    victim.join()
     with pytest.raises(IdynError, match="a process of the batch failed"):
         batch.step(tau, DT)
     with pytest.raises(IdynError, match="closed"):
