@@ -1,3 +1,5 @@
+"""A service and a client, without sockets, for the tests of the transport."""
+
 from hypothesis import settings
 from standin import MS, SpringDamper, hello, state
 
@@ -15,17 +17,18 @@ settings.load_profile("repeatable")
 
 
 class Rig:
-    """A service with one client `a`, everything through bytes; the server's clock stands where `now` says."""
+    """A service with one client `a`, everything through bytes. The server's clock shows `now` [ns], or what `clock` returns."""
 
     def __init__(self, robot: Robot, **changes: object) -> None:
         self.robot = robot
         self.controller = SpringDamper(robot)
         self.now = 0
+        self.clock = lambda: self.now
         self.service = Service(
             self.controller,
             ServerSettings(controller="standin", **changes),  # type: ignore[arg-type]
             shadow=SpringDamper(robot),
-            clock=lambda: self.now,
+            clock=lambda: self.clock(),
         )
         self.session = 0
         self.faults: list[Fault] = []

@@ -134,17 +134,17 @@ def test_an_exception_while_building_is_reported(robot: Robot, error: Exception)
 
 
 def test_an_exception_in_a_tick_latches_the_session_and_the_loop_continues(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of the controller: its answer is not a command."""
     rig.greet()
     assert isinstance(rig.tick(1), TorqueMessage)
-    session = rig.service._dispatcher.sessions[b"a"]
     with monkeypatch.context() as patch:
-        patch.setattr(session, "accept", lambda *_: 1 / 0)
+        patch.setattr(rig.controller, "answer", lambda *_: None)
         broken = rig.tick(2)
     assert isinstance(broken, ErrorMessage)
     assert broken.code is Code.INTERNAL
-    assert "ZeroDivisionError" in broken.message
+    assert "AttributeError" in broken.message
     latched = rig.tick(3)
     assert isinstance(latched, ErrorMessage)
     assert latched.code is Code.LATCHED_FAULT
     (fault,) = rig.faults
-    assert "ZeroDivisionError" in fault.reason
+    assert "AttributeError" in fault.reason

@@ -86,7 +86,7 @@ def test_a_missed_deadline_is_reported(robot: Robot) -> None:
     rig = Rig(robot, deadline_us=500.0)
     rig.greet()
     times = iter((0, MS))
-    rig.service._clock = lambda: next(times)
+    rig.clock = lambda: next(times)
     reply = torque(rig.send(rig.state(1)))
     assert not reply.deadline_met
     assert reply.solver is not None
@@ -394,9 +394,9 @@ def test_a_client_that_waits_for_a_reply_has_no_outage(rig: Rig) -> None:
     """The first answer takes 207 ms; the client waits for it, by both clocks."""
     rig.greet()
     times = iter((MS, 208 * MS))
-    rig.service._clock = lambda: next(times)
+    rig.clock = lambda: next(times)
     torque(rig.tick(1))
-    rig.service._clock = lambda: rig.now
+    rig.clock = lambda: rig.now
     reply = torque(rig.tick(209))
     assert reply.watchdog.state is WatchdogLevel.OK
     assert reply.watchdog.pause_ms == pytest.approx(207.0)
