@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 import pytest
 import zmq
+from disk import fill_disk
 from faults import told
 from trial import AFTER, BEFORE, LONG, Trial, serving
 
@@ -166,8 +166,7 @@ def test_the_disk_of_the_log_fails(tmp_path: Path) -> None:
     with serving(tmp_path, log=tmp_path / "log.mcap") as server:
         trial = Trial(server)
         assert set(trial.run(BEFORE)) == {"ok"}
-        assert server.recorder is not None
-        server.recorder._part._file.close()
+        fill_disk(tmp_path / "log.mcap")
         assert set(trial.run(500)) == {"ok"}
         assert trial.client.received[-1].message.startswith("not logged: ")
         trial.close()
@@ -189,11 +188,8 @@ def test_the_log_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @told("`hello` limits the motors to 0.3 N·m", "`limited_by` 1", "sinks, with torques within that limit")
 def test_weak_motors(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        trial = Trial(server, greet=False)
-        hello = hello_for(trial.robot, 1e-3, kind="sim")
-        weak = np.full(trial.robot.na, 0.3)
-        trial.client._hello = msgspec.structs.replace(hello, limits=ClientLimits(tau_max=weak.tobytes()))
-        trial.client.hello()
+        weak = np.full(server.controller.robot.na, 0.3)
+        trial = Trial(server, limits=ClientLimits(tau_max=weak.tobytes()))
         trial.run(LONG)
         assert len(trial.client.received) >= LONG - 1
         for reply in trial.client.received:

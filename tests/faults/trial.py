@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot, load_controller
-from idyn.model.robot import Robot
 from sim_harness.measure.trace import Trace
 from sim_harness.robot.robot_side import RobotSide
 from sim_harness.run.plan import load_plan
@@ -23,6 +23,7 @@ from sim_harness.run.scene import simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
+from transport.protocol.messages.hello import ClientLimits, Hello
 from transport.protocol.messages.state import StateMessage
 from transport.protocol.messages.torque import TorqueMessage
 from transport.robot.client import RobotClient
@@ -119,8 +120,8 @@ class Wire(Conversation):
 class Client(RobotClient):
     """A robot's client with things that can go wrong in it; each is asked once a tick."""
 
-    def __init__(self, address: str, robot: Robot, kind: str, keys: Keys | None) -> None:
-        super().__init__(address, hello_for(robot, 1e-3, kind=kind), deadline_ms=PATIENCE_MS, keys=keys)  # type: ignore[arg-type]
+    def __init__(self, address: str, hello: Hello, keys: Keys | None) -> None:
+        super().__init__(address, hello, deadline_ms=PATIENCE_MS, keys=keys)
         self._conversation = self.wire = Wire()
         self.received: list[TorqueMessage] = []
         self.heal()
@@ -159,13 +160,21 @@ class Trial:
     """A robot that stands, with its client."""
 
     def __init__(
-        self, server: Server, kind: str = "sim", *, address: str = "", keys: Keys | None = None, greet: bool = True
+        self,
+        server: Server,
+        kind: str = "sim",
+        *,
+        address: str = "",
+        keys: Keys | None = None,
+        limits: ClientLimits | None = None,
+        greet: bool = True,
     ) -> None:
-        """address: instead of the server's own; greet: say hello, to a server that runs"""
+        """address: instead of the server's own; limits: of the client's motors; greet: say hello, to a server that runs"""
         plan = load_plan("stand")
         self.server = server
         self.robot = server.controller.robot
-        self.client = Client(address or server.address, self.robot, kind, keys)
+        hello = msgspec.structs.replace(hello_for(self.robot, 1e-3, kind=kind), limits=limits)  # type: ignore[arg-type]
+        self.client = Client(address or server.address, hello, keys)
         self.side: RobotSide = simulated_robot(plan, self.client)
         self.world: Any = self.side.world
         if greet:

@@ -1,5 +1,7 @@
 """A service and a client, without sockets, for the tests of the transport."""
 
+from collections.abc import Iterator
+
 from hypothesis import settings
 from standin import MS, SpringDamper, hello, state
 
@@ -17,18 +19,18 @@ settings.load_profile("repeatable")
 
 
 class Rig:
-    """A service with one client `a`, everything through bytes. The server's clock shows `now` [ns], or what `clock` returns."""
+    """A service with one client `a`, everything through bytes. The server's clock shows the next of `times` [ns], or `now`."""
 
     def __init__(self, robot: Robot, **changes: object) -> None:
         self.robot = robot
         self.controller = SpringDamper(robot)
         self.now = 0
-        self.clock = lambda: self.now
+        self.times: Iterator[int] = iter(())
         self.service = Service(
             self.controller,
             ServerSettings(controller="standin", **changes),  # type: ignore[arg-type]
             shadow=SpringDamper(robot),
-            clock=lambda: self.clock(),
+            clock=lambda: next(self.times, self.now),
         )
         self.session = 0
         self.faults: list[Fault] = []
