@@ -60,7 +60,7 @@ class Method(ArrayRecord):
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
         self.put(problem=problem, law=law_data(law), finish=Finish(problem, law, options, sizes))
         self.put(kernels=np.array([rung.kernel for rung in kernels], dtype=np.int64))
-        self.figures, self.closing = self.finish.figures, self.finish.closing
+        self.figures, self.closing, self.closes = self.finish.figures, self.finish.closing, sizes.closures > 0
         compliant, consistency = law.conditions is Conditions.COMPLIANT, options.consistency  # compliant: all are feasible
         self.put(projects_first=consistency in (Consistency.STICK, Consistency.HOLD) and not compliant)
         width = law.basis_width if law.basis_type == np.bool_ else 0
@@ -119,7 +119,7 @@ class Workspace:
     """Records of the stages for one robot and n contacts, and the methods that share them."""
 
     def __init__(self, robot: Robot, n: int) -> None:
-        self.problem = ReducedProblem(robot, n)
+        self.problem, self.limits = ReducedProblem(robot, n), robot.limits
         self._methods: dict[Law, Method] = {}
         self._ground: Ground | None = None
         self._dt, self._remembers = 0.0, False
@@ -130,18 +130,22 @@ class Workspace:
         Raises ValueError for a period that is not finite and positive.
         """
         law, options, dt, remembers = request.law, request.options, request.dt, request.guess is not None
-        given, new_ground = self.problem.dynamics.given, options.ground is not self._ground or dt != self._dt
-        if new_ground:
-            if not 0.0 < dt < math.inf:
-                raise ValueError(f"dt: expected a finite number > 0, got {dt}")
-            given.set_ground(options.ground, dt)
-        if new_ground or remembers is not self._remembers:
-            given.set_memory(options.ground, dt, remembers)
-            self._ground, self._dt, self._remembers = options.ground, dt, remembers  # last, in case of an exception above
+        if options.ground is not self._ground or dt != self._dt or remembers is not self._remembers:
+            self._set_ground(options.ground, dt, remembers)
         known = self._methods.get(law)
         if known is not None and (known.options is options or known.suits(options)):
             return known
         return self._new_method(request)
+
+    def _set_ground(self, ground: Ground, dt: float, remembers: bool) -> None:
+        """Write the ground model for a period into the problem. Raises ValueError for a malformed period."""
+        given = self.problem.dynamics.given
+        if ground is not self._ground or dt != self._dt:
+            if not 0.0 < dt < math.inf:
+                raise ValueError(f"dt: expected a finite number > 0, got {dt}")
+            given.set_ground(ground, dt)
+        given.set_memory(ground, dt, remembers)
+        self._ground, self._dt, self._remembers = ground, dt, remembers  # after both have succeeded
 
     def _new_method(self, request: Request) -> Method:
         if len(self._methods) >= MOST_KEPT:
@@ -152,10 +156,11 @@ class Workspace:
 
 
 def workspace_for(robot: Robot, n: int) -> Workspace:
-    """Return the robot's workspace for n contacts, made once: predictions allocate only their results."""
+    """Return the robot's workspace for n contacts; it is made once, and again after a change of the limits."""
     known = robot.scratch.get(n)
-    if not isinstance(known, Workspace) or known.problem.limits is not robot.limits:
-        if len(robot.scratch) >= MOST_KEPT:
-            robot.scratch.clear()
-        robot.scratch[n] = known = Workspace(robot, n)
-    return known
+    if type(known) is Workspace and known.limits is robot.limits:
+        return known
+    if len(robot.scratch) >= MOST_KEPT:
+        robot.scratch.clear()
+    robot.scratch[n] = made = Workspace(robot, n)
+    return made

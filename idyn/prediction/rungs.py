@@ -188,7 +188,7 @@ def _prediction(
     (p, force, v_plus, tau), law = out, request.law.name
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = method.figures.tolist()
     residuals = Residuals(motion, met, complementarity, cone, penetration, slip)
-    closing = method.closing.copy() if len(method.closing) else NOTHING
+    closing = method.closing.copy() if method.closes else NOTHING
     guess = Guess(law, request.contacts.keys, basis, tau, force)
     if finished == UNSELECTED:
         name += ", unselected" if is_loaded(SELECTION) else f", selection {NOT_LOADED}"

@@ -20,7 +20,6 @@ import numpy as np
 from idyn.contact.ground import Ground
 from idyn.jit.records import ArrayRecord, Cube, Indices, Mask, Matrix, Spans, Vector
 from idyn.model.robot import Robot
-from idyn.model.tree import Limits
 
 
 class Model(ArrayRecord):
@@ -158,7 +157,6 @@ class ReducedProblem(ArrayRecord):
         """Allocate arrays for n contacts."""
         dynamics, nv, nu, m = Dynamics(robot, n), robot.nv, robot.nu, len(robot.closures.keys)
         bound = np.zeros((3 * n, nv)) if m else dynamics.own["J"]
-        self.limits: Limits = robot.limits
         self.put(dynamics=dynamics, q_ddot=np.zeros(robot.na), L=np.zeros((nu, nu)), v_free=np.zeros(nv))
         self.put(Y=np.zeros((3 * n, nu)), b=np.zeros(3 * n), energy=np.zeros(3 * n))
         self.put(bound=bound, C=np.zeros((3 * n, 3 * m)), closing_free=np.zeros(3 * m))
