@@ -269,3 +269,13 @@ def random_contacts(c, rng, size):
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     mu = rng.choice([0.0, 0.5, 1e6, np.inf], n)
     return contacts_from_points(c.robot, keys, size * rng.normal(size=(n, 3)), normals, mu, size * rng.normal(size=n))
+
+
+def test_kinematics_are_recomputed_when_the_state_was_modified():
+    """The kinematics of the contact search are reused only for an unchanged state."""
+    c, other = controller("quadruped"), controller("quadruped")
+    state = at_rest(c)
+    contacts = c.contacts(state)
+    state.q[7] += 0.05
+    expected = other.step(State(q=state.q.copy(), v=state.v.copy()), contacts, TICK)
+    np.testing.assert_array_equal(c.step(state, contacts, TICK).tau, expected.tau)

@@ -1,23 +1,24 @@
-"""Who works on a batch: calls broken off, forked processes, more threads than there are cores, guesses that are none."""
+"""Threads of a batch: interrupted calls, forked processes, more threads than cores; and malformed guesses."""
 
 import multiprocessing
 import os
+import threading
 
 import msgspec
 import numpy as np
 import pytest
 from scenes import DT, PLAIN, random_scene, walker
 
-import idyn.batch.workers
 from idyn import Batch, ContactSet, InputError, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
-from idyn.batch.workers import CHUNK, Worker, pool_for
+from idyn.batch.workers import CHUNK
+from idyn.model.robot import Robot
 
 COUNT = 6 * CHUNK
 
 
 def states(name="solo12", count=COUNT):
-    """A robot of its own, and states about its stance, four feet on the ground."""
+    """A new robot, and states about its stance with four feet on the ground."""
     robot, scenes = walker(name)[0].variant(), [random_scene(name, seed, n=4, mu=0.6) for seed in range(24)]
     rows = np.arange(count) % len(scenes)
     touch = {each: np.array([getattr(scene.contacts, each) for scene in scenes])[rows] for each in TOUCH}
@@ -32,27 +33,24 @@ def torques(robot, batch, **more):
     return predict_batch(robot, batch, law=make_law("coulomb"), dt=DT, options=PLAIN, **more).tau
 
 
-@pytest.mark.parametrize("where", ["the caller", "another thread"])
-def test_an_interrupted_call_leaves_no_thread_running(monkeypatch, where):
-    """Whoever it happens to, while others are at work: the next call has workers of its own, and the same answers."""
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_after_an_interrupted_call_the_next_one_gives_the_same_answers(monkeypatch, in_main_thread):
+    """The exception comes in the caller's thread or in another one, while both work."""
     robot, batch = states()
-    expected, plain = torques(robot, batch, threads=1), Worker.work
-    torques(robot, batch, threads=2)
-    before = pool_for(robot, 4)._workers
+    expected, terms_of, raised = torques(robot, batch, threads=1), Robot.terms_of, threading.Event()
 
-    def broken(self, kept, members, repeats, chunks):
-        mine = self is before[0 if where == "the caller" else 1]
-        if mine:
-            next(chunks)
+    def interrupted(*arguments):
+        if (threading.current_thread() is threading.main_thread()) == in_main_thread:
+            raised.set()
             raise KeyboardInterrupt
-        plain(self, kept, members, repeats, chunks)
+        assert raised.wait(60.0)
+        terms_of(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "work", broken)
+        patch.setattr(Robot, "terms_of", interrupted)
         patch.setattr(os, "cpu_count", lambda: 2)
         with pytest.raises(KeyboardInterrupt):
             torques(robot, batch, threads=2)
-    assert pool_for(robot, 4)._workers == []
     assert torques(robot, batch, threads=2).tobytes() == expected.tobytes()
 
 
@@ -76,19 +74,18 @@ def test_a_forked_process_has_threads_of_its_own():
         process.join()
 
 
-@pytest.mark.parametrize(("count", "threads", "workers"), [(None, 3000, 3), (2, 3, 2)])
-def test_the_answer_does_not_depend_on_the_number_of_cores(monkeypatch, count, threads, workers):
-    robot, batch = states() if count is None else states(count=count)
+@pytest.mark.parametrize("count", [2, COUNT])
+def test_at_most_one_thread_is_started_for_each_core(count):
+    robot, batch = states(count=count)
     expected = torques(robot, batch, threads=1)
-    monkeypatch.setattr(idyn.batch.workers.os, "cpu_count", lambda: 3)
-    assert torques(robot, batch, threads=threads).tobytes() == expected.tobytes()
-    assert len(pool_for(robot, 4)._workers) == workers
+    before = threading.active_count()
+    assert torques(robot, batch, threads=3000).tobytes() == expected.tobytes()
+    assert threading.active_count() <= before + os.cpu_count()
 
 
 @pytest.mark.parametrize("law", ["coulomb", "exact-cone"])
 @pytest.mark.parametrize("wrong", ["none", "flat", "a list", "a row too few", "of floats"])
 def test_a_malformed_basis_starts_cold_as_in_single_predictions(law, wrong):
-    """As `predict` has it: what a guess says is only tried."""
     robot, batch = states(count=4)
     law = make_law(law)
     guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
