@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import test_company  # noqa: F401
-import test_line  # noqa: F401
+import test_clients_and_server  # noqa: F401
+import test_connections  # noqa: F401
 import test_processes  # noqa: F401
 from faults import COMPANY, FAULTS, table
 

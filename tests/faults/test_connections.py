@@ -1,4 +1,4 @@
-"""Faults of the line, over TCP: bytes that are no message yet, delays, ends that vanish without a word."""
+"""Faults of a TCP connection: messages in parts, delays, ends that vanish, clocks, keys."""
 
 import ctypes
 import subprocess

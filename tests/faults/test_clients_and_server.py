@@ -1,4 +1,4 @@
-"""Faults that take somebody else: other clients, the server itself."""
+"""Faults of other clients and of the server, its disk and its log."""
 
 import threading
 from collections.abc import Callable
