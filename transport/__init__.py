@@ -1,6 +1,6 @@
 """The service between robot and controller.
 
-protocol   messages, their encoding and checks, the torque gate: shared by both sides
+protocol   messages, their encoding and checks, the torque gate (last limit check of every torque): shared by both sides
 robot      the client and the failsafe, which run beside the robot
 log        logs: writing, reading, export, migration of settings
 server     sockets → service → sessions → controller

@@ -1,9 +1,9 @@
-"""Precompilation for a server: what a tick needs, by two processes, before clients connect; the rest while the server runs.
+"""Precompilation for a server: kernels that a tick needs before clients connect, the deferred ones while the server runs.
 
-A cold kernel cache takes most of a minute of work. The needed tasks are shared with a second process, which starts from the
-other end of their list and goes on with the deferred ones; both exchange kernels through the cache. When it ends, a thread of
-the server loads the deferred kernels. Until then predictions do without them (`idyn.prediction.loaded`), so no tick waits for
-a compilation. With a warm cache everything is loaded before clients connect.
+With an empty kernel cache, compilation takes most of a minute. A second process shares the work: it compiles the needed
+kernels from the end of their list, and then the deferred ones. Both processes exchange kernels through the cache. When the
+second process ends, a thread of the server loads the deferred kernels. Until then predictions do without them
+(`idyn.prediction.loaded`), so no tick waits for a compilation. With a warm cache everything is loaded before clients connect.
 
 python -m transport.kernels: the second process; it reads a controller's snapshot from stdin, as MessagePack
 """
@@ -132,7 +132,7 @@ class Precompilation:
 
 
 def main() -> None:
-    """Compile the needed kernels from the end of the list, then the deferred ones."""
+    """Second process: compile the needed kernels from the end of their list, then the deferred ones."""
     tasks = controller_from_snapshot(msgspec.msgpack.decode(sys.stdin.buffer.read())).compile_tasks()
     with compiling(log.debug):
         for task in reversed(tasks.needed):

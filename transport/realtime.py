@@ -13,14 +13,14 @@ from idyn.errors import ConfigError
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL = 2e-4
-"""Time after which another Python thread yields to the loop [s]; with the default of 5 ms every fourth tick is late."""
+"""Time after which another Python thread must yield to the loop [s]; with the default of 5 ms every fourth tick is late."""
 
 _PR_SET_TIMERSLACK = 29
 
 
 @contextmanager
 def steady() -> Iterator[None]:
-    """Context without garbage collection, with short thread switches and exact timers; restores all on exit."""
+    """Context without garbage collection, with a short thread switch interval and exact timers; restores all on exit."""
     interval, collecting = sys.getswitchinterval(), gc.isenabled()
     gc.collect()
     gc.freeze()

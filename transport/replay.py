@@ -153,13 +153,13 @@ def _answered(service: Service, entry: Entry, deferred: bool) -> bytes:
 
 
 class _Solver(msgspec.Struct, gc=False):
-    """The compared field of `Solver`."""
+    """The field of `Solver` that is compared."""
 
     rung: str
 
 
 class _Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True):
-    """The compared fields of a torque message; contact forces are decoded only where their bytes differ."""
+    """The fields of a torque message that are compared. Contact forces are decoded only where their bytes differ."""
 
     session: int
     seq: int
@@ -253,7 +253,7 @@ class _Tally:
         )
 
     def _periods(self) -> tuple[Array, Array]:
-        """Return which ticks follow the previous one in the same session (ticks − 1), and the periods of these [s]."""
+        """Return a mask (ticks − 1) of ticks whose previous tick is in the same session, and the periods of those ticks [s]."""
         sessions = np.array([session for session, *_ in self._compared], dtype=np.uint64)
         times = np.array([t_robot for _, t_robot, *_ in self._compared], dtype=np.int64)
         periods = np.diff(times) * 1e-9

@@ -24,8 +24,9 @@ SWAY = 1e-3
 
 
 def warm_up(controller: ServedController, settings: ServerSettings, tasks: CompileTasks | None = None) -> None:
-    """Run compile tasks, then states of every kind in the stance, encoded, after a reset each; then reset the controller.
+    """Run compile tasks; then send encoded states of every kind in the stance to a service, and reset the controller.
 
+    The controller is also reset before each kind of state.
     tasks: `controller.compile_tasks()`, of which the needed ones are run; None: all are run
     """
     run = controller.compile_tasks() if tasks is None else tasks

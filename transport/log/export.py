@@ -109,7 +109,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
-    """Return a schema with references resolved, optional values as their type, vectors as lists of numbers."""
+    """Return a schema with references resolved. Optional values get the type without null, vectors are lists of numbers."""
     if isinstance(schema, list):
         return [_inlined(part, parts) for part in schema]
     if not isinstance(schema, dict):

@@ -2,8 +2,8 @@
 
 Channels `/state`, `/torque` and `/session` (all other messages, and every refusal), one set for each client. The metadata of a
 channel holds the client's identity and the direction. Records have the order in which the service handled them, each request
-followed by its reply; an overtaken state has no reply. `log_time` is the arrival time that the service was given, as wall-clock
-time. A `kill -9` loses at most the last chunk.
+followed by its reply. An overtaken state (one that arrived together with a newer one) has no reply. `log_time` is the arrival
+time that the service was given, as wall-clock time. A `kill -9` loses at most the last chunk.
 """
 
 import os
@@ -27,7 +27,7 @@ STATE, TORQUE, SESSION = "/state", "/torque", "/session"
 REQUEST, REPLY = "request", "reply"
 
 CLOCKS = "clocks"
-"""Metadata record of one reading of both clocks at the start of the log: `monotonic_ns`, `wall_ns`."""
+"""Metadata record with the time on both clocks at the start of the log: `monotonic_ns`, `wall_ns`."""
 
 CONTINUES, NEXT = "continues", "next"
 """Metadata record at the end of a file that is continued in another one, and its key for that file's name."""

@@ -30,7 +30,7 @@ def attachments(snapshot: dict[str, Any], settings: Settings) -> list[Attachment
 
 
 def metadata(robot: Robot, seed: int | None) -> dict[str, dict[str, str]]:
-    """Return the metadata of a new log: versions, digest of the model, seed of the run, one reading of both clocks."""
+    """Return the metadata of a new log: versions, digest of the model, seed of the run, time on both clocks."""
     versions = {package: version(package) for package in _PACKAGES}
     return {
         **version_record(),

@@ -177,7 +177,7 @@ class _Part:
             self.channels[record.id] = Channel(identity, record.topic, record.metadata.get("direction") == REPLY)
 
     def _in_chunk(self, data: bytes) -> list[Message]:
-        """Return the messages of a chunk, as `mcap.stream_reader.breakup_chunk` does, but without a call per number."""
+        """Return the messages of a chunk, as `mcap.stream_reader.breakup_chunk`, but without one function call per number."""
         found: list[Message] = []
         end = 0
         while end < len(data):

@@ -19,7 +19,7 @@ class Agreement(Record, frozen=True):
     mu: default friction coefficient of contacts without one; None: the robot's own
     contact_frames: frames that contacts may name; None: all frames of the model
     dry_run: the client is a shadow
-    robot_clock: watchdog and age use the client's clock only, because it is simulated or replayed
+    robot_clock: watchdog and age of states use the robot's clock only, because the client is simulated or replayed
     """
 
     id: int

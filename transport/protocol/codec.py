@@ -72,7 +72,7 @@ def _version_error(version: str, seq: int | None) -> ProtocolError:
 
 
 def _refusal(data: bytes, error: Exception) -> ProtocolError:
-    """Return the error for malformed data: another version, else an unknown type, else an invalid field."""
+    """Return the error for malformed data. Reported is the first of: other version, unknown type, invalid field."""
     envelope = _envelope(data)
     seq = envelope.seq if type(envelope.seq) is int and envelope.seq >= 0 else None  # not bool, which is a subclass of int
     if isinstance(envelope.v, str) and not envelope.v.startswith(_PREFIX):
@@ -124,7 +124,7 @@ def concatenated(parts: Parts) -> Array:
 
 
 def limits(value: Vector, n: int, field: str) -> Array:
-    """As `vector`, but numbers may be infinite (no limit)."""
+    """Return a writable copy (n) of a wire vector of limits; inf: no limit. Raises ProtocolError for a wrong length and NaN."""
     values = np.frombuffer(bytearray(_numbers(value, n, field)), dtype=_FLOAT64)
     if np.isnan(values).any():
         raise ProtocolError(Code.NON_FINITE, f"{field}[{int(np.isnan(values).argmax())}]", "expected a number or inf, got nan")

@@ -4,7 +4,7 @@
     answered state        stage     (`robot.failsafe`)                                when the next state arrives
     less than hold        FOLLOW    last torque and joint feedback, along `ref`       answers
     hold to latch         REST      torque fades, joint feedback holds a posture      answers; `watchdog.state` is `hold`
-    latch and more        STOPPED   the same until `reset`; answers are ignored       refuses states until `reset`
+    latch and more        STOPPED   as REST until `reset`; answers are ignored        refuses states until `reset`
 
 The robot's side damps instead before the first answer, after a fault or an emergency stop, and without gains in the answer.
 
@@ -13,7 +13,7 @@ The robot's side counts from the last answered state. The server counts the time
 
 Below `latch` the next state is answered as usual, and its torque is applied without a transition. All laws keep their last
 solution as a warm start. The time of the reference continues; it advances by at most five periods over an outage. `reset`
-resets all of this, and the gait begins with its first step.
+deletes the warm starts and resets the time of the reference: the gait begins with its first step.
 """
 
 from enum import IntEnum

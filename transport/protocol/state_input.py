@@ -18,17 +18,17 @@ from transport.protocol.messages.error import Code
 from transport.protocol.messages.state import StateMessage
 
 LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
-"""`tau_applied` is ignored beyond this multiple of a joint's torque limit, or beyond this torque without a limit [N·m]."""
+"""`tau_applied` is ignored above this multiple of a joint's torque limit or, for joints without a limit, this torque [N·m]."""
 
 QUATERNION_TOLERANCE = 1e-3
-"""Largest |length − 1| of a base quaternion: within it the quaternion is normalised, beyond it refused."""
+"""Largest |length − 1| of a base quaternion that is accepted, and then normalised."""
 
 GIVEN, FILLED = Borrowed(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
 """Arguments of `_convert`.
 
-given: numbers as sent; their order for the robot; start and end of each part of q with unit length; indices of the actuated
-    joints' positions (na) and speeds (na) among the numbers; largest torques [N·m] (na)
-filled: numbers in the robot's order; angles and speeds of the actuated joints (na)
+given: (numbers as sent, their order for the robot, start and end of each part of q that has length 1, indices of the actuated
+    joints' positions (na), indices of their speeds (na), largest torques [N·m] (na))
+filled: (numbers in the robot's order, angles of the actuated joints (na), their speeds (na))
 """
 
 VALID, NOT_FINITE, TOO_LARGE = -1, -2, -3
@@ -129,7 +129,7 @@ def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> 
     """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
 
     given, filled: see `GIVEN`, `FILLED`
-    Return NOT_FINITE, else the first part whose length is not 1, else TOO_LARGE for torques, else VALID.
+    Return the first that applies: NOT_FINITE; index of the first part whose length is not 1; TOO_LARGE for torques; VALID.
     """
     sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled

@@ -2,8 +2,8 @@
 
     1. finite         a non-finite torque becomes 0
     2. rate           |τ − τ_before| ≤ dtau_max dt, with τ_before clipped to ±tau_max
-    3. hard limits    |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0);  no torque that drives a joint further beyond its position limit
-                      or, beyond its speed limit, faster
+    3. hard limits    |τ| ≤ tau_max,  |τ| ≤ tau0 (1 − |v|/v0);  a joint outside its position limits gets no torque outwards,
+                      a joint above its speed limit gets no torque in the direction of its speed
 
 The hard limits override the rate limit.
 """
@@ -21,7 +21,11 @@ TORQUE, RATE, SPEED_TORQUE = int(LimitedBy.TORQUE), int(LimitedBy.RATE), int(Lim
 POSITION, VELOCITY = int(LimitedBy.POSITION), int(LimitedBy.VELOCITY)
 
 GIVEN, CHANGED = Borrowed(VECTOR, VECTOR, VECTOR, MATRIX), Output(VECTOR, INDICES)
-"""Arguments of `_gate`: angles, speeds, torques before (na), limits (7, na); torques, `LimitedBy` bits (na)."""
+"""Arguments of `_gate`.
+
+given: (angles (na), speeds (na), torques applied until now (na), limits (7, na))
+changed: (torques (na), `LimitedBy` bits (na))
+"""
 
 
 class TorqueLimits(Record, frozen=True):
@@ -106,7 +110,7 @@ def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> 
             derated = tau0 * max(0.0, 1.0 - abs(speeds[k]) / v0)
             if abs(t) > derated:
                 t, bits[k] = np.sign(t) * derated, bits[k] | SPEED_TORQUE
-        # no torque that drives a joint further beyond its position limit, or faster beyond its speed limit
+        # no torque outwards outside the position limits, no torque in the direction of a speed above the speed limit
         if (angles[k] >= q_max and t > 0.0) or (angles[k] <= q_min and t < 0.0):
             t, bits[k] = 0.0, bits[k] | POSITION
         if (speeds[k] >= v_max and t > 0.0) or (speeds[k] <= -v_max and t < 0.0):

@@ -108,7 +108,7 @@ class RobotClient(BaseClient):
         raise ConnectionFailed(f"no answer from {self._endpoint} within {self._connect_ms} ms")
 
     def _receive(self, limit_ns: int) -> bytes | None:
-        """Return the next message before `limit_ns`, rounded up to a millisecond; None without one.
+        """Return the next message that arrives before `limit_ns`, rounded up to a millisecond; None without one.
 
         A message that has already arrived is returned even after the limit: a pause of this process does not make it late.
         """

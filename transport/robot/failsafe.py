@@ -10,12 +10,12 @@ of the stages: `transport.protocol.outage_stages`):
     damping     −d v, with the measured speeds                                  in all other cases
 
 q_rest is q_ref + v_ref t at `valid_until`. In a trot the torque can be followed for about 20 ms; after 80 ms other feet are in
-stance, and the same torque throws the robot. Holding the posture of that moment keeps the robot upright; with damping alone it
-sinks to the ground within 0.4 s.
+stance, and the same torque throws the robot. Joint feedback to q_rest keeps the robot upright; with damping alone it sinks to
+the ground within 0.4 s.
 
 The failsafe damps until `reset` when the server reports a fault, and when a joint is too far from the posture: feedback would
-only force it back. A damping answer is not held, because its speeds are old. Every torque passes the torque gate. The first
-answer after an outage is applied without a transition.
+only force it back. An answer that damps is applied in its own tick only, because its speeds are old afterwards. Every torque
+passes the torque gate (`transport.protocol.torque_gate`). The first answer after an outage is applied without a transition.
 """
 
 from enum import StrEnum
@@ -46,7 +46,7 @@ class FailsafeSettings(Settings, frozen=True):
 
     fade: time over which the last torque fades to 0 at rest [s]
     stop: time without an answer after which the robot is stopped until `reset` [s]; equals the server's `latch_ms`
-    give_way: largest error of a joint from the rest posture; beyond it the robot damps until `reset` [rad]
+    give_way: largest error of a joint from the rest posture; with a larger one the robot damps until `reset` [rad]
     """
 
     fade: Positive = 0.05
@@ -148,15 +148,18 @@ class Failsafe:
         return stage(now_ns - last.t_ns, last.until_ns - last.t_ns, self._stop_ns)
 
     def _latch(self, now_ns: int, fault: bool) -> None:
-        """Latch STOPPED or DAMPING. STOPPED has priority: the server reports an outage as a fault, and damping would drop a
-        robot that holds its posture."""
+        """Latch a mode, STOPPED or DAMPING: it applies until `reset`.
+
+        STOPPED has priority: the server reports an outage as a fault, too, and damping would let a robot sink that stands in
+        its rest posture.
+        """
         if self._stage(now_ns) is Stage.STOPPED:
             self._latched = FailsafeMode.STOPPED
         elif fault:
             self._latched = FailsafeMode.DAMPING
 
     def _choose(self, now_ns: int, q: Array, v: Array, fresh: DriveCommand | None) -> tuple[Array, FailsafeMode]:
-        """Return torque and mode before the gate. Latches DAMPING when a joint is too far from the rest posture."""
+        """Return (torque before the torque gate, mode). Latches DAMPING when a joint is too far from the rest posture."""
         last = self._last
         if last is None or last.damps or self._latched is FailsafeMode.DAMPING:
             return -self._damping * v, FailsafeMode.DAMPING

@@ -20,7 +20,7 @@ class ControllerSlot:
         self.last_tau = None
 
     def contacts(self, accepted: Accepted) -> ContactSet:
-        """Return the contacts of a state: measured, from geometry, or from geometry for the feet that report touch."""
+        """Return the contacts of a state: as measured, from geometry or, for closed foot switches, from these feet's geometry."""
         given, state = accepted.contacts, accepted.measured.state
         if given is None:
             return self.controller.contacts(state)

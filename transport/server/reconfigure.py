@@ -25,7 +25,7 @@ AT_LEAST = ("damping", "first_command_guard")
 
 
 def changed(snapshot: dict[str, Any], changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return the snapshot with `changes` in its settings.
+    """Return the snapshot with settings replaced by those in `changes`; all other settings stay as they are.
 
     own: the settings that the server started with
     Raises ProtocolError for unknown settings, and for safety settings looser than those of `own`.

@@ -33,7 +33,7 @@ class ServedController(Protocol):
         """Return the command of this tick."""
 
     def settle(self) -> None:
-        """Do the work that the last answer does not depend on, after it has been sent."""
+        """Do the work that can wait until the last answer has been sent: the answer does not depend on it."""
 
     def compile_tasks(self) -> CompileTasks:
         """Return tasks that together compile every kernel a step may need. Reset the controller after the needed ones."""

@@ -39,8 +39,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     reply: bytes to send; empty: the reply comes later from `Service.finished`
     about_state: the message was a state; answered: the reply is a torque
-    decision: origin of a new torque; None: no torque, or one that was sent before
-    fault: the fault by which this message latched its session, None without one
+    decision: the data from which a new torque was made; None: no torque, or one that was sent before
+    fault: the fault that this message caused, which stops its session until a reset (latched); None without one
     """
 
     reply: bytes
@@ -90,7 +90,7 @@ class Service:
         """Return the answer to a message of a client. Call `settle` after sending it. Never raises.
 
         identity: ZMQ identity of the client; t_recv_ns: arrival on the server's clock [ns]
-        An exception latches the client's session and is reported in the reply.
+        An exception is reported in the reply and latches a fault: the session refuses states until a reset.
         """
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
@@ -105,8 +105,8 @@ class Service:
     def settle(self) -> Fault | None:
         """Finish the last exchange after its reply was sent: recording, statistics, the controller's `settle`. Never raises.
 
-        Return the fault by which the exchange latched its session, None without one. All other methods call `settle` first, and
-        drop the fault.
+        Return the fault that the exchange caused and that stops its session until a reset, None without one. All other methods
+        call `settle` first and ignore the fault.
         """
         if self._unsettled is None:
             return None
@@ -134,7 +134,7 @@ class Service:
         return [(request.identity, reply)]
 
     def overtaken(self, identity: bytes, data: bytes, t_recv_ns: int) -> None:
-        """Note a state that arrived together with a newer one: it gets no answer, but is no outage either."""
+        """Note a state that arrived together with a newer one. It gets no answer; it ends the time without states, though."""
         self.settle()
         arrival = Arrival(identity, data, t_recv_ns)
         self._dispatcher.overtaken(arrival)
@@ -255,7 +255,7 @@ class Service:
         return b"" if result is None else encode(self._install(result, arrival.now_ns))
 
     def _install(self, result: BuildResult, now_ns: int) -> FromServer:
-        """Replace the controller by a new one, unless a client controls the robot by now. Return the reply."""
+        """Replace the controller by the new one, unless a client has taken control of the robot meanwhile. Return the reply."""
         try:
             if result.controller is None:
                 raise ProtocolError(Code.BAD_SCHEMA, "settings", result.problem)

@@ -36,14 +36,17 @@ class CurveSettings(Settings, frozen=True):
 
 
 class WatchdogSettings(Settings, frozen=True):
-    """Times without a state [ms]. hold_ms: the session is in `hold`; latch_ms: it is latched until `reset`"""
+    """Times without a state [ms].
+
+    hold_ms: from here on the watchdog level is `hold`; latch_ms: from here on states are refused until `reset`
+    """
 
     hold_ms: Positive = 20.0
     latch_ms: float = 100.0
 
 
 class PlausibilitySettings(Settings, frozen=True):
-    """Bounds of the plausibility check: largest change between states beyond what the speeds explain; inf: no bound.
+    """Bounds of the plausibility check: largest change between states, minus the change that the speeds explain; inf: no bound.
 
     joint_position [rad], joint_speed [rad/s]; base_position [m], base_attitude [rad]; base_velocity [m/s], base_rate [rad/s]
     The bounds of speeds are doubled in the tick after a rejected state.

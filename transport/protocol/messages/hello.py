@@ -84,7 +84,7 @@ class Welcome(ServerMessage, tag="welcome"):
     dry_run: bool  # true for a shadow: its torques must not be applied
     limits: EffectiveLimits
     watchdog_ms: float  # time without a state after which the session is in `hold` [ms]
-    latch_ms: float  # time without a state after which the session is latched until `reset` [ms]
+    latch_ms: float  # time without a state after which the session is latched: states are refused until `reset` [ms]
     deadline_us: float  # time budget of an answer [µs]
     max_state_age_ms: float  # older states are refused [ms]
     mode: Literal["ok", "latched"]  # initial mode

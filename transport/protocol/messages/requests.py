@@ -30,7 +30,7 @@ class ResetAck(ServerMessage, tag="reset_ack"):
 
 
 class Heartbeat(ClientMessage, tag="heartbeat"):
-    """Tests the connection without a state. Does not keep control of the robot and does not feed the watchdog."""
+    """Tests the connection without a state. Neither prolongs the client's control of the robot nor resets the watchdog."""
 
     session: Count
     t_send: Time = 0
@@ -73,4 +73,4 @@ class Stats(ServerMessage, tag="stats"):
     step_us_mean: float  # duration of a controller step [µs]
     step_us_max: float  # [µs]
     comm: Comm | None  # of the requesting client's session
-    fault: str | None  # reason for which that session is latched
+    fault: str | None  # fault that stops that session until `reset`

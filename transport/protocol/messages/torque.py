@@ -22,14 +22,14 @@ class Solver(ServerPart):
     """How the contact problem was solved."""
 
     path: str  # the law that answered
-    rung: str  # the rung that found the solution
+    rung: str  # the solver attempt (rung) that found the solution
     iters: int  # pivots or QP iterations
     warm: bool  # a previous answer was available as a warm start
     time_us: float  # duration of the whole controller step [µs]
     res_primal: float  # largest residual of cone, penetration and slip [N·s or m/s]
     res_comp: float  # residual of complementarity [N·s or m/s]
     res_dyn: float  # residual of the dynamics [N·s, N·m·s]
-    res_demand: float  # difference of the joint velocities from the demand, beyond demand_change [rad/s]
+    res_demand: float  # amount by which the joint velocities' difference from the demand exceeds demand_change [rad/s]
     n_contacts: int
     null_dim: int  # dimension of the null space of the contact impulses
     demand_change: float = 0.0  # change of joint velocities by projection of the demand, max norm [rad/s]
@@ -50,7 +50,7 @@ class Comm(ServerPart):
 
 
 class WatchdogLevel(StrEnum):
-    """Length of the time without states before this one."""
+    """Grade of the time without states before this one, from short to long."""
 
     OK = "ok"
     WARN = "warn"  # at least one tick missed

@@ -1,7 +1,8 @@
 """The actuation delay: time from a state until its torque acts, measured on the robot's clock only.
 
-A state tells in `t_applied` which state's torque acted until now. Without delay that is the previous state; time beyond one
-period is delay. A lost answer makes it appear longer for one tick, hence the median.
+The field `t_applied` of a state is the time of the state whose torque acted until now. Without delay that is the previous
+state: delay = t_robot − t_applied − period. A lost answer makes the delay appear longer for one tick; therefore the result is
+a median.
 """
 
 from bisect import bisect_left, insort
@@ -25,7 +26,10 @@ class ActuationDelay:
         self._ordered.clear()
 
     def accepted(self, t_robot: int, t_applied: int | None) -> float:
-        """Return the delay after a state [s], ≥ 0; 0 without `t_applied`. t_robot, t_applied: robot's clock [ns]"""
+        """Add the delay of an accepted state and return the median of the last delays [s], ≥ 0; 0 before the first one.
+
+        t_robot, t_applied: robot's clock [ns]; t_applied = None adds no delay
+        """
         if t_applied is not None:
             self._note(max(t_robot - t_applied - self._period_ns, 0))
         return self._ordered[(len(self._ordered) - 1) // 2] * 1e-9 if self._ordered else 0.0

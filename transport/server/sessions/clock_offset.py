@@ -1,11 +1,14 @@
-"""Age of a state by two unsynchronised clocks, whose offset is estimated, with drift and steps.
+"""Age of a state, measured with two unsynchronised clocks. Their offset is estimated; it may drift and step.
 
 The offset is the smallest recent delay `t_recv − t_send`; the age of a state is its delay minus the offset. Setting a clock
 shifts all later delays: single outliers are ignored, a persistent shift becomes the new offset and is counted as a step.
 """
 
 WINDOW = 1024
-"""States per window; the offset is the smallest delay of the last one to two windows. Drift (50 ppm) is far below a tick."""
+"""States per window; the offset is the smallest delay of the current and the previous window.
+
+Clock drift (50 ppm) within two windows is far below the length of a tick.
+"""
 
 STEP_STATES = 25
 """Consecutive outliers with about the same delay that make it the new offset."""
@@ -51,7 +54,7 @@ class ClockOffset:
             self._offset, self._smallest, self._states = self._smallest, None, 0
 
     def _count_outlier(self, delay: int) -> None:
-        """Count a delay beyond the tolerance; enough of them in a row, all about the same, are a step of the clock."""
+        """Count a delay outside the tolerance. Enough of them in a row, all about the same, count as a step of the clock."""
         if self._outlier is None or abs(delay - self._outlier) > self._tolerance_ns:
             self._outliers = 0
         self._outlier = delay if self._outliers == 0 or self._outlier is None else min(self._outlier, delay)

@@ -4,7 +4,7 @@ from transport.protocol.messages.torque import Comm, Watchdog, WatchdogLevel
 from transport.protocol.outage_stages import Stage, stage
 
 WINDOW = 100
-"""Number of expected states for `success_100`, as for libfranka's control_command_success_rate."""
+"""Number of expected states over which `success_100` is computed, as libfranka's control_command_success_rate."""
 
 _MASK = (1 << WINDOW) - 1
 

@@ -1,6 +1,7 @@
 """The dispatcher: decodes messages of all clients, finds their sessions, and returns outcomes. No socket, no clock.
 
-One client controls the robot until it sends `stop`, or no state for `release_ms`. Shadow clients receive torques beside it.
+One client controls the robot, until it sends `stop` or has sent no state for `release_ms`. Shadow clients receive torques at
+the same time, and must not apply them.
 """
 
 from collections import Counter
@@ -158,7 +159,7 @@ class Dispatcher:
         return Restart(session, ResetAck(session=session.id))
 
     def _echo(self, session: Session, heartbeat: Heartbeat, arrival: Arrival) -> Reply:
-        """Answer a heartbeat. It does not keep control of the robot."""
+        """Answer a heartbeat. It does not prolong the client's control of the robot."""
         session.check_number(heartbeat.session)
         return Reply(
             HeartbeatAck(

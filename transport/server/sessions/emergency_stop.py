@@ -34,7 +34,7 @@ class EmergencyStop:
 
 
 def requested_stop(message: Message | None, data: bytes) -> int | None:
-    """Return the number of the session for which a message requests an emergency stop, None if it does not.
+    """Return the number of the session for which a message requests an emergency stop; None for any other message.
 
     message: the decoded message; None: `data` is malformed, and only the flags are read from it
     """

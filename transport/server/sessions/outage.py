@@ -25,9 +25,10 @@ class OutageTimer:
             self._t_robot, self._now_ns = t_robot, now_ns
 
     def accepted(self, t_robot: int, now_ns: int, outage_ns: int) -> int:
-        """Note an accepted state. outage_ns: the result of `until`
+        """Note an accepted state and return the duration of a pause of the server [ns].
 
-        Return the time on the server's clock since the last accepted state beyond the outage: a pause of the server [ns].
+        The pause is the time since the last accepted state on the server's clock, minus the outage.
+        outage_ns: the result of `until`
         """
         pause = 0 if self._accepted_ns is None else now_ns - self._accepted_ns - outage_ns
         self._t_robot, self._now_ns, self._accepted_ns, self._longest = t_robot, now_ns, now_ns, 0

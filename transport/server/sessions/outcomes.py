@@ -40,7 +40,7 @@ class Refusal(msgspec.Struct, frozen=True):
     """Send a refusal.
 
     about_state: it answers a state
-    fault: the fault by which the refused message latched its session, None without one
+    fault: the fault that the refused message caused, which stops its session until a reset (latched); None without one
     """
 
     message: ErrorMessage

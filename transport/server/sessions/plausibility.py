@@ -22,11 +22,14 @@ NAMES = (
     ("base_velocity", "the velocity of the base changed by {value:.3g} m/s"),
     ("base_rate", "the rate of the base changed by {value:.3g} rad/s"),
 )
-"""Settings, each with the message for a change beyond it."""
+"""Settings, each with the message for a change that exceeds it."""
 
 CHANGE, BOUNDS = Borrowed(*[VECTOR] * 6, INDICES), Borrowed(VECTOR)
-"""Arguments of the kernels: q, v, last q, last v, joint angles and last joint angles [rad] (na), indices of the actuated joints
-in v (na); bounds, in the order of `NAMES`."""
+"""Arguments of the kernels.
+
+change: (q, v, last q, last v, joint angles [rad] (na), last joint angles [rad] (na), indices of the actuated joints in v (na))
+bounds: in the order of `NAMES`
+"""
 
 Change = tuple[Array, Array, Array, Array, Array, Array, Array]
 
@@ -52,7 +55,10 @@ class Plausibility:
         self._rejected = False
 
     def judge(self, measured: Measured, t_ns: int) -> str:
-        """Return why a state cannot follow the last accepted one; '' if it can, then it becomes the last one. t_ns: its time"""
+        """Return why a state cannot follow the last accepted one. '' if it can: then it becomes the last accepted one.
+
+        t_ns: time of the state [ns]
+        """
         most, self._rejected = self._bounds[self._rejected], True
         if self.last is not None:
             robot, dt = self._robot, (t_ns - self._t_ns) * 1e-9
@@ -85,10 +91,10 @@ def _within(change: Change, dt: float, bounds: tuple[Array]) -> bool:
 
 @compiled
 def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
-    """Fill `jumps` with the largest changes beyond what the speeds explain, in the order of `NAMES`. change: see `CHANGE`
+    """Fill `jumps` with the largest changes, minus those that the speeds explain, in the order of `NAMES`.
 
-    jumps: zero before; length 2 for a fixed base
-    Return the joints with the largest changes of position and of speed.
+    change: see `CHANGE`; jumps: zeros on entry; length 2 for a fixed base, else 6
+    Return (joint with the largest change of position, joint with the largest change of speed).
     """
     q, v, q0, v0, to, since, a = change
     # joints: largest |q − q₀| − max(|v|, |v₀|) dt and largest |v − v₀|
@@ -101,7 +107,7 @@ def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
         further = abs(to[k] - since[k]) - max(abs(speed), abs(speed0)) * dt
         if further > jumps[0]:
             jumps[0], furthest = further, k
-    # base: distance and angle 2 acos |⟨Q, Q₀⟩| beyond max(|v|, |v₀|) dt, then |v − v₀| and |ω − ω₀|
+    # base: distance − max(|v|, |v₀|) dt, angle 2 acos |⟨Q, Q₀⟩| − max(|ω|, |ω₀|) dt, |v − v₀| and |ω − ω₀|
     if len(jumps) > 2:
         rest = np.zeros(3)
         half = 0.0

@@ -33,7 +33,7 @@ DT_FACTORS = (0.5, 5.0)
 """Bounds of the measured period, as multiples of the nominal one."""
 
 RING = 50
-"""Number of exchanges that are kept, for answers to duplicates and for the log of a fault."""
+"""Number of exchanges that are stored, for answers to duplicates and for the log of a fault."""
 
 MAX_LOST = 1_000_000
 """Largest plausible number of lost states in a row. A larger `seq` is refused; accepting it would make all later ones old."""
@@ -86,12 +86,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """Message of the refusals of later states."""
+        """Text with which later states are refused, until a reset."""
         return f"latched ({self.reason}); send reset when the robot is at rest"
 
 
 class Latched(ProtocolError):
-    """The refusal of the state that latches its session."""
+    """The refusal of a state that causes a fault. The fault is latched: later states are refused until `reset`."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(Code.LATCHED_FAULT, None, fault.refusal)
@@ -102,8 +102,8 @@ class Session:
     """The session of one client, from its hello on.
 
     comm: communication statistics; stop: emergency stop of the robot
-    fault: the latched fault, None without one
-    heard_ns: time of the last message that keeps control, server's clock [ns]
+    fault: the latched fault, which stops the session until `reset`; None without one
+    heard_ns: time of the last message that prolongs the client's control of the robot, server's clock [ns]
     """
 
     def __init__(self, agreement: Agreement, settings: ServerSettings, now_ns: int, stop: EmergencyStop, seq: int = 0) -> None:
@@ -136,7 +136,7 @@ class Session:
         self._outage = OutageTimer(robot_clock=self.agreement.robot_clock)
 
     def keep_alive(self, number: int, now_ns: int) -> None:
-        """Note a message that keeps control. Raises ProtocolError for the number of another session."""
+        """Prolong the client's control of the robot. Raises ProtocolError for the number of another session."""
         self.check_number(number)
         self.heard_ns = now_ns
 
@@ -159,7 +159,7 @@ class Session:
         return kept.torque
 
     def accept(self, message: StateMessage, now_ns: int) -> Accepted:
-        """Check a state and note it. Raises ProtocolError for an invalid one.
+        """Check a state, update the session and return the state for the controller. Raises ProtocolError for an invalid state.
 
         Raises `Latched` after a long outage, or for the second implausible state in a row. An invalid state changes only the
         clocks' statistics and the plausibility check.
@@ -193,7 +193,7 @@ class Session:
         return Accepted(session=self, message=message, measured=measured, contacts=contacts, inputs=inputs, watchdog=level)
 
     def _substitute(self, measured: Measured, jump: str, now_ns: int) -> Measured:
-        """Return the last accepted state instead of an implausible one. Raises Latched for the second one in a row.
+        """Return the last accepted state instead of an implausible one. Raises Latched for the second implausible one in a row.
 
         jump: why the state is implausible
         """
@@ -224,7 +224,7 @@ class Session:
         self._outage.heard(t_robot, now_ns)
 
     def _out_of_order(self, message: StateMessage) -> ProtocolError:
-        """Count and return the error of a state whose seq or t_robot is out of order."""
+        """Count a state whose seq or t_robot is out of order; return the error."""
         self.comm.report.out_of_order += 1
         if not self._seq < message.seq <= self._seq + MAX_LOST:
             expected = f"> {self._seq}" if message.seq <= self._seq else f"at most {MAX_LOST} more than {self._seq}"
@@ -253,7 +253,7 @@ class Session:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def latch(self, reason: str, now_ns: int) -> Fault:
-        """Latch a fault: states are refused until `reset`. Return it with the last exchanges."""
+        """Latch a fault: states are refused until `reset`. Return the fault with the last exchanges."""
         exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
         self.phase = Phase.LATCHED
         self.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)

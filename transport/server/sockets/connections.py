@@ -22,13 +22,13 @@ CHECK_NS = 10_000_000
 """Interval of checks [ns]."""
 
 PER_CHECK = 64
-"""Number of connections per check, in turn."""
+"""Number of connections that one check covers; checks go through all connections in turn."""
 
 SPARE_BYTES = 20
 """Bytes between two checks that are not counted: ZMQ's own heartbeats, which are not messages."""
 
 UNREAD_FACTOR = 64
-"""Factor on the limit while messages wait to be read, because their senders are not known yet."""
+"""Factor on the limit while complete messages wait to be read: until then it is unknown on which connection they arrived."""
 
 RECEIVED = struct.Struct("<Q")
 RECEIVED_AT = 128

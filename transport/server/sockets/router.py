@@ -35,7 +35,7 @@ DRAIN_MAX = 128
 """Largest number of waiting messages that are read before states are answered."""
 
 EMPTY_NS = 20_000
-"""If the socket was empty within this time before the first message, no second one is looked for [ns]."""
+"""If the socket was empty within this time before a message, the server does not check for a second message [ns]."""
 
 KEEPALIVE_S = 1
 """Interval of TCP keep-alives; three without an answer close the connection. A stopped process still answers them [s]."""
@@ -71,7 +71,7 @@ class Router:
     ) -> None:
         """Bind the socket. Raises ConfigError when that fails, or when another server uses the address.
 
-        on_fault: called with each fault that latches a session
+        on_fault: called with each fault that stops a session until `reset` (latched)
         curve: keys of server and clients; None: no access control
         """
         _refuse_second_server(address)
@@ -197,7 +197,7 @@ class Router:
         self._send(identity, MULTIPART)
 
     def _drain(self, first: Message, empty_ns: int) -> list[Message]:
-        """Return this message and those that wait after it. empty_ns: last time at which the socket was empty [ns]"""
+        """Return the first message and those that wait after it. empty_ns: last time at which the socket was empty [ns]"""
         batch = [first]
         if first[2] - empty_ns < EMPTY_NS:
             return batch
@@ -238,8 +238,8 @@ def newest(batch: list[Message]) -> tuple[list[Message], list[Message]]:
 def _seed_identities() -> None:
     """Seed `rand()`, from which libzmq derives the identities of a socket.
 
-    Without a seed they are the same in every process. A client that guesses them could claim the identity of a closed
-    connection, or the next one, which ends the process by an assertion of libzmq.
+    Without a seed the identities are the same in every process. A client that guesses them could claim the identity of a closed
+    connection, or the identity that libzmq will generate next; then an assertion of libzmq ends the process.
     """
     ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
 
