@@ -1,9 +1,10 @@
-"""Batches: each member is to the last bit what `predict` says to it alone, whoever answered it, on however many threads."""
+"""Batches: each member equals its single prediction to the last bit, on any number of threads."""
 
 import msgspec
 import numpy as np
 import pytest
 from hard import degenerate_scene
+from numba.core import event
 from same import assert_same
 from scenes import DT, LITERAL, PLAIN, random_scene, standing_scene, walker
 
@@ -11,7 +12,6 @@ import idyn.batch.workers
 from controllers.robot.load import load_robot
 from idyn import Batch, ContactSet, Ground, InputError, Options, State, make_law, predict, predict_batch
 from idyn.batch.arrays import TOUCH
-from idyn.batch.members import solve_members
 from idyn.laws import LAWS
 from idyn.laws.law import Start
 from idyn.types import Consistency, Selection
@@ -51,7 +51,7 @@ def batch_of(scenes, **more):
 
 
 def alone(robot, batch, i, law, options, guess=None):
-    """What `predict` says to member i of a batch whose arrays are all spread out."""
+    """Single prediction for member i of a batch that has a row of every array for each member."""
     c = batch.contacts
     contacts = ContactSet(**{name: getattr(c, name)[i].copy() for name in TOUCH}, keys=c.keys)
     applied, preferred = (None if rows is None else rows[i].copy() for rows in (batch.applied, batch.preferred))
@@ -61,7 +61,7 @@ def alone(robot, batch, i, law, options, guess=None):
 
 
 def assert_all_same(robot, batch, law, options, threads=2):
-    """Without a guess, and twice with that of the last batch. How many members no ladder was asked for."""
+    """Compare without a guess, and twice with that of the last batch. Return how many members compiled code solved alone."""
     guess, guesses, compiled = None, [None] * len(batch.q_ddot), 0
     for _ in range(3):
         answer = predict_batch(robot, batch, law=law, dt=DT, options=options, guess=guess, threads=threads)
@@ -87,8 +87,7 @@ def assert_all_same(robot, batch, law, options, threads=2):
 @pytest.mark.parametrize("selection", Selection)
 @pytest.mark.parametrize("law", LAWS)
 def test_members_equal_single_predictions(law, selection):
-    """Every law and selection, degenerate members among the others, on ground of both kinds and with every treatment of
-    demands in turn."""
+    """Every law and selection, with degenerate members; rigid and yielding ground and each consistency option in turn."""
     kind = list(Selection).index(selection)
     law, scenes = make_law(law), mixed(12)
     options = Options(
@@ -106,7 +105,7 @@ def test_members_equal_single_predictions(law, selection):
 @pytest.mark.parametrize("consistency", [Consistency.STICK, Consistency.HOLD])
 @pytest.mark.parametrize("law", [name for name in LAWS if kernels(make_law(name))])
 def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
-    """Where single predictions are steady, so is the whole batch; begun without a basis as far as the law has such a rung."""
+    """From a cold start where the law has a compiled rung for it, and from the last basis."""
     scene, rng = standing_scene("quadruped"), np.random.default_rng(2)
     scenes = [msgspec.structs.replace(scene, q_ddot=0.3 * rng.normal(size=scene.robot.na)) for _ in range(40)]
     law, options = make_law(law), Options(consistency=consistency, ground=YIELDING)
@@ -120,7 +119,7 @@ def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
-    """Chunks of seven, members in any of them."""
+    """With chunks of seven members."""
     scenes = mixed(30)
     robot, batch, law = scenes[0].robot, batch_of(scenes), make_law("coulomb")
     expected = predict_batch(robot, batch, law=law, dt=DT, threads=1)
@@ -134,8 +133,8 @@ def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
 
 @pytest.mark.parametrize("given", ["nothing", "one for all", "its own"])
 def test_shared_states_and_guesses_equal_single_predictions(given):
-    """Arrays without a row for each member are everybody's, a guess as well; who shares state and contacts shares what was
-    computed of them, here by twos and fives."""
+    """Arrays without a row for each member are shared by all, a guess too. Neighbours with equal state and contacts, here by
+    twos and fives, share their terms."""
     scene, other, rng = standing_scene(ROBOT), random_scene(ROBOT, 3, n=4), np.random.default_rng(3)
     robot, law, options = scene.robot, make_law("coulomb"), Options(ground=YIELDING)
     demands = rng.normal(size=(40, robot.na))
@@ -159,7 +158,7 @@ def test_shared_states_and_guesses_equal_single_predictions(given):
 
 
 def test_contacts_may_change_between_batches():
-    """What the last batch left is sorted by the contacts' names."""
+    """The last bases and forces are assigned by contact key."""
     scene, law, options = standing_scene(ROBOT), make_law("no-slip"), Options(ground=YIELDING)
     robot, demands, guess, before = scene.robot, np.random.default_rng(4).normal(size=(6, scene.robot.na)), None, [None] * 6
     for rows in ([0, 1, 2, 3], [0, 3], [3, 0, 1], [], [1], [2, 1, 3, 0]):
@@ -276,18 +275,14 @@ def test_a_guess_of_another_law_or_with_a_malformed_basis_starts_cold():
     assert {answer.ways[k] for k in answer.way.tolist()} == {("coulomb", "cold")}
 
 
-def test_views_and_read_only_arrays_give_the_same_answer():
+def test_views_and_read_only_arrays_give_the_same_answer_without_compiling():
     scenes, law = mixed(6), make_law("coulomb")
     robot, batch = scenes[0].robot, batch_of(mixed(6))
     expected = predict_batch(robot, batch, law=law, dt=DT)
     batch.q_ddot.flags.writeable = False
     state = State(q=np.asfortranarray(batch.state.q), v=np.repeat(batch.state.v, 2, axis=0)[::2])
     odd = msgspec.structs.replace(batch, state=state)
-    assert predict_batch(robot, odd, law=law, dt=DT).tau.tobytes() == expected.tau.tobytes()
-
-
-def test_views_and_empty_arrays_compile_no_kernel():
-    test_batches_without_members_and_without_contacts_are_answered()
-    before = len(solve_members.signatures)
-    test_views_and_read_only_arrays_give_the_same_answer()
-    assert len(solve_members.signatures) == before
+    with event.install_recorder("numba:compile") as compiled:
+        answer = predict_batch(robot, odd, law=law, dt=DT)
+    assert answer.tau.tobytes() == expected.tau.tobytes()
+    assert not compiled.buffer

@@ -9,14 +9,14 @@ from time import time
 
 import pytest
 
-from idyn.jit.cache import KEPT_S, _prune_once, cache_directory, code_digest, content_digest, imported_files, prune
+from idyn.jit.cache import KEPT_S, cache_directory, code_digest, content_digest, imported_files, prune
 
 LONG_AGO = time() - KEPT_S - 3600.0
 OLD, OTHER = "mine.kernels-0123456789abcdef", "00112233445566ff"
 
 
 def made(root: Path, name: str, file: str = "kernels.f-3.py311.nbi") -> Path:
-    """A directory with a file in it that nobody has used for long."""
+    """A directory with a file that was last used long ago."""
     path = root / name / file
     path.parent.mkdir(parents=True)
     path.touch()
@@ -25,7 +25,7 @@ def made(root: Path, name: str, file: str = "kernels.f-3.py311.nbi") -> Path:
 
 
 def forget() -> None:
-    for function in (cache_directory, code_digest, content_digest, imported_files, _prune_once):
+    for function in (cache_directory, code_digest, content_digest, imported_files):
         function.cache_clear()
 
 
@@ -128,12 +128,13 @@ def test_a_new_directory_removes_unused_ones(mine: Path) -> None:
 
 
 def test_a_directory_in_use_is_kept(mine: Path) -> None:
-    names = [path.name for path in directories(mine)]
+    digest = content_digest(mine / "kernels.py", mine.parent)
     root = mine.parent / "cache"
-    own, *_, other = [made(root, name) for name in (*names, OTHER)]
-    directories(mine)
+    own, other = made(root, f"mine.kernels-{digest}"), made(root, OTHER)
+    forget()
+    assert cache_directory(mine / "kernels.py", "mine.kernels") == own
     assert own.stat().st_mtime > time() - 60.0
-    assert other.exists(), "only a new directory is a reason to look"
+    assert other.exists(), "unused directories are removed only when a new one is made"
 
 
 def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path: Path) -> None:
