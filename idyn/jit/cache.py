@@ -1,7 +1,7 @@
 """The kernel cache on disk, addressed by content: a directory for each module with kernels and each state of its sources.
 
-The digest of a module covers its own code and the code of all modules that it imports, directly or not; docstrings, lines of
-comments and blank lines do not count. So a change of code recompiles the kernels of the changed module and of the modules that
+The digest of a module covers its own code and the code of all modules that it imports, directly or not; docstrings, comments
+and blank lines do not count. So a change of code recompiles the kernels of the changed module and of the modules that
 import it, and no others; checkouts with the same code share their kernels. numba adds its own version, the CPU and the types to
 the key.
 """
@@ -25,7 +25,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from idyn.jit.mode import PLAIN, cache_root
 
 KEPT_S = 30 * 86400.0
-"""A directory that nobody has used for this long is removed [s]."""
+"""A directory that was not used for this long is removed [s]."""
 
 DIGITS = 16
 """Hexadecimal digits of a digest in a directory's name."""
@@ -33,23 +33,26 @@ DIGITS = 16
 OWN_ROOT = Path(__file__).parents[2]
 """The directory that holds the package `idyn`."""
 
+COMMENT = re.compile(r"  #[^\"'\n]*$", re.MULTILINE)
+"""Comment after code. It contains no quotation mark, so the # is not inside a string."""
+
 IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w., \t]+))", re.MULTILINE)
 
 
 def root() -> Path:
-    """Directory of the cache; kernels of plain mode are apart."""
+    """Return the directory of the cache. Fallback mode (`IDYN_JIT=plain`) has a directory of its own."""
     return cache_root() / "plain" if PLAIN else cache_root()
 
 
 def module_root(path: Path, module: str) -> Path:
-    """The directory from which a module of that name is imported, for a source file at `path`."""
+    """Return the import root of a module: the directory from which `path`, its source file, is imported under its name."""
     parts = module.count(".") + (path.name == "__init__.py")
     return path.parents[parts]
 
 
 @lru_cache(maxsize=4096)
 def imported_files(path: Path, base: Path) -> frozenset[Path]:
-    """Source files that a file imports, from `base` or from the directory of `idyn`; other packages are left out."""
+    """Return the source files that a file imports from `base` or from the directory of `idyn`; other packages are ignored."""
     found: set[Path] = set()
     for module, names, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
         wanted = [name.strip().split(" ")[0] for name in plain.split(",")] if plain else [module]
@@ -63,7 +66,7 @@ def imported_files(path: Path, base: Path) -> frozenset[Path]:
 
 @lru_cache(maxsize=4096)
 def code_digest(path: Path) -> bytes:
-    """Digest of a source file without docstrings, lines of comments and blank lines."""
+    """Return the digest of a source file without docstrings, comments and blank lines."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()
     for node in _docstrings(ast.parse(source)):
@@ -71,12 +74,14 @@ def code_digest(path: Path) -> bytes:
         alone = not lines[first][: node.col_offset].strip() and not lines[last].encode()[node.end_col_offset :].strip()
         if alone:
             lines[first : last + 1] = [""] * (last + 1 - first)
-    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    return hashlib.sha256("\n".join(code).encode()).digest()
+    code = "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    if '"""' not in code and "'''" not in code:  # no string goes over several lines
+        code = COMMENT.sub("", code)
+    return hashlib.sha256(code.encode()).digest()
 
 
 def _docstrings(node: ast.AST) -> Iterator[ast.expr]:
-    """String expressions in the bodies of a module, its classes and their functions."""
+    """Yield the string expressions in the bodies of a module, its classes and their functions."""
     for child in getattr(node, "body", []):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and isinstance(child.value.value, str):
             yield child.value
@@ -86,7 +91,7 @@ def _docstrings(node: ast.AST) -> Iterator[ast.expr]:
 
 @lru_cache(maxsize=4096)
 def content_digest(path: Path, base: Path) -> str:
-    """Digest of the code of a source file and of all that it imports, directly or not."""
+    """Return the digest of the code of a source file and of all files that it imports, directly or not."""
     reached, waiting = {path}, [path]
     while waiting:
         new = imported_files(waiting.pop(), base) - reached
@@ -100,10 +105,10 @@ def content_digest(path: Path, base: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def cache_directory(path: Path, module: str) -> Path:
-    """The cache directory of a module as its sources are now; it need not exist. Marks it as used."""
+    """Return the cache directory for the present sources of a module, which need not exist, and mark it as used."""
     directory = root() / f"{module}-{content_digest(path, module_root(path, module))}"
     if directory.exists():
-        with suppress(OSError):  # another user's, or removed just now
+        with suppress(OSError):  # it belongs to another user, or was removed just now
             os.utime(directory)
     else:
         _prune_once(directory.parent)
@@ -116,8 +121,8 @@ def _prune_once(parent: Path) -> None:
 
 
 def prune(parent: Path) -> None:
-    """Remove cache directories that were not used for `KEPT_S`. Touches only directories that are named like ours and contain
-    nothing but numba's files; leaves what cannot be removed."""
+    """Remove cache directories that were not used for `KEPT_S`: only those that are named like the directories of this cache
+    and contain numba's files alone. Directories that cannot be removed are ignored."""
     with suppress(OSError):
         for directory in parent.iterdir():
             if _is_ours(directory) and time() - directory.stat().st_mtime > KEPT_S:
@@ -133,7 +138,7 @@ def _is_ours(directory: Path) -> bool:
 
 
 class ContentLocator:
-    """Tells numba where a kernel is cached; numba's protocol of a cache locator."""
+    """Cache locator in numba's protocol: tells numba the directory in which a kernel is cached."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
@@ -151,11 +156,12 @@ class ContentLocator:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def get_source_stamp(self) -> str:
-        """The directory's name is the stamp."""
+        """Return the directory's name, which changes with the sources."""
         return self._directory.name
 
     def get_disambiguator(self) -> str:
-        """Tells functions of one name in one module apart; a line number would change with the comments above."""
+        """Return a hash of the bytecode: it distinguishes functions of the same name in one module. numba's line number would
+        change with comments above the function."""
         return self._body
 
 
@@ -164,7 +170,8 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache of a function, in its content directory. A cache that cannot be written costs time and one warning."""
+    """numba's cache of a function, in the directory of `cache_directory`. If the cache cannot be read or written, one warning
+    is given and the kernel is compiled in each process."""
 
     _impl_class = _Implementation
 
@@ -185,7 +192,7 @@ _WARNED: set[str] = set()
 
 
 def _warn_once(error: Exception, path: str) -> None:
-    """One warning in each process."""
+    """Warn that kernels are not cached, once in each process."""
     if not _WARNED:
         _WARNED.add(path)
         warnings.warn(f"kernels are not cached: {path}: {error}", RuntimeWarning, stacklevel=3)

@@ -76,7 +76,7 @@ def f(x):
     one.'''
 
     # what it says
-    return x + 1
+    return x + 1  # one more
 
 
 class A:
@@ -92,6 +92,7 @@ class A:
     [
         (DOCUMENTED, True),
         (DOCUMENTED.replace("x + 1", "x + 2"), False),
+        (DOCUMENTED.replace("x + 1", "x + 1, '  # 1'"), False),
         (DOCUMENTED.replace("one.'''\n\n", "one.'''; x += 1\n\n"), False),
         (DOCUMENTED.replace("a = 1\n", "a = '''1'''\n"), False),
     ],
