@@ -28,7 +28,7 @@ from sim_harness.run.batch import WorldBatch
 from sim_harness.world.worlds import AnyEngine, build_world
 
 MEMBERS, DEMANDS, LOOPED = 1024, 16, 128
-"""Members of a batch; demands per state where members share states; members in one round of the loop."""
+"""Members of a batch; demands per state in the variant whose members share states; members in one round of the loop."""
 
 WORLDS, STEPS = 64, 10
 """Copies of a world, and steps per call."""
@@ -52,7 +52,7 @@ ENGINES = ("lcp", "sap", "newton", "first-order")
 
 
 def study(robot_name: str) -> Study:
-    """Return the study: predictions of each case in a loop, in a batch on one core and on all cores; likewise worlds."""
+    """Return the study: run times of predictions and of steps of worlds; in a loop, in a batch on one core and on all cores."""
     robot, stance = load_robot(robot_name)
     demands = {f"{count} for each state": count for count in (1, DEMANDS)}
     return Study(

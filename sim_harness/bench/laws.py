@@ -24,7 +24,7 @@ from sim_harness.report.tables import Table
 from sim_harness.run.experiment import Progress
 
 SAMPLES = 64
-"""States in a block, one period of the sway; each prediction is warm-started by the one before."""
+"""States in a block, one period of the sway; each prediction is warm-started with the previous solution."""
 
 AMPLITUDE = 0.01
 """Amplitude of the sway [m]."""
@@ -83,7 +83,8 @@ def workload(robot: Robot, stance: Array, n: int) -> list[Sample]:
         contacts = _contacts(robot, q, n)
         v = (into + out_of) / 2
         J = contact_jacobian(robot, robot.terms(q, v).axes, contacts.points)
-        v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]  # feet are spheres that roll, but the sway keeps their centres
+        # `pose` fixes the centres of the foot spheres; the contact points on the spheres must be at rest
+        v -= np.linalg.lstsq(J, J @ v, rcond=None)[0]
         state = State(q=q, v=v)
         wanted = ((out_of - into) / DT)[robot.tree.a]
         sample = Sample(state=state, contacts=contacts, wanted=wanted, consistent=wanted)
@@ -130,7 +131,7 @@ def bench_laws(robot_name: str, repeat: int, progress: Progress) -> dict[str, An
 
 
 def _time_predictions(robot: Robot, samples: list[Sample], case: Case) -> list[float]:
-    """Return the run times of predictions of all samples but the first [s]."""
+    """Return the run times of the predictions of all samples except the first one [s]."""
     options, raw = Options(selection=case.selection, consistency=case.consistency), case.consistency is Consistency.HOLD
     ticks = ((sample.state, sample.contacts, sample.wanted if raw else sample.consistent) for sample in samples)
     return [seconds for seconds, _ in predictions(robot, ticks, make_law(case.law), options)][1:]

@@ -31,14 +31,14 @@ from transport.robot.conversation import Conversation, hello_for
 from transport.server.settings import ServerSettings
 
 BLOCK_TICKS = 500
-"""Paced ticks in a block, before the other takes its turn."""
+"""Paced ticks in a block; blocks of the server and of the echo alternate."""
 
 
 def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
     """Measure round trips of the quadruped's server at 1 kHz over ipc, and of an echo of the same bytes, in turns.
 
-    A round trip lasts from passing a state's bytes to the socket to receiving the bytes of the reply. Both use sockets of the
-    same kind. With at least two cores, the loops of server and echo have one of them, which this process does not use.
+    A round trip lasts from passing a state's bytes to the socket to receiving the bytes of the reply. Server and echo use
+    sockets of the same kind. With at least two cores, the loops of server and echo run on one core, and this process on others.
     """
     core = spare_core()
     with tempfile.TemporaryDirectory(prefix="idyn-") as folder:

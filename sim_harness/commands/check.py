@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _settings() -> tuple[Any, bool]:
-    """Print and return every struct of settings with its fields and defaults, and their number."""
+    """Print and return every struct of settings with its fields and defaults, the number of fields and that of structs."""
     found = structs(*(each for kinds in FILES.values() for each in kinds))
     for struct in found:
         kind = kind_of(struct)

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """Run every engine on every scene it claims; return the figures, and whether all are within their tolerances."""
+    """Run every scene with every engine that it lists. Return the figures, and whether all are within their tolerances."""
     jobs = jobs_of(words, options.out.absolute() / "scenes", options.seconds)
     with run_bar() as progress:
         cells = run_jobs(jobs, options.executor, options.jobs, progress)
@@ -103,7 +103,7 @@ def _logs(paths: list[str]) -> tuple[Any, bool]:
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """Run comparisons; return the outcomes of the claims, and whether all decided ones hold."""
+    """Run comparisons. Return the outcomes of their claims, and whether all claims hold that could be decided."""
     comparisons = [load_comparison(name) for name in names]
     how = Options(
         seeds=options.seeds,

@@ -65,7 +65,7 @@ def add_view(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def live_view(wanted: bool, controller: ControllerSettings) -> Iterator[Watch | None]:
-    """Open a live view; yield the function to call in each tick, or None when no view is wanted."""
+    """Open a live view, if wanted. Yield the function to call in each tick; None without a view."""
     if not wanted:
         yield None
         return

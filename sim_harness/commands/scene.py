@@ -19,7 +19,7 @@ NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")
 
 
 def run(options: argparse.Namespace) -> tuple[Any, bool]:
-    """Simulate the scene with the engine of `--engine`, or with each that claims it.
+    """Simulate the scene with the engine of `--engine`, or with each engine that the scene lists.
 
     Return the figures, and whether all are within their tolerances.
     """

@@ -1,4 +1,4 @@
-"""`idyn simulate`: simulate the robot of an experiment, with a running server or one in this process; or a scene."""
+"""`idyn simulate`: simulate a scene, or the robot of an experiment with a running server or a server in this process."""
 
 import argparse
 from pathlib import Path

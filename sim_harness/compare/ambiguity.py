@@ -24,7 +24,7 @@ class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):
     """A tick with several outcomes.
 
     seq: number of the tick; t_s: time since the first tick [s]
-    outcomes: number of outcomes found; apart: largest difference of their velocities [m/s, rad/s]
+    outcomes: number of outcomes found; apart: largest difference between their velocities v⁺ [m/s, rad/s]
     pressing: for each outcome, the keys of the contacts that press
     """
 
@@ -39,7 +39,7 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
     """Return the number of checked ticks, and those with several outcomes on rigid ground.
 
     A check uses the measured state, the predicted contacts and the torque of the reply.
-    every: one tick in so many is checked; samples: searches per tick; progress: called after each tick
+    every: number n, every n-th tick is checked; samples: searches per tick; progress: called after each tick
     Raises LogError, and ConfigError if `every` or `samples` is not positive.
     """
     for name, number in (("every", every), ("samples", samples)):

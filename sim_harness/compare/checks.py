@@ -20,7 +20,7 @@ def decide(check: CheckSettings, comparison: ComparisonSettings, results: Result
 
 
 Margins = list[tuple[float, str]]
-"""Margins, ≥ 0 where the claim holds, and the measured values as text."""
+"""Pairs (margin, measured values as text); a margin is ≥ 0 where the claim holds."""
 
 
 def _order_margins(check: CheckSettings, scene: str, results: Results) -> Margins:
@@ -64,18 +64,18 @@ def _range_margins(check: CheckSettings, scene: str, results: Results) -> Margin
 
 
 def _level(runs: Runs, quantity: str) -> float:
-    """Return the mean over the seeds, infinite when any robot fell: values until a fall are not comparable."""
+    """Return the mean of a quantity over the seeds, infinite when any robot fell: values until a fall are not comparable."""
     figures = statistic(runs, quantity)
     return math.inf if figures.fallen else figures.mean
 
 
 def _ratio(more: float, less: float) -> float:
-    """Return more / less: infinite for less = 0, NaN when one of them is NaN."""
+    """Return the quotient of two numbers ≥ 0: infinite for a divisor 0, NaN when one of them is NaN."""
     return more / less if less else more + math.inf
 
 
 def verdict(settings: VerdictSettings, scene: str, controller: str, results: Results) -> str:
-    """Return PASS, or FAIL with the reason; '–' when the smooth controller fell, so that there is no torque to compare with."""
+    """Return PASS, or FAIL with the reason; '–' when the controller `smooth` fell: then no torque is there to compare with."""
     runs = results[scene, controller]
     rates = statistic(runs, "torque-rate")
     stopped = sum(_stopped(summary) for summary in runs.summaries)
@@ -93,5 +93,5 @@ def verdict(settings: VerdictSettings, scene: str, controller: str, results: Res
 
 
 def _stopped(summary: Summary) -> bool:
-    """Return whether the failsafe stopped the robot until a reset, which ends a run."""
+    """Return whether the run ended because the failsafe stopped the robot until a reset."""
     return summary.modes.get("failsafe:stopped", 0.0) > 0.0

@@ -19,7 +19,7 @@ from idyn.errors import ConfigError, nearest
 
 Task = tuple[Any, ...]
 Outcome = tuple[int, str | None]
-"""Index of a finished task, and its error, None for success."""
+"""(index of a finished task, its error or None for success)."""
 
 Executor = Callable[[Callable[..., None], Sequence[Task], int], Iterator[Outcome]]
 """Function (function, tasks, jobs) that calls `function` with the arguments of each task, `jobs` tasks in parallel.

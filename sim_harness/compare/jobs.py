@@ -1,4 +1,4 @@
-"""Jobs: a digest of everything that a job depends on, and one folder with all its results.
+"""Jobs: each has a digest of everything that it depends on, and one folder with all its results.
 
 The name of the folder contains the digest. The folder is created under a temporary name and renamed when it is complete: an
 interrupted job has no folder and runs again.
@@ -135,7 +135,7 @@ def write_result(folder: Path, result: msgspec.Struct) -> None:
 
 
 def result_of(job: Job, kind: type[R]) -> R | None:
-    """Return the result of a job; None if it is missing, malformed or of another digest."""
+    """Return the result of a job; None if it is missing or malformed, or if its digest differs from the job's."""
     try:
         result = msgspec.convert(json.loads((job.folder / RESULT).read_text(encoding="utf-8")), kind)
     except (OSError, ValueError):

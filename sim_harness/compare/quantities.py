@@ -9,8 +9,8 @@ from sim_harness.measure.metrics import Summary
 class Quantity(NamedTuple):
     """A quantity of a run.
 
-    heading: of its column, with unit; value: of a run, NaN where it is undefined
-    lost: whether a fall makes it infinite, so that it can be compared with runs without a fall
+    heading: of its column, with unit; value: function that returns the quantity of a run, NaN where it is undefined
+    lost: whether the quantity counts as infinite after a fall, so that it can be compared with runs without a fall
     """
 
     heading: str

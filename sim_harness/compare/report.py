@@ -82,7 +82,7 @@ def _upright(runs: Runs) -> str:
 
 
 def _compared(paper: tuple[float, ...] | str | None, i: int, ours: Statistic) -> tuple[str, str, str]:
-    """Return cells with the paper's value of the i-th quantity, ours, and the ratio ours / paper."""
+    """Return three cells: the paper's value of the i-th quantity, our value, and the ratio of our value to the paper's."""
     if paper is None or isinstance(paper, str) or i >= len(paper):
         return "–" if paper is None else "fell", _number(ours), ""
     ratio = ours.mean / paper[i] if paper[i] else math.nan
@@ -204,7 +204,8 @@ def _runs(runs: Runs, quantities: Iterable[str]) -> dict[str, Any]:
 
 
 def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
-    """Return the figures of each cell of a matrix: names, runs, quantities, whether each run stayed upright, and its length."""
+    """Return the figures of each cell of a matrix: its names and quantities, and for each run its length and whether it stayed
+    upright."""
     quantities = {part.name: ("tracking", *part.quantities) for part in matrix.part}
     return [
         {

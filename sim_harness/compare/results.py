@@ -48,7 +48,7 @@ def statistic(runs: Runs, quantity: str) -> Statistic:
 
 
 class Outcome(NamedTuple):
-    """A checked claim. holds: None when it could not be decided; measured: the measured values, as text."""
+    """A checked claim. holds: whether it is true, None when that could not be decided; measured: measured values, as text"""
 
     claim: str
     holds: bool | None

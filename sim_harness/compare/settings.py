@@ -42,9 +42,9 @@ class SceneSettings(Settings, frozen=True):
 class CheckSettings(Settings, frozen=True):
     """A claim about the means over seeds in `scenes` (default: all).
 
-    With `larger` and `smaller`: each controller of `larger` has at least `factor` times the quantity of each of `smaller`.
-    With `controllers`: each has the quantity between `at_least` and `at_most`. A claim about a controller whose robot fell does
-    not hold, except the claim that it tracked worse than a controller whose robot did not fall.
+    With `larger` and `smaller`: the quantity of each controller in `larger` is at least `factor` times that of each controller
+    in `smaller`. With `controllers`: the quantity of each is between `at_least` and `at_most`. A claim about a controller whose
+    robot fell does not hold, except the claim that it tracked worse than a controller whose robot did not fall.
 
     explanation: printed when the claim does not hold
     """
@@ -75,7 +75,7 @@ class TimingSettings(Settings, frozen=True):
     """Run time over the number of contacts.
 
     contacts: controller → numbers of contacts; repeat: predictions per figure
-    slope: controller → range of the number of contacts in which the run time is claimed to be linear
+    slope: controller → (least, largest) number of contacts between which the run time is claimed to be linear
     """
 
     contacts: dict[str, tuple[Count, ...]]

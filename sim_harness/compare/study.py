@@ -11,7 +11,7 @@ from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of finished items, their total, and the name of the next or last item."""
+"""Called with (number of finished items, number of all items, name of the next or last item)."""
 
 Axis = Mapping[str, Any] | Iterable[Any]
 """Label → value, or values that serve as labels."""

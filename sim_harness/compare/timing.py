@@ -1,8 +1,8 @@
 """Run time of a prediction over the number of contacts  [ZD §8.4.2, Fig. 19].
 
-The quadruped stands with its joints held while its base rocks. Each foot has several contact points, "artificially
-increasing the number of simultaneous contacts at each foot-ground interface". Held joints make the demand feasible for every
-number of points. The velocity of the base decides which points press; it is about as large as gravity adds in one period.
+The quadruped stands with fixed joints while its base rocks. Each foot has several contact points, "artificially increasing the
+number of simultaneous contacts at each foot-ground interface". With fixed joints the demand is feasible for every number of
+points. The velocity of the base decides which points press. It is about as large as the velocity that gravity adds in a period.
 """
 
 import gc
@@ -46,7 +46,7 @@ PERIOD = 97
 """Period of the rocking [predictions]."""
 
 WARM_UP, FEWEST, LONGEST = 5, 10, 5.0
-"""Predictions before the measurement, least number of measured ones, time after which no further one starts [s]."""
+"""Number of predictions before the measurement; least number of measured ones; time after which no further one starts [s]."""
 
 LINEAR = 1.1
 """Largest log-log slope that counts as linear."""
@@ -122,7 +122,7 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
     law = parse(changes["law"], AnyLaw, "law").build()
     options = Options(
         selection=Selection(changes["selection"]),
-        consistency=Consistency.OFF,  # held joints are always feasible
+        consistency=Consistency.OFF,  # fixed joints are always feasible
         warm_start=changes.get("warm_start", True),
         ground=parse(changes.get("ground", "rigid"), AnyGround, "ground").build(),
     )
@@ -140,7 +140,7 @@ def measure(robot: Robot, stance: Array, controller: str, n: int, repeat: int) -
 
 
 def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iterator[Tick]:
-    """Yield up to `most` ticks; stop after the time `LONGEST` once there were `WARM_UP` + `FEWEST`."""
+    """Yield up to `most` ticks; at least `WARM_UP` + `FEWEST`, and further ones only within the time `LONGEST`."""
     start, demand = time.perf_counter(), np.zeros(robot.na)
     for k in range(most):
         if k >= WARM_UP + FEWEST and time.perf_counter() - start > LONGEST:
@@ -151,7 +151,7 @@ def _ticks(robot: Robot, stance: Array, contacts: ContactSet, most: int) -> Iter
 def predictions(
     robot: Robot, ticks: Iterable[Tick], law: Law, options: Options, warm: bool = True
 ) -> Iterator[tuple[float, Prediction]]:
-    """Yield each prediction with its run time [s]. warm: whether the previous prediction is the guess"""
+    """Yield (run time [s], prediction) of each tick. warm: whether the previous prediction is the guess"""
     guess: Guess | None = None
     for state, contacts, demand in ticks:
         begin = time.perf_counter()
@@ -172,7 +172,7 @@ def without_gc() -> Iterator[None]:
 
 
 def points_at_feet(robot: Robot, q: Array, n: int) -> ContactSet:
-    """Return n contacts on the ground, distributed over the contact points in turn; those of one point lie on a ring."""
+    """Return n contacts on the ground, distributed evenly over the robot's contact points; those of one point lie on a ring."""
     one = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
     feet = len(one)
     foot, turn = np.arange(n) % feet, np.arange(n) // feet
@@ -226,7 +226,7 @@ def timing_table(timings: Timings) -> Table:
 
 
 def run_time_figure(timings: Timings) -> bytes:
-    """Draw medians over contacts, both logarithmic; bands extend to p99."""
+    """Draw medians over the number of contacts, on logarithmic axes; bands extend to p99."""
     lines: dict[str, Line] = {
         CONTROLLERS[controller].title: ([t.contacts for t in times], [t.median for t in times], f"C{k % 10}o-")
         for k, (controller, times) in enumerate(timings.controllers.items())

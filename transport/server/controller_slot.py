@@ -20,7 +20,7 @@ class ControllerSlot:
         self.last_tau = None
 
     def contacts(self, accepted: Accepted) -> ContactSet:
-        """Return the contacts of a state: as measured, from geometry or, for closed foot switches, from these feet's geometry."""
+        """Return the contacts of a state: as measured, or from geometry (of all feet, or of those with a closed switch)."""
         given, state = accepted.contacts, accepted.measured.state
         if given is None:
             return self.controller.contacts(state)

@@ -1,4 +1,4 @@
-"""Jobs of the comparison of engines: one for each scene and each engine that claims it."""
+"""Jobs of the comparison of engines: one for each scene and each engine that the scene lists."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ FAULT = "fault.txt"
 
 
 class Job(jobs.Job, frozen=True, kw_only=True):
-    """A scene with one of the engines that claim it."""
+    """A scene with one of the engines that it lists."""
 
     scene: str
     settings: SceneSettings
@@ -31,7 +31,7 @@ class Job(jobs.Job, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its result. fault: the error when the run diverged, then `kept` is None"""
+    """A job with its result. kept: the saved run, None when it diverged; fault: the error of a run that diverged, else ''"""
 
     job: Job
     kept: SavedRun | None
@@ -46,7 +46,7 @@ def scene_names(words: Sequence[str]) -> list[str]:
 
 
 def jobs_of(words: Sequence[str], root: Path, seconds: float | None) -> list[Job]:
-    """Return a job for every scene and every engine that claims it. Raises ConfigError."""
+    """Return a job for every scene and every engine that the scene lists. Raises ConfigError."""
     found = []
     for name in scene_names(words):
         if not is_scene(name):

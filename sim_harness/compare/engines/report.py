@@ -76,7 +76,7 @@ def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
     """Write engines.html, engines.png, summary.json and a 3D view of each scene; return the path of engines.html."""
     report = Report(
         "idyn compare engines",
-        "Every engine on every scene that it claims, compared with answers that are known without simulation. Residuals are "
+        "Every scene with every engine that it lists, compared with answers that are known without simulation. Residuals are "
         "maxima over all steps, computed by a checker that shares no code with the engines. Times are medians of the engine "
         "alone, on this machine.",
     )

@@ -1,4 +1,4 @@
-"""Pictures of a matrix: share of upright robots with their tracking error; for a part, a panel for each quantity."""
+"""Pictures of a matrix: share of robots that stayed upright, their tracking error; for a part also a panel per quantity."""
 
 import math
 
@@ -21,7 +21,10 @@ MARGIN = (1.9, 1.5)
 """Space for the titles of a panel's rows and columns: width and height [in]."""
 
 COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
-"""Colour map of the share upright; shares at its ends, beyond [0, 1] so that the darkest colours are not used."""
+"""Colour map of the share of upright robots, and the shares at its ends.
+
+The ends are outside of [0, 1], so that the darkest colours are not used.
+"""
 
 SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
 """Colour map of a quantity; it is logarithmic when the quantity is positive and spans this factor."""
@@ -48,7 +51,7 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
 
 
 def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) -> bytes:
-    """Draw for each variant a panel of the upright robots, and one for each of the part's quantities."""
+    """Draw the panels of each variant: one with the number of upright robots, and one for each of the part's quantities."""
     panels = [Panel(part, variant) for variant in matrix.variants]
     count = 1 + len(part.quantities)
     across = min(count, ACROSS)
@@ -77,7 +80,7 @@ def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> N
 
 
 def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) -> None:
-    """Draw the means over upright robots, as colours and numbers."""
+    """Draw the means of a quantity over the upright robots, as colours and numbers."""
     means = np.array([[statistic(results[cell], quantity).mean for cell in row] for row in panel.grid])
     there = means[np.isfinite(means)]
     least, most = there.min(initial=np.inf), there.max(initial=-np.inf)
@@ -88,7 +91,10 @@ def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) ->
 
 
 def _cell_text(runs: Runs) -> str:
-    """Return the tracking error [mrad], with the number of upright robots if some fell; the mean time to fall if all fell."""
+    """Return the text of a cell: the tracking error [mrad] of the robots that stayed upright.
+
+    If some fell, the number of upright robots is added. If all fell, the text is the mean time until the fall.
+    """
     up, count = upright([runs])
     tracking = f"{1e3 * statistic(runs, 'tracking').mean:.2g}"
     if up == count:

@@ -1,7 +1,8 @@
 """Settings of a matrix of runs: robots × worlds × laws × disturbances ("cases").
 
-Each axis is a table: name → changes to one experiment. A part of the matrix is all combinations of selected names of each axis,
-and one panel of the picture. Every part runs in all variants, for instance with the shipped controllers and with the paper's.
+Each axis is a table: name → changes to one experiment. A part of the matrix consists of all combinations of selected names of
+each axis; it is one panel of the picture. Every part runs in all variants, for instance with the shipped controllers and with
+the paper's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -71,8 +72,8 @@ class PartSettings(Settings, frozen=True):
 class CellCheckSettings(Settings, frozen=True):
     """A claim about the cells of some parts, robots, worlds, laws and cases (default: all) in a variant (default: the first).
 
-    With `quantity`: in each cell its mean over the seeds is between `at_least` and `at_most`, and no robot falls.
-    Without: the share of upright robots among all runs is between `at_least` and `at_most`.
+    With `quantity`: in each cell the quantity's mean over the seeds is between `at_least` and `at_most`, and no robot falls.
+    Without `quantity`: the share of upright robots among all runs is between `at_least` and `at_most`.
 
     explanation: printed when the claim does not hold
     """
@@ -136,11 +137,11 @@ def layers(matrix: MatrixSettings, cell: Cell) -> list[tuple[str, Changes]]:
 
 
 AXES = {"parts": "part", "robots": "robot", "worlds": "world", "laws": "law", "cases": "case"}
-"""Field of a claim → axis of the matrix."""
+"""Field of a claim → field of a cell, which names the axis of the matrix."""
 
 
 def chosen(matrix: MatrixSettings, check: CellCheckSettings) -> list[Cell]:
-    """Return the cells of a claim."""
+    """Return the cells that a claim is about."""
     variant = check.variant or next(iter(matrix.variants))
     wanted = [(axis, names) for field, axis in AXES.items() if (names := getattr(check, field))]
     return [c for c in cells(matrix) if c.variant == variant and all(getattr(c, axis) in names for axis, names in wanted)]

@@ -29,7 +29,7 @@ class Panel:
 
 
 def upright(found: Iterable[Runs]) -> tuple[int, int]:
-    """Return the number of upright robots and the number of all."""
+    """Return (number of upright robots, number of all robots)."""
     summaries = [summary for runs in found for summary in runs.summaries]
     return sum(summary.upright for summary in summaries), len(summaries)
 
@@ -41,7 +41,7 @@ def time_to_fall(runs: Runs) -> float:
 
 
 def upright_table(panel: Panel, results: Results) -> list[list[str]]:
-    """Return a table of the number of upright robots and their tracking error, with shares at the ends of rows and columns."""
+    """Return a table of tracking errors and numbers of upright robots. Rows and columns end with the share of upright ones."""
     rows = [["", *panel.columns, "upright"]]
     for title, line in zip(panel.rows, panel.grid, strict=True):
         rows.append([title, *(_cell_text(results[cell]) for cell in line), _share(line, results)])
@@ -71,7 +71,7 @@ def _share(line: Sequence[Cell], results: Results) -> str:
 
 
 def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Results) -> Outcome:
-    """Check a claim; for a quantity, the outcome is that of the cell with the smallest margin."""
+    """Check a claim and return the outcome; a claim about a quantity has that of the cell with the smallest margin."""
     about = chosen(matrix, check)
     if not check.quantity:
         up, count = upright(results[cell] for cell in about)
@@ -83,7 +83,7 @@ def decide_cells(check: CellCheckSettings, matrix: MatrixSettings, results: Resu
 
 
 def _margin(check: CellCheckSettings, cell: Cell, runs: Runs) -> tuple[float, str]:
-    """Return the margin, ≥ 0 if the claim holds, −inf after a fall or without a value; and the measured value as text."""
+    """Return (margin, measured value as text); the margin is ≥ 0 if the claim holds, −inf after a fall or without a value."""
     figures, where = statistic(runs, check.quantity), " · ".join(cell[2:])
     if figures.fallen:
         return -math.inf, f"{figures.fallen} of {figures.runs} fell ({where})"

@@ -20,14 +20,14 @@ STIFFNESS, DAMPING = 40.0, 0.2
 """Stiffness [N·m/rad] and damping [N·m·s/rad] of the joints."""
 
 LIFT, PERIOD = 0.25, 0.4
-"""Amplitude by which joint angles grow, as a share of the stance, and duration of two steps [s]."""
+"""Largest increase of a lifted leg's joint angles, as a share of their values in the stance; duration of two steps [s]."""
 
 RING = 0.004
 """Radius of the ring of contact points of a foot [m]."""
 
 
 class March:
-    """A marching robot. world: the world it is in"""
+    """A marching robot and its `world`."""
 
     def __init__(self, robot: str, points: int, engine: Engine, dt: float) -> None:
         """points: number of contact points of each foot; several lie on a ring. dt: time step [s]"""

@@ -11,7 +11,7 @@ from sim_harness.report.tables import Table, listed
 
 
 def race_table(settings: RaceSettings, ranking: Sequence[Standing]) -> Table:
-    """Return a table with one row per runner: times, ratios beside the paper's, iterations, failures, drift of the long run."""
+    """Return a table with one row per runner: times, ratios (our, the paper's), iterations, failures, drift in the long run."""
     columns: dict[str, Callable[[Standing], str]] = {
         "step µs": lambda p: f"{p.total:.1f} ± {p.spread:.1f}",
         "engine µs": lambda p: f"{p.engine:.1f}",
@@ -28,7 +28,7 @@ def race_table(settings: RaceSettings, ranking: Sequence[Standing]) -> Table:
 
 
 def race_outcomes(settings: RaceSettings, race: Race) -> list[Outcome]:
-    """Check for each runner with a time in the paper whether it is slower than the reference here, too."""
+    """Check for each runner with a time in the paper the claim that it takes longer than the reference."""
     return [
         Outcome(
             f"{one.title} takes longer than {settings.reference}",

@@ -24,7 +24,7 @@ class RunnerSettings(Settings, frozen=True):
     """A runner: an engine with its settings.
 
     mu: friction coefficient of all contacts, may be inf; None: that of the world
-    paper: its time in the paper, in a unit common to all runners
+    paper: run time in the paper, in a unit common to all runners
     """
 
     title: str
@@ -34,11 +34,11 @@ class RunnerSettings(Settings, frozen=True):
 
 
 class RaceSettings(Settings, frozen=True):
-    """A world and the runners that step it.
+    """A world and the runners, which all simulate it.
 
     scene: name of a scene; or robot: name of a robot that marches on the spot, with `points` contact points at each foot
-    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner, in turns
-    lasting: number of steps of one more, untimed run of each runner, which shows drift
+    dt, duration: time step and length of each trial [s]; trials: number of trials of each runner; runners take turns
+    lasting: number of steps of one more, untimed run of each runner (the long run), which shows drift
     reference: title of the runner with which the others are compared
     """
 
@@ -56,7 +56,7 @@ class RaceSettings(Settings, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one run.
 
-    total, engine: mean times of a whole step and of the engine in it [s]; iterations: of each step
+    total, engine: mean times of a whole step and of the engine in it [s]; iterations: number in each step
     contacts: mean number of contacts; unsolved: share of steps without a solution
     moved: largest displacement of a body, or of the robot's base [m]
     """
@@ -70,7 +70,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Race(msgspec.Struct, frozen=True, kw_only=True):
-    """Results by title of the runner. trials: timed; lasting: the long run"""
+    """Results by title of the runner. trials: the timed runs; lasting: the long run"""
 
     trials: dict[str, list[Trial]]
     lasting: dict[str, Trial]
@@ -163,9 +163,13 @@ def _world(settings: RaceSettings, engine: Stopwatch) -> tuple[Callable[[], obje
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a runner over its trials.
 
-    total, spread, engine: time of a step, its standard deviation over trials, time of the engine [µs]
-    iterations, most: mean and largest number of iterations per step; contacts: mean number
-    unsolved: share of steps without a solution; moved [m], lasting_unsolved: of the long run
+    total: time of a step [µs]
+    spread: standard deviation of `total` over the trials [µs]
+    engine: time of the engine in a step [µs]
+    iterations, most: mean and largest number of iterations per step
+    contacts: mean number of contacts
+    unsolved: share of steps without a solution, in the trials
+    moved, lasting_unsolved: largest displacement [m] and share of unsolved steps in the long run
     total_ratio, engine_ratio, paper_ratio: times relative to the reference
     """
 
