@@ -5,6 +5,8 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
+import pytest
+from fast import first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
@@ -17,6 +19,7 @@ from idyn.types import Array, Consistency, ContactSet, Record, Selection, State
 
 DT = 1e-3
 WALKERS = ("solo12", "quadruped")
+each_walker = pytest.mark.parametrize("name", first_is_fast(WALKERS))
 LITERAL = Ground(noise=0.0, recovery_speed=np.inf)
 """Gaps as they are: allowance φ/dt."""
 

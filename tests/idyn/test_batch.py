@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, first_is_fast
 from hard import degenerate_scene
 from numba.core import event
 from same import assert_same
@@ -84,7 +85,7 @@ def assert_all_same(robot, batch, law, options, threads=2):
     return compiled
 
 
-@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("selection", fast(Selection, Selection.TORQUE))
 @pytest.mark.parametrize("law", LAWS)
 def test_members_equal_single_predictions(law, selection):
     """Every law and selection, with degenerate members; rigid and yielding ground and each consistency option in turn."""
@@ -102,7 +103,7 @@ def test_members_equal_single_predictions(law, selection):
     assert (compiled > 0) == bool(kernels(law))
 
 
-@pytest.mark.parametrize("consistency", [Consistency.STICK, Consistency.HOLD])
+@pytest.mark.parametrize("consistency", first_is_fast([Consistency.STICK, Consistency.HOLD]))
 @pytest.mark.parametrize("law", [name for name in LAWS if kernels(make_law(name))])
 def test_standing_members_are_solved_by_the_compiled_batch(law, consistency):
     """From a cold start where the law has a compiled rung for it, and from the last basis."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import time
 
 import pytest
+from fast import full
 
 from idyn.jit.cache import KEPT_S, cache_directory, code_digest, content_digest, imported_files, prune
 
@@ -138,6 +139,7 @@ def test_a_directory_in_use_is_kept(mine: Path) -> None:
     assert other.exists(), "unused directories are removed only when a new one is made"
 
 
+@full
 def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path: Path) -> None:
     """The kernel works all the same."""
     (tmp_path / "file").touch()

@@ -6,7 +6,7 @@ import pytest
 from certificates import LAWS, answer_of, certificate
 from conditions import allowance, dynamics
 from oracles import convex_program, corners, outcome
-from scenes import DT, WALKERS, random_scene
+from scenes import DT, each_walker, random_scene
 from scipy.optimize import linprog
 
 from idyn.laws import make_law
@@ -119,7 +119,7 @@ def spoiled(a, rng, f, q_ddot):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_residuals_match_dense_numpy(name, law):
     """For right answers and for spoiled ones, whatever the error's size."""
     law, rng, solved = make_law(law), np.random.default_rng(0), 0

@@ -7,6 +7,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from certificates import certified
+from fast import fast
 from legs import leg
 from oracles import full
 from scenes import DT, LITERAL
@@ -86,7 +87,7 @@ def dense(robot, state, contacts, q_ddot, p, rate):
     return v_plus, tau, held, G
 
 
-@pytest.mark.parametrize("selection", [Selection.OFF, Selection.TORQUE])
+@pytest.mark.parametrize("selection", fast([Selection.OFF, Selection.TORQUE], Selection.TORQUE))
 @pytest.mark.parametrize("law", LAWS)
 def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection):
     options = Options(selection=selection, consistency=Consistency.OFF, ground=LITERAL)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics
 from oracles import eliminate, full, solve_qp
-from scenes import DT, LITERAL, WALKERS, fingers_scene, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, fingers_scene, random_scene, standing_scene
 from scipy.optimize import linprog
 
 from idyn.contact.ground import Ground
@@ -54,7 +54,7 @@ def nearest_velocity(scene, f, held, closed):
 
 
 @pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_projection_is_the_nearest_feasible_motion(name, closed):
     for seed in range(60):
         scene = random_scene(name, seed)
@@ -92,7 +92,7 @@ def consistent(f, q_ddot, sticking, extra):
     return found.x[-1]
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_projected_demand_is_feasible(name):
     """And where it was not, something of it has changed."""
     for seed in range(30):
@@ -164,7 +164,7 @@ def test_fingers_carry_the_box_by_friction():
 
 
 @pytest.mark.parametrize("law", ["coulomb", "convex"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_walker_on_the_ground_can_meet_any_demand(name, law):
     """No feet against anything but the ground: the base gives way, no demand is ever impossible, none is changed."""
     for seed in range(40):

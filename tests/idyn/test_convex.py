@@ -4,8 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, cone_error, dynamics, outside_cone
+from fast import first_is_fast
 from oracles import convex_program, full, solve_semidefinite_qp
-from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, many_points, random_scene, standing_scene, turned, varied
+from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, many_points, random_scene, standing_scene, turned, varied
 
 from idyn.errors import ConfigError
 from idyn.laws import LAWS, make_law
@@ -29,9 +30,9 @@ def program(scene, edges=4, mu=None):
     return f, convex_program(f, scene.q_ddot, DT, c.mu if mu is None else mu, allowance(c.gaps, DT), edges)
 
 
-@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("edges", first_is_fast([4, 8]))
 @pytest.mark.parametrize("variant", TRIED)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_convex_has_the_least_kinetic_energy(name, variant, edges):
     """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
     law = make_law("convex", edges=edges)
@@ -48,7 +49,7 @@ def test_convex_has_the_least_kinetic_energy(name, variant, edges):
         assert outside_cone(answer.p, scene.contacts.mu, edges) < 1e-9
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_infinite_variant_treats_friction_as_infinite(name):
     """ID(t)_{QP,∞}: every μ > 0 taken for ∞; a frictionless contact stays frictionless."""
     law = make_law("convex-infinite")
@@ -64,7 +65,7 @@ def test_the_infinite_variant_treats_friction_as_infinite(name):
         assert np.abs(answer.p[frictionless]).max(initial=0) < 1e-12
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
     """ε‖p‖² picks the shortest of the equally good impulses: four equal feet, no friction."""
     scene = standing_scene(name)
@@ -90,7 +91,7 @@ def test_all_back_ends_give_the_same_velocity(backend):
         np.testing.assert_allclose(answer.v_plus, solve(scene, reference).v_plus, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_tangent_basis_does_not_matter_without_a_cone(name):
     """v⁺ of QP,∞ is unchanged by any turn."""
     law, rng = make_law("convex-infinite"), np.random.default_rng(0)
@@ -101,7 +102,7 @@ def test_the_tangent_basis_does_not_matter_without_a_cone(name):
         np.testing.assert_allclose(solve(scene, law, contacts=other).v_plus, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_quarter_turns_of_the_tangents_are_exact(name):
     law, rng = make_law("convex"), np.random.default_rng(0)
     for seed in range(40):
@@ -123,9 +124,9 @@ def test_more_edges_dissipate_more():
     assert inside[0] > inside[1] > inside[2] > outside[2] > outside[1] > outside[0]
 
 
-@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("edges", first_is_fast([4, 8]))
 @pytest.mark.parametrize("variant", TRIED)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_cone_law_is_cone_complementarity(name, variant, edges):
     """Where friction has no bounds there may be no answer in which what parts carries nothing."""
     law, count, without = make_law("cone", edges=edges), 40 if variant == "few feet" else 12, 0
@@ -141,7 +142,7 @@ def test_the_cone_law_is_cone_complementarity(name, variant, edges):
     assert without <= 2
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_sticking_feet_stick_under_the_cone_law_and_slide_under_the_convex_law(name):
     """A body that moves over resting feet: Coulomb's law and its relaxation agree, least kinetic energy brakes the base."""
     scene = standing_scene(name)
@@ -171,7 +172,7 @@ def test_every_law_answers_without_contacts(law):
     assert dynamics(f, answer.p, answer.v_plus, answer.tau, DT) < 1e-12
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_contact_free_ignores_contacts(name):
     for seed in range(10):
         scene = random_scene(name, seed, touching=1.0)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 from rungs import attempts
-from scenes import DT, LITERAL, WALKERS, many_points, random_scene
+from scenes import DT, LITERAL, WALKERS, each_walker, many_points, random_scene
 
 from idyn.laws.convex.basis import basis_of, solve_basis
 from idyn.laws.convex.law import Convex
@@ -31,7 +32,7 @@ def energy(problem, p):
     return 0.5 * np.sum((problem.Y.T @ p) ** 2) + problem.energy @ p
 
 
-@pytest.mark.parametrize("edges", [4, 8])
+@pytest.mark.parametrize("edges", first_is_fast([4, 8]))
 @pytest.mark.parametrize("friction", FRICTION)
 @pytest.mark.parametrize(("name", "points"), [*((w, 1) for w in WALKERS), ("quadruped", 3)])
 def test_a_basis_is_read_off_the_back_ends_solution(name, points, friction, edges):
@@ -83,7 +84,7 @@ def test_a_wrong_basis_is_refused():
 
 
 @pytest.mark.parametrize("friction", FRICTION)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_pivots_end_at_a_basis(name, friction):
     """Of independent rays, with as little energy as the back end's answer; from then on it is the last basis."""
     directions, exact, count = polygon(4), 0, 0

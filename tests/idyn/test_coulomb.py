@@ -4,10 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, outside_cone
+from fast import first_is_fast
 from oracles import coulomb_lcp, eliminate, enumerate_lcp, full, lcp_error, outcome
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from rungs import attempts
-from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, random_scene, standing_scene, turned, varied
+from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, random_scene, standing_scene, turned, varied
 
 from idyn.errors import ConfigError
 from idyn.laws import make_law
@@ -37,9 +38,9 @@ def assembled(scene, edges=4):
     return f, *coulomb_lcp(D, b, scene.contacts.mu, edges)
 
 
-@pytest.mark.parametrize("edges", [4, 6, 8])
+@pytest.mark.parametrize("edges", first_is_fast([4, 6, 8]))
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_coulomb_satisfies_its_conditions(name, variant, edges):
     """Its own answer in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke may
     end on a ray, or friction without bounds have no answer; only demands that drag feet of unlimited friction may be
@@ -84,7 +85,7 @@ def test_the_point_of_a_basis_matches_the_full_matrix():
     assert compared > 50
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_lemke_alone_solves_feet_with_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero but for rounding: that is a solution."""
     directions = make_law("coulomb").directions
@@ -96,7 +97,7 @@ def test_lemke_alone_solves_feet_with_many_points(name):
         assert lcp_error(M, q, z) < 1e-9
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_one_contact_is_one_of_the_solutions_of_brute_force(name):
     """All 2⁶ complementary bases; several solutions may exist, and the prediction must be one of them."""
     for seed in range(60):
@@ -108,7 +109,7 @@ def test_one_contact_is_one_of_the_solutions_of_brute_force(name):
         assert min(np.abs(v - answer.v_plus).max() for v in velocities) < 1e-9
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_two_contacts_are_one_of_the_solutions_of_brute_force(name):
     for seed in range(4):
         scene = random_scene(name, seed, n=2, touching=1.0, mu=0.6)
@@ -117,7 +118,7 @@ def test_two_contacts_are_one_of_the_solutions_of_brute_force(name):
         assert min(np.abs(v - solve(scene).v_plus).max() for v in velocities) < 1e-9
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_coulomb_agrees_with_an_independent_lemke(name):
     """Where the oracle finds another velocity, there are two solutions; that must be rare."""
     compared = different = 0
@@ -139,7 +140,7 @@ def test_coulomb_agrees_with_an_independent_lemke(name):
     assert different <= 2
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_quarter_turns_of_the_tangents_are_exact(name):
     """The square of directions maps to itself, so the impulses in the world must not change."""
     for seed in range(40):

@@ -3,9 +3,10 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast
 from oracles import coulomb_lcp, enumerate_lcp, lcp_error
 from rungs import attempts
-from scenes import DT, PLAIN, WALKERS, random_scene, standing_scene
+from scenes import DT, PLAIN, each_walker, random_scene, standing_scene
 
 from idyn.laws import make_law
 from idyn.laws.enumeration import Enumeration
@@ -32,7 +33,7 @@ def all_solutions(problem):
     return M, q, G, [G @ z for z in enumerate_lcp(M, q)]
 
 
-@pytest.mark.parametrize(("n", "count"), [(1, 200), (2, 12)])
+@pytest.mark.parametrize(("n", "count"), first_is_fast([(1, 60), (2, 3), (1, 200), (2, 12)], 2))
 def test_enumeration_finds_the_nearest_basic_solution(n, count):
     several = 0
     for seed in range(count):
@@ -51,7 +52,7 @@ def test_enumeration_finds_the_nearest_basic_solution(n, count):
 
 
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_enumeration_solves_the_lcp_of_two_feet(name, n):
     for seed in range(20):
         scene = random_scene(name, seed, n=n)

@@ -5,7 +5,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from oracles import full
-from scenes import DT, LITERAL, WALKERS, limitless, random_scene, standing_scene, turned, walker
+from scenes import DT, LITERAL, each_walker, limitless, random_scene, standing_scene, turned, walker
 
 from idyn.certificate.certify import CERTIFIED
 from idyn.contact.contacts import contacts_from_points
@@ -29,7 +29,7 @@ def solve(scene, law, options=OPTIONS, *, settings=None, applied=None, **changes
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
     """RNEA at the predicted acceleration, with the motors' rotors and less the contact forces as wrenches: τ on the joints,
     nothing on the base."""
@@ -58,7 +58,7 @@ def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
 
 @pytest.mark.parametrize("selection", Selection)
 @pytest.mark.parametrize("law", RIGID_LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_at_rest_the_feet_carry_the_weight(name, law, selection):
     scene = standing_scene(name)
     answer = solve(scene, law, Options(selection=selection, ground=LITERAL))
@@ -75,7 +75,7 @@ def test_the_paper_quadruped_weighs_47_09_newton():
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
     """At rest, with an applied force that cancels gravity, with and without feet on the ground."""
     for n in (0, 4):
@@ -87,7 +87,7 @@ def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
             np.testing.assert_allclose(nothing, 0, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_in_flight_every_law_gives_free_fall(name):
     """Feet 2 mm up and leaving: every law gives contact-free inverse dynamics."""
     scene = standing_scene(name)
@@ -102,7 +102,7 @@ def test_in_flight_every_law_gives_free_fall(name):
     assert free.v_plus[2] == pytest.approx(0.1 - 9.81 * DT, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_with_sufficient_friction_coulomb_equals_no_slip(name):
     """Gently moved feet that stick: the two laws have one velocity, and the selection makes them one altogether."""
     scene = msgspec.structs.replace(standing_scene(name, mu=2.0), q_ddot=0.2 * np.random.default_rng(0).normal(size=12))

@@ -6,7 +6,7 @@ import pytest
 import scs
 from conditions import allowance, dynamics, exact_cone_error
 from oracles import eliminate, full
-from scenes import DT, LITERAL, PLAIN, VARIANTS, WALKERS, limitless, random_scene, standing_scene, turned, varied
+from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, limitless, random_scene, standing_scene, turned, varied
 from scipy.sparse import csc_matrix
 
 from idyn.laws import make_law
@@ -28,7 +28,7 @@ def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_exact_cone_satisfies_its_conditions(name, variant):
     """Its own answer in every state of finite friction; where it is somewhere unlimited in nearly all."""
     own, count = 0, 40
@@ -46,7 +46,7 @@ def test_exact_cone_satisfies_its_conditions(name, variant):
 
 
 @pytest.mark.parametrize("angle", [0.3, np.pi / 4, 2.0])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_answer_is_isotropic(name, angle):
     """However the tangents are turned, v⁺ and forces in the world stay. Begun at the same impulses: polygons are not isotropic,
     and the law may have several answers."""
@@ -93,7 +93,7 @@ def least_of_program(f, scene, extra, s):
     return root.T @ found["x"][3 * n :]  # D p
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
     """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
     slid = 0
@@ -110,7 +110,7 @@ def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
     assert slid >= 4
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_polygons_converge_to_the_round_cone(name):
     """With ever more edges Coulomb's law comes near, if only with 1/k where feet slide: its friction points to a corner."""
     errors = []

@@ -49,7 +49,8 @@ def answers():
 def test_interpreted_kernels_answer_the_same():
     """In a process of its own, where numba compiles nothing."""
     script = (
-        f"import json, sys; sys.path.insert(0, {str(HERE)!r}); import test_interpreted as t; print(json.dumps(t.answers()))"
+        f"import json, sys; sys.path[:0] = {[str(HERE), str(HERE.parent)]}; "
+        "import test_interpreted as t; print(json.dumps(t.answers()))"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fast import full
 
 from idyn.jit.mode import PLAIN
 
@@ -96,6 +97,7 @@ def test_a_long_function_is_compiled_once(home: Path) -> None:
     assert sorted(compiled(home, CALLS)) == ["above", "long", "short"]
 
 
+@full
 def test_callers_of_cached_functions_find_the_long_functions_behind_them(home: Path) -> None:
     """The first process compiles `short`, the second a caller of it; the third reads the caller from the cache."""
     assert compiled(home, CALL.format("short")) == ["short", "long"]
@@ -105,11 +107,13 @@ def test_callers_of_cached_functions_find_the_long_functions_behind_them(home: P
     assert compiled(home, CALL.format("farthest")) == []
 
 
+@full
 def test_cached_callers_find_the_cached_long_function(home: Path) -> None:
     assert compiled(home, CALLS)
     assert compiled(home, CALLS) == []
 
 
+@full
 def test_a_long_function_missing_in_the_cache_is_compiled_again(home: Path) -> None:
     assert compiled(home, CALLS)
     files = list((home / "cache").rglob("kernels.long-*"))

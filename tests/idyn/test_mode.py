@@ -7,6 +7,7 @@ import sys
 import numba
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 
 from idyn.jit import mode
 from idyn.jit.compiled import VECTOR, compiled
@@ -46,7 +47,9 @@ print(PLAIN, entry_point(total, Borrowed(VECTOR))((np.arange(4.0),)))
 
 
 @needs_jit
-@pytest.mark.parametrize("fields", [{"data": 24}, {"shape": 40, "strides": 32}, {"type_number": 24, "byte_order": 27}], ids=str)
+@pytest.mark.parametrize(
+    "fields", first_is_fast([{"data": 24}, {"shape": 40, "strides": 32}, {"type_number": 24, "byte_order": 27}]), ids=str
+)
 def test_a_wrong_layout_selects_fallback_mode_with_one_warning(fields, tmp_path):
     script = tmp_path / "run.py"
     script.write_text(RUN.replace("{fields}", str(fields)), encoding="utf-8")
@@ -66,6 +69,7 @@ def test_an_unknown_mode_is_refused(monkeypatch):
         mode.reason_for_plain()
 
 
+@full
 @needs_jit
 def test_an_unknown_release_of_numba_is_probed_once(monkeypatch, tmp_path):
     monkeypatch.setattr(mode, "TRIED", ("0.0",))

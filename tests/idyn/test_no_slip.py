@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from conditions import allowance, dynamics, no_slip_error
 from oracles import eliminate, full, no_slip_is_possible, solve_qp
-from scenes import DT, LITERAL, VARIANTS, WALKERS, random_scene, standing_scene, turned, varied
+from scenes import DT, LITERAL, VARIANTS, each_walker, random_scene, standing_scene, turned, varied
 
 from idyn.laws import make_law
 from idyn.options import Options
@@ -60,7 +60,7 @@ def least_motion(f, answer, contacts):
 
 
 @pytest.mark.parametrize("variant", TRIED)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_no_slip_satisfies_its_conditions(name, variant):
     for scene, answer in answered(name, variant, 60):
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
@@ -70,14 +70,14 @@ def test_no_slip_satisfies_its_conditions(name, variant):
 
 
 @pytest.mark.parametrize("variant", TRIED)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_no_slip_is_the_least_motion_that_holds_the_feet(name, variant):
     for scene, answer in answered(name, variant, 60):
         f = full(scene.robot, scene.state, scene.contacts)
         np.testing.assert_allclose(answer.v_plus, least_motion(f, answer, scene.contacts), atol=1e-8)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_tangent_basis_does_not_matter_for_standing_feet(name):
     """Any turn about the normals leaves v⁺, in a loaded stance with all feet on the ground."""
     rng = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_the_tangent_basis_does_not_matter_for_standing_feet(name):
         np.testing.assert_allclose(other.v_plus, answer.v_plus, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_tangent_basis_matters_only_with_several_solutions(name):
     """Which feet part is a choice the law may have: then, and only then, the answers differ, and each is right."""
     rng = np.random.default_rng(0)

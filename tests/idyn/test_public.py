@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from fast import full
 from scenes import DT, standing_scene
 
 import idyn
@@ -87,6 +88,7 @@ def test_type_checkers_see_the_same_names():
     assert seen == lazy == set(idyn.__all__) - {"__version__"}
 
 
+@full
 def test_a_users_script_passes_mypy_strict(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "script.py"]

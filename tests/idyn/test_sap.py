@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scs
 from oracles import full, outcome
-from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 from scipy import sparse
 
 from idyn.contact.ground import Ground, Material
@@ -73,7 +73,7 @@ def dual_optimum(scene, material):
 
 
 @pytest.mark.parametrize("material", MATERIALS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_impulses_solve_the_dual_program(name, material):
     """Of random motions, some of which part, some stick, some slide."""
     law, pressed = Sap(MATERIALS[material]), 0
@@ -88,7 +88,7 @@ def test_impulses_solve_the_dual_program(name, material):
     assert pressed >= 3
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_robot_at_its_static_penetration_stands(name):
     """Feet at m g / (4 k): the weight is borne, and nothing moves. Feet at the surface bear less."""
     scene, stiffness = standing_scene(name), 1e5

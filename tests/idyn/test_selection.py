@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from conditions import allowance
 from faces import cone_face, convex_face, coulomb_face, exact_cone_face, no_slip_face
+from fast import first_is_fast
 from oracles import full
-from scenes import DT, LITERAL, WALKERS, limitless, many_points, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, limitless, many_points, random_scene, standing_scene
 
 from idyn.laws import make_law
 from idyn.options import Options
@@ -48,9 +49,9 @@ def faces(law, answer, f, contacts):
     return [convex_face(mu, 4)] + [convex_face(np.where(mu > 0, np.inf, 0), 4)] * law.endswith("-infinite")
 
 
-@pytest.mark.parametrize("points", [1, 3])
+@pytest.mark.parametrize("points", first_is_fast([1, 3]))
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, points):
     """‖τ‖ does not grow, v⁺ does not move, every point is on the face and certified."""
     for scene in scenes(name, law, 40 if points == 1 else 10, points):
@@ -68,7 +69,7 @@ def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, 
 
 
 @pytest.mark.parametrize(("law", "points"), [*((law, 1) for law in LAWS[:6]), ("coulomb", 3), ("convex", 3)])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_selection_finds_the_smallest_torque(name, law, points):
     """τ is unique, whatever the impulses: the independent program in all variables has the same."""
     for scene in scenes(name, law, 30 if points == 1 else 8, points):
@@ -93,8 +94,8 @@ def sliding(name, seed, points):
     return many_points(msgspec.structs.replace(scene, robot=limitless(name), state=moving), points)
 
 
-@pytest.mark.parametrize("law", ["coulomb", "exact-cone"])
-@pytest.mark.parametrize("name", WALKERS)
+@pytest.mark.parametrize("law", first_is_fast(["coulomb", "exact-cone"]))
+@each_walker
 def test_sliding_feet_share_their_load_by_selection(name, law):
     """Where they slide, friction stays at its limit; what is free is how the points share the load. On round cones each has a
     direction of its own, so fewer share."""
@@ -127,7 +128,7 @@ def earlier(scene, law):
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_torque_change_is_minimal_over_the_face(name, law):
     """min ‖τ − τ_prev‖² over the same face."""
     for scene in scenes(name, law, 20):
@@ -147,7 +148,7 @@ def in_contact_rows(contacts, impulse):
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_impulse_change_is_minimal_over_the_face(name, law):
     """min ‖p − p_prev‖², p_prev being given in the world: contacts may have been listed in another order or turned since."""
     for seed, scene in enumerate(scenes(name, law, 20)):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenes import DT, PLAIN, WALKERS, random_scene
+from scenes import DT, PLAIN, each_walker, random_scene
 
 from idyn.laws import make_law
 from idyn.laws.sensed import Sensed
@@ -13,7 +13,7 @@ def solve(scene, law):
     return predict(scene.robot, scene.state, scene.contacts, scene.q_ddot, law=law, dt=DT, options=PLAIN)
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_without_sensed_forces_the_answer_is_contact_free(name):
     for seed in range(20):
         scene = random_scene(name, seed)
@@ -26,7 +26,7 @@ def test_without_sensed_forces_the_answer_is_contact_free(name):
 
 
 @pytest.mark.parametrize("law", ["coulomb", "no-slip", "convex"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_predicted_force_that_is_sensed_gives_the_predicted_torque(name, law):
     for seed in range(20):
         scene = random_scene(name, seed)

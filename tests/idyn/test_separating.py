@@ -6,7 +6,7 @@ import pytest
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
 from hard import torn_scene
 from oracles import full
-from scenes import DT, PLAIN, WALKERS, Scene, feet, standing_scene, walker
+from scenes import DT, PLAIN, Scene, each_walker, feet, standing_scene, walker
 
 from idyn.laws import make_law
 from idyn.options import Options
@@ -33,7 +33,7 @@ def solve(scene, law, contacts=None, guess=None):
 @pytest.mark.parametrize(
     ("law", "error"), [("coulomb", coulomb_error), ("cone-infinite", cone_error), ("no-slip", no_slip_error)]
 )
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_separating_foot_carries_no_force(name, law, error):
     """To the letter it would be held sideways, with whatever that takes at the others. Begun anew or at the last basis, the
     answer is that of the robot without this foot."""
@@ -64,7 +64,7 @@ def uneven(name, seed):
 
 
 @pytest.mark.parametrize("law", ["coulomb", "cone-infinite"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
     """Whenever the robot without the lifting foot has an answer, nearly always the whole robot has the same, begun anew; and
     then always from its own basis, too. To the letter there are kilonewtons instead, or no answer."""
@@ -88,7 +88,7 @@ def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
     assert found > 0.8 * expected
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_the_no_slip_motion_does_not_depend_on_the_start(name):
     """Only impulses follow the rows that are taken first."""
     law = make_law("no-slip")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conditions import allowance, coulomb_error, dynamics, no_slip_error, outside_cone
 from oracles import eliminate, full, no_slip_is_possible, outcome
-from scenes import DT, LITERAL, WALKERS, random_scene
+from scenes import DT, LITERAL, each_walker, random_scene
 
 from idyn.laws import make_law
 from idyn.options import Options
@@ -44,7 +44,7 @@ def simulated(f, answer, contacts):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("touching", [0.0, 0.5])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_coulomb_is_a_right_inverse(name, touching, count):
     """(v⁺, p) solves the forward problem under τ in every state, by conditions written anew. The forward solver finds that v⁺
     too, or another solution of the same problem: large friction coefficients allow two, more often where feet touch."""
@@ -81,7 +81,7 @@ def test_coulomb_is_a_right_inverse(name, touching, count):
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("touching", [0.0, 0.5])
 @pytest.mark.parametrize("law", ["no-slip", "convex"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_other_laws_are_certified(name, law, touching, count):
     """Their own conditions, cone and force balance in every state; impossible demands (no-slip) are changed and say so, and
     where the no-slip law has no answer, an independent program finds none either."""
@@ -115,7 +115,7 @@ def test_other_laws_are_certified(name, law, touching, count):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_selection_keeps_the_motion_and_does_not_increase_the_torque(name, law, count):
     """‖τ‖ never grows while the limits allow it, v⁺ never moves; undone selections are counted."""
     make, rungs = make_law(law), Counter()

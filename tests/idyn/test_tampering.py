@@ -6,7 +6,7 @@ import pytest
 from certificates import LAWS, answer_of, certificate
 from oracles import outcome
 from rungs import attempts
-from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
 from idyn.certificate.certify import CERTIFIED
 from idyn.certificate.momentum import demand_error
@@ -38,7 +38,7 @@ def refused(scene, law, a, **altered):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_correct_answers_pass(name, law):
     scene, law, _, a = loaded(name, law)
     if law.conditions is not Conditions.FREE:
@@ -47,7 +47,7 @@ def test_correct_answers_pass(name, law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_wrong_torque_is_refused(name, law):
     """An error δ of one torque shows as dt·δ: 1e-9 at δ = 1e-6, refused from δ = 1e-5 on."""
     scene, law, _, a = loaded(name, law)
@@ -61,7 +61,7 @@ def test_a_wrong_torque_is_refused(name, law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_wrong_velocity_is_refused(name, law):
     """Of the base, by a micrometre per second."""
     scene, law, _, a = loaded(name, law)
@@ -72,7 +72,7 @@ def test_a_wrong_velocity_is_refused(name, law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_impulses_that_contradict_the_motion_are_refused(name, law):
     """Each component off by 1e-6 N·s, velocity and torque left as they were: the momentum does not add up."""
     scene, law, _, a = loaded(name, law)
@@ -90,7 +90,7 @@ def spoil(f, scene, a, change):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_consistent_dynamics_with_a_violated_law_are_refused(name, law):
     """Pushing harder than the law allows: feet lift off or slip although they are loaded."""
     scene, law, f, a = loaded(name, law)

@@ -6,7 +6,7 @@ import pytest
 from certificates import certified
 from conditions import allowance, coulomb_error, dynamics, no_slip_error
 from oracles import full
-from scenes import DT, LITERAL, WALKERS, random_scene, standing_scene
+from scenes import DT, LITERAL, each_walker, random_scene, standing_scene
 
 from idyn.certificate.certify import Claim
 from idyn.contact.ground import Ground
@@ -54,7 +54,7 @@ def earlier(scene, law, seed):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_every_law_answers_itself_and_is_certified(name, law):
     own = 0
     for seed in range(40):
@@ -66,7 +66,7 @@ def test_every_law_answers_itself_and_is_certified(name, law):
     assert own >= 36
 
 
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 @pytest.mark.parametrize(("law", "error"), [("coulomb", coulomb_error), ("no-slip", no_slip_error)])
 def test_the_conditions_hold_for_v_hat(name, law, error):
     for seed in range(40):
@@ -81,7 +81,7 @@ def test_the_conditions_hold_for_v_hat(name, law, error):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", WALKERS)
+@each_walker
 def test_a_steady_contact_has_the_rigid_answer(name, law):
     scene = standing_scene(name)
     rigid = solve(scene, law, LITERAL)
