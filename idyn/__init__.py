@@ -35,7 +35,7 @@ Prediction
     outcomes                other solutions of forward dynamics under the same torques
 
 Many predictions in one call
-    predict_batch           the same as `predict` for each member of a batch, on several threads
+    predict_batch           `predict` for each member of a batch, on several threads
     Batch                   states, contacts and demands of the members
     BatchPrediction         results, one row for each member
     BatchGuess              warm start for the next batch
@@ -131,7 +131,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names; none to pydoc, as `help(idyn)` would repeat the inherited methods of each class: 3000 lines."""
+    """Return the public names; an empty list to pydoc, as `help(idyn)` would print the inherited methods of each class:
+    3000 lines."""
     frame = sys._getframe(1)
     for _ in range(3):  # pydoc.docmodule → inspect.getmembers → dir
         if frame.f_code.co_name == "docmodule":

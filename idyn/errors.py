@@ -32,7 +32,7 @@ class FrameNotFound(ModelError):
 
 
 class InputError(IdynError):
-    """An input is malformed; no part of it was used.
+    """An input is malformed. No part of the input was used.
 
     field: name of the field
     message: what was expected and what was given

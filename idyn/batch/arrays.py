@@ -1,6 +1,6 @@
 """Inputs of a batch: arrays with one row for each member or one value for all, checked and expanded to one row for each member.
 
-Shapes and types are checked here; values by the checks of a single prediction when a member is solved.
+This module checks shapes and types. Values are checked when a member is solved, as in a single prediction.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from idyn.types import Array, ContactSet, Guess, Record, State
 
 
 class Batch(Record, frozen=True):
-    """Inputs of B predictions (members) for one robot. An array without its first axis is the same for all members; at least
-    one array must have this axis.
+    """Inputs of B predictions (members) for one robot. An array without the members' axis (B) is the same for all members; at
+    least one array must have this axis.
 
     state: q (B, nq), v (B, nv)
     contacts: n contacts with the same keys for all members, bodies (B, n), points (B, n, 3), …
@@ -36,9 +36,9 @@ class Batch(Record, frozen=True):
 class BatchGuess(Record, frozen=True):
     """Warm start for the next batch, see `idyn.Guess`.
 
-    law: name of the law that the bases belong to; keys: contact keys (n)
+    law: name of the law that computed the bases; keys: contact keys (n)
     basis (B, n, ·), tau [N·m] (B, na), force [N] (B, n, 3)
-    others: guesses of members that were solved by another law, by row; their rows of `basis` are not used
+    others: guesses of the members that were solved by another law: row → guess; their rows of `basis` are not used
     """
 
     law: str
@@ -56,7 +56,7 @@ class BatchGuess(Record, frozen=True):
         return Guess(law=self.law, keys=self.keys, basis=self.basis[i], tau=self.tau[i], force=self.force[i])
 
     def resumes(self, law: Law) -> Array:
-        """Return the members whose basis the law can start from (B, bool)."""
+        """Return for which members the law can start from the basis (B, bool)."""
         fits = self.law == law.name and self.basis.shape[2] == law.basis_width and self.basis.dtype == law.basis_type
         resumes = np.full(len(self.basis), fits)
         resumes[list(self.others)] = False
@@ -66,10 +66,12 @@ class BatchGuess(Record, frozen=True):
 class ExpandedBatch(NamedTuple):
     """A batch with contiguous arrays that have one row for each of `size` members.
 
-    motion: q, v, applied, q_ddot, and whether state, contacts and applied force equal those of the member before (B)
-    touch: bodies, others, points, normals, tangents, mu, gaps; keys: contact keys (n)
+    motion: (q, v, applied, q_ddot, again); again: whether state, contacts and applied force equal those of the previous member
+        (B)
+    touch: (bodies, others, points, normals, tangents, mu, gaps)
+    keys: contact keys (n)
     preferred: preferred forces or None
-    repeats: whether the state equals that of the member before (B)
+    repeats: whether the state equals that of the previous member (B)
     """
 
     size: int
@@ -191,7 +193,7 @@ def _rows(field: _Field, count: int) -> Array:
 
 
 def _repeats(arrays: tuple[Array, ...], candidates: Array) -> Array:
-    """Return the candidates (B, bool) whose rows equal those of the member before, bit by bit."""
+    """Return which of the candidates have rows equal to those of the previous member, bit by bit (B, bool)."""
     same = candidates.copy()
     for array in arrays:
         if not same.any():

@@ -1,4 +1,4 @@
-"""Many predictions in one compiled call, by the same functions as a single one."""
+"""Many predictions in one compiled call, by the same functions as a single prediction."""
 
 import numpy as np
 
@@ -16,21 +16,28 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
 RUNG, PIVOTS, NULL_DIM, FINISHED = range(4)
-"""Columns of `Members.marks`. The rung is NONE for members that `predict` must solve."""
+"""Columns of `Members.marks`: index of the solver attempt (rung) that gave the solution, pivots, dimension of the choice,
+result of `finish`. The rung is NONE for members that `predict` must solve."""
 
 MOTION, BEFORE = ("q", "v", "applied", "q_ddot", "again"), ("last", "last_tau", "preferred", "basis", "first")
 TOUCH = ("bodies", "others", "points", "normals", "tangents", "mu", "gaps")
-"""Names of the inputs, in order."""
+"""Names of the contact arrays, in order."""
 
 
 class Members(ArrayRecord):
     """Inputs and results of B members with n contacts each, one row for each. Inputs that are not given have no columns.
 
-    Inputs: q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps (B, n)
-        again: whether state, contacts and applied force equal those of the member before (B)
-    Last tick: last: forces [N] (B, n, 3); last_tau: torques [N·m] (B, na); preferred: forces [N] (B, n, 3)
-        basis: start, overwritten with the next basis (B, n, ·); first: number of the first rung, or NONE (B)
-    Results: p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), figures (B, FIGURES), marks (B, 4)
+    Inputs
+        q, v, applied, q_ddot (B, ·); bodies, others (B, n); points, normals, tangents (B, n, 3); mu, gaps (B, n)
+        again: whether state, contacts and applied force equal those of the previous member (B)
+    Last tick
+        last: forces [N] (B, n, 3)
+        last_tau: torques [N·m] (B, na)
+        preferred: preferred forces [N] (B, n, 3)
+        basis: starting basis, overwritten with the next basis (B, n, ·)
+        first: number of the first solver attempt (rung), or NONE (B)
+    Results
+        p (B, 3n), v_plus (B, nv), tau (B, na), force (B, n, 3), closing (B, 3m), figures (B, FIGURES), marks (B, 4)
     """
 
     q: Matrix
@@ -59,7 +66,8 @@ class Members(ArrayRecord):
     again: Flags
 
     def __init__(self, motion: tuple[Array, ...], touch: tuple[Array, ...], before: tuple[Array, ...], closing: int) -> None:
-        """motion: q, v, applied, q_ddot, again; touch: bodies … gaps; before: last … first; closing: 3m"""
+        """motion: (q, v, applied, q_ddot, again); touch: (bodies, …, gaps); before: (last, last_tau, preferred, basis, first);
+        closing: 3m"""
         (count, nv), n = motion[1].shape, touch[5].shape[1]
         self.put(**dict(zip(MOTION + TOUCH + BEFORE, (*motion, *touch, *before), strict=True)))
         self.put(p=np.empty((count, 3 * n)), v_plus=np.empty((count, nv)), tau=np.empty(motion[3].shape))
@@ -69,10 +77,10 @@ class Members(ArrayRecord):
 
 @compiled
 def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array, begin: int) -> None:
-    """Solve members from number `begin` on.
+    """Solve k members, from number `begin` on.
 
-    terms: M, axes, h and ends of different states, see `Robot.terms_of`
-    which: for each member to solve the row of its state in `terms` (k)
+    terms: (M, axes, h, ends), one row for each different state, see `Robot.terms_of`
+    which: for each of these members the row of its state in `terms` (k)
     """
     problem, given, filled, valid = s.problem, s.problem.dynamics.given, False, False
     for k in range(len(which)):
@@ -81,7 +89,7 @@ def solve_members(s: Method, m: Members, terms: tuple[Array, ...], which: Array,
         if m.first[i] == NONE:
             filled = False
             continue
-        # validate, dynamics; not repeated if they equal those of the member before
+        # validate, dynamics; not repeated if the inputs equal those of the previous member
         if filled and m.again[i]:
             recall(given, m.last[i])
         else:

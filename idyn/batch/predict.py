@@ -1,8 +1,9 @@
 """`predict_batch`: many predictions in one call, with inputs and results as arrays. Results equal those of `predict` bit by
 bit.
 
-Members that a kernel rung solves are solved in chunks by one compiled call each (`idyn.batch.members`), on several threads
-(`idyn.batch.workers`). All other members, and laws without kernels, are solved one by one with `predict`.
+A law tries several solvers in turn, its rungs; most of them are compiled kernels. Members that a kernel solves are solved in
+chunks, one compiled call for each chunk (`idyn.batch.members`), on several threads (`idyn.batch.workers`). All other members,
+and those of laws without kernels, are solved one by one with `predict`.
 """
 
 from typing import Any
@@ -31,12 +32,12 @@ class BatchPrediction(Record, frozen=True):
 
     tau [N·m] (B, na); force: in the world [N] (B, n, 3); p: rows S, T, N [N·s] (B, 3n); dt [s]; v_plus (B, nv)
     status: values of `Status` (B)
-    ways: pairs of law and rung; way: index into `ways` (B)
+    ways: the different pairs (law, rung) that gave solutions; way: index into `ways` (B)
     residuals: in the order of `Residuals` (B, 6)
     demand_change [rad/s], torque_excess [N·m], force_excess [N] (B)
     iterations, null_dim (B); closing [N·s] (B, 3m)
     guess: warm start for the next call
-    singles: predictions of members that were solved by `predict`, by row
+    singles: predictions of the members that were solved by `predict`: row → prediction
     """
 
     tau: Array
@@ -106,11 +107,11 @@ def predict_batch(
     """Predict each member of the batch over `dt` [s]. Results equal those of `predict` bit by bit.
 
     guess: `BatchPrediction.guess` of the last call, or one guess for all members
-    threads: number of threads, at most that of the cores; None: one for each core that this process may use. Results do not
-        depend on it. More than three give little: Pinocchio's terms are computed for one state after the other.
+    threads: number of threads, limited to the number of cores; None: one for each core that this process may use. Results do
+        not depend on it. More than three gain little: Pinocchio's terms are computed for one state after the other.
 
-    Consecutive members with equal states share Pinocchio's terms, those with equal contacts also the Jacobians: order the
-    members such that demands vary fastest. Raises InputError, naming field and member, for malformed data.
+    Consecutive members with equal states share Pinocchio's terms; if their contacts are equal too, they share the Jacobians.
+    Order the members such that demands vary fastest. Raises InputError, naming field and member, for malformed data.
     """
     if not 0.0 < dt < np.inf:
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
@@ -143,7 +144,7 @@ def _request(
 
 
 def _members(expanded: ExpandedBatch, law: Law, method: Method, before: BatchGuess | None, resumed: Array) -> Members:
-    """Return the record for compiled code, with the start of each member."""
+    """Return the record for compiled code, with the starting basis of each member."""
     count, kernels, no_forces = expanded.size, len(method.kernels), np.empty((expanded.size, 0, 3))
     basis = np.zeros((count, *method.empty.shape), dtype=np.bool_)
     first = np.full(count, method.cold if method.cold < kernels else NONE)
@@ -152,7 +153,7 @@ def _members(expanded: ExpandedBatch, law: Law, method: Method, before: BatchGue
         force, tau = before.force, before.tau
         if kernels and resumed.any():
             basis[resumed], first[resumed] = before.basis[resumed], 0
-        first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # their bases are in `others`
+        first[[i for i, one in before.others.items() if one.law == law.name]] = NONE  # bases: `before.others`
     preferred = no_forces if expanded.preferred is None else expanded.preferred
     return Members(expanded.motion, expanded.touch, (force, tau, preferred, basis, first), len(method.closing))
 

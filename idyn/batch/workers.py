@@ -1,7 +1,7 @@
-"""Worker threads of a batch, each with `pin.Data` and a workspace of its own.
+"""Worker threads of a batch, each with its own `pin.Data` and its own workspace (preallocated solver buffers).
 
-A worker computes Pinocchio's terms for a chunk of members, state by state with Python's global lock, then solves the chunk in
-one compiled call without the lock. So the terms of one worker are computed while another one solves.
+A worker computes Pinocchio's terms for a chunk of members, state by state, while it has Python's global lock. Then it releases
+the lock and solves the chunk in one compiled call. So one worker computes terms while another one solves.
 """
 
 import os
@@ -19,11 +19,12 @@ from idyn.prediction.request import Request
 from idyn.types import Array
 
 CHUNK = 64
-"""Maximum number of members of a chunk: their terms fit into the processor's cache."""
+"""Maximum number of members of a chunk: the terms of so many fit into the processor's cache."""
 
 
 class Worker:
-    """A twin of the robot, a workspace for n contacts, and buffers for the terms of a chunk."""
+    """Data of one thread: a `Robot.twin` with its own `pin.Data`, a workspace for n contacts, and buffers for the terms of a
+    chunk."""
 
     def __init__(self, robot: Robot, n: int) -> None:
         self._robot = robot.twin()
@@ -32,7 +33,7 @@ class Worker:
         self._terms = tuple(np.empty((CHUNK, *shape)) for shape in ((nv, nv), (nv, 6), (1, nv), (2 * m, 3)))
 
     def ready(self, request: Request) -> Method:
-        """Return the worker's method for a request."""
+        """Return the worker's `Method` (prepared law and options) for a request."""
         return self._workspace.method(msgspec.structs.replace(request, robot=self._robot))
 
     def work(self, method: Method, members: Members, repeats: Array, chunks: Iterator[slice]) -> None:
@@ -46,7 +47,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Workers for one robot and n contacts, made when first needed."""
+    """Workers for one robot and n contacts, created at first use."""
 
     def __init__(self, robot: Robot, n: int) -> None:
         self.limits, self._robot, self._n = robot.limits, robot, n
@@ -55,7 +56,8 @@ class WorkerPool:
     def solve(self, members: Members, repeats: Array, request: Request, threads: int) -> None:
         """Solve all members that compiled code can solve.
 
-        repeats: whether the state equals that of the member before (B); threads: number of threads, limited to the cores
+        repeats: whether the state equals that of the previous member (B)
+        threads: number of threads, limited to the number of cores
         """
         count, threads = len(repeats), min(threads, len(repeats), os.cpu_count() or 1)
         size = min(CHUNK, -(-count // (2 * threads)))
@@ -71,7 +73,7 @@ class WorkerPool:
             for each in at_work:
                 each.result()
         except BaseException:
-            self._workers = []  # those still running must not be used again
+            self._workers = []  # workers that still run must not be used again
             for _ in chunks:
                 """Take the remaining chunks, so that running workers end."""
             wait(at_work)
@@ -88,7 +90,8 @@ def pool_for(robot: Robot, n: int) -> WorkerPool:
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:
-    """Return the threads of this process, shared by all pools. A forked process has no threads of its parent."""
+    """Return the threads of this process, shared by all pools. A forked process creates its own: threads of its
+    parent do not exist in it."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="idyn-batch")
 
 

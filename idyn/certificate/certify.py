@@ -47,14 +47,14 @@ CERTIFIED = 1e-8
 
 
 class Claim(NamedTuple):
-    """Conditions that a solution claims to satisfy.
+    """Conditions that a law claims its solution satisfies; the certificate checks them.
 
     conditions: a member of `Conditions`; directions: corners of the friction polygon (k, 2)
     unlimited: whether every μ > 0 counts as ∞
-    multipliers: of the non-penetration rows, for the optimality of convex laws (n); without them (0) the complementarity
-        residual of these laws is inf
+    multipliers: of the non-penetration rows, for the optimality check of convex laws (n); if the array is empty, the
+        complementarity residual of these laws is inf
     epsilon: weight of the term ½ε‖p‖² in a convex law's program [1/kg]
-    material: of the ground, for the compliant law
+    material: material of the ground, used for the compliant law only
     """
 
     conditions: int
@@ -80,8 +80,11 @@ class Demanded(NamedTuple):
 class Solution(NamedTuple):
     """The solution to check.
 
-    p: contact impulses in rows S, T, N [N·s] (3n); v_plus: velocity at the end of the period (nv); tau: torques [N·m] (na)
-    closing: closure impulses in the world [N·s] (3m); impulse: receives p as vectors in the world [N·s] (n, 3)
+    p: contact impulses in rows S, T, N [N·s] (3n)
+    v_plus: velocity at the end of the period (nv)
+    tau: torques [N·m] (na)
+    closing: closure impulses in the world [N·s] (3m)
+    impulse: output: p as vectors in the world [N·s] (n, 3)
     """
 
     p: Array
@@ -95,7 +98,8 @@ class Solution(NamedTuple):
 def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, residuals: Array) -> None:
     """The certificate stage: fill the residuals (6) in the order and units of `idyn.types.Residuals`, and `solution.impulse`.
 
-    The conditions of the law are checked for v̂, the demand for its original value and the reported change.
+    The conditions of the law are checked at v̂. The demand is checked twice: the motion against the realised demand, and the
+    reported change against the difference between realised and original demand.
     """
     residuals[:] = 0.0
     in_world(g, solution.p, solution.impulse)

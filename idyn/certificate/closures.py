@@ -18,8 +18,8 @@ def midpoint(g: Given, k: int) -> tuple[float, float, float]:
 
 @compiled
 def closure_error(g: Given, v_plus: Array) -> float:
-    """Return the largest error of the closures' relative velocities [m/s]. A gap beyond the noise must be closed within the
-    period, but not faster than the recovery speed."""
+    """Return the largest error of the closures' relative velocities [m/s]. A closure whose gap exceeds the noise must close it
+    within the period, but not faster than the recovery speed."""
     worst, twists = 0.0, stack_array((len(g.model.parents), 6))
     if len(g.ends) > 0:
         body_twists(g, v_plus, twists)
@@ -39,9 +39,10 @@ def closure_error(g: Given, v_plus: Array) -> float:
 
 @compiled
 def keep_closures(g: Given, x: Array) -> None:
-    """Replace x (nu) by x − M_uu⁻¹ G_uᵀ λ with G_u x = 0: the unactuated motion then satisfies the closures.
+    """Project x (nu) onto the motions that satisfy the closures: replace it by x − M_uu⁻¹ G_uᵀ λ, with λ such that G_u x = 0.
 
-    λ is found by elimination with diagonal pivots. Pivots that are rounding errors of the largest belong to dependent rows.
+    λ is found by elimination with diagonal pivots. Rows whose pivots are rounding errors of the largest pivot are dependent and
+    are skipped.
     """
     rows, nu = 3 * len(g.ends), len(x)
     G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))

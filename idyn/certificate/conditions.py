@@ -1,4 +1,4 @@
-"""Conditions of the laws on impulse and velocity of one contact, and by how much they are violated."""
+"""Conditions of each law on impulse and velocity of one contact. Each function raises the residuals by their violations."""
 
 from typing import NamedTuple
 
@@ -20,8 +20,11 @@ DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)
 class Contact(NamedTuple):
     """One contact of a solution.
 
-    ps, pt, pn: impulse along s, t, n [N·s]; vs, vt: tangential velocity [m/s]; w: û_N + φ/dt [m/s]
-    mu: friction coefficient; free: whether friction is unlimited
+    ps, pt, pn: impulse along s, t, n [N·s]
+    vs, vt: tangential velocity [m/s]
+    w: û_N + φ/dt [m/s]
+    mu: friction coefficient
+    free: whether friction is unlimited
     """
 
     ps: float
@@ -42,8 +45,7 @@ def worse(residuals: Array, which: int, error: float) -> None:
 
 @compiled
 def _split(x: float, y: float, directions: Array) -> tuple[float, float, int]:
-    """Return the non-negative coefficients of (x, y) along the two adjacent corners of the polygon, and the index of the first
-    one."""
+    """Return (a, b, j): (x, y) as a non-negative combination a d_j + b d_{j+1} of two adjacent corners of the polygon."""
     k = len(directions)
     best, share0, share1, corner = -np.inf, 0.0, 0.0, 0
     for j in range(k):
@@ -119,8 +121,10 @@ def exact_cone(c: Contact, residuals: Array) -> None:
 
 @compiled
 def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> None:
-    """Check optimality for the convex laws: the impulse and the gradient `descent` (s, t, n) are complementary over the rays of
-    the cone."""
+    """Check optimality for the convex laws: along each ray of the cone, load and slope of the objective are complementary.
+
+    descent: gradient of the objective with respect to the impulse, in (s, t, n)
+    """
     if c.free:
         worse(residuals, COMPLEMENTARITY, max(abs(descent[0]), abs(descent[1]), abs(min(c.pn, descent[2]))))
         return
@@ -140,7 +144,7 @@ def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> 
 @compiled
 def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, residuals: Array) -> None:
     """Check contact i of the compliant law: p and z = u − v̂ + R p are complementary in the round friction cone and its dual,
-    so p is the point of the cone nearest to p − z. Violation of the cone itself is a residual of its own."""
+    so p is the point of the cone nearest to p − z. An impulse outside the cone also raises the residual CONE."""
     # cone; p = 0 for a contact that is not included
     counts = not (material.touching_only and g.gaps[i] > 0.0)
     w, settle, mu = effective_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)

@@ -1,8 +1,8 @@
 """Terms of the certificate in the full space: momentum, demand, contact velocities.
 
-They are computed from the problem data only (M, h, joint axes, contact geometry), by code that no law or solver uses: body
-twists are summed along the tree (`idyn.certificate.motion`), impulses are vectors in the world; closed chains are in
-`idyn.certificate.closures`. The input is a `Given` (`idyn.terms.stages`), without J or Y.
+They are computed from the problem data only (M, h, joint axes, contact geometry), by code that no law or solver uses. Body
+twists are summed along the tree (`idyn.certificate.motion`); impulses are vectors in the world; `idyn.certificate.closures`
+handles closed chains. The input is a `Given` (`idyn.terms.stages`), without J or Y.
 """
 
 import numpy as np
@@ -17,13 +17,14 @@ from idyn.types import Array
 
 @compiled
 def allowance_of(g: Given, i: int) -> float:
-    """Return φ/dt of contact i after noise floor and limit of the recovery speed [m/s]."""
+    """Return the allowance φ/dt of contact i [m/s]: 0 for gaps within the noise, at least −recovery_speed in penetration."""
     return 0.0 if abs(g.gaps[i]) <= g.noise else max(g.gaps[i] / g.dt, -g.recovery_speed)
 
 
 @compiled
 def law_velocity(g: Given, v_plus: Array, impulse: Array, v_hat: Array) -> None:
-    """Fill v̂ (nv), the velocity that the law applies to: v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)."""
+    """Fill v̂ (nv), the velocity that the law applies to: v⁺ − (1 − dt/T_r) v + ρ M_uu⁻¹ J_uᵀ (p − p⁻), see
+    `idyn.contact.ground`."""
     for j in range(len(v_hat)):
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
     if g.rho > 0.0:
@@ -36,7 +37,10 @@ def law_velocity(g: Given, v_plus: Array, impulse: Array, v_hat: Array) -> None:
 
 @compiled
 def demand_error(g: Given, asked: Array, met: Array, change: float, v_plus: Array) -> float:
-    """Return the larger of ‖P v⁺ − v_a − dt q̈_met‖∞ and |‖dt (q̈_met − q̈_asked)‖∞ − change| [rad/s]; inf instead of NaN."""
+    """Return the larger of ‖P v⁺ − v_a − dt q̈_met‖∞ and |‖dt (q̈_met − q̈_asked)‖∞ − change| [rad/s]; inf if it is NaN.
+
+    asked, met: original and realised demand q̈ (na); change: reported change of the demand [rad/s]
+    """
     a, v, dt, worst, moved = g.model.a, g.v, g.dt, 0.0, 0.0
     for k in range(len(a)):
         error = abs(v_plus[a[k]] - v[a[k]] - dt * met[k])
@@ -71,11 +75,11 @@ def _response(g: Given, impulse: Array) -> Array:
 
 @compiled
 def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Array) -> float:
-    """Return ‖M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h)‖∞ for contact (n, 3) and closure (3m) impulses in the world; inf for NaN."""
+    """Return ‖M(v⁺−v) − Jᵀp − Gᵀλ − dt(Pᵀτ − h)‖∞ for contact (n, 3) and closure (3m) impulses in the world; inf if NaN."""
     v, axes, support, dt = g.v, g.axes, g.model.support, g.dt
     nv = len(v)
     balance = stack_array(nv)
-    # dt h + M (v⁺ − v) − dt Pᵀ τ; by columns of the symmetric M, so that the sums are independent
+    # dt h + M (v⁺ − v) − dt Pᵀ τ; column by column of the symmetric M, so that the sums are independent of each other
     for j in range(nv):
         balance[j] = dt * g.h[j]
     for k in range(nv):
@@ -110,7 +114,7 @@ def imbalance(g: Given, v_plus: Array, tau: Array, impulse: Array, closing: Arra
 
 @compiled
 def contact_velocities(g: Given, v: Array, out: Array) -> None:
-    """Fill `out` (n, 3) with the relative velocities of the bodies at the contacts in (s, t, n)."""
+    """Fill `out` (n, 3): relative velocity of the two bodies at each contact, in (s, t, n)."""
     twists = stack_array((len(g.model.parents), 6))
     body_twists(g, v, twists)
     for i in range(len(out)):
@@ -125,8 +129,10 @@ def contact_velocities(g: Given, v: Array, out: Array) -> None:
 
 @compiled
 def energy_descent(g: Given, v_plus: Array, y: Array, descent: Array) -> None:
-    """Fill `descent` (n, 3): gradient of the kinetic energy of v⁺ with respect to the impulses, minus the part of the
-    multipliers y (n), in (s, t, n). These are the contact velocities of the motion x with M_uu x = (M v⁺)_u − N_uᵀ y."""
+    """Fill `descent` (n, 3): gradient with respect to the impulses of the kinetic energy of v⁺ minus yᵀ N v⁺, in (s, t, n).
+
+    These are the contact velocities of the motion x with M_uu x = (M v⁺)_u − N_uᵀ y; y: multipliers of non-penetration (n).
+    """
     nu, nv = len(g.model.u), len(v_plus)
     # (M v⁺)_u
     x = np.zeros(nu)

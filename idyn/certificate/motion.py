@@ -40,7 +40,7 @@ def body_twists(g: Given, v: Array, twists: Array) -> None:
 
 @compiled
 def sign_of(g: Given, k: int, j: int) -> int:
-    """Return +1 if degree of freedom j moves only the first body of contact k, −1: only the second, 0: both or neither."""
+    """Return +1 if degree of freedom j moves only the first body of contact k, −1 if only the second, 0 if both or neither."""
     return int(g.model.support[g.bodies[k], j]) - int(g.model.support[g.others[k], j])
 
 

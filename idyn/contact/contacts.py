@@ -26,8 +26,8 @@ def contacts_from_geometry(
     The contact point is the point of the sphere nearest to the terrain or the box.
 
     q: configuration, or `Robot.terms` at the configuration
-    mu: friction coefficients, one for each contact place, then one for each pair of sphere and box; without: those of the
-        terrain and the robot
+    mu: friction coefficients, one for each contact place, then one for each pair of sphere and box; None: those of the terrain
+        and the robot
     """
     return _all_contacts(robot, q, terrain, mu).within(margin)
 
@@ -35,8 +35,8 @@ def contacts_from_geometry(
 def contacts_of_places(
     robot: Robot, q: Array | Kinematics, terrain: Terrain, keys: Sequence[str], *, mu: Array | None = None
 ) -> ContactSet:
-    """Return the contacts of the places or pairs `keys`, in that order, for contacts that are known to touch: points and
-    normals from geometry, gaps zero. mu: see `contacts_from_geometry`"""
+    """Return the contacts with these keys (of places or pairs), in this order, for contacts that are known to touch: points
+    and normals come from geometry, gaps are zero. mu: see `contacts_from_geometry`"""
     keys = tuple(keys)
     places = robot.spheres.among(keys)
     if len(places.keys) == len(keys):
@@ -50,7 +50,7 @@ def contacts_of_places(
 
 
 def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:
-    """Return contacts of all spheres with the terrain, then of all pairs, for any gap."""
+    """Return the contacts of all spheres with the terrain, then those of all pairs of sphere and box, whatever the gap."""
     placements = placements_at(robot, q)
     centres = sphere_centres(placements, robot.spheres.joints, robot.spheres.offsets)
     ground = _on_terrain(robot.spheres, centres, terrain, mu)
@@ -109,8 +109,8 @@ def contacts_from_points(
     tangents: Array | None = None,
     fields: Sequence[str] | None = None,
 ) -> ContactSet:
-    """Return contacts given in the world frame: of contact places (`robot.spheres.keys`) or frames with the environment, and of
-    pairs (`robot.boxes.pair_keys`).
+    """Return contacts from arrays in the world frame: contacts of places (`robot.spheres.keys`) or frames with the environment,
+    and contacts of pairs of sphere and box (`robot.boxes.pair_keys`).
 
     keys: names of places, frames or pairs (n); other arrays: see `ContactSet`
     fields: names of the contacts in messages (n); None: `contacts[i]`
@@ -193,7 +193,8 @@ def sphere_centres(placements: Array, joints: Array, offsets: Array) -> Array:
 
 
 def first_tangents(normals: Array) -> Array:
-    """Return a unit tangent for each unit normal (n, 3): world x, or world y if n is near the x axis, orthogonalised to n."""
+    """Return a unit tangent for each unit normal n (n, 3): the world's x axis, or its y axis if n is near the x axis, minus the
+    part along n, normalised."""
     tangents = np.empty(normals.shape)
     _first_tangents(normals, tangents)
     return tangents
@@ -211,9 +212,10 @@ def _fill_centres() -> Callable[..., None]:
 
 @compiled
 def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) -> None:
-    """Fill `contacts`: points of spheres nearest to a surface (n, 3), first tangents (n, 3), gaps [m] (n).
+    """Fill the contacts of n spheres with a surface.
 
-    surface: centres (n, 3) and radii (n) of the spheres, distances (n) and normals (n, 3) of the surface
+    surface: (centres (n, 3) and radii (n) of the spheres, distances (n) and normals (n, 3) of the surface)
+    contacts: output: (nearest points of the spheres (n, 3), first tangents (n, 3), gaps [m] (n))
     """
     (centres, radii, distances, normals), (points, tangents, gaps) = surface, contacts
     # gap = distance − r, point = centre − r n
@@ -226,9 +228,11 @@ def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) ->
 
 @compiled
 def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[Array]) -> None:
-    """Fill `out`, one array, with positions of points in the world [m] (n, 3): o + R offset.
+    """Fill positions of points fixed to joints, in the world: o + R offset.
 
-    places: `Kinematics.placements`, offsets in the joint frames [m] (n, 3); joints: one array, the joint of each point (n)
+    places: (`Kinematics.placements`, offsets in the joint frames [m] (n, 3))
+    joints: tuple of one array, the joint of each point (n)
+    out: tuple of one array, the positions [m] (n, 3)
     """
     (placements, offsets), (which,), (centres,) = places, joints, out
     for i in range(len(which)):

@@ -1,8 +1,9 @@
-"""Contact compliance model: noise of gaps, relaxation and memory of ground that yields  (MATHEMATICS §2).
+"""Contact compliance model of ground that yields: noise of gaps, relaxation of contact velocities, memory of contact forces
+(MATHEMATICS §2).
 
-A rigid law requires the contact velocity u⁺ = J v⁺ to satisfy it at the end of the period, for any velocity before. Ground that
-yields does not provide the force this needs, and the torque computed for that force accelerates the foot. Therefore every law
-except `sap`, which has its own material, applies not to v⁺ but to
+A rigid law must be satisfied by the contact velocity u⁺ = J v⁺ at the end of the period, whatever the present velocity. Ground
+that yields does not provide the force which this requires, and the torque computed for that force accelerates the foot.
+Therefore every law except `sap`, which has its own material, applies not to v⁺ but to
 
     v̂ = v⁺ − (1 − H/T_r) v + (T_p/H) M_uu⁻¹ J_uᵀ (p − p⁻),        û = J v̂
 
@@ -10,7 +11,7 @@ H: period of the prediction, v: present velocity, p⁻: impulses of the last tic
 time T_r instead of within H, and the effect of the contacts on the robot approaches the law's solution with the time constant
 T_p of the memory. In J v̂ = D̂ p + b̂ the matrix is (1 + T_p/H) D, so rank, face and cost of all solvers do not change. In
 steady contact (v = 0, p = p⁻) the solution is that of the rigid law for any T_r and T_p. T_r = H, T_p = 0 is the rigid law. The
-first prediction has no last impulses, hence no memory; a new contact begins with p⁻ = 0.
+first prediction has no last impulses and is made with T_p = 0; a new contact begins with p⁻ = 0.
 """
 
 from typing import Any, NamedTuple
@@ -25,17 +26,18 @@ from idyn.types import Array, Record
 class Ground(Record, frozen=True):
     """Contact compliance model.
 
-    noise: gaps smaller than this count as zero [m]. With 0, as in the paper, feet measured a fraction of a millimetre off the
-        ground must close or open this gap within one period.
+    noise: gaps smaller than this count as zero [m]. With 0, as in the paper, feet whose measured height is wrong by a fraction
+        of a millimetre must close or open this gap within one period.
     recovery_speed: maximum speed at which penetration is undone [m/s]. With inf, as in the paper, 1 mm of penetration requires
         1 m/s at 1 kHz. 0: penetration is permitted, as on ground that yields.
     touching: contacts with gaps up to this must stick under `Consistency.STICK` and `HOLD` [m]
-    relaxation: T_r, over which the velocity of a touching contact decays [s]; at most the period: within the period, rigid
+    relaxation: T_r, time over which the velocity of a touching contact decays [s]; up to the period H: rigid, the velocity
+        decays within the period
     memory: T_p, time constant with which the contact forces approach the law's solution [s]; 0: rigid
     independent: rank threshold for unlimited friction: a tangential row is independent if more than this share of its length is
-        orthogonal to the others. Feet off a common plane by a smaller share of their distances count as on this plane. On
-        ground that yields, feet are always off by some millimetres: with 1e-3 robots that trot with the no-slip law in MuJoCo
-        fall, due to tangential forces of kilonewtons that cancel.
+        orthogonal to the others. Feet count as on a common plane if their distances from it are a smaller share of the
+        distances between them. On ground that yields, feet are always some millimetres from a plane: with 1e-3 robots that
+        trot with the no-slip law in MuJoCo fall, due to tangential forces of kilonewtons that cancel.
 
     Raises InputError for values that are not numbers ≥ 0, and for an infinite memory.
     """
@@ -65,8 +67,9 @@ class Material(NamedTuple):
 
     stiffness: k [N/m], > 0; inf: as rigid as the period permits
     dissipation: τ_d [s], ≥ 0; the force of a contact with φ < 0 is k (−φ − τ_d φ̇)
-    beta: period of the stiffest contact, in periods of the prediction; sigma: σ, scale of the residual slip
-    touching_only: whether contacts with φ > 0 carry no force at any closing speed
+    beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
+    sigma: σ, scale of the residual slip
+    touching_only: whether the force of contacts with φ > 0 is zero at any closing speed
     """
 
     stiffness: float = np.inf
@@ -85,20 +88,23 @@ MOST_FRICTION = 10.0
 
 @compiled
 def opening_speed(gap: float, dt: float, noise: float, recovery_speed: float) -> float:
-    """Return φ/dt of a gap [m] after noise floor and limit of the recovery speed: the least opening speed of a contact
-    [m/s]."""
+    """Return the allowance φ/dt of a contact with gap φ [m/s]; the law requires û_N ≥ −φ/dt.
+
+    Positive: the contact may close at up to this speed. Negative: it must open at no less than this speed, which is limited to
+    `recovery_speed` [m/s]. Gaps |φ| ≤ `noise` [m] give 0.
+    """
     return max(gap / dt, -recovery_speed) if abs(gap) > noise else 0.0
 
 
 @compiled
 def allowance(g: Any, i: int) -> float:
-    """Return the opening speed of contact i of a `Given` [m/s]."""
+    """Return the allowance φ/dt of contact i of a `Given` [m/s], see `opening_speed`."""
     return opening_speed(g.gaps[i], g.dt, g.noise, g.recovery_speed)
 
 
 @compiled
 def in_contact_rows(force: Array, tangents: Array, normals: Array, dt: float, p: Array) -> None:
-    """Fill the first rows of p (3n) with dt times vectors in the world (n, 3), along s, t = n × s and n of each contact."""
+    """Fill the first rows of p (3n): impulses dt · force along s, t = n × s, n of each contact. force: in the world (n, 3)"""
     for i in range(len(force)):
         s, n, f = tangents[i], normals[i], force[i]
         p[3 * i] = dt * (s[0] * f[0] + s[1] * f[1] + s[2] * f[2])

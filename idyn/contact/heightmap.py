@@ -20,13 +20,14 @@ CONVERGED = 1e-14
 class Heightmap:
     """The surface z = height(x, y), from heights on a square grid about the origin.
 
-    Bicubic spline with mirror ends, twice differentiable also across the border; beyond the border the surface continues with
-    constant height along the border's normal. Newton's method finds the nearest point from the point vertically below or above:
-    this is the nearest of all for points closer than the smallest radius of curvature (hills of the paper: 15 cm).
+    Bicubic spline with mirror ends, twice differentiable also across the border; outside the border the surface continues with
+    constant height along the border's normal. Newton's method for the nearest point starts vertically below or above the query
+    point. Its result is the global nearest point if the distance is less than the smallest radius of curvature (hills of the
+    paper: 15 cm).
     """
 
     def __init__(self, heights: Array, resolution: float, friction: FrictionMap | None = None) -> None:
-        """heights [m] (k, k), first index along x; resolution: distance of the grid lines [m]"""
+        """heights: first index along x [m] (k, k); resolution: distance of the grid lines [m]"""
         self.friction = friction
         self._coefficients = spline_filter(heights, mode="mirror")
         self._resolution = resolution
@@ -44,8 +45,8 @@ class Heightmap:
 def hills(*, side: float, resolution: float, count: int, height: float, variance: float, spread: float, seed: int) -> Array:
     """Return heights on a grid [m] (k, k): `count` random Gaussian hills, scaled to the range 0 to `height` [m].
 
-    side: of the square [m]; resolution: distance of the grid lines [m]
-    variance: of a hill [m²], varied by ± the share `spread`; seed: equal seeds give equal hills
+    side: side of the square [m]; resolution: distance of the grid lines [m]
+    variance: mean variance of a hill [m²]; spread: its relative deviation ±; seed: equal seeds give equal hills
     """
     rng = np.random.default_rng(seed)
     lines = np.linspace(-side / 2, side / 2, round(side / resolution) + 1)
@@ -117,8 +118,8 @@ def _surface(x: float, y: float, coefficients: Array, resolution: float) -> tupl
 
 @compiled
 def _weights(s: float, k: int) -> tuple[Array, int, float]:
-    """Return the cubic B-splines and two derivatives at grid coordinate s (3, 4), the index of the first one, and 0 beyond the
-    border, else 1."""
+    """Return the four non-zero cubic B-splines and their first two derivatives at grid coordinate s (3, 4), the index of the
+    first spline, and a factor for derivatives: 0 outside the border, else 1."""
     inside = 1.0 if 0.0 <= s <= k - 1.0 else 0.0
     s = min(max(s, 0.0), k - 1.0)
     first = min(int(s), k - 2)

@@ -14,7 +14,7 @@ PATCHES = 256
 """Number of patches in x and in y after which a friction map repeats."""
 
 AT_SURFACE = 1e-12
-"""For smaller distances to a step [m] the direction to the nearest point does not define a normal."""
+"""At smaller distances to a step [m] the direction to the nearest point is too inaccurate to define a normal."""
 
 
 class FrictionMap:
@@ -61,7 +61,7 @@ class Flat:
 
 
 class Slope:
-    """The plane z = height + x tan(angle): uphill along x, height [m] at the origin, angle [rad]."""
+    """The plane z = height + x tan(angle), which rises along x. height: at the origin [m]; angle [rad]"""
 
     def __init__(self, angle: float, height: float = 0.0, friction: FrictionMap | None = None) -> None:
         self.friction = friction
@@ -79,7 +79,7 @@ class Stairs:
     """Stairs up along x: the first riser at x = start [m], flat before it and after the last one.
 
     depth, rise: of a step [m], > 0; steps: number of steps; height: before the first step [m]
-    A sphere that touches tread and riser in a corner has one contact, with the nearer one.
+    A sphere that touches a tread and a riser at the same time has one contact only, with the nearer of the two.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Stairs:
 
 
 def empty_distances(points: Array) -> tuple[Array, Array]:
-    """Return empty arrays for distances (n) and normals (n, 3). An array returned by compiled code costs as much as ten filled
-    by it."""
+    """Return uninitialised arrays for distances (n) and normals (n, 3), to be filled by compiled code: filling an array costs a
+    tenth of returning one."""
     return np.empty(len(points)), np.empty((len(points), 3))
 
 
@@ -118,8 +118,8 @@ def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> Non
 def _stairs(
     points: Array, start: float, depth: float, rise: float, steps: int, height: float, distances: Array, normals: Array
 ) -> None:
-    """Fill distances (n) and normals (n, 3) for points (n, 3) of the surfaces tread 0, riser 0, tread 1, … tread `steps`; the
-    first and last tread are infinite."""
+    """Fill distances (n) and normals (n, 3) of stairs for points (n, 3). The surface consists of tread 0, riser 0, tread 1, …,
+    tread `steps`; the first and the last tread are infinite."""
     for i in range(len(points)):
         normals[i, 1] = 0.0
         x, z = points[i, 0], points[i, 2]

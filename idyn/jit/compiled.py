@@ -1,8 +1,8 @@
 """`@compiled`: numba for the inner loops, with a disk cache keyed by code (`idyn.jit.cache`).
 
 numba keys a cached kernel by its own source file and does not notice changes of kernels that it calls in other files.
-`NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache. Arrays that belong together
-cross as one argument, see `idyn.jit.records`.
+`NUMBA_DISABLE_JIT=1` runs the same functions as plain Python; `NUMBA_CACHE_DIR` moves the cache. A record of several arrays is
+passed to a kernel as one argument, see `idyn.jit.records`.
 """
 
 import gc
@@ -21,32 +21,32 @@ from idyn.jit.mode import PLAIN
 VECTOR, MATRIX, CUBE = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 INDICES, SPANS = numba.int64[::1], numba.int64[:, ::1]
 FLAGS, MASK, BASES = numba.boolean[::1], numba.boolean[:, ::1], numba.boolean[:, :, ::1]
-"""Types of fields: arrays that can be written to, their rows one after the other."""
+"""Types of array arguments and fields: writable, contiguous in C order."""
 
 WHOLE, REAL, FLAG = numba.int64, numba.float64, numba.boolean
-"""And single numbers."""
+"""Types of single numbers."""
 
 COLLECT_AFTER = 50_000
-"""While kernels are compiled, so many new objects make Python look for garbage, not 700: that takes a fifth of the time
-otherwise. It costs 50 MB."""
+"""Threshold of Python's garbage collection while kernels are compiled [new objects]. With the default of 700 garbage collection
+takes a fifth of the compile time; this threshold costs 50 MB."""
 
 TELL_S = 5.0
-"""How often there is news while kernels are compiled [s]."""
+"""Shortest time between two progress messages while kernels are compiled [s]."""
 
 KERNELS: list[Any] = []
-"""All of this process."""
+"""All kernels of this process."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def inlined(function: F) -> F:
-    """For a function that is called in one place, by a compiled one: it is compiled with its caller, not twice."""
+    """Compile `function` as part of its caller only, not as a kernel of its own. For functions that one kernel calls."""
     return _compiled(function, inline="always")
 
 
 def compiled(function: F) -> F:
-    """Compile `function` with numba (no Python objects, GIL released), cached on disk: once for arguments of the same types,
-    whether a caller writes them out as numbers or not."""
+    """Compile `function` with numba (no Python objects, GIL released), cached on disk: once for each set of argument types,
+    whether a caller passes literals or variables."""
     return _compiled(function)
 
 
@@ -62,7 +62,7 @@ def _compiled(function: F, **options: str) -> F:
 
 
 def _take_literals_as_numbers(kernel: Any) -> None:
-    """For numba the 0 in f(x, 0) is of a type of its own: f would be compiled anew for it."""
+    """Treat literal arguments as numbers: numba gives the 0 in f(x, 0) a type of its own and would compile f again for it."""
     template = kernel.get_call_template
 
     def of_numbers(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
@@ -73,8 +73,10 @@ def _take_literals_as_numbers(kernel: Any) -> None:
 
 @contextmanager
 def compiling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile kernels are compiled faster, and `tell` is called when one is about to be compiled, not when it is read from
-    the disk, and every few seconds while there are more: with a sentence that says how far things are."""
+    """Context in which kernels are compiled faster (`COLLECT_AFTER`) and progress is reported.
+
+    `tell` receives a sentence before a kernel is compiled, at most every `TELL_S`; kernels read from the disk are not reported.
+    """
     listener, before = _Compiling(tell), gc.get_threshold()
     event.register("numba:compile", listener)
     gc.set_threshold(COLLECT_AFTER, *before[1:])
@@ -96,22 +98,23 @@ class _Compiling(event.Listener):  # type: ignore[misc]
             self._tell(f"compiling kernels, once on this machine: {ready} are ready")
 
     def on_end(self, event: Any) -> None:
-        """Of no interest."""
+        """Ignore the end of a compilation."""
 
 
 def interpreted(function: F) -> F:
-    """A compiled function as the Python it was written in."""
+    """Return the Python function of a compiled one."""
     python: F = getattr(function, "py_func", function)
     return python
 
 
 def several(kind: Any, count: int) -> Any:
-    """Type of a tuple of so many of a kind."""
+    """Return the type of a tuple of `count` elements of type `kind`."""
     return numba.types.UniTuple(kind, count)
 
 
 def only(function: Callable[..., Any], *types: Any) -> None:
-    """Compile for arguments of these types only: any others are a TypeError, not a minute of compiling."""
+    """Compile `function` for arguments of these types only. Calls with other types raise TypeError instead of compiling for a
+    minute."""
     if numba.config.DISABLE_JIT:
         return
     if not function.signatures:  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Compiled functions that are chosen by the type of a record: one source of a caller becomes one kernel for each type."""
+"""Compiled functions that are chosen by the type of a record: a caller is compiled once for each type."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +21,10 @@ class Dispatch:
         self._records: dict[tuple[Any, Callable[..., Any]], Any] = {}
 
     def record_for(self, base: type[R], kernel: Callable[..., Any]) -> type[R]:
-        """The subclass of a record class that stands for a kernel. The digest of the kernel's sources is in its name, so that
-        what is compiled for it is compiled anew when they change."""
+        """Return the subclass of the record class `base` whose type selects `kernel`.
+
+        Its name contains the digest of the kernel's sources, so callers compiled for it are recompiled when they change.
+        """
         known: type[R] | None = self._records.get((base, kernel))
         if known is None:
             code, module = kernel.__code__, kernel.__module__
@@ -33,7 +35,7 @@ class Dispatch:
         return known
 
     def kernel(self, kind: Any) -> Callable[..., Any]:
-        """The kernel that belongs to a record's type in compiled code."""
+        """Return the kernel that the compiled type of a record selects."""
         return self._kernels[kind.name]
 
 
@@ -41,7 +43,7 @@ LAWS = Dispatch()
 
 
 def attempt(problem: Any, law: Any, basis: Any, rung: int) -> Any:
-    """The law's rung of that number, by the kernel of the law's record; see `idyn.laws.law.Attempt`."""
+    """Run rung (solver attempt) number `rung` of a law by the kernel that its record selects; see `idyn.laws.law.Attempt`."""
     return LAWS.kernel(type(law).TYPE)(problem, law, basis, rung)
 
 

@@ -1,9 +1,9 @@
 """Native entry points: kernels compiled for fixed argument types, called without numba's type dispatch.
 
 numba inspects the type of every argument of every call and counts references to every array: 60 ns for each array, 300 ns for a
-record. An entry point checks its arguments in compiled code, about 1 ns each: arrays in tuples of a type `Borrowed` or `Output`
-by the layouts of NumPy's objects (`idyn.jit.layouts`). No references are counted; the caller's tuple keeps the arrays alive
-during the call. In plain mode (`idyn.jit.mode`) the same checks are made in Python.
+record. An entry point checks its arguments in compiled code, about 1 ns each. Arrays are passed in tuples of type `Borrowed` or
+`Output` and read at the offsets of NumPy's fields (`idyn.jit.layouts`). No references are counted; the caller's tuple keeps the
+arrays alive during the call. In fallback mode (`idyn.jit.mode`) the same checks are made in Python.
 """
 
 from collections.abc import Callable
@@ -27,19 +27,19 @@ llvmlite.binding.add_symbol(ARRAY_CLASS, id(np.ndarray))
 BYTE, INT, LONG, POINTER = ir.IntType(8), ir.IntType(32), ir.IntType(64), cgutils.voidptr_t
 
 FOREIGN = ord(">" if np.little_endian else "<")
-"""The byte order that is not this machine's."""
+"""NumPy's code of the byte order that this machine does not have."""
 
 KINDS = {numba.float64: np.dtype(np.float64), numba.int64: np.dtype(np.int64), numba.boolean: np.dtype(np.bool_)}
 
 
 class Borrowed(numba.types.Tuple):  # type: ignore[misc]
-    """Type of a tuple of contiguous arrays that an entry point reads. Anything else is a TypeError. A kernel must not put such
-    an array into a record or return it."""
+    """Type of a tuple of contiguous arrays that an entry point reads. Other arguments raise TypeError. A kernel must not store
+    such an array in a record or return it."""
 
     flags = CONTIGUOUS | ALIGNED
 
     def __new__(cls, *_: Any) -> "Borrowed":
-        return object.__new__(cls)  # numba's own constructor makes another type of tuples whose members are of one type
+        return object.__new__(cls)  # numba's constructor returns another class (UniTuple) if all members are of one type
 
     def __init__(self, *kinds: Any) -> None:
         super().__init__(kinds)
@@ -56,8 +56,8 @@ register_model(Output)(TupleModel)
 
 
 def entry_point(function: Callable[..., Any], *types: Any) -> Callable[..., Any]:
-    """`function` compiled for arguments of these types and no others: records, numbers, and tuples of arrays that are
-    `Borrowed` or `Output`. Calls raise TypeError for arguments of other types."""
+    """Return `function` compiled for arguments of these types only: records, numbers, and tuples of arrays that are `Borrowed`
+    or `Output`. Calls raise TypeError for arguments of other types."""
     if numba.config.DISABLE_JIT:
         return function
     if not PLAIN:
@@ -91,7 +91,7 @@ def _is_array(kind: Any, array: Any, flags: int) -> bool:
 @unbox(Borrowed)
 @unbox(Output)
 def _unbox_tuple(kind: Borrowed, given: Any, c: Any) -> NativeValue:
-    """The arrays of a Python tuple; TypeError when one of them is of another type."""
+    """Return the array structs of a Python tuple; the call raises TypeError if an array is of another type."""
     unboxed = cgutils.alloca_once_value(c.builder, cgutils.get_null_value(c.context.get_value_type(kind)))
     refused, end = cgutils.alloca_once_value(c.builder, cgutils.true_bit), c.builder.append_basic_block("unboxed")
     reader = _Reader(c, end)
@@ -109,7 +109,7 @@ def _unbox_tuple(kind: Borrowed, given: Any, c: Any) -> NativeValue:
 
 
 class _Reader:
-    """Emits code that reads Python objects, and jumps to `end` when a condition fails."""
+    """Emits code that reads Python objects and jumps to the block `end` if a condition fails."""
 
     def __init__(self, c: Any, end: Any) -> None:
         self._c, self._builder, self._end = c, c.builder, end
@@ -120,12 +120,12 @@ class _Reader:
         self._builder.position_at_end(go_on)
 
     def is_of(self, thing: Any, name: str) -> Any:
-        """Whether a Python object is of exactly that class."""
+        """Emit the test whether a Python object is of exactly this class."""
         known = self._builder.bitcast(self._c.pyapi.get_c_object(name), POINTER)
         return self._builder.icmp_unsigned("==", self._field(thing, LAYOUT.object_type, POINTER), known)
 
     def array(self, kind: Any, flags: int, thing: Any) -> Any:
-        """The array struct of a Python object, which must be an array of this type with these flags."""
+        """Emit the array struct of a Python object, which must be an array of this type with these flags."""
         b, c, dtype = self._builder, self._c, KINDS[kind.dtype]
         self.require(self.is_of(thing, ARRAY_CLASS))
         descriptor = self._field(thing, LAYOUT.dtype, POINTER)

@@ -1,7 +1,8 @@
-"""Where CPython and NumPy keep an array's data: offsets in bytes, and a probe that compares them with what Python says.
+"""Memory layout of NumPy arrays in CPython: offsets of their fields in bytes, and a probe that compares the values read at
+these offsets with those that Python reports.
 
 The offsets are those of `PyArrayObject_fields` and `PyArray_Descr` in NumPy 2's binary interface, on 64-bit CPython. Compiled
-code reads them without a call (`idyn.jit.entry`), so they are probed once in every process.
+code reads these fields without a call (`idyn.jit.entry`), so the offsets are probed once in every process.
 """
 
 import ctypes
@@ -12,11 +13,16 @@ import numpy as np
 from idyn.types import Array
 
 CONTIGUOUS, ALIGNED, WRITABLE = 0x1, 0x100, 0x400
-"""NumPy's flags of arrays."""
+"""Bits of NumPy's array flags."""
 
 
 class ArrayLayout(NamedTuple):
-    """Offsets in an object [bytes]: its type, which all objects have; of an array; of a dtype."""
+    """Offsets of fields [bytes].
+
+    object_type: in every object
+    data … flags: in an array
+    byte_order, type_number: in a dtype
+    """
 
     object_type: int = 8
     data: int = 16
@@ -33,7 +39,7 @@ LAYOUT = ArrayLayout()
 
 
 def probe_layout(layout: ArrayLayout = LAYOUT) -> str:
-    """Why arrays must not be read by these offsets; empty when all samples are read correctly."""
+    """Return why arrays must not be read by these offsets; '' if all samples are read correctly."""
     for array in _samples():
         wrong = _first_difference(layout, array)
         if wrong:
@@ -42,7 +48,7 @@ def probe_layout(layout: ArrayLayout = LAYOUT) -> str:
 
 
 def _samples() -> list[Array]:
-    """Arrays of every dtype, dimension, order and flag that compiled code tells apart."""
+    """Return arrays of every dtype, dimension, order and flag that compiled code distinguishes."""
     read_only = np.zeros(3)
     read_only.flags.writeable = False
     return [
@@ -61,7 +67,8 @@ def _samples() -> list[Array]:
 
 
 def _first_difference(layout: ArrayLayout, array: Array) -> str:
-    """Name of the first field that is read wrongly. Pointers are followed only when the fields around them are right."""
+    """Return the name of the first field that is read wrongly, or ''. Pointers are followed only if all other fields are
+    right."""
     if not _inside(layout, array):
         return "size"
     start, dtype = id(array), id(array.dtype)
@@ -88,7 +95,7 @@ def _first_difference(layout: ArrayLayout, array: Array) -> str:
 
 
 def _inside(layout: ArrayLayout, array: Array) -> bool:
-    """Whether all offsets are inside the objects."""
+    """Return whether all offsets are inside the array object and its dtype."""
     of_array, of_dtype = layout[:7], (layout.object_type, layout.byte_order, layout.type_number)
     return max(of_array) + 8 <= np.ndarray.__basicsize__ and max(of_dtype) + 4 <= type(array.dtype).__basicsize__
 

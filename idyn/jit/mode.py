@@ -2,10 +2,10 @@
 
 Private interfaces: layouts of Python's arrays (`layouts`, `entry`), arrays in a kernel's stack frame (`stack`), array structs
 built by numba's own code (`records`), linking of long kernels (`linking`). They save about 15 µs a tick and half of the compile
-time. They are probed when the package is imported: layouts in every process, the rest once for each combination of releases,
-in a process of its own, whose verdict is kept in the kernel cache. When a probe fails, one warning is given and everything
-runs without
-them: slower, with the same results. `IDYN_JIT=plain` asks for that, `IDYN_JIT=private` skips the second probe.
+time. They are probed when the package is imported: layouts in every process; the others once for each combination of releases,
+in a process of its own, whose result is stored in the kernel cache. If a probe fails, one warning is given and compiled code
+runs in fallback mode, without private interfaces: slower, with the same results. `IDYN_JIT=plain` selects fallback mode,
+`IDYN_JIT=private` skips the second probe.
 """
 
 import os
@@ -26,17 +26,17 @@ TRIED = ("0.65", "0.66", "0.67", "0.68")
 """Releases of numba with which all tests were run; others are probed."""
 
 PROBE_S = 120.0
-"""The second probe may take so long [s]."""
+"""Time limit of the second probe, that of numba's interfaces [s]."""
 
 
 def cache_root() -> Path:
-    """`NUMBA_CACHE_DIR`, or `idyn` in the user's cache directory."""
+    """Return the directory of the kernel cache: `NUMBA_CACHE_DIR`, or `idyn` in the user's cache directory."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idyn"
 
 
 def reason_for_plain() -> str:
-    """Why private interfaces are not used; empty when they are."""
+    """Return why private interfaces are not used; '' if they are. Raises ValueError for an unknown value of `IDYN_JIT`."""
     asked = os.environ.get("IDYN_JIT", "")
     if asked not in ("", "plain", "private"):
         raise ValueError(f"IDYN_JIT: expected 'plain' or 'private', got '{asked}'")
@@ -51,8 +51,8 @@ def reason_for_plain() -> str:
 
 
 def probe_numba() -> str:
-    """Why numba's private interfaces are not used: the verdict of `idyn.jit.probe` in a process of its own, once for these
-    releases."""
+    """Return why numba's private interfaces are not used, or '': the result of `idyn.jit.probe` in a process of its own, run
+    once for each combination of releases."""
     releases = "-".join((platform.python_version(), np.__version__, numba.__version__, llvmlite.__version__))
     verdict = cache_root() / f"probe-{releases}.txt"
     with suppress(OSError, UnicodeDecodeError):
@@ -65,7 +65,8 @@ def probe_numba() -> str:
 
 
 def run_probe() -> str:
-    """Compile and run kernels that use every private interface. Why they must not be used; empty when all is right."""
+    """Run kernels that use every private interface, in a process of its own. Return why these must not be used; '' if all
+    results are right."""
     environment = os.environ | {"IDYN_JIT": "private"}
     try:
         ended = subprocess.run(
@@ -95,4 +96,4 @@ def _plain() -> bool:
 
 
 PLAIN = _plain()
-"""Whether compiled code does without private interfaces."""
+"""Whether compiled code runs in fallback mode, without private interfaces."""

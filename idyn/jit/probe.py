@@ -1,5 +1,5 @@
-"""Probe of numba's private interfaces: `python -m idyn.jit.probe` prints 'right' when kernels that use all of them are
-right."""
+"""Probe of numba's private interfaces: `python -m idyn.jit.probe` prints 'right' if kernels that use all of them return the
+expected results."""
 
 import tempfile
 from typing import Any
@@ -16,7 +16,7 @@ from idyn.types import Array
 
 
 class Sample(ArrayRecord):
-    """Fields of several kinds."""
+    """Record with fields of several kinds."""
 
     x: Vector
     A: Matrix
@@ -27,7 +27,7 @@ class Sample(ArrayRecord):
 
 @compiled
 def long_kernel(record: Any, x: Array) -> float:
-    """Σ factor · A x over stack arrays; long enough to stay outside of its callers."""
+    """Return Σ factor · A x over stack arrays; long enough to be linked by symbol."""
     y, total = stack_array(len(record.A)), 0.0
     for i in range(len(record.A)):
         y[i] = 0.0

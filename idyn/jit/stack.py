@@ -12,14 +12,16 @@ from numba.np.numpy_support import as_dtype
 from idyn.jit.mode import PLAIN
 
 SMALL = 8192
-"""Larger arrays are on the heap [bytes]."""
+"""Maximum size of an array on the stack; larger arrays are on the heap [bytes]."""
 
 
 def stack_array(shape: Any, kind: Any = np.float64) -> Any:
-    """`np.empty(shape, kind)` for an array that is used in one call of one kernel only: in its stack frame if it is small.
+    """Return `np.empty(shape, kind)`, in the stack frame of the calling kernel if the array is small.
+
     kind: np.float64, np.int64 or np.bool_
 
-    Never return it, a view of it or a record that has it. Never call it in a loop: each call takes stack.
+    The array is valid during this call of the kernel: never return it, a view of it or a record that contains it. Never call
+    this function in a loop: each call takes stack.
     """
     return np.empty(shape, kind)
 

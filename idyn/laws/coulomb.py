@@ -4,9 +4,9 @@
     [ D_FN  D_FF  E ] [p_F] + [b_F       ] = [w_F] ,   0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0
     [ μ    −Eᵀ    0 ] [ λ ]   [0         ]   [w_λ]
 
-Warm start: the last basis is solved directly and kept if it is still complementary. Cold start: Lemke's method. A contact with
-μ = ∞ has no λ: opposite directions then force S v⁺ = T v⁺ = 0, unless it separates (`idyn.laws.separating`). If friction is
-unlimited at all contacts with friction, this is the no-slip law and solved as such.
+Warm start: the LCP is solved at the last basis; the solution is accepted if it is complementary. Cold start: Lemke's method. A
+contact with μ = ∞ has no λ. The conditions of its opposite friction directions then imply S v⁺ = T v⁺ = 0, unless the contact
+separates (`idyn.laws.separating`). If no friction is limited, this is the no-slip law and solved as such.
 
 Modelling errors: between the corners of the inscribed polygon friction is too weak by up to 1 − cos(π/k); there may be several
 solutions with different v⁺. The cost grows like n³.
@@ -45,10 +45,11 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 NEGATIVE = 1e-10
-"""A basis is kept if no variable of the normalised problem is below −NEGATIVE."""
+"""A basis is accepted if no variable of the normalised problem is below −NEGATIVE."""
 
 REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Shares of ‖D‖ that the regularised rungs add to the diagonal of D. The certificate checks the unregularised problem."""
+"""Shares of ‖D‖ that the regularised solver attempts (rungs) add to the diagonal of D. The certificate checks the problem
+without regularisation."""
 
 
 class Coulomb:
@@ -89,17 +90,17 @@ class Coulomb:
             yield "warm", self.solution(problem, basis, True)
         solution, free = self.solution(problem), np.isinf(problem.mu)
         for parted in without_separating(problem, solution, free, self.solution):
-            parted.basis[free, -1] = False  # λ: they were solved without friction
+            parted.basis[free, -1] = False  # λ is not basic: these contacts were solved without friction
             yield "parted", parted
         yield "cold", solution
         if solution.status.ok:
-            return  # the certificate rejects tangential without normal impulses; regularisation does not help
+            return  # the certificate rejects tangential impulses without normal ones; regularisation does not help
         for share in REGULARISATIONS:
             yield f"regularised {share:.0e}", self.solution(problem, None, False, share)
 
     def _by_no_slip(self, problem: Reduced, basis: Array | None) -> Iterator[tuple[str, LawSolution]]:
-        """Yield solutions of the no-slip law, which this is if no friction is limited. Solutions with friction at barely loaded
-        contacts are skipped: `unlimited` releases these."""
+        """Yield solutions of the no-slip law, to which Coulomb's law reduces if no friction is limited. Skip solutions with
+        friction at barely loaded contacts: `unlimited` releases these contacts."""
         law, start = NoSlip(self.max_pivots), None if basis is None else basis[:, :1].copy()
         for number, rung in enumerate(law.rungs):
             solution = law.solution(problem, start if number == 0 else None, number)
@@ -146,11 +147,11 @@ def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: f
 
 @compiled
 def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array) -> tuple[float, float]:
-    """Fill G, rows of the factor of D for normals, then friction directions, and q. Return d, the mean diagonal of D_NN, and
-    the unit of speed. With p = speed/d · z, λ = speed · z all entries of M and q are of order one."""
+    """Fill G, the rows of the factor Y for normals, then for friction directions, and q in units of speed. Return d, the mean
+    diagonal of D_NN, and the unit of speed. With p = speed/d · z, λ = speed · z all entries of M and q are of order one."""
     n, k, m = len(mu), len(directions), Y.shape[1]
     d = speed = 0.0
-    # G_N = Y_N, q_N = b_N + φ/dt;  G_F = the polygon's corners in Y_S, Y_T, q_F likewise
+    # G_N = Y_N, q_N = b_N + φ/dt;  G_F = d_j · (Y_S, Y_T), q_F = d_j · (b_S, b_T) for the polygon's corners d_j
     for i in range(n):
         q[i] = b[3 * i + 2]
         for c in range(m):
@@ -161,7 +162,7 @@ def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array)
             q[row] = x * b[3 * i] + y * b[3 * i + 1]
             for c in range(m):
                 G[row, c] = x * Y[3 * i, c] + y * Y[3 * i + 1, c]
-    # q in units of the largest speed; λ of unlimited friction is held at 0 by w_λ = 1
+    # q in units of the largest speed; w_λ = 1 ensures λ = 0 for unlimited friction
     for row in range(len(G)):
         speed = max(speed, abs(q[row]))
     speed = speed if speed > 0.0 else 1.0
@@ -234,7 +235,8 @@ def solve_coulomb(
 
 @compiled
 def coulomb_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Solve by the rungs warm, cold and regularised. Unlimited friction is left to the Python rung."""
+    """Solve by one of the rungs (solver attempts) warm, cold and regularised. A Python rung solves problems with unlimited
+    friction."""
     mu = problem.dynamics.given.mu
     if unlimited_somewhere(mu, False)[0]:
         return unsolved(problem, law, basis)

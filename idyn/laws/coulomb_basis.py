@@ -20,8 +20,8 @@ def inner(G: Array, i: int, j: int, d: float) -> float:
 
 @compiled
 def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, basis: Array) -> tuple[Array, Array, bool]:
-    """Return z and w at a complementary basis, and whether the basis is regular. Signs are not checked. The same as
-    `idyn.solvers.lemke.basis_solution`, without M."""
+    """Return z and w at a complementary basis, and whether the basis is regular. Signs are not checked. The results are those
+    of `idyn.solvers.lemke.basis_solution`, computed without M."""
     n, size = len(mu), len(q)
     k = len(G) // max(n, 1) - 1
     z, w, index, m = np.zeros(size), q.copy(), stack_array(size, np.int64), 0

@@ -25,11 +25,11 @@ MOST_CONTACTS = 2
 """Maximum number of contacts: three would have 2^18 bases."""
 
 EDGES = 4
-"""Edges of the friction polygon: each further pair of edges takes twenty times as long."""
+"""Number of edges of the friction polygon: each further pair of edges increases the time twentyfold."""
 
 
 class Enumeration(Coulomb):
-    """Coulomb's law by enumeration. Its basis holds the last impulses, S, T, N of each contact [N·s] (n, 3)."""
+    """Coulomb's law by enumeration. `basis` contains the last impulses instead, in S, T, N of each contact [N·s] (n, 3)."""
 
     name = "enumeration"
     basis_type: np.dtype = np.dtype(np.float64)
@@ -63,7 +63,7 @@ def nearest_solution(Y: Array, b: Array, mu: Array, directions: Array, last: Arr
     distance, tried = np.inf, 0
     basis, p = np.empty(size, dtype=np.bool_), np.empty(3 * n)
     for code in range(1 << size):
-        # basis of that number
+        # basis number `code`
         for i in range(size):
             basis[i] = (code >> i) & 1
         if not _worth_trying(basis, mu, n, k):
@@ -91,8 +91,8 @@ def nearest_solution(Y: Array, b: Array, mu: Array, directions: Array, last: Arr
 
 @compiled
 def _worth_trying(basis: Array, mu: Array, n: int, k: int) -> bool:
-    """Return whether a basis may be regular and have impulses of its own. A contact without p_N is open: it has no friction, or
-    λ and one direction. λ > 0 requires limited friction and a loaded direction."""
+    """Return whether a basis may be regular and give impulses that no other basis gives. If p_N of a contact is not basic,
+    either no variable of the contact is, or λ and one direction are. λ > 0 requires limited friction and a loaded direction."""
     for i in range(n):
         loaded = 0
         for j in range(k):

@@ -8,7 +8,7 @@ the nearest point of the disc, and û = D p + b. Then
     F(p) = p − Π(p − û/ρ) = 0
 
 is solved by Newton's method with a line search. D = Y Yᵀ, so only Yᵀ p couples the contacts, and a step solves one system of nu
-equations for any number of contacts. ε in this system limits changes of impulses that the law does not determine.
+equations for any number of contacts. ε in this system limits the change of impulses that the law does not determine.
 
 Starts: the last impulses; the impulses of Coulomb's law with 4 and with 8 edges; the results of Pinocchio's ADMM and projected
 Gauss–Seidel. The law is not convex: no start is sure to lead to a solution, and there may be several solutions.
@@ -59,7 +59,7 @@ RHO, EPSILON = 1e-1, 1e-5
 """ρ as a share of the mean diagonal of D_NN, and ε."""
 
 CONVERGED, STALLED = 1e-13, 1e-10
-"""Newton's method has converged when ‖F‖ is below this share of the largest speed over ρ. Below the second share it also ends
+"""Shares of the largest speed over ρ. Newton's method has converged when ‖F‖ is below the first. Below the second it also ends
 when ‖F‖ does not decrease: F consists of rounding errors. The certificate checks the result."""
 
 STEPS, HALVINGS, PATIENCE = 60, 14, 15
@@ -104,7 +104,7 @@ def _without_limits(problem: Reduced, _basis: Array | None) -> Solutions:
 
 def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: Reduced, _basis: Array | None) -> Solutions:
     """Solve from one start. With unlimited friction at a contact, solutions with released contacts come first, and the starts
-    of Pinocchio, which need limits, are skipped."""
+    by Pinocchio are skipped: they need finite μ."""
     some, _ = unlimited_somewhere(problem.mu, False)
     name = f"from {setting}" + (" edges" if solve is _from_polygon else "")
     if some and solve is _from_proximal:
@@ -115,7 +115,7 @@ def _rung(solve: Callable[[Reduced, Any], LawSolution], setting: Any, problem: R
             yield f"{name}, parted", parted
     yield name, solution
     if some and solution.status.ok:
-        yield None  # the certificate rejects tangential without normal impulses; further starts do not help
+        yield None  # the certificate rejects tangential impulses without normal ones; further starts do not help
 
 
 def _newton(problem: Reduced, start: Array) -> LawSolution:
@@ -125,7 +125,7 @@ def _newton(problem: Reduced, start: Array) -> LawSolution:
 
 
 def _from_polygon(problem: Reduced, edges: int) -> LawSolution:
-    """Start from the solution for a polygon. A failure of Coulomb's law is returned: a ray counts as infeasible demand."""
+    """Start from the solution for a polygon. Return the failure if Coulomb's law fails: a ray means an infeasible demand."""
     law = Coulomb(edges)
     first = next(law.unlimited(problem, None), None)  # for unlimited friction at a contact
     begin = law.solution(problem) if first is None else first[1]
@@ -144,7 +144,7 @@ def _no_basis(problem: Reduced) -> Array:
 
 @compiled
 def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Solve from the last impulses. Problems without limited friction are left to a Python rung."""
+    """Solve from the last impulses. A Python rung (solver attempt) solves problems without limited friction."""
     given = problem.dynamics.given
     if unlimited_somewhere(given.mu, False)[1]:
         return unsolved(problem, law, basis)
@@ -173,7 +173,7 @@ def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array
             if rest < before:
                 break
             share *= 0.5
-        # accepted even without decrease, to pass kinks of Π; the best p is kept
+        # accepted even without decrease, to pass kinks of Π; the best p is stored
         copy(trial, p)
         step, lost = step + 1, lost + 1
         if rest < least:
@@ -190,7 +190,7 @@ def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array
 
 @compiled
 def _residual(problem: tuple[Array, Array, Array], rho: float, p: Array, F: Array, G: Array) -> float:
-    """Fill F = p − Π(p − û/ρ) (3n) and G, the slopes of Π, a block of three rows for each contact (3n, 3). Return ‖F‖."""
+    """Fill F = p − Π(p − û/ρ) (3n) and G, the derivative of Π, a block of three rows for each contact (3n, 3). Return ‖F‖."""
     Y, b, mu = problem
     square = 0.0
     contact_velocity(Y, b, p, F)
@@ -206,7 +206,7 @@ def _residual(problem: tuple[Array, Array, Array], rho: float, p: Array, F: Arra
 
 @compiled
 def _project(mu: float, p: Array, G: Array) -> None:
-    """Replace p by Π(p) (3): p_N ≥ 0, then p_T in the disc of radius μ p_N. Fill G with the slope of Π (3, 3)."""
+    """Replace p by Π(p) (3): p_N ≥ 0, then p_T in the disc of radius μ p_N. Fill G with the derivative of Π (3, 3)."""
     for r in range(3):
         G[r, 0] = G[r, 1] = G[r, 2] = 0.0
     # p_N ← max(p_N, 0)

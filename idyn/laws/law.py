@@ -1,4 +1,4 @@
-"""Interface of contact laws: `Law`, its rungs and kernels, and the face of equivalent solutions."""
+"""Interface of contact laws: `Law`, its rungs (solver attempts) and kernels, and the face of equivalent solutions."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -20,8 +20,8 @@ from idyn.types import Array, Record
 Kernel = Callable[..., Any]
 
 FACE_ZERO = 1e-9
-"""Slack velocities up to this [m/s] count as zero when the face is determined from a solution. It bounds the complementarity
-error of other points of the face."""
+"""Slack velocities up to this [m/s] count as zero when the face is determined from a solution. Other points of the face violate
+complementarity by at most this."""
 
 MOST_EDGES = 64
 """Maximum number of edges of a friction polygon, then within 0.13 % of the circle; time and memory grow with the edges."""
@@ -39,8 +39,8 @@ class Face(NamedTuple):
     directions: corners of the friction polygon in (s, t) coordinates, counter-clockwise (k, 2)
     mu: friction coefficients (n)
     unlimited: whether every μ > 0 counts as ∞; tangential impulses are then free
-    friction: laws with round cones, whose flags are (n, 3): unit direction (s, t) of each contact's friction, or zero (n, 2);
-        laws with polygons: empty (0, 2)
+    friction: for laws with round cones, whose flags are (n, 3): unit direction (s, t) of each contact's friction, or zero
+        (n, 2); for laws with polygons: empty (0, 2)
     """
 
     flags: Array
@@ -56,8 +56,8 @@ class LawSolution(Record, frozen=True):
     p: contact impulses in rows S, T, N [N·s] (3n)
     face: equivalent impulses; None: the solution is unique
     basis: for the next tick (n, ·)
-    multipliers: of the non-penetration rows, of laws that are optimisation programs (n)
-    epsilon: ε of the term ½ε‖p‖² of such a program [1/kg]
+    multipliers: multipliers of the non-penetration rows, for laws that are optimisation programs (n)
+    epsilon: ε of the term ½ε‖p‖² in such a program [1/kg]
     """
 
     p: Array
@@ -70,7 +70,7 @@ class LawSolution(Record, frozen=True):
 
 
 class Attempt(NamedTuple):
-    """Result of a law's kernel: as `LawSolution`, with the status as an integer; without multipliers the array is empty."""
+    """Result of a law's kernel: a `LawSolution` with the status as an integer and, without multipliers, an empty array."""
 
     p: Array
     face: Face
@@ -80,7 +80,7 @@ class Attempt(NamedTuple):
 
 
 class Start(Enum):
-    """Start of a rung."""
+    """What the solver of a rung starts from."""
 
     BASIS = "last basis"
     IMPULSES = "last impulses"
@@ -89,17 +89,17 @@ class Start(Enum):
 
 
 Solutions = Iterator[tuple[str, LawSolution] | None]
-"""Rung names and solutions, yielded by a Python rung; None: the remaining rungs are not to be tried."""
+"""Pairs (name, solution), yielded by a Python rung; None instead of a pair: the remaining rungs must not be tried."""
 
 
 class Rung(NamedTuple):
     """One attempt of a law at a solution, a compiled kernel or a Python solver. Laws declare their rungs in order.
 
     name: reported in `Prediction.rung`
-    start: start of the solver; a rung that starts from the last basis or impulses is skipped without them
+    start: what the solver starts from; a rung that starts from the last basis or impulses is skipped if there are none
     kernel: number of the rung in the law's kernel; None: a Python rung
-    solve: Python rung: function of the problem and the last basis or None
-    cold: name when started from an empty basis without a last one; '': the rung is skipped then
+    solve: for a Python rung: function of the problem and the last basis, or None for the basis
+    cold: name of the rung when there is no last basis and it starts from an empty one; '': the rung is skipped then
     """
 
     name: str
@@ -137,13 +137,13 @@ class Law(Protocol):
     in `idyn.laws.settings`.
 
     name: name of the kind, reported in `Prediction.law`
-    conditions, directions, material: conditions that the certificate checks
+    conditions, directions, material: which conditions the certificate checks, the friction polygon and the ground material
     unlimited_friction: whether every μ > 0 counts as ∞
     basis_width, basis_type: columns and element type of its basis, one row for each contact; a basis for kernels is boolean
     max_pivots: limit for one attempt of its kernel; 0: it does not pivot
     rungs: from the quickest to the most robust, kernels first
-    kernel: compiled function `(problem, law, basis, rung) → Attempt` of a `ReducedProblem` and `LawData`, which runs the kernel
-        rung of that number; `basis` (n, ·) is its start and receives the next basis
+    kernel: compiled function `(problem, law, basis, rung) → Attempt` that runs kernel rung number `rung` for a
+        `ReducedProblem` and `LawData`; `basis` (n, ·) is the starting basis and is overwritten with the next basis
     """
 
     name: str
@@ -160,20 +160,20 @@ class Law(Protocol):
     def rungs(self) -> tuple[Rung, ...]: ...
 
     def sticking(self, mu: Array) -> Array:
-        """Return positive values for contacts that this law requires to stick at any friction (n). A feasible demand must not
-        make them slip."""
+        """Return positive values for contacts that must stick under this law, whatever their friction (n). A feasible demand
+        must not make them slip."""
         ...
 
 
 @compiled
 def no_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Kernel of laws without kernel rungs."""
+    """Kernel of laws that have Python rungs only: not certified."""
     return unsolved(problem, law, basis)
 
 
 @compiled
 def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
-    """Return zero impulses, not certified: the rung does not apply."""
+    """Return zero impulses with the status NOT_CERTIFIED: the rung does not apply to this problem."""
     given = problem.dynamics.given
     face = Face(np.zeros((0, 0), np.bool_), law.directions, given.mu, law.unlimited, law.directions[:0])
     return Attempt(np.zeros(len(problem.b)), face, given.mu[:0], NOT_CERTIFIED, 0)
@@ -187,7 +187,7 @@ def law_data(law: Law) -> LawData:
 
 @compiled
 def is_free(mu: float, unlimited: bool) -> bool:
-    """Return whether a contact's friction is unlimited."""
+    """Return whether friction with this μ is unlimited. unlimited: whether every μ > 0 counts as ∞"""
     return mu == np.inf or (unlimited and mu > 0.0)
 
 
@@ -207,8 +207,8 @@ def polygon(edges: int, circumscribed: bool = False) -> Array:
 
 @compiled
 def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
-    """Return whether the friction of any contact is unlimited, and whether that of no contact is limited: all others are
-    frictionless."""
+    """Return (some, all): whether the friction of at least one contact is unlimited; and whether in addition all other contacts
+    are either unlimited or frictionless, so that no friction is limited."""
     some, nowhere = False, True
     for i in range(len(mu)):
         free = is_free(mu[i], unlimited)

@@ -6,16 +6,16 @@
 2. Elimination: Ŷ = Y_N minus its part in the span of Y_X, so Q = Ŷ Ŷᵀ.
 3. LCP(r, Q) by principal pivoting on Ŷ.
 4. p_X such that the velocities in the rows X are zero; all other tangential impulses are zero.
-5. The tangential rows of separating contacts are removed, those of closed contacts restored, and 1–4 repeated until this set of
-   held contacts does not change. If it does not converge, all sets are tried for few contacts; with more contacts the iteration
-   starts again from the empty set.
-6. If a contact carries a tangential impulse without a normal impulse, 1–4 are repeated once, with the rows of loaded contacts
-   selected first. The result is kept if the motion is the same.
+5. The tangential rows of separating contacts are removed, those of closed contacts are restored, and steps 1–4 are repeated
+   until the set of sticking contacts (those with tangential rows) does not change. If it does not converge, all sets are tried
+   for few contacts; with more contacts the iteration starts again from the empty set.
+6. If a contact carries a tangential impulse without a normal impulse, steps 1–4 are repeated once, with the rows of loaded
+   contacts selected first. The new result is used if the motion is the same.
 
-Differences from the papers: steps 5 and 6 are new; without them a foot that lifts by a micron is held sideways with unlimited
-friction. Rank selection takes the most independent row next, not the first one that is independent enough. The orthogonal basis
-is kept instead of the Gram matrix D_XX, which squares the condition number: almost dependent rows (feet almost on one plane)
-are usual.
+Differences from the papers: steps 5 and 6 are new; without them a foot that lifts by a micron cannot move sideways, as friction
+is unlimited. Rank selection takes the most independent row next, not the first one that is independent enough. The orthogonal
+basis is stored instead of the Gram matrix D_XX, which would square the condition number: almost dependent rows (feet almost on
+one plane) are usual.
 
 Modelling errors: friction is unlimited, so a foot that should slide sticks; μ only distinguishes frictionless contacts (μ = 0).
 The rows that rank selection drops are violated unless the demand is feasible (MATHEMATICS §4).
@@ -36,9 +36,10 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 ALL_ROWS = 1e-9
-"""Rank threshold of the later rungs: they keep every row that differs by more than rounding errors. The first rung keeps a row
-if its orthogonal part is longer than the share `Reduced.independent` of the row. Feet almost on one plane have rows that differ
-by less; for a feasible demand the normal rows replace them, without tangential impulses of kilonewtons that cancel."""
+"""Rank threshold of the later rungs (solver attempts): they select every row that differs by more than rounding errors. The
+first rung selects a row if its orthogonal part is longer than the share `Reduced.independent` of the row. Feet almost on one
+plane have rows that differ by less; for a feasible demand the normal rows imply these rows, without tangential impulses of
+kilonewtons that cancel."""
 
 MAX_UPDATES = 20
 """Maximum number of repetitions in step 5: when a body just lifts off, hundreds of contact points may change their set."""
@@ -75,7 +76,7 @@ class NoSlip:
         return mu
 
     def solution(self, problem: Reduced, basis: Array | None, rung: int = 0) -> LawSolution:
-        """Solve by the rung of that number, from the given basis; None: from an empty one."""
+        """Solve by rung number `rung` from a basis; None: from an empty basis."""
         start = np.zeros((len(problem.mu), 1), dtype=np.bool_) if basis is None else basis
         rule, rank = rule_of(rung, problem.independent)
         p, flags, status, pivots, after = solve_no_slip(problem.Y, problem.b, problem.mu, start, rule, rank, self.max_pivots)
@@ -95,7 +96,7 @@ def solve_no_slip(
     last = settles + (1 << n if n <= MOST_SEARCHED else settles) - 1
     attempt = 0
     while True:
-        # step 5: the set of held contacts; without convergence the empty set, or all sets in turn
+        # step 5: the set of sticking contacts; without convergence the empty set, or all sets in turn
         if attempt == settles and n > MOST_SEARCHED:
             held = np.zeros(n, dtype=np.bool_)
         elif attempt >= settles and n <= MOST_SEARCHED:
@@ -103,7 +104,7 @@ def solve_no_slip(
                 held[i] = mu[i] > 0.0 and (attempt - settles) >> i & 1 == 0
         for i in range(n):
             bilateral[3 * i] = bilateral[3 * i + 1] = held[i]
-        # steps 1 to 4; converged when the closed contacts are the held ones
+        # steps 1 to 4; converged when the closed contacts are the sticking ones
         p, w, status, more, active = hold(Y, b, bilateral, no_contact, start, rule, rank, max_pivots)
         pivots += more
         stays = (mu > 0.0) & (w <= FACE_ZERO)
@@ -114,17 +115,17 @@ def solve_no_slip(
                 break
             attempt = settles - 1
         if attempt == last:
-            status = RAY  # no set of held contacts is consistent
+            status = RAY  # no set of sticking contacts is consistent
             break
         held = stays
         attempt += 1
-    # step 6: rows of loaded contacts first, kept if the motion is the same
+    # step 6: rows of loaded contacts first; the result is used if the motion is the same
     if status == SOLVED and _unloaded_friction(p, active):
         other, opens, again, more, presses = hold(Y, b, bilateral, active, active, rule, rank, max_pivots)
         pivots += more
         if again == SOLVED and (np.abs(opens - w) <= ZERO_SPEED).all():
             p, active = other, presses
-    # face: w_N = 0; any friction at held contacts
+    # face: w_N = 0; any friction at sticking contacts
     flags = np.zeros((n, 6), dtype=np.bool_)
     for i in range(n):
         flags[i, 0] = w[i] <= FACE_ZERO
@@ -140,7 +141,8 @@ def rule_of(rung: int, independent: float) -> tuple[int, float]:
 
 @compiled
 def no_slip_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int) -> Attempt:
-    """Run rung 0 from the last basis; 1 with all rows and 2 by the dual active set, both from an empty basis."""
+    """Run a rung: 0 from the last basis; 1 with the rank threshold `ALL_ROWS`, from an empty basis; 2 by the dual active set,
+    from an empty basis."""
     given, start = problem.dynamics.given, basis.copy()
     if rung > 0:
         start[:] = False

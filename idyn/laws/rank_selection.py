@@ -29,8 +29,11 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
     others, in each group the most independent first.
 
     A row is independent if the part orthogonal to the selected rows is longer than the share `rank` of the row. Return the
-    number k of selected rows; fill the first k rows of X (m), their indices, of U (m, m), an orthonormal basis of their span,
-    and of R (m, m), the lower triangle with Y_X = R U.
+    number k of selected rows. Fill the first k rows of
+
+    X: indices of the selected rows (m)
+    U: orthonormal basis of their span (m, m)
+    R: lower triangle with Y_X = R U (m, m)
     """
     rows, m = Y.shape
     # rest: orthogonal parts of the rows; start, new: squared lengths of the rows and of their orthogonal parts

@@ -10,8 +10,8 @@ selection are not needed. Newton's method with exact line search starts from the
 The law has its own ground material and applies to v⁺: the `Ground` of the options does not change it.
 
 Modelling errors: k, τ_d and σ must be those of the ground, and gaps must be measured: forces depend stiffly on foot positions
-(10 µm change them by 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
-sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTION`, and μ = ∞, are reduced to it.
+(10 µm change a force by 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
+sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTION`, including μ = ∞, are reduced to it.
 """
 
 import numpy as np
@@ -31,8 +31,8 @@ CONVERGED = 1e-13
 """Newton's method has converged when the gradient is below this share of its largest term."""
 
 STALLED = 1e-8
-"""It also ends when a gradient below this share does not decrease: it consists of rounding errors. The certificate checks the
-result."""
+"""Newton's method also ends when the gradient is below this share and does not decrease: it then consists of rounding errors.
+The certificate checks the result."""
 
 FLAT = 1e-10
 """The line search ends when the slope is below this share of the initial one."""
@@ -181,8 +181,8 @@ def _impulses(laws: Array, u: Array, p: Array, G: Array) -> None:
 
 @compiled
 def contact_laws(d: Dynamics, material: Material) -> Array:
-    """Return μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n = inf disables a contact: one that does not touch,
-    if only touching ones count, or one that no degree of freedom moves."""
+    """Return μ, R_t, R_n [1/kg] and v̂_n [m/s] of each contact (n, 4). R_n = inf disables a contact: one with φ > 0 if
+    `material.touching_only`, or one that no degree of freedom moves."""
     g = d.given
     n, nv, dt = len(g.mu), len(g.v), g.dt
     L, row, laws = g.M.copy(), np.empty((3, nv)), np.empty((n, 4))

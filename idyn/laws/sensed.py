@@ -14,7 +14,7 @@ from idyn.types import Array
 
 
 class Sensed:
-    """Law with given contact impulses. The caller constructs one for each measurement.
+    """Law with given contact impulses. The caller constructs a new law for each measurement.
 
     p: contact impulses of one period in rows S, T, N [N·s] (3n); None: zero
     """
@@ -33,7 +33,7 @@ class Sensed:
         self.p = p
 
     def __eq__(self, other: object) -> bool:
-        """All instances are equal: they share one compiled method."""
+        """Return True for every instance of the class, so that all measurements share one compiled `Method`."""
         return isinstance(other, Sensed)
 
     def __hash__(self) -> int:

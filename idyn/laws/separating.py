@@ -2,7 +2,8 @@
 
 Applied literally, μ = ∞ lets a lifting foot carry tangential impulses without a normal impulse, and feet almost on one plane
 press against each other with kilonewtons that cancel. Without normal force there is no friction. So the law is solved again
-without the friction of contacts that are barely loaded, under this law or under the no-slip law; separating ones are released.
+without friction at contacts that are barely loaded under this law or under the no-slip law. Those of them that then separate
+are released.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +26,8 @@ def without_separating(
     """Yield solutions of the law in which separating contacts of unlimited friction carry no impulse. No solution is yielded if
     no contact with friction is barely loaded.
 
-    literal: solution without release, successful or not; free: contacts of unlimited friction (n, bool)
+    literal: solution of the law without release, successful or not
+    free: whether a contact has unlimited friction (n, bool)
     solve: function that solves the law for a problem with other friction coefficients
     """
     idle, last = np.zeros_like(free), literal
@@ -45,14 +47,14 @@ def without_separating(
 
 
 def barely_loaded(p: Array) -> Array:
-    """Return contacts with tangential impulses that are barely loaded (n, bool)."""
+    """Return which contacts are barely loaded and have a tangential impulse (n, bool)."""
     normal, sideways = p[2::3], np.abs(p[0::3]) + np.abs(p[1::3])
     hardly: Array = (sideways > 0.0) & (normal <= BARELY * normal.max())
     return hardly
 
 
 def _loaded_under_no_slip(problem: Reduced) -> Array:
-    """Return contacts that carry a normal impulse under the no-slip law (n, bool); all, if it has no solution."""
+    """Return which contacts carry a normal impulse under the no-slip law (n, bool); all, if it has no solution."""
     solution = NoSlip().solution(problem, None)
     return solution.basis[:, 0] if solution.status.ok else np.ones(len(problem.mu), dtype=np.bool_)
 
@@ -64,7 +66,8 @@ def _frictionless(problem: Reduced, idle: Array) -> Reduced:
 def _with_released(
     problem: Reduced, idle: Array, without: LawSolution, solve: Callable[[Reduced], LawSolution]
 ) -> Iterator[LawSolution]:
-    """Yield the solution `without` friction at idle contacts (n, bool), then one with friction at those that stay closed."""
+    """Yield solutions in which separating contacts are released: first `without`, the solution without friction at the idle
+    contacts (n, bool), then one with friction at the idle contacts that remain closed in the first solution."""
     if not without.status.ok:
         return
     apart = idle & (opening(problem, without.p) > FACE_ZERO)
@@ -76,7 +79,8 @@ def _with_released(
 
 
 def _release(problem: Reduced, solution: LawSolution, apart: Array, stay: Array) -> LawSolution:
-    """Return the solution with zero impulses at the contacts `apart`. The selection may load the idle contacts `stay`."""
+    """Return the solution with zero impulses at the contacts `apart` (n, bool), which separate. The selection may load the
+    contacts `stay` (n, bool), which had no friction but remain closed."""
     p, basis, face = solution.p.copy(), solution.basis.copy(), solution.face
     p.reshape(-1, 3)[apart], basis[apart] = 0.0, False
     if face is not None:

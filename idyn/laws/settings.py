@@ -60,7 +60,7 @@ class ConvexSettings(LawSettings, frozen=True, tag="convex"):
     backend: str = "daqp"
 
     variant: ClassVar[dict[str, Any]] = {}
-    """Further arguments of `Convex`, by kind."""
+    """Further arguments of `Convex` that distinguish the kinds."""
 
     def build(self) -> Law:
         return Convex(edges=self.edges, circumscribed=self.circumscribed, backend=self.backend, **self.variant)
@@ -94,7 +94,7 @@ class ContactFreeSettings(LawSettings, frozen=True, tag="contact-free"):
 
 
 class SensedSettings(LawSettings, frozen=True, tag="sensed"):
-    """delay: age of the forces in measurements; the caller stores them"""
+    """delay: age of the forces [measurements]; the caller stores them"""
 
     delay: Count = 1
 
@@ -108,9 +108,9 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
 
     stiffness: k [N/m], > 0, inf: as rigid as the period permits
     dissipation: τ_d [s], ≥ 0
-    beta: period of the stiffest contact, in control periods
+    beta: β; the stiffest contact oscillates with the period β dt, dt the period of the prediction, which limits the stiffness
     sigma: σ, scale of the residual slip of sticking contacts, R_t = σ w
-    candidates: "touching": contacts with a gap > 0 carry no force; "near": they may carry force within the period
+    candidates: "touching": the force of contacts with a gap > 0 is zero; "near": they may carry force within the period
     """
 
     stiffness: Annotated[float, msgspec.Meta(gt=0)] = 1e5

@@ -15,7 +15,8 @@ class ContactPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     offset: centre of the sphere in that frame [m]
     radius: [m], ≥ 0
     mu: default friction coefficient, ≥ 0, may be inf
-    name: the contact key is `frame.name`; without a name it is the frame, for further places of the frame with a number
+    name: the contact key is `frame.name`; without a name the key is the frame's name, with a number appended for further
+        places of the same frame
     """
 
     frame: str
@@ -56,7 +57,7 @@ class Sole(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Closure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Two coincident points of two bodies, like a ball joint: the origins of the frames `first` and `second` of the URDF."""
+    """Closure of a chain, like a ball joint: the origins of the frames `first` and `second` of the URDF coincide."""
 
     first: str
     second: str
@@ -70,15 +71,16 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     contact: contact places, which may touch the terrain and boxes of other bodies; for flat feet see `Sole.corners`
     box: boxes that contact places of other bodies may touch
     closure: closures of closed chains
-    actuated: joints with several degrees of freedom (URDF: planar, floating) with a motor for each of them; other joints of
-        this kind are unactuated, such as a floating base or a free body that the robot touches
-    unactuated: joints of one axis, or single degrees of freedom, without a motor
+    actuated: names of the joints with several degrees of freedom (URDF: planar, floating) that have a motor for each of these;
+        such joints are unactuated otherwise, as a floating base or a free body that the robot touches
+    unactuated: names of joints of one axis, or of single degrees of freedom, that have no motor
     tau_max: torque limits that replace those of the URDF, by name [N·m]
     armature: rotor inertia times gear ratio squared [kg·m²], for all actuated degrees of freedom or by name; it is added to the
         diagonal of M only
 
-    A degree of freedom has the name of its joint. Joints with several have `joint.0`, `joint.1`, …, in the order of Pinocchio's
-    velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z [m], three angles [rad].
+    The degree of freedom of a joint of one axis has the name of the joint. Those of other joints are named `joint.0`, `joint.1`,
+    …, in the order of Pinocchio's velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z
+    [m], three angles [rad].
     """
 
     urdf: str

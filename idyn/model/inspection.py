@@ -9,7 +9,7 @@ from idyn.model.tree import DUMMY_EFFORT, Limits
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One result of the inspection. where: link or joint; severity: 'error' (wrong physics) or 'note'"""
+    """One finding of the inspection. where: link or joint; severity: 'error' (wrong physics) or 'note'"""
 
     severity: str
     where: str

@@ -29,11 +29,11 @@ class Spheres(Record, frozen=True):
     mu: Array
 
     def rows(self, keys: tuple[str, ...]) -> Array:
-        """Return the index of the place of each contact key, −1 if it is not the key of a place (n)."""
+        """Return the index of the contact place with each key, −1 if there is none (n)."""
         return _rows(self.keys, keys)
 
     def among(self, keys: tuple[str, ...]) -> "Spheres":
-        """Return the places with these keys, in their order; other keys are ignored."""
+        """Return the places with these keys, in the order of `keys`; keys without a place are ignored."""
         return self if keys == self.keys else _among(self, keys)
 
 
@@ -57,7 +57,7 @@ def _among(spheres: Spheres, keys: tuple[str, ...]) -> Spheres:
 
 
 class Boxes(Record, frozen=True):
-    """The m boxes, and the k pairs that may touch: each sphere with each box of another joint.
+    """The m boxes, and the k pairs of sphere and box that may touch: each sphere with each box that is fixed to another joint.
 
     joints: joint indices of the boxes (m)
     rotations: of the boxes in the joint frames (m, 3, 3)

@@ -33,8 +33,8 @@ class Robot:
     tree, bodies, limits: see `idyn.model.tree`; spheres, boxes: see `idyn.model.places`; closures: see `idyn.model.closures`
     total_mass [kg], weight [N]
     floating: whether the base floats; one_axis_each: whether every actuated joint has one axis
-    contact_names: keys of all contacts that geometry may find, of spheres, then of pairs
-    scratch: workspaces that other modules keep with the robot (`idyn.prediction.method`)
+    contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
+    scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.method`)
 
     A robot has one `pin.Data`: do not use it in several threads at the same time, see `twin`.
     """
@@ -93,7 +93,7 @@ class Robot:
         return Robot(msgspec.structs.replace(self.description, **changes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the description: copies are built anew."""
+        """Pickle the description only: copies are rebuilt from it."""
         return Robot, (self.description,)
 
     def twin(self) -> "Robot":
@@ -104,8 +104,8 @@ class Robot:
         return other
 
     def _open_data(self) -> None:
-        """Create two `pin.Data`, for `terms` and for `place`, and keep views of their arrays: reading an attribute through the
-        bindings takes longer than a small kernel."""
+        """Create two `pin.Data`, for `terms` and for `place`, and store views of their arrays: reading an attribute through
+        the bindings takes longer than a small kernel."""
         self._data, self._placed = self._model.createData(), self._model.createData()
         data = self._data
         axes = data.J.T.reshape(-1, 6)  # the bindings return one column as a vector
@@ -158,7 +158,7 @@ class Robot:
         return kinematics
 
     def kinematics(self, state: State | Kinematics) -> Kinematics:
-        """Return `terms` at a state. If `state` is the result of the last call of `terms`, it is returned."""
+        """Return `terms` at a state. If `state` is the result of the last call of `terms`, return it unchanged."""
         current = self._current
         return current if current is not None and state is current else self.terms(state.q, state.v)
 
@@ -168,7 +168,7 @@ class Robot:
 
     def terms_of(self, states: Iterable[tuple[Array, Array]], M: Array, axes: Array, h: Array, ends: Array) -> None:
         """Compute the terms of many states (q, v) into the first rows of M (·, nv, nv), axes (·, nv, 6), h (·, 1, nv) and, with
-        closures, `ends` (·, 2m, 3), all contiguous. Memory views copy in half the time of NumPy."""
+        closures, `ends` (·, 2m, 3), all contiguous. Copies are made by memory views, which take half the time of NumPy."""
         one, two, three = (_bytes(own) for own in (self.own_terms.M.T, self.own_terms.axes, self.own_terms.h))
         all_M, all_axes, all_h = (_bytes(rows) for rows in (M, axes, h))
         a, b, c = len(one), len(two), len(three)
@@ -208,8 +208,8 @@ class Robot:
         return np.array(pin.difference(self._model, q0, q1))
 
     def joint_angles(self, q: Array) -> Array:
-        """Return the positions of the actuated joints [rad or m] (na). The angle of a continuous joint counts turns; positions
-        of a joint with several degrees of freedom are the tangent vector from its neutral position."""
+        """Return the positions of the actuated joints [rad or m] (na). The angle of a continuous joint counts turns. For a joint
+        with several degrees of freedom the positions are the tangent vector from its neutral position."""
         return q[self.tree.q_index] if self.one_axis_each else self.difference(self._neutral, q)[self.tree.a]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:
@@ -232,7 +232,7 @@ class Robot:
         return self.difference(here, there)[self.tree.a]
 
     def compute_all_terms(self, q: Array, v: Array) -> None:
-        """Call `pin.computeAllTerms`, the reference for this project's measurements of speed."""
+        """Call `pin.computeAllTerms`, whose time is the reference in this project's speed measurements."""
         pin.computeAllTerms(self._model, self._placed, q, v)
 
     def inverse_dynamics(self, q: Array, v: Array, acceleration: Array) -> Array:

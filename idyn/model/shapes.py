@@ -30,7 +30,8 @@ def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array)
     """Return the gap [m] between a sphere and a box with half edges `half` (3), in the frame of the box; fill the outward
     normal (3).
 
-    The nearest point is on a face, an edge or a corner; for a centre inside the box on the nearest face.
+    The nearest point of the box is on a face, an edge or a corner; for a sphere whose centre is inside the box, on the nearest
+    face.
     """
     # outside: normal from the nearest point of the box
     squared = 0.0
@@ -59,7 +60,8 @@ def pair_contacts(
     """Return points of the spheres nearest to the boxes (n, 3), outward normals of the boxes (n, 3) and gaps [m] (n), in the
     world.
 
-    pairs: index of the sphere, index of the box (n, 2); centres (·, 3), radii (·): of the spheres
+    pairs: (index of the sphere, index of the box) (n, 2)
+    centres (·, 3), radii (·): of the spheres
     rotations (·, 3, 3), origins (·, 3), halves (·, 3): orientations, centres and half edges of the boxes
     """
     n = len(pairs)

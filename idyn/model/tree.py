@@ -13,7 +13,7 @@ DUMMY_EFFORT = 1e3
 """Effort limits of at least this [N·m or N] count as placeholders: no joint of the robots in use exceeds it."""
 
 UNIT_PARTS = {"JointModelFreeFlyer": 4, "JointModelPlanar": 2}
-"""Number of a joint's last positions that form a unit vector: a quaternion, or cos and sin."""
+"""Number of the positions at the end of a joint's part of q that form a unit vector: a quaternion, or cos and sin."""
 
 
 class Tree(Record, frozen=True):
@@ -24,7 +24,7 @@ class Tree(Record, frozen=True):
     dof_names: names of the velocities, see `Description` (nv)
     support: whether a velocity (column) moves a joint (row) (njoints, nv)
     a, u: indices of the actuated (na) and unactuated (nu) velocities
-    q_index: index in q of each actuated velocity's position; −1 for joints with several degrees of freedom (na)
+    q_index: index in q of the position of each actuated degree of freedom; −1 for joints with several of them (na)
     unit_spans: start and end in q of unit vectors: quaternions xyzw, and (cos, sin) of planar joints (·, 2)
     """
 

@@ -5,8 +5,9 @@ motion x = Gᵀ c, stage I is the LCP
 
     0 ≤ c ⟂ G (x − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N x + b_N ≥ 0
 
-Its basis is the set of loaded rays (c > 0) and of pressed contacts (y > 0). Released contacts have no condition on their rays.
-The loaded rays of a basis are linearly independent in G, so there are at most nu of them for any number of contacts.
+Its basis is the set of loaded rays (c > 0) and of pressed contacts (y > 0). Released contacts may slide: there is no condition
+on their rays. The rows of G for the loaded rays are linearly independent, so at most nu rays are loaded for any number of
+contacts.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
 NEGATIVE = 1e-10
-"""A basis is kept if no variable that must be ≥ 0 is below −NEGATIVE, in units of the problem."""
+"""A basis is accepted if no variable that must be ≥ 0 is below −NEGATIVE, in units of the problem."""
 
 LOADED = 1e-9
 """Impulses of a QP solution up to this share of the problem's unit count as zero."""
@@ -33,18 +34,22 @@ COARSE = 1e4
 its length. A basis of rows that differ by less would have large rounding errors."""
 
 CLEARLY = 1e9
-"""The same factor for tangential rays that are taken first: the orthogonal part must exceed a hundredth."""
+"""Factor on the squared length, as COARSE, for tangential rays of free sign, which are selected early: their orthogonal part
+must exceed a hundredth of their length."""
 
 
 @compiled
 def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, Array, Array, bool]:
-    """Solve at a basis (n, k + 1: rays, then y). Return p (3n), y (n), flags of the face (n, 2 + k), and whether this solves
-    the law. release: whether separating contacts of unlimited friction may slide"""
+    """Solve at a basis (n, k + 1): columns of the k rays, then of y. release: whether separating contacts of unlimited friction
+    may slide
+
+    Return p (3n), y (n), flags of the face (n, 2 + k), and whether this solves the law.
+    """
     Y, b, mu = program.Y, program.b, program.mu
     n, k, m = len(mu), len(program.directions), Y.shape[1]
     d, speed = units(Y, b, program.energy)
     rays = cone_rays(program)
-    # c and y of the basis; ≥ 0 where they have a sign
+    # c and y of the basis; ≥ 0 except for rays of free sign
     loaded, pressed = _basis_indices(basis, rays.taken)
     K, rhs = _kkt(rays.G, rays.slopes, Y, b, loaded, pressed)
     z, solved = lu_refined(K, rhs)
@@ -158,8 +163,8 @@ def _opening(Y: Array, b: Array, x: Array) -> Array:
 
 @compiled
 def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance: float) -> tuple[Array, bool]:
-    """Return flags of the face (n, 2 + k), and whether no ray has a descent slope beyond `tolerance` [m/s]. Contacts marked in
-    `parts` carry no impulse and are not checked."""
+    """Return flags of the face (n, 2 + k), and whether the objective decreases along no ray by a slope of more than `tolerance`
+    [m/s]. Contacts marked in `parts` have zero impulse and are not checked."""
     mu, n, k = program.mu, len(program.mu), len(program.directions)
     flags, optimal = np.zeros((n, 2 + k), dtype=np.bool_), True
     for i in range(n):
@@ -190,8 +195,8 @@ def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance:
 
 @compiled
 def basis_of(program: Program, p: Array, y: Array) -> Array:
-    """Return a basis (n, k + 1) for a solution p (3n), y (n): independent loaded rays and pressed contacts with the same
-    motion."""
+    """Return a basis (n, k + 1) for a solution p (3n), y (n): independent loaded rays and pressed contacts that cause the same
+    motion as p and y."""
     Y, n, k, m = program.Y, len(program.mu), len(program.directions), program.Y.shape[1]
     rays = cone_rays(program)
     d, speed = units(Y, program.b, program.energy)
@@ -217,22 +222,22 @@ def basis_of(program: Program, p: Array, y: Array) -> Array:
 
 @compiled
 def _independent(G: Array, c: Array, taken: Array, signed: Array, negligible: float) -> tuple[Array, int]:
-    """Select linearly independent rows of G with the same Gᵀ c, and coefficients ≥ 0 for signed rows. Return indices and
-    number.
+    """Select linearly independent rows of G, and coefficients c for them that give the same Gᵀ c; c ≥ 0 for signed rows. Return
+    the indices of the rows and their number. Overwrites c.
 
-    Carathéodory's theorem: the load of a row that depends on rows taken before moves to these, until its load or that of one of
-    them is zero; in the second case the row replaces that one. Overwrites c.
+    Carathéodory's theorem: if a row depends on rows selected before, its coefficient is shifted to these until it is zero, or
+    until the coefficient of one of these rows is zero; then the new row replaces that row.
     """
     R, m = G.shape
     F, active, count = np.zeros((m, m)), np.empty(max(m, 1), dtype=np.int64), 0
     good = np.zeros(R, dtype=np.bool_)
-    # signed rays first, otherwise friction of feet almost on one plane would carry their load; then clearly independent rays of
+    # signed rays first, else friction of feet almost on one plane would replace their load; then clearly independent rays of
     # free sign; then the others
     for stage in range(3):
         for j in range(R):
             if not taken[j] or signed[j] != (stage == 0) or (signed[j] and not c[j] > negligible):
                 continue
-            # taken if its orthogonal part is long enough
+            # selected if its orthogonal part is long enough
             length2 = 0.0
             for q in range(m):
                 length2 += G[j, q] * G[j, q]
@@ -241,7 +246,7 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, negligible: fl
                 count += 1 if good[j] else 0
             if stage == 1 or good[j]:
                 continue
-            # dependent: its load moves to active rows until it is zero, or until an active row can be replaced
+            # dependent: its coefficient is shifted to active rows until it is zero, or until an active row can be replaced
             while not append_row(F, G, active, count, j, COARSE * length2):
                 full = _redistribute(F, G, active, count, c, signed, j)
                 if full < 0:
@@ -255,8 +260,8 @@ def _independent(G: Array, c: Array, taken: Array, signed: Array, negligible: fl
 
 @compiled
 def _redistribute(F: Array, G: Array, active: Array, count: int, c: Array, signed: Array, j: int) -> int:
-    """Move load of row j to the active rows that it depends on. Return the position of the active row whose load becomes zero
-    first; −1: the load of j does."""
+    """Shift the coefficient of row j to the active rows that it depends on, until a coefficient is zero. Return the position of
+    the active row whose coefficient becomes zero; −1 if that of row j does."""
     direction = -1.0 if c[j] < 0.0 else 1.0
     alpha = stack_array(count)
     # G_j = Σ α_i G_i over the active rows

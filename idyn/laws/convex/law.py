@@ -6,9 +6,9 @@
 This is stage I. D is singular if contacts are redundant; stage II of the paper, the smoothest of the equivalent torques, is the
 selection that follows every law. The *one-stage* variant adds ε‖p‖², which makes the solution unique.
 
-Warm start: the last basis, which loads few contacts, is solved directly and kept if it is still optimal; otherwise Lemke's
-method for few contacts. Cold start: a QP back end, then Lemke's method; with the contact energy principal pivoting first
-(`idyn.laws.convex.pivoting`). The next basis is determined from the solution.
+Warm start: the program is solved at the last basis, which loads few contacts. The solution is accepted if it is optimal;
+otherwise, with few contacts, Lemke's method is used. Cold start: a QP back end, then Lemke's method; with the contact energy
+principal pivoting comes before both (`idyn.laws.convex.pivoting`). The next basis is determined from the solution.
 
 This is the program of the paper: the objective is the kinetic energy ½ v⁺ᵀ M v⁺, including the base motion [ZD Eq. 69, 95–98].
 With v⁺ = γ (−κ + R z) + δ q̇_des the demand is not in the gradient, as γ M δ = 0: the gradient is −Rᵀ X⁻¹ κ at z = 0. [ZD Eq.
@@ -20,11 +20,11 @@ of nonsmooth rigid multibody dynamics*, 2006], with the contact velocity b inste
 
     min_p ½ pᵀ D p + pᵀ b        under the same constraints
 
-Its objective is the energy of the remaining contact motion. For free joints both programs agree. With the second one sticking
-feet stay in place and the base keeps its momentum.
+Its objective is the energy of the remaining contact motion. For free joints both programs agree. With the contact energy
+sticking feet stay in place and the momentum of the base is not reduced.
 
-With unlimited friction the laws `cone…` release separating contacts (`idyn.laws.separating`); if that has no solution, the
-literal program is solved.
+With unlimited friction the laws `cone…` release separating contacts (`idyn.laws.separating`); if no solution is found in this
+way, the program is solved as it stands.
 
 Modelling errors: contacts may push while they separate (no complementarity), so the normal forces of sliding or lifting feet
 are too large; with the kinetic energy they also depend on the motion of the reference frame.
@@ -66,7 +66,7 @@ from idyn.types import Array
 
 ONE_STAGE = 1e-8
 """ε of the one-stage variant relative to the mean diagonal of D_NN. From 1e-8 to 1e-6 the impulses are within 1e-4 N of those
-of least norm; below, results depend on the back end; at 1e-3 the active contacts change."""
+of least norm; with smaller ε results depend on the back end; with 1e-3 other contacts are active."""
 
 MAX_RELAXATION = 4e-9
 """Maximum contact velocity ε p due to the one-stage term [m/s]."""
@@ -109,13 +109,14 @@ class Convex:
         self.kernel: Kernel = convex_kernel
 
     def sticking(self, mu: Array) -> Array:
-        """Positive for unlimited friction with the contact energy: if such a contact must slip, the program is unbounded."""
+        """Return positive values for contacts of unlimited friction if the objective is the contact energy: the program is
+        unbounded when such a contact must slip (n)."""
         free = (mu > 0.0) & (np.isinf(mu) | self.unlimited_friction) & (not self._kinetic)
         return np.where(free, 1.0, 0.0)
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
-        """Rungs for these settings, in order."""
+        """Return the rungs (solver attempts) for these settings, in order."""
         programs = [self._python(name, partial(self._by_program, backend=name)) for name in (self._backend, *self._others)]
         warm = () if self.one_stage else (Rung("warm", Start.BASIS, 0),)
         if self.one_stage:
@@ -131,8 +132,12 @@ class Convex:
         return (*warm, self._python("cold", self._by_pivoting), dual, *programs)
 
     def _python(self, name: str, solve: Callable[[Reduced], LawSolution], when: bool | None = None) -> Rung:
-        """Return a Python rung. when: None: always tried; contact energy: True: only with unlimited friction at a contact,
-        False: only without; kinetic energy: True: only with a last basis and few contacts, False: only otherwise"""
+        """Return a Python rung.
+
+        when: when the rung is tried; None: always
+            contact energy: True: if a contact has unlimited friction; False: if none has
+            kinetic energy: True: if there is a last basis and there are few contacts; False: otherwise
+        """
 
         def attempts(problem: Reduced, basis: Array | None) -> Solutions:
             some = bool(unlimited_somewhere(problem.mu, self.unlimited_friction)[0]) and not self._kinetic
@@ -145,12 +150,12 @@ class Convex:
                     yield f"{name}, parted", parted
             yield name, solution
             if may_part and solution.status.ok:
-                yield None  # the certificate rejects tangential without normal impulses; further rungs do not help
+                yield None  # the certificate rejects tangential impulses without normal ones; further rungs do not help
 
         return Rung(name, Start.COLD, solve=attempts)
 
     def _rigid(self, problem: Reduced) -> bool:
-        """Return whether this is the no-slip law: contact energy, and no friction is limited."""
+        """Return whether the law reduces to the no-slip law: contact energy, and no contact has limited friction."""
         free = self.unlimited_friction or bool(np.isinf(problem.mu).all())
         return free and not self._kinetic and not self.one_stage
 
@@ -164,8 +169,8 @@ class Convex:
         return self._with_face(problem, p, np.zeros(len(problem.mu)), STATUSES[status], pivots)
 
     def _one_stage_by_pivoting(self, problem: Reduced) -> LawSolution:
-        """Solve the one-stage program by pivoting, with D + ε I = Y Yᵀ for Y with more columns. ε is reduced for large impulses
-        to keep the contact velocity ε p small."""
+        """Solve the one-stage program by pivoting: columns are added to Y so that Y Yᵀ becomes D + ε I. For large impulses ε is
+        reduced so that the contact velocity ε p stays small (`MAX_RELAXATION`)."""
         epsilon, identity = self._regularisation * units(problem.Y, problem.b, problem.b)[0], np.eye(len(problem.b))
         for _ in range(2):
             p, status, pivots = self._pivoted(problem, np.hstack([problem.Y, np.sqrt(epsilon) * identity]), PRINCIPAL, ALL_ROWS)
@@ -207,7 +212,7 @@ class Convex:
         return LawSolution(p=p, face=None, status=status, iterations=iterations, basis=basis, multipliers=y, epsilon=epsilon)
 
     def _with_face(self, problem: Reduced, p: Array, y: Array, status: Status, iterations: int) -> LawSolution:
-        """Return the solution for impulses p, with face and multipliers of the basis determined from them, if there is one."""
+        """Return the solution for impulses p. Face and multipliers are those of the basis determined from p, if it is found."""
         plain, program = self._plain(p, y, status, iterations), self._program(problem)
         if not status.ok:
             return plain
@@ -246,6 +251,6 @@ def convex_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung: int
 
 
 def _apart(problem: Reduced, p: Array) -> Array:
-    """Return contacts without impulses that separate (n, bool)."""
+    """Return which contacts separate without an impulse (n, bool)."""
     apart: Array = (opening(problem, p) > FACE_ZERO) & ~p.reshape(-1, 3).any(axis=1)
     return apart

@@ -5,9 +5,10 @@ In coordinates c ≥ 0 along the rays of the friction cones, p = Rᵀ c, G = R Y
     contact energy    0 ≤ c ⟂ G Gᵀ c + R b ≥ 0
     kinetic energy    0 ≤ c ⟂ G (Gᵀ c − Y_Nᵀ y) + R e ≥ 0,      0 ≤ y ⟂ Y_N Gᵀ c + b_N ≥ 0
 
-The first is solved by principal pivoting on the rows G, in time linear in the contacts. Non-penetration is implied: a velocity
-that no ray of the cone opposes opens the contact. With unlimited friction tangential velocities are zero, as in the no-slip
-law. The second is positive semidefinite and solved by Lemke's method; rays of free sign are included with both signs.
+The problem of the contact energy is solved by principal pivoting on the rows of G, in time linear in the contacts.
+Non-penetration is implied: if R û ≥ 0 on all rays of a cone, the contact opens. With unlimited friction tangential velocities
+are zero, as in the no-slip law. The problem of the kinetic energy is positive semidefinite and solved by Lemke's method; rays
+of free sign are included with both signs.
 """
 
 import numpy as np
@@ -26,7 +27,8 @@ MOST_PIVOTS = 1000
 """Maximum number of pivots of one attempt."""
 
 SPREADS = 0.01, 1.0
-"""Spreads of the first and second covering vector. Standing robots have many ties: 0.01 avoids them and halves the pivots."""
+"""Spreads of the first and second covering vector, see `idyn.solvers.lemke.covering`. Problems of standing robots have many
+ties: the spread 0.01 avoids them and halves the number of pivots."""
 
 FEW = 8
 """Maximum number of contacts for which Lemke's method takes less time than a QP back end."""
@@ -41,7 +43,7 @@ def least_contact_energy(
     rays = 0
     for i in range(n):
         rays += 1 if mu[i] == 0.0 or is_free(mu[i], unlimited) else k
-    # G and R b: each ray is the normal of a contact of its own; unlimited friction: its tangential rows
+    # G and R b: each ray counts as the normal row of a separate contact; unlimited friction adds tangential rows
     rows, speeds = np.zeros((3 * rays, m)), np.zeros(3 * rays)
     bilateral, row = np.zeros(3 * rays, dtype=np.bool_), 0
     for i in range(n):
@@ -129,8 +131,8 @@ def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Arra
 
 @compiled
 def _list_columns(rays: Rays, place: Array, sign: Array) -> int:
-    """Fill the indices `place` and signs of the LCP's load variables, with both signs for rays of free sign. Return their
-    number."""
+    """List the load variables of the LCP: fill their ray indices `place` and their signs, both signs for rays of free sign.
+    Return their number."""
     count = 0
     for row in range(len(rays.taken)):
         for turn in range((1 if rays.signed[row] else 2) if rays.taken[row] else 0):

@@ -10,10 +10,10 @@ from idyn.types import Array
 
 @compiled
 def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Array, Array, float, float]:
-    """Return H, f, A, lower of the stage-I program in units of order one, the unit of impulse, and ε [1/kg].
+    """Return (H, f, A, lower, unit, ε): the stage-I program in units of order one, the unit of impulse [N·s], and ε [1/kg].
 
-    Rows of A: non-penetration (n); then for each contact p_N ≥ 0 if friction is unlimited or zero, and k facets if it is not
-    unlimited; with μ > 0 the facets imply p_N ≥ 0.
+    Rows of A: non-penetration (n); then for each contact k facets if its friction is limited, and p_N ≥ 0 if its friction is
+    unlimited or zero (with limited μ > 0 the facets imply p_N ≥ 0).
     """
     Y, b, energy, mu, unlimited, directions = program
     n, k, m = len(mu), len(directions), Y.shape[1]

@@ -15,8 +15,11 @@ from idyn.types import Array
 class Program(NamedTuple):
     """The program min ½ pᵀ D p + pᵀ e over the friction cones, with D_N p + b_N ≥ 0.
 
-    Y (3n, nu), b [m/s] (3n): see `ReducedProblem`; energy: gradient e of the energy at p = 0 [m/s] (3n)
-    mu: friction coefficients (n); unlimited: whether every μ > 0 counts as ∞; directions: friction polygon (k, 2)
+    Y (3n, nu), b [m/s] (3n): see `ReducedProblem`
+    energy: gradient e of the energy at p = 0 [m/s] (3n)
+    mu: friction coefficients (n)
+    unlimited: whether every μ > 0 counts as ∞
+    directions: corners of the friction polygon (k, 2)
     """
 
     Y: Array
@@ -28,10 +31,11 @@ class Program(NamedTuple):
 
 
 class Rays(NamedTuple):
-    """Rays of all contacts, k entries for each contact, not all of which are used.
+    """Rays of all contacts: k entries for each contact; entries may be unused.
 
     axes: rays in (s, t, n) (n k, 3); G: R Y (n k, nu); slopes: R e (n k)
-    taken: whether the entry is used; signed: whether its coordinate must be ≥ 0 (n k, bool)
+    taken: whether an entry is used (n k, bool)
+    signed: whether the coordinate of an entry must be ≥ 0 (n k, bool)
     """
 
     axes: Array
@@ -84,8 +88,8 @@ def cone_rays(program: Program) -> Rays:
 
 @compiled
 def along_rays(program: Program, p: Array) -> Array:
-    """Return coordinates along the rays of impulses p (n k). The two rays next to the tangential part carry it; the remaining
-    normal part is shared by two opposite rays."""
+    """Return coordinates of impulses p along the rays (n k). The tangential part is represented by the two rays next to it,
+    the remaining normal part by two opposite rays."""
     mu, directions = program.mu, program.directions
     n, k = len(mu), len(directions)
     out = np.zeros(n * k)
