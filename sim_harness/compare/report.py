@@ -204,8 +204,7 @@ def _runs(runs: Runs, quantities: Iterable[str]) -> dict[str, Any]:
 
 
 def _cells(matrix: MatrixSettings, results: Results) -> list[dict[str, Any]]:
-    """Return the figures of each cell of a matrix: its names and quantities, and for each run its length and whether it stayed
-    upright."""
+    """Return the figures of each cell of a matrix: names, number of runs, quantities; length and outcome of each run."""
     quantities = {part.name: ("tracking", *part.quantities) for part in matrix.part}
     return [
         {

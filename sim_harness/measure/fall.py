@@ -18,7 +18,7 @@ DROPS, LANDED = 20, 1e-4
 
 
 class Posture:
-    """Check of whether a robot on a terrain has fallen, by the pose of its base; robots with a fixed base never fall."""
+    """Checks from the pose of the base whether a robot on a terrain has fallen. Robots with a fixed base never fall."""
 
     def __init__(self, robot: Robot, terrain: Terrain, q: Array) -> None:
         """q: initial configuration (nq)"""
@@ -40,7 +40,7 @@ def base_tilt(q: Array) -> Array:
 
 
 def above_ground(points: Array, terrain: Terrain) -> Array:
-    """Return the height of points (n, 3) above the terrain vertically below them [m] (n).
+    """Return the vertical height of points (n, 3) above the terrain [m] (n).
 
     Each iteration lowers a point by its distance to the terrain, so that it never passes the ground. Convergence is slow only
     on steep ground.

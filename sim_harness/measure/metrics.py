@@ -14,10 +14,10 @@ from sim_harness.measure.trace import Trace
 from sim_harness.world.jacobian import contact_jacobian
 
 SETTLED = 5
-"""Number of first ticks left out of force errors and torque rates, in which the world comes to rest."""
+"""Number of ticks at the start of a run that force errors and torque rates omit, because the world comes to rest in them."""
 
 STRIDE = 10
-"""Forces of single contacts are compared in one tick out of this number, because each comparison needs a Jacobian."""
+"""Forces of single contacts are compared in every tick with an index divisible by this; each comparison needs a Jacobian."""
 
 GRAVITY = 9.81
 """[m/s²]"""
@@ -35,7 +35,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         without gripping joints
     torque: mean |τ| [N·m]; torque_rate, torque_rate_max: mean and max |dτ/dt| [N·m/s]
     weight: m g [N]; force: mean Σ f_N of the simulator [N]
-    force_error: mean |Σ f_N predicted − simulated| [N]; force_error_relative: force_error over the mean simulated Σ f_N
+    force_error: mean |Σ f_N predicted − Σ f_N simulated| [N]
+    force_error_relative: force_error divided by the mean simulated Σ f_N
     contact_force_error: mean error of a single normal force [N], without the null-space part of the impulses
     path_error: mean distance of the centre of mass from the path in the plane [m]
     modes: share of the ticks in each mode of the reply or the failsafe
@@ -147,11 +148,11 @@ def _percentile(values: Array, percent: float) -> float | None:
 
 
 def contact_force_error(trace: Trace, robot: Robot, terrain: Terrain) -> float:
-    """Return the mean |f_N predicted − simulated| of single contacts [N], for the forces' part that moves unactuated bodies.
+    """Return the mean |f_N predicted − f_N simulated| of single contacts [N], without the part in the null space of J_uᵀ.
 
-    Forces of redundant contacts are determined only up to the null space of J_uᵀ, in which two correct answers may differ.
-    The difference is therefore projected onto the column space of J_u. Ticks with a simulated force at a contact without a
-    predicted force are ignored.
+    Two correct answers may differ in this null space if contacts are redundant: that part of the forces does not move
+    unactuated bodies. The difference is therefore projected onto the column space of J_u. Ticks with a simulated force at a
+    contact without a predicted force are ignored.
     """
     errors = []
     for k in range(SETTLED, len(trace), STRIDE):

@@ -1,4 +1,4 @@
-"""Message about a paced run that did not keep real time."""
+"""Message about a paced run that was slower than real time."""
 
 from sim_harness.measure.metrics import Summary
 
@@ -7,7 +7,7 @@ REAL_TIME = 0.995
 
 
 def slowness(summary: Summary, period: float) -> str:
-    """Return a message that explains why a paced run was slower than real time, '' if it was not. period: of its ticks [s]"""
+    """Return a message that explains why a paced run was slower than real time, '' if it was not. period: of the ticks [s]"""
     if not summary.pace < REAL_TIME:
         return ""
     times = (

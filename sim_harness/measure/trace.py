@@ -10,7 +10,7 @@ from idyn.types import Array, Record
 
 
 class Trace(Record, frozen=True):
-    """A run of n ticks with c contacts: contact points of the robot, and pairs of such a point and a box of the robot.
+    """A run of n ticks with c contacts. A contact is a contact point of the robot, or a pair of such a point and a robot's box.
 
     NaN marks missing values: no contact, no prediction, no reply.
 
@@ -19,7 +19,7 @@ class Trace(Record, frozen=True):
     tau: torque applied during the tick [N·m] (n, na)
     predicted: force on the robot that the reply predicted, along n, t1, t2 of each contact [N] (n, c, 3)
     simulated: force on the robot in the simulated world, along n, t1, t2, mean over the tick [N] (n, c, 3)
-    mode: origin of the torque, an index into `modes` (n)
+    mode: origin of the torque (server or failsafe), as an index into `modes` (n)
     status: status of the engine, a value of `idyn.status.Status` (n)
     round_trip: time from sending the state to receiving the torque [s] (n)
     solve_time: run time of the controller's step, from the reply [s] (n)
@@ -70,7 +70,7 @@ class Trace(Record, frozen=True):
 
 
 class Row(Record, frozen=True):
-    """One tick of a run; fields as in `Trace`, except mode, which is the name."""
+    """One tick of a run. Fields as in `Trace`, except that `mode` is the name of the mode."""
 
     t: float
     q: Array

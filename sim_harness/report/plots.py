@@ -36,8 +36,9 @@ class Plot(Record, frozen=True):
     """Lines and bars on common axes.
 
     lines: label → line; labels that begin with "_" are not in the legend; width: of all lines [pt]
-    bars: label → heights, one at each tick, side by side; ticks: label → position on the x axis
-    log: logarithmic axes, "", "y" or "xy"; legend: whether there is one
+    bars: label → heights of its bars, one for each of `ticks`; bars of different labels are side by side
+    ticks: label → position on the x axis
+    log: logarithmic axes, "", "y" or "xy"; legend: whether the plot has a legend
     spans: shaded intervals of the x axis (begin, end)
     axes: arguments of `Axes.set`, such as title and xlabel; extra: function that draws anything else
     """
@@ -72,7 +73,7 @@ class Plot(Record, frozen=True):
 
 
 def picture(panels: Sequence[Plot], across: int = 1, size: tuple[float, float] | None = None, share: bool = True) -> bytes:
-    """Draw plots row by row. across: plots per row; size: of the figure [in]; share: whether they share the x axis"""
+    """Draw plots row by row. across: plots per row; size: of the figure [in]; share: whether all plots share the x axis"""
     down = -(-len(panels) // across)
     with mpl.rc_context(STYLE):
         figure, grid = plt.subplots(down, across, figsize=size or (9, 1.2 + 2.1 * down), sharex=share, squeeze=False)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def listed(corner: str, items: Iterable[tuple[str, T]], columns: Mapping[str, Callable[[T], str]]) -> Table:
-    """Return a table with one row for each item, its name first.
+    """Return a table with one row for each item. The first column has the item's name.
 
     corner: heading of the names; columns: heading → function that returns the cell
     """
@@ -17,7 +17,7 @@ def listed(corner: str, items: Iterable[tuple[str, T]], columns: Mapping[str, Ca
 
 
 def crossed(corner: str, figures: Mapping[tuple[str, str], T], cell: Callable[[T], str]) -> Table:
-    """Return a table of figures with two names each: the first selects the row, the second the column.
+    """Return a table of figures. Each figure has two names: the first selects its row, the second its column.
 
     corner: heading of the rows' names; cell: returns the text of a figure
     """

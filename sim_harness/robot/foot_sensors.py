@@ -15,7 +15,7 @@ FIRST_GAP = 1e-4
 
 
 class FootSensors:
-    """Reports the contacts and forces of one step in the next state message."""
+    """Reports the contacts and forces of a simulation step in the next state message."""
 
     def __init__(self, report: Report, threshold: float) -> None:
         """threshold: a foot switch closes above this mean normal force [N]"""
@@ -32,7 +32,7 @@ class FootSensors:
         self._closed = frozenset(key for key, f in zip(keys, result.normal_force, strict=True) if f > self._threshold)
 
     def contacts(self, contacts: ContactSet) -> list[Contact] | None:
-        """Return the contacts for a state message, None for the report 'geometry'; contacts: those of the world."""
+        """Return the contacts for a state message, None for the report 'geometry'. contacts: those of the world"""
         if self._report == "geometry":
             return None
         if self._report == "message":

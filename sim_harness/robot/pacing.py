@@ -4,7 +4,7 @@ import time
 
 
 class Pacer:
-    """Wakes at start + k · period. Missed deadlines are skipped, without a burst to catch up.
+    """Wakes at start + k · period, k = 1, 2, … Deadlines that have passed are skipped, not caught up with.
 
     skipped: number of missed deadlines
     """

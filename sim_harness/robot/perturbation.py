@@ -20,7 +20,7 @@ class PerturbationSettings(Settings, frozen=True):
 
 
 def perturbed(robot: Robot, stance: Array, settings: PerturbationSettings, seed: int | None) -> tuple[Array, Array]:
-    """Return the initial configuration (nq) and velocity (nv) of a run; without seed the stance at rest.
+    """Return the initial configuration (nq) and velocity (nv) of a run. Without a seed this is the stance, at rest.
 
     The base is displaced while the feet stay in place.
     """

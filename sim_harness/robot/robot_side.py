@@ -137,8 +137,8 @@ class RobotSide:
 
         duration: simulated time [s]
         pushes: external forces
-        waits: whether simulated time stops until a late reply arrives. Otherwise the world continues without reply. When no
-            reply arrives at all, the world continues by the waiting time in both cases
+        waits: whether simulated time stops until a late reply arrives; otherwise the world continues without the reply. When no
+            reply arrives within the client's deadline, the world continues by the waiting time in both cases
         A pause of this process itself is not counted and always delays the simulation.
         """
         ticks = round(duration / self._dt)
@@ -165,7 +165,7 @@ class RobotSide:
         return self._failsafe.stopped
 
     def reset(self) -> bool:
-        """Reset server and failsafe after a stop; return False when the server refuses, e.g. because the robot moves.
+        """Reset server and failsafe after a stop. Return False when the server refuses, for instance because the robot moves.
 
         Raises ConnectionFailed without a reply.
         """

@@ -1,4 +1,4 @@
-"""Batches of simulated worlds: B copies of a robot's world, or of a scene, stepped together with one engine on all cores.
+"""Batches of simulated worlds: B copies of a robot's world, or of a scene, simulated together with one engine on all cores.
 
 Copies share immutable data only, so each gives bit-identical results to a world that is simulated alone. A step is mostly
 Python code, which threads of one process would execute in turns. The copies are therefore divided into shares, each in a
@@ -32,7 +32,7 @@ class BatchStep(Record, frozen=True):
     """State of the copies after a call of `step`.
 
     q, v: state of each copy (B, nq), (B, nv); t: time since the last reset [s]
-    status: a value of `Status` for each copy, the first of its steps that is not `ok`, if any (B)
+    status: for each copy the first `Status` of its steps that is not `ok`, or `ok` (B)
     """
 
     q: Array
@@ -42,7 +42,7 @@ class BatchStep(Record, frozen=True):
 
 
 class Batch:
-    """Copies of a world, divided into shares. It starts processes: close it, or use it in `with`."""
+    """Copies of a world, divided into shares. A batch starts processes: close it, or use it in `with`."""
 
     def __init__(self, build: Build, sizes: tuple[int, int, int], count: int, processes: int | None) -> None:
         """build: makes one copy; sizes: nq, nv and number of torques; count: number of copies
@@ -111,7 +111,7 @@ class Batch:
         return BatchStep(q=arrays.q.copy(), v=arrays.v.copy(), t=self.t, status=arrays.status[:, 0].astype(np.int64))
 
     def _write(self, field: str, target: Array, values: Array) -> None:
-        """Write values to a shared array. Raises InputError as `check_rows` does."""
+        """Check values with `check_rows` and write them to a shared array. Raises InputError."""
         check_rows(field, values, target.shape)
         target[:] = values
 

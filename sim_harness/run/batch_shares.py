@@ -65,7 +65,7 @@ class Share:
 class ShareProcess:
     """A process with a share. core: the core it is pinned to, if any.
 
-    Processes are pinned when there is one for each core. One process wakes all of them at the same time; to a scheduler this
+    Processes are pinned when there is one for each core. The caller wakes all of them at the same time; to a scheduler this
     looks as if they worked in turns, and it would put several on one core.
     """
 

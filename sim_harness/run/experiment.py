@@ -122,7 +122,7 @@ def run_in_process(
 
 
 def _client(plan: Plan, address: str, robot: Robot, keys: Keys | None = None) -> RobotClient:
-    """Return a client that waits for replies as long as its world does: `patience`, in lock-step `LOCK_STEP_MS`."""
+    """Return a client that waits for a reply for the time `patience` or, in lock-step, `LOCK_STEP_MS`."""
     patience = round(1e3 * plan.settings.patience) or DEADLINE_MS
     deadline = patience if plan.settings.paced else LOCK_STEP_MS
     return RobotClient(address, hello_for(robot, plan.controller.period, kind="sim"), deadline_ms=deadline, keys=keys)

@@ -1,4 +1,4 @@
-"""Traces and figures of recorded logs, the same for a real robot as for a simulation."""
+"""Traces and figures of recorded logs, of real and of simulated robots alike."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,7 +119,7 @@ def trace_of(agreement: Agreement, exchanges: list[Exchange]) -> Trace:
 def _sensed_forces(state: StateMessage, after: StateMessage | None, agreement: Agreement) -> tuple[tuple[str, ...], Array]:
     """Return the names of the contacts and their sensed forces along n, t1, t2 during a tick [N] (n, 3).
 
-    They are the forces in the next state, expressed in the contact frames of this state. There are none for binary sensors.
+    These forces are those in the next state `after`, expressed in the contact frames of `state`. Foot switches have no forces.
     """
     no_forces = (), np.zeros((0, 3))
     if after is None or after.contacts is None or state.contacts is None:

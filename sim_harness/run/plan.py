@@ -28,7 +28,7 @@ class ExperimentSettings(Settings, frozen=True):
     controller: values that replace those of the server's controller, table by table
     engine: contact model of the simulated world
     duration: of one run [s]
-    paced: whether a run keeps real time; otherwise world and server run in lock-step, as fast as possible, until a fall
+    paced: whether a run is in real time; otherwise world and server run in lock-step, as fast as possible, until a fall
     patience: longest time that the world of a paced run waits for a late reply [s]; a slow machine then slows the walk down.
         0: the world does not wait, like a real robot
     failsafe: settings of the robot's failsafe, which acts without answers
@@ -83,7 +83,7 @@ def load_plan(name_or_path: str, duration: float | None = None, engine: str | No
 
 
 def build_plan(settings: ExperimentSettings) -> Plan:
-    """Return the plan of an experiment: its settings, with all configurations that they name. Raises ConfigError."""
+    """Return the plan of an experiment: its settings, and all configurations that they name. Raises ConfigError."""
     if not 0 < settings.duration < np.inf:
         raise ConfigError("experiment.duration", f"expected a finite number > 0, got {settings.duration}")
     if not settings.laws:

@@ -1,7 +1,7 @@
 """Errors of friction polygons compared with the round cone: `idyn compare cone-study`.
 
-A quadruped in its stance slides over the ground in all directions relative to the corners of the polygon, and sways with
-demands that drag its feet. Laws: Coulomb's law with 4 … 64 edges, and the exact cone.
+A quadruped in its stance slides over the ground, in directions between two corners of the polygon. In further states, random
+demands drag its feet. Laws: Coulomb's law with 4 … 64 edges, and the exact cone.
 """
 
 from typing import Any, NamedTuple
@@ -42,10 +42,14 @@ PLAIN = Options(selection=Selection.OFF, consistency=Consistency.OFF)
 class Errors(NamedTuple):
     """Errors of a law.
 
-    friction: missing friction along the slide, as a share of μ Σ f_N; angle: between friction and slide [rad];
-        both compared with the known answer, largest values over all directions
-    impulse: of the contacts on the unactuated velocities, relative; velocity: largest component of v⁺ [m/s, rad/s];
-        both compared with the exact cone, RMS over the dragged states
+    Errors of a sliding robot, compared with the known answer; largest values over all directions:
+    friction: difference between the friction against the sliding velocity and μ Σ f_N, divided by μ Σ f_N
+    angle: between the friction force and the direction opposite to the sliding velocity [rad]
+
+    Errors in states with dragged feet, compared with the exact cone; RMS over these states:
+    impulse: relative error of the change of the unactuated momentum
+    velocity: largest error of a component of v⁺ [m/s, rad/s]
+
     seconds: median run time of a prediction without a guess, over the dragged states [s]
     """
 
@@ -115,7 +119,7 @@ def _answers(at: Stance, states: list[tuple[State, Array]], law: Law) -> tuple[l
 
 
 def _relative(at: Stance, state: State, one: Prediction, other: Prediction) -> float:
-    """Return the difference of the unactuated momentum changes of two predictions, relative to the change of `other`."""
+    """Return the distance between the changes of the unactuated momentum in two predictions, relative to that in `other`."""
     u, M = at.robot.tree.u, at.robot.terms(state.q, state.v).M.copy()
     difference, whole = M[u] @ (one.v_plus - other.v_plus), M[u] @ (other.v_plus - state.v)
     return float(np.linalg.norm(difference) / np.linalg.norm(whole))

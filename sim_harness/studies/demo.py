@@ -43,7 +43,8 @@ WALK_CAPTION = (
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of the demo.
 
-    runs: one for each law; chatter: Coulomb's law as in the paper, with warm start, and with warm start and selection
+    runs: one for each law
+    chatter: three runs of Coulomb's law: as in the paper, with warm start, with warm start and selection
     """
 
     runs: list[Run]
@@ -77,9 +78,10 @@ def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None =
 
 
 def run_chatter(progress: Progress) -> list[Run]:
-    """Run a squat on four feet with Coulomb's law: cold without selection as in the paper, warm-started, and with selection.
+    """Run a squat on four feet three times with Coulomb's law; return the runs `chatter` of `Demo`.
 
-    Demands are projected tangentially only ('stick'), so that all three have the same motion.
+    The first run has cold starts and no selection, as in the paper; the second has warm starts; the third has warm starts and
+    selection. Demands are projected tangentially only ('stick'), so that all three have the same motion.
     """
     plan = load_plan(CHATTER_SCENE, CHATTER_SECONDS)
     common = {
@@ -167,7 +169,7 @@ def paths(runs: Sequence[Run], waypoints: Sequence[tuple[float, float]]) -> byte
 
 
 def footfalls(runs: Sequence[Run]) -> bytes:
-    """Draw a gait diagram of the end of each run: intervals in which contacts are loaded."""
+    """Draw a gait diagram of the end of each run. Bars are intervals in which a contact is loaded."""
 
     def panel(run: Run) -> Plot:
         late = run.trace.t >= run.trace.t[-1] - FOOTFALL_SECONDS
@@ -212,7 +214,7 @@ def torques(runs: Sequence[Run], pushes: Spans) -> bytes:
 
 
 def chatter(runs: Sequence[Run]) -> bytes:
-    """Draw the torque of the joint with the most chatter, and the mean |dτ/dt| of all joints, of each run."""
+    """Draw for each run the torque of the joint with the most chatter, and the mean |dτ/dt| of all joints."""
 
     def rate(trace: Trace) -> Array:
         return np.r_[np.nan, np.abs(np.diff(trace.tau, axis=0)).mean(axis=1) / np.diff(trace.t)]

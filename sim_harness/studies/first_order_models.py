@@ -23,11 +23,11 @@ RAMP_GRAVITY, RAMP, RAMP_DT, RAMP_K = 9.8, np.deg2rad(15), 0.01, 1e10
 EMPTY = ForwardProblem(
     M=np.eye(1), h=np.zeros(1), v=np.zeros(1), J=np.zeros((0, 1)), force=np.zeros(1), mu=np.zeros(0), gaps=np.zeros(0), dt=1e-3
 )
-"""A problem of one degree of freedom without contacts and rows, to be completed."""
+"""Forward problem of one degree of freedom without contacts and rows; other problems replace its fields."""
 
 
 class Motion(NamedTuple):
-    """State after a step, and forces in it: of the rows (b), or of the contact (3) [N, N·m]."""
+    """State after a step, and forces during the step: of the rows (b), or of the contact (3) [N, N·m]."""
 
     q: Array
     v: Array
@@ -45,7 +45,7 @@ def simulated(
 ) -> Iterator[Motion]:
     """Simulate from q, v and yield the motion after each step. Raises RuntimeError if a step is not solved.
 
-    problem: returns the problem of a step for q, v
+    problem: function of q, v that returns the forward problem of a step
     """
     for _ in range(steps):
         solution = engine.solve(problem(q, v))
@@ -57,7 +57,10 @@ def simulated(
 
 
 def pendulum(dt: float, seconds: float = 1.0, K: float = 1e15, B: float = 1.0) -> Motion:
-    """Simulate a bob in the plane (x, y, angle) that two rows tie to a pivot, released horizontally  [Drumwright §4.4]."""
+    """Simulate a pendulum in the plane, released with a horizontal arm  [Drumwright §4.4].
+
+    Two rows tie the bob (x, y, angle) to its pivot.
+    """
 
     def problem(q: Array, v: Array) -> ForwardProblem:
         c, s = np.cos(q[2]), np.sin(q[2])
@@ -72,7 +75,7 @@ def pendulum(dt: float, seconds: float = 1.0, K: float = 1e15, B: float = 1.0) -
 
 
 def exact_pendulum(seconds: float = 1.0) -> Motion:
-    """Return the exact motion of `pendulum` with rigid rows, from the equation of its angle; forces at the end."""
+    """Return the exact final motion of `pendulum` with rigid rows, from the equation of its angle."""
     pull = GRAVITY / (1.0 + INERTIA)
     found = solve_ivp(lambda _, y: [y[1], -pull * np.cos(y[0])], (0, seconds), [0.0, 0.0], "DOP853", rtol=1e-12, atol=1e-12)
     a, w = found.y[:, -1]
@@ -83,7 +86,7 @@ def exact_pendulum(seconds: float = 1.0) -> Motion:
 
 
 def on_a_stop(q: Array, v: Array, dt: float, K: float, B: float, pull: float) -> ForwardProblem:
-    """Return the problem of a step of a joint of 1 kg·m² with a stop at 0. pull: torque of gravity at 90° [N·m]"""
+    """Return the forward problem of a joint of 1 kg·m² with a stop at 0. pull: torque of gravity at 90° [N·m]"""
     return msgspec.structs.replace(EMPTY, h=pull * np.sin(q), v=v, dt=dt, rows=springs(np.eye(1), q, K, B, stop=True))
 
 
@@ -95,7 +98,10 @@ def limited_pendulum(dt: float, seconds: float, K: float, B: float) -> Motion:
 
 
 def exact_limited_pendulum(seconds: float, K: float, B: float) -> Motion:
-    """Integrate the motion of `limited_pendulum` between contact events: the stop presses with max(0, −K θ − B θ̇)."""
+    """Return the exact final motion of `limited_pendulum`, integrated between the times at which contact begins and ends.
+
+    The stop presses with max(0, −K θ − B θ̇).
+    """
     y, t = np.array([np.pi / 2, 0.0]), 0.0
     presses = False
 
@@ -118,9 +124,9 @@ def exact_limited_pendulum(seconds: float, K: float, B: float) -> Motion:
 
 
 def restitution(dt: float, share: float, K: float = 1e12, speed: float = 4.429) -> float:
-    """Return the coefficient of restitution of a joint of 1 kg·m² at its stop: speed after over speed before the impact.
+    """Return the coefficient of restitution of a joint of 1 kg·m² at its stop: (speed after impact) / (speed before it).
 
-    share: initial distance from the stop, in steps; speed: before the impact [rad/s]
+    share: initial distance from the stop, as a multiple of speed · dt; speed: before the impact [rad/s]
     """
     steps, begin, v = round(8.0 / np.sqrt(K) / dt) + 4, np.array([share * dt * speed]), 0.0
     for end in simulated(FirstOrder(), begin, np.array([-speed]), dt, steps, lambda q, v: on_a_stop(q, v, dt, K, 1e-9, 0.0)):

@@ -1,8 +1,9 @@
 """The quadratic programs of [Drumwright §5.2, §6.2] as published, with their known defects.
 
     min ½ ζ ‖(λ_n, λ_u)‖² + ½ ‖(λ_r, λ_s)‖² + ½ ‖β‖²        β = λ_t + B_t u⁺_t: deviation of friction from a damper
-    s.t.  λ_n ≥ −K φ⁺ − B φ̇⁺,  λ_u likewise,  λ_n, λ_u ≥ 0,  ‖(λ_r, λ_s)‖ ≤ μ λ_n        (83)–(85), (109)–(120)
-Tied rows (bilateral) are eliminated [Drumwright App. A]. f* = f + G_bᵀ C⁻¹ c also enters d and e; (197) and (198) omit it.
+    s.t.  λ_n ≥ −K φ⁺ − B φ̇⁺,  λ_u ≥ −K φ⁺ − B φ̇⁺,  λ_n, λ_u ≥ 0,  ‖(λ_r, λ_s)‖ ≤ μ λ_n        (83)–(85), (109)–(120)
+λ_n, λ_r, λ_s: normal and tangential forces of contacts; λ_u: forces of stops and of contacts without friction. Tied rows
+(bilateral) are eliminated [Drumwright App. A]. f* = f + G_bᵀ C⁻¹ c also enters d and e; (197) and (198) omit it.
 
 Known defects:
 - Inequalities replace complementarity. One contact can press more than its spring to relieve others: a foot that should stand
@@ -36,7 +37,7 @@ MOST_CUTS = 40
 
 NEAR, DONE = 1e-2, 1e-8
 """Violation of the cones below which Newton's method is tried, relative to the largest unknown; residual of the optimality
-conditions below which its result is accepted."""
+conditions below which the result of Newton's method is accepted."""
 
 TIP = 1e-9
 """Share of the largest force below which a contact counts as unloaded, at the tip of its cone."""
@@ -111,7 +112,7 @@ def program(bodies: Bodies, free: Free, table: Table, zeta: float) -> Program:
 
 
 class Scaled(NamedTuple):
-    """The program in scaled unknowns z, x = units · z.
+    """The program in scaled unknowns z, with x = units · z.
 
     H has ones on its diagonal. Rows of A have length 1; its last rows are λ_n, λ_u ≥ 0.
     cones: c = (c_n, c_r, c_s) of c_n z_n ≥ ‖(c_r z_r, c_s z_s)‖ (n, 3)
@@ -222,7 +223,7 @@ def _violation(s: Scaled, z: Array) -> Array:
 
 
 def _plane(s: Scaled, i: int, angle: float) -> Array:
-    """Return the tangent plane of the cone of contact i at a direction of friction: a row of length 1, row · z ≥ 0 (3n + u)."""
+    """Return the tangent plane of the cone of contact i at a direction of friction, as a unit row a (3n + u) of a · z ≥ 0."""
     n, row = len(s.cones), np.zeros(len(s.g))
     row[[i, n + i, 2 * n + i]] = s.cones[i] * [1.0, -np.cos(angle), -np.sin(angle)]
     return row / np.linalg.norm(row)

@@ -34,26 +34,31 @@ PAPERS = {
     (30, 1e7, 50.0): ((12.98, 27.3, 346.0), 1.0e-2),
     (30, 1e11, 50.0): ((26.00, 2.31, 17400.0), 1.0e-2),
 }
-"""(elements per side, E [N/m²], F [N]) → figures of [Drumwright Tables 1, 2]: run time in seconds per simulated second of the
-paper's solver, of ode15s of first order and of ode45; error of the paper's solver."""
+"""(elements per side, E [N/m²], F [N]) → (run times, error) of [Drumwright Tables 1, 2].
+
+Run times are those of (paper's solver, ode15s of first order, ode45), in seconds per simulated second. The error is that of
+the paper's solver.
+"""
 
 CELLS = list(PAPERS)
 
 SOFT_S, STIFF_S = 1.0, 0.1
-"""Simulated time of the methods of scipy at E = 1e7 and at 1e11 N/m² [s]. With 1e11 and an edge that lifts off, the reference
-would take a quarter of an hour for 1 s."""
+"""Simulated time of the methods of scipy at E = 1e7 and at 1e11 N/m² [s].
+
+With E = 1e11 N/m² and an edge that lifts off, the reference would need a quarter of an hour for 1 s of simulated time.
+"""
 
 ROUGH, TIGHT = (1e-3, 1e-6), {1e7: (1e-9, 1e-12), 1e11: (1e-7, 1e-12)}
 """Relative and absolute tolerances of scipy's methods (the defaults of scipy and MATLAB), and of the reference, by E."""
 
 STEPS = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4)
-"""Time steps for the orders [s]."""
+"""Time steps with which the orders of accuracy are measured [s]."""
 
 STOP_K, STOP_B = 1e4, 10.0
 """Stiffness [N·m/rad] and damping [N·m·s/rad] of the stop whose order is measured: these time steps resolve it."""
 
 SHARES = {f"met {share:g} of a step away": share for share in (0.0, 0.25, 0.5, 0.75)}
-"""Label → initial distance from the stop, in steps."""
+"""Label → initial distance from the stop, as a multiple of the distance travelled in a time step."""
 
 STOP_STEPS = {f"{dt:g} s": dt for dt in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8)}
 """Label → time step for the restitution [s]."""
@@ -67,7 +72,7 @@ FRICTIONS = {
     "published, ζ = 1/dt": Published(),
     "published, ζ = 100 (1 + dt B)²": Published(normal_weight=100 * (1 + RAMP_HB) ** 2),
 }
-"""Label → engine of the block: the engine's friction, and the paper's with the published weight ζ and with a suitable one."""
+"""Label → engine for the block: friction of `first-order`; the paper's with the published weight ζ, and with a suitable ζ."""
 
 METHODS = ("first-order", "BDF", "RK45")
 
@@ -75,7 +80,8 @@ METHODS = ("first-order", "BDF", "RK45")
 class Cell(Record, frozen=True):
     """Figures of one foundation.
 
-    seconds: method → run time in seconds per simulated second; pressed: least number of elements that pressed in a step
+    seconds: method → run time in seconds per simulated second
+    pressed: number of elements that pressed, in the step with the fewest of them
     errors: method → norm of the difference of position [m] and quaternion from the reference
     """
 
@@ -117,7 +123,7 @@ Line = list[tuple[float, float]]
 def systems() -> dict[str, tuple[float, Callable[[float], float]]]:
     """Return name → (factor on `STEPS`, function) of each system.
 
-    The function returns the error of q, or of the forces, for a time step.
+    The function takes a time step and returns the error of q or, for some systems, of the forces.
     """
     rigid, stop = models.exact_pendulum(), models.exact_limited_pendulum(1.0, STOP_K, STOP_B)
     on, engine = foundation.bed(10, 1e3, 5.0), FirstOrder()

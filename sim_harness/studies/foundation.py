@@ -109,7 +109,7 @@ def derivative(t: float, state: Array, points: Array, K: float, B: float, force:
 
 
 def integrated(on: Bed, method: str, seconds: float, rtol: float, atol: float) -> tuple[Pose, int]:
-    """Integrate the differential equation with a method of `scipy.integrate`; return the final state and the evaluations.
+    """Integrate the differential equation with a method of `scipy.integrate`; return (final state, number of evaluations).
 
     Raises RuntimeError if the method fails.
     """
@@ -131,7 +131,7 @@ def integrated(on: Bed, method: str, seconds: float, rtol: float, atol: float) -
 
 
 def problem(on: Bed, pose: Pose, t: float, dt: float) -> ForwardProblem:
-    """Return the problem of the step that begins at t; elements are contacts with zero tangential rows and μ = 0."""
+    """Return the forward problem of the step that begins at t. Elements are contacts with zero tangential rows and μ = 0."""
     arms, n = turned(pose.q[3:], on.points), len(on.points)
     J = np.zeros((3 * n, 6))
     J[2::3, 2], J[2::3, 3], J[2::3, 4] = 1.0, arms[:, 1], -arms[:, 0]
@@ -150,7 +150,7 @@ def problem(on: Bed, pose: Pose, t: float, dt: float) -> ForwardProblem:
 
 
 def stepped(engine: Engine, on: Bed, dt: float, seconds: float) -> tuple[Pose, ForwardSolution, int]:
-    """Simulate with an engine; return final state, solution of the last step, and least number of elements that pressed.
+    """Simulate with an engine; return (final state, solution of the last step, fewest elements that pressed in a step).
 
     Raises RuntimeError if a step is not solved.
     """
@@ -169,6 +169,9 @@ def stepped(engine: Engine, on: Bed, dt: float, seconds: float) -> tuple[Pose, F
 
 
 def distance(a: Pose, b: Pose) -> float:
-    """Return the norm of the difference of position [m] and quaternion of two poses, with equal signs of the quaternions."""
+    """Return the norm of the difference of two poses: of position [m] and quaternion together.
+
+    Q and −Q are the same attitude; the sign with the smaller difference is used.
+    """
     sign = 1.0 if a.q[3:] @ b.q[3:] >= 0.0 else -1.0
     return float(np.hypot(np.linalg.norm(a.q[:3] - b.q[:3]), np.linalg.norm(a.q[3:] - sign * b.q[3:])))

@@ -40,7 +40,7 @@ G, MU, DT = 9.81, 0.7, 1 / 120
 """Gravity [m/s²], friction coefficient, time step [s]."""
 
 EARLY, TOLERANCE = 20, 1e-9
-"""First number of iterations in the tables, and relative distance at which the schemes stop."""
+"""Smaller number of iterations in the tables (the larger is `ITERATIONS`); relative distance at which the schemes stop."""
 
 KINDS = {f"{r}, {function}": (function, r) for function, r in product(FUNCTIONS, PRECONDITIONERS)}
 """Label → complementarity function and preconditioner r."""
@@ -49,7 +49,8 @@ KINDS = {f"{r}, {function}": (function, r) for function, r in product(FUNCTIONS,
 class Convergence(Record, frozen=True):
     """Convergence of the iteration.
 
-    error: distance from Coulomb's law after each iteration, relative to the speed of the fastest row, while it is finite (N)
+    error: distance from Coulomb's law after each iteration, relative to the speed of the fastest row; it ends before the first
+        non-finite value (N)
     iterations: number of iterations, exact steps included
     """
 
@@ -57,16 +58,17 @@ class Convergence(Record, frozen=True):
     iterations: int
 
     def after(self, iterations: int) -> float:
-        """Return the distance after so many iterations, or after the last one; inf without any."""
+        """Return `error` after a number of iterations, or after the last one if there were fewer; inf if `error` is empty."""
         return float(self.error[:iterations][-1]) if len(self.error) else np.inf
 
 
 class Floor(NamedTuple):
     """Rounding floor: residual and error after Newton's last step in one precision, and their bounds.
 
-    residual: [m/s]; residual_expected: bound (92), ‖A‖ ‖x‖ δ [m/s]; error: of the impulses [N·s]
-    error_expected: bound (91), ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖ [N·s]
-    error_at_most: bound (91) with ν from (92) [N·s]
+    A, x: matrix and impulses; r: residual; δ: machine precision
+    residual: [m/s]; residual_expected: bound (92), ‖A‖ ‖x‖ δ [m/s]
+    error: of the impulses [N·s]; error_expected: bound (91), ‖A⁻¹‖ ν + ‖x‖ δ, with the paper's ν = δ ‖r‖ [N·s]
+    error_at_most: bound (91) with ν = ‖A‖ ‖x‖ δ from (92) [N·s]
     """
 
     residual: float
@@ -77,7 +79,7 @@ class Floor(NamedTuple):
 
 
 def beam() -> ForwardProblem:
-    """Return the problem of a beam at rest: links in the plane (x, z, angle), pinned to each other and to a wall by rigid rows.
+    """Return the forward problem of a beam at rest, with links (x, z, angle) that rigid rows pin to each other and to a wall.
 
     Compliant rows resist bending. The last four links lie on the ground, the end carries a load.
     """
@@ -107,7 +109,7 @@ def beam() -> ForwardProblem:
 
 
 def first_step(scene: str) -> ForwardProblem:
-    """Return the problem of the first step of a scene."""
+    """Return the forward problem of the first step of a scene."""
     return build_scene(load_scene(scene), Newton()).step().problem
 
 
@@ -125,7 +127,7 @@ def paper(**settings: str | float) -> Newton:
 
 
 def constraints_of(engine: Newton, problem: ForwardProblem) -> Constraints:
-    """Return the constraints of a problem as the engine sees them in its first pass."""
+    """Return the constraints of a forward problem in the form in which the engine solves them in its first pass."""
     a = problem
     free, _ = free_motion(a.M, a.v, a.dt * (a.force - a.h))
     plan, J = stack_of(a, engine.recovery, contacts_too=False).plan()
@@ -160,10 +162,10 @@ def linear_residuals(problem: ForwardProblem) -> dict[str, Array]:
 
 
 def floor(number: type[np.floating]) -> Floor:
-    """Return the rounding floor of Newton's method in one precision, on the normals of columns of boxes that all press.
+    """Return the rounding floor of Newton's method in one precision, for the normal impulses in columns of boxes.
 
-    The masses are random, about 8 to 32768 kg. The figures are medians over columns, since the rounding error of a single
-    column is random.
+    All contacts press. The masses are random, about 8 to 32768 kg. The figures are medians over the columns, since the rounding
+    error of a single column is random.
     """
     rng = np.random.default_rng(0)
     columns = (8.0 ** np.arange(1, 6) * rng.uniform(0.5, 2.0, 5) for _ in range(COLUMNS))
@@ -186,7 +188,7 @@ def _floor_of(number: type[np.floating], masses: Array) -> tuple[float, ...]:
 
 
 def convergence_table(found: dict[tuple[str, str], Convergence], kinds: Iterable[str]) -> Table:
-    """Return a table of the distances after `EARLY` and `ITERATIONS` iterations, by kind and problem."""
+    """Return a table of the distances after `EARLY` and after `ITERATIONS` iterations, by kind (row) and problem (column)."""
     after = {
         (kind, f"{name}, after {k}"): found[name, kind].after(k)
         for kind in kinds

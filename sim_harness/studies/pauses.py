@@ -37,7 +37,7 @@ Who = Literal["server", "robot"]
 WHO: tuple[Who, ...] = ("server", "robot")
 
 PAUSE_AT, BEFORE, SETTLE, AFTER = 1.0, 2.5, 1.0, 3.0
-"""Time of the pause; durations of the walk with the pause, of standing before a reset, and of the walk afterwards [s]."""
+"""Time at which the pause begins; durations of the walk with the pause, of standing before a reset, of the last walk [s]."""
 
 PATIENCE_MS = 2000
 """Deadline for replies of a running server [ms], longer than any reply takes."""
@@ -51,7 +51,7 @@ COLOURS = {
     "failsafe:stopped": "#c1440e",
     "failsafe:damping": "#7d1128",
 }
-"""Colour of each mode of the failsafe, from the mildest on; torques of the server are white."""
+"""Colour of each mode of the failsafe, in order of severity; ticks with torques of the server are white."""
 
 STEP = 50
 """Ticks over which a speed is averaged."""
@@ -64,9 +64,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     who: which process was stopped; milliseconds: duration of the pause [ms]; law: of the server
     ticks: number of ticks in each mode of the reply or the failsafe; longest_tick: in wall-clock time [s]
-    stopped: whether the failsafe stopped the robot until a reset; reset: whether the server accepted it, None without a reset
-    upright: whether the robot never fell; walked: path of the base in the plane after pause and reset [m]
-    traces: of the walk with the pause, of standing if the robot was stopped, of the walk afterwards
+    stopped: whether the failsafe stopped the robot until a reset
+    reset: whether the server accepted the reset, None without a reset
+    upright: whether the robot never fell; walked: distance travelled by the base in the plane after pause and reset [m]
+    traces: (walk with the pause, standing if the failsafe stopped the robot, walk afterwards)
     """
 
     who: Who
@@ -134,7 +135,7 @@ def run_pause(plan: Plan, law: str, who: Who, milliseconds: int) -> Outcome:
 
 
 class Stopping(RobotClient):
-    """A client that stops and continues a process once during the walk.
+    """A client that stops the process of the server or of the robot once during the walk, and lets it continue.
 
     The end of the server's pause is measured on the robot's clock, which continues.
     """
@@ -167,7 +168,7 @@ def _stop_this_process(seconds: float) -> None:
 
 
 def study(experiment: str, law: str, milliseconds: Sequence[int]) -> Study:
-    """Return the study: server and robot of an experiment are stopped for each of the durations [ms]."""
+    """Return the study. In separate walks, the server or the robot of an experiment is stopped for each duration [ms]."""
     plan = walking(experiment)
     return Study(
         "Pauses",
@@ -201,7 +202,7 @@ def table(found: Figures) -> Table:
 
 
 def walks(found: Figures) -> bytes:
-    """Draw the speed of the base, one panel for each pause."""
+    """Draw the speed of the base over time, in one panel for each pause."""
     panels: list[Plot] = []
     for o in found["pauses"].values():
         labels = {"title": f"{o.who} stopped for {o.milliseconds} ms", "ylabel": "m/s", "xlabel": "simulated time [s]"}

@@ -39,7 +39,7 @@ CANDIDATES = ("near", "touching")
 class Swing(Record, frozen=True):
     """Motion of the cylinder after each step.
 
-    t: [s] (N); x: displacement [m] (N); energy: mechanical, as a share of the initial energy (N)
+    t: time [s] (N); x: displacement [m] (N); energy: mechanical energy, as a share of the initial one (N)
     """
 
     t: Array
@@ -48,7 +48,7 @@ class Swing(Record, frozen=True):
 
     @property
     def error(self) -> float:
-        """e_q of the rolling cylinder: RMS deviation from the exact motion [mm]."""
+        """Error e_q of the rolling cylinder: RMS deviation from the exact motion [mm]."""
         omega = np.sqrt(SPRING / effective_mass("rolls"))
         return float(1e3 * np.sqrt(np.mean((self.x - START * np.cos(omega * self.t)) ** 2)))
 
@@ -56,7 +56,8 @@ class Swing(Record, frozen=True):
 class Pile(Record, frozen=True):
     """Figures of each step of the clutter.
 
-    t: [s] (N); iterations: Newton steps (N); momentum: e_m (N); contacts: number (N); seconds: run time of the engine [s] (N)
+    t: time [s] (N); iterations: number of Newton steps (N); momentum: e_m, the momentum error of [SAP §VI-C] (N)
+    contacts: number of contacts (N); seconds: run time of the engine [s] (N)
     """
 
     t: Array
@@ -106,7 +107,7 @@ def _checked(world: SceneWorld) -> tuple[float, float, float, float]:
 
 
 def order_table(found: Figures) -> Table:
-    """Return a table of the errors of the rolling cylinder by scheme and time step, and the order of the last two steps."""
+    """Return a table of the errors of the rolling cylinder by scheme and time step. Orders are from the two smallest steps."""
     body = []
     for scheme in SCHEMES:
         errors = [found["orders"][scheme, dt].error for dt in STEPS]
@@ -115,7 +116,7 @@ def order_table(found: Figures) -> Table:
 
 
 def energy_table(found: Figures) -> Table:
-    """Return a table of peak-to-peak bands of the energy over 20 s, and of the energy left after ten minutes of rolling."""
+    """Return a table of max − min of the energy over 20 s, and of the energy that is left after ten minutes of rolling."""
     body = []
     for scheme in SCHEMES:
         bands = (f"{100 * np.ptp(found['energies'][motion, scheme].energy):.3g}" for motion in SCENES)

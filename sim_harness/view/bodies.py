@@ -1,4 +1,4 @@
-"""Runs of scenes in three dimensions: bodies, and on each moving body the total contact force."""
+"""Animation of runs of scenes in three dimensions: the bodies, and the total contact force on each moving body."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ GLASS = 0.25
 """Opacity of fixed bodies."""
 
 MODES = ("solved", "NOT SOLVED")
-"""Text for the status of a step."""
+"""Texts of a step that the engine solved, and of one that it did not solve."""
 
 
 def scene_page(title: str, runs: Sequence[SavedRun]) -> str:
@@ -64,7 +64,8 @@ def _hull(model: SceneModel, body: int) -> Shape:
 def film_of_scene(kept: SavedRun, model: SceneModel) -> Film:
     """Return the animation of a run of a scene.
 
-    Its contacts are the moving bodies. A pose without shapes, at the initial centre of the moving bodies, follows the joints.
+    In place of contacts the film has the moving bodies, each with its total contact force. After the poses of the joints comes
+    one more pose without shapes, which the camera looks at: the initial centre of the moving bodies.
     """
     r, moving = kept.recording, np.flatnonzero(model.masses)
     rows = frames(r.t, RATE)

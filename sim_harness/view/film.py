@@ -23,8 +23,9 @@ class Film(Record, frozen=True):
     t: time [s] (f)
     poses: position [m] and quaternion xyzw of each joint frame; joint 0 is the world (f, njoints, 7)
     points: contact points, or the nearest points of contacts that do not touch [m] (f, c, 3)
-    world, predicted: simulated or measured, and predicted force on the robot in the tick that begins at t [N] (f, c, 3)
-    known: whether the run has forces in `world`; logs of robots without force sensors do not
+    world: simulated or measured force on the robot in the tick that begins at t [N] (f, c, 3)
+    predicted: predicted force on the robot in that tick [N] (f, c, 3)
+    known: whether `world` has forces; logs of robots without force sensors have none
     mode: origin of the torque, as in `Trace` (f)
     """
 
@@ -61,7 +62,7 @@ def film_of(robot: Robot, terrain: Terrain, trace: Trace, rate: float = RATE) ->
 
 
 def frame_of(robot: Robot, terrain: Terrain, q: Array, simulated: Array, predicted: Array) -> tuple[Array, Array, Array, Array]:
-    """Return `poses`, `points`, `world` and `predicted` of one frame, as in `Film`.
+    """Return (poses, points, world, predicted) of one frame, as in `Film`.
 
     simulated, predicted: forces along n, t1, t2 of each contact, as in `Trace` [N] (c, 3)
     """

@@ -15,7 +15,7 @@ AROUND = 0.8
 
 
 class Ground(Record, frozen=True):
-    """A height field: z[i, j] is the height at x[i], y[j] [m]. Two equal x are the lower and the upper edge of a riser."""
+    """A height field: z[i, j] is the height at x[i], y[j] [m]. A riser of stairs has two equal x: lower and upper edge."""
 
     x: Array
     y: Array
@@ -23,7 +23,7 @@ class Ground(Record, frozen=True):
 
 
 def ground_of(contact: ContactSettings, path: Array) -> Ground:
-    """Return the ground of a controller's settings around a path [m] (n, 3)."""
+    """Return the ground that a controller's settings describe, around a path [m] (n, 3)."""
     low = np.floor((path[:, :2].min(axis=0) - AROUND) / LINES)
     high = np.ceil((path[:, :2].max(axis=0) + AROUND) / LINES)
     x, y = (np.arange(low[i], high[i] + 1) * LINES for i in range(2))

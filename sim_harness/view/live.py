@@ -1,4 +1,4 @@
-"""Live view of a run: its page, with frames from a local web server.
+"""Live view of a run: a page of the browser with frames from a local web server.
 
 The server is a separate process with lower priority than the control loop. It requests a frame when it has shown the last one,
 and the loop answers at its next tick. The loop never waits, and frames do not queue up.
@@ -45,7 +45,7 @@ class LiveView:
     """
 
     def __init__(self, controller: ControllerSettings) -> None:
-        """controller: of the runs to show, for its robot and ground. Raises ConfigError without the extra `[viz]`."""
+        """controller: settings whose robot and ground the view draws. Raises ConfigError without the extra `[viz]`."""
         library()
         context = multiprocessing.get_context("spawn")
         self._rows, self._child = context.Pipe()

@@ -9,10 +9,10 @@ from idyn.errors import ConfigError
 from idyn.types import Array, Record
 
 MOST = 30_000
-"""Largest number of triangles of a mesh, which then takes about 0.7 MB of a page."""
+"""Largest number of triangles of a mesh; such a mesh takes about 0.7 MB in a page."""
 
 CELL = 0.0005
-"""Initial edge length of the cells in which `thinned` merges vertices [m], finer than the resolution of a screen."""
+"""Initial edge length of the cells in which `thinned` merges vertices [m]; on a screen it is smaller than a pixel."""
 
 
 class Mesh(Record, frozen=True):
@@ -76,6 +76,6 @@ def _merged(mesh: Mesh, cell: float) -> Mesh:
     vertices = np.stack([np.bincount(place, weights=mesh.vertices[:, i]) / count for i in range(3)], axis=1)
     triangles = place[mesh.triangles]
     whole = (triangles != np.roll(triangles, 1, axis=1)).all(axis=1)
-    turned = np.argmin(triangles, axis=1)[:, None]  # rotate to the smallest index first, which keeps the orientation
+    turned = np.argmin(triangles, axis=1)[:, None]  # rotate to the smallest index first; this preserves the orientation
     triangles = np.take_along_axis(triangles, (turned + np.arange(3)) % 3, axis=1)[whole]
     return Mesh(vertices=vertices, triangles=np.unique(triangles, axis=0))

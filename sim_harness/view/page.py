@@ -22,7 +22,7 @@ from sim_harness.view.runs import RecordedRun, mesh_folders
 from sim_harness.view.shapes import Look, Shape, look_of
 
 WEIGHT_LENGTH = 1.2
-"""Length of an arrow of the robot's weight, as a multiple of the robot's size (approximately)."""
+"""Approximate length of the arrow of a force equal to the robot's weight, as a multiple of the robot's size."""
 
 SMALLEST = 0.05
 """Least size of a robot that is used for the camera and the arrows [m]."""
@@ -64,7 +64,7 @@ def _looks(controllers: dict[str, Controller]) -> dict[str, Look]:
 
 
 def page_with(title: str, looks: dict[str, Look], runs: list[dict[str, Any]], *, live: bool) -> str:
-    """Return the page of runs in the format of the player. looks: shapes of the robots, by the digest of their URDF"""
+    """Return the page of runs, which are in the format of the player. looks: shapes of the robots, by digest of the URDF"""
     robots = {key: _look(look) for key, look in looks.items()}
     data = {"title": title, "live": live, "robots": robots, "runs": runs}
     encoded = json.dumps(data, separators=(",", ":"), allow_nan=False)
@@ -149,7 +149,10 @@ def size_of(film: Film, base: int) -> float:
 
 
 def newtons_per_metre(weight: float, size: float) -> float:
-    """Return the scale of the arrows [N/m], near that of `WEIGHT_LENGTH`: 10 cm are 1, 2 or 5 times a power of ten [N]."""
+    """Return the scale of the arrows [N/m], rounded so that 10 cm are 1, 2 or 5 times a power of ten [N].
+
+    With it, the arrow of the robot's weight is about `WEIGHT_LENGTH` · size long.
+    """
     wanted = 0.1 * weight / (WEIGHT_LENGTH * size)
     power = 10.0 ** np.floor(np.log10(wanted))
     return float(10.0 * power * min((1, 2, 5, 10), key=lambda step: abs(np.log(step * power / wanted))))

@@ -15,7 +15,7 @@ from sim_harness.run.logs import traces_of
 
 
 class RecordedRun(Record, frozen=True):
-    """A run to show. controller: for its robot, and for the ground of its settings"""
+    """A run to show. controller: its robot and the ground in its settings are drawn"""
 
     label: str
     controller: Controller
@@ -49,7 +49,7 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def mesh_folders(controller: Controller) -> list[Path]:
-    """Return the folders above the URDF of the controller's robot; [] if this machine does not have it."""
+    """Return all parent folders of the URDF of the controller's robot; [] if this machine does not have the file."""
     name = controller.settings.robot
     try:
         urdf = load("robots", name, RobotSettings).urdf

@@ -21,7 +21,7 @@ class Shape(Record, frozen=True):
     """A rigid shape.
 
     joint: index of the joint that carries it, 0 for the world
-    kind, size: edges of a box, radius of a sphere, radius and length along z of a cylinder [m], all centred; () for a mesh
+    kind, size: "box": three edges; "sphere": radius; "cylinder": radius, length along z [m], all centred; "mesh": ()
     placement: pose of its frame in the joint frame, position [m] and quaternion xyzw (7)
     colour: red, green, blue from 0 to 1; opacity: from 0 to 1
     """
@@ -43,7 +43,7 @@ class Look(Record, frozen=True):
 
 
 def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
-    """Return the visuals of the URDF; if mesh files are missing, the collision shapes; or else sticks between the joints.
+    """Return the visuals of the URDF. If mesh files are missing: the collision shapes or else sticks between the joints.
 
     folders: roots of `package://` paths, besides `ROS_PACKAGE_PATH`
     """
@@ -65,7 +65,7 @@ def look_of(robot: Robot, folders: Sequence[Path]) -> Look:
 
 
 def _shapes(geometry: Any) -> list[Shape]:
-    files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # shapes with the same file share its meshes
+    files: dict[tuple[Any, ...], list[tuple[Mesh, tuple[float, ...] | None]]] = {}  # meshes of a file, shared by all its shapes
     shapes = []
     for item in geometry.geometryObjects:
         if not Path(item.meshPath).is_file():

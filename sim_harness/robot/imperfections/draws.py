@@ -1,4 +1,4 @@
-"""Random streams of a run, one for each purpose, so that draws for one purpose do not change those of another."""
+"""Random streams of a run, one for each purpose: random numbers drawn for one purpose do not change those for another."""
 
 from enum import IntEnum
 

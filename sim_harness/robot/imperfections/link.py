@@ -85,7 +85,10 @@ class Losses:
         return bool(in_burst or single < self._probability)
 
     def _is_due(self, burst: float) -> bool:
-        """Return true when a regular burst begins, at a tick that the first tick of each period draws."""
+        """Return true when the burst of the current period of `every` begins.
+
+        burst: uniform random number in [0, 1); that of a period's first tick decides in which tick the burst begins
+        """
         if not self._every:
             return False
         moment, self._tick = self._tick % self._every, self._tick + 1

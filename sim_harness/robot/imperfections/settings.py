@@ -74,7 +74,7 @@ class Loss(Settings, frozen=True):
     probability: loss probability of each message, independent of the others
     rate: mean number of bursts per second; a burst loses all messages [1/s]
     length: duration of a burst [s]
-    every: instead of `rate`: period with one burst each, which begins at a random time in its middle half [s]
+    every: instead of `rate`: one burst in each interval of this length; it begins at a random time in the middle half [s]
     """
 
     probability: Probability = 0.0
@@ -89,7 +89,7 @@ class LinkSettings(Settings, frozen=True):
     state_delay: delay from measurement to server [ticks]; a state keeps the time stamp of its measurement
     torque_delay: delay from reply to motors [ticks]
     lost_states, lost_torques: lost messages
-    The first state of a run and its torque are not delayed, as the robot is held before.
+    The first state of a run and its torque are not delayed, because the robot does not move before.
     """
 
     state_delay: Ticks = 0
@@ -133,7 +133,7 @@ class BodySettings(Settings, frozen=True):
 
 
 class GroundSettings(Settings, frozen=True):
-    """Ground of the world where it differs from the controller's.
+    """Properties of the world's ground that differ from those in the controller's model.
 
     mu: friction coefficient of all contacts; absent: that of the experiment
     terrain: terrain of the world; absent: that of the controller
