@@ -33,7 +33,7 @@ AMPLITUDE = 0.01
 class Case(Record, frozen=True):
     """A measured case.
 
-    consistency: `PROJECT`: the demands are feasible beforehand; `HOLD`: the prediction projects raw demands
+    consistency: with `PROJECT` the case has feasible demands; with `HOLD` it has raw demands, which the prediction projects
     """
 
     law: str
@@ -55,7 +55,7 @@ CASES = {
     "coulomb, selected, hold": Case(law="coulomb", selection=Selection.TORQUE, consistency=Consistency.HOLD),
     "convex, selected, hold": Case(law="convex", selection=Selection.TORQUE, consistency=Consistency.HOLD),
 }
-"""`convex` has the paper's two stages. The shipped controllers use `hold`."""
+"""`convex` has the paper's two stages. The shipped controllers use the consistency `hold`."""
 
 
 class Sample(Record, frozen=True):

@@ -72,7 +72,7 @@ def scene_table(comparison: ComparisonSettings, scene: SceneSettings, results: R
 
 
 def _upright(runs: Runs) -> str:
-    """Return how many robots stayed upright, and for how long on average the others received torques."""
+    """Return how many robots stayed upright, and the mean time in which the others received torques from the server."""
     fell = [s for s in runs.summaries if not s.upright]
     counts = f"{len(runs.summaries) - len(fell)} of {len(runs.summaries)}"
     if not fell:

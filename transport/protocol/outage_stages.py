@@ -3,7 +3,7 @@
     time since the last             robot's side                                      server,
     answered state        stage     (`robot.failsafe`)                                when the next state arrives
     less than hold        FOLLOW    last torque and joint feedback, along `ref`       answers
-    hold to latch         REST      torque fades, joint feedback holds a posture      answers; `watchdog.state` is `hold`
+    hold to latch         REST      torque fades, joint feedback to a rest posture    answers; `watchdog.state` is `hold`
     latch and more        STOPPED   as REST until `reset`; answers are ignored        refuses states until `reset`
 
 The robot's side damps instead before the first answer, after a fault or an emergency stop, and without gains in the answer.
@@ -11,8 +11,8 @@ The robot's side damps instead before the first answer, after a fault or an emer
 The robot's side counts from the last answered state. The server counts the time without states by both clocks
 (`server.sessions.outage`). A pause of the server's process therefore stops the robot, but does not end the session.
 
-Below `latch` the next state is answered as usual, and its torque is applied without a transition. All laws keep their last
-solution as a warm start. The time of the reference continues; it advances by at most five periods over an outage. `reset`
+Below `latch` the next state is answered as usual, and its torque is applied without a transition. All laws start from their last
+solution (warm start). The time of the reference continues; it advances by at most five periods over an outage. `reset`
 deletes the warm starts and resets the time of the reference: the gait begins with its first step.
 """
 

@@ -75,7 +75,10 @@ class RobotClient(BaseClient):
         self._socket.close()
 
     def exchange(self, state: StateMessage) -> TorqueMessage | None:
-        """Send a state and return the torque; None without one in time, or when refused (`error` has the refusal)."""
+        """Send a state and return the torque.
+
+        None if it did not arrive in time, or if the server refused the state (`error` has the refusal).
+        """
         self.error = None
         sent_ns = monotonic_ns()
         try:

@@ -21,7 +21,7 @@ Rebuild = Callable[[dict[str, Any]], ServedController]
 
 AT_MOST = ("torque_rate", "max_tilt", "max_base_speed", "max_joint_speed")
 AT_LEAST = ("damping", "first_command_guard")
-"""Settings of `[safety]` that may only become smaller, and those that may only become larger."""
+"""Settings of `[safety]`: clients may only decrease those of `AT_MOST`, and only increase those of `AT_LEAST`."""
 
 
 def changed(snapshot: dict[str, Any], changes: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def by_joint(values: ByJoint, robot: Robot, where: str) -> dict[str, float]:
 
 
 def changed_urdf(urdf: str, trunk: BodySettings, links: Mapping[str, BodySettings], where: str) -> str:
-    """Return the URDF text with changed inertial parameters, the same text without changes.
+    """Return the URDF text with changed inertial parameters; if there are no changes, the given text.
 
     Raises ConfigError at `where` for unknown links and links without mass.
     """

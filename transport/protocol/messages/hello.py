@@ -83,7 +83,7 @@ class Welcome(ServerMessage, tag="welcome"):
     server: str  # name and version of the server
     dry_run: bool  # true for a shadow: its torques must not be applied
     limits: EffectiveLimits
-    watchdog_ms: float  # time without a state after which the session is in `hold` [ms]
+    watchdog_ms: float  # time without a state after which the watchdog level is `hold` [ms]
     latch_ms: float  # time without a state after which the session is latched: states are refused until `reset` [ms]
     deadline_us: float  # time budget of an answer [µs]
     max_state_age_ms: float  # older states are refused [ms]

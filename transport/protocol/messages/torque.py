@@ -97,6 +97,6 @@ class TorqueMessage(ServerMessage, tag="torque"):
     watchdog: Watchdog
     ref: Reference | None = None  # reference of the motors
     kp: Vector | None = None  # gains of the failsafe, see `transport.robot.failsafe` [N·m/rad] (na)
-    kd: Vector | None = None  # the same, on speeds [N·m·s/rad] (na)
+    kd: Vector | None = None  # gains of the failsafe on speeds [N·m·s/rad] (na)
     missing: list[str] = msgspec.field(default_factory=list)  # contact frames in planned stance that do not touch
     reality: Reality | None = None  # absent before the first comparison

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections import deque
 
 MEMORY = 31
-"""Number of states for the median."""
+"""Number of delays from which the median is computed."""
 
 
 class ActuationDelay:

@@ -1,7 +1,7 @@
 """Duration of an outage: the shorter of the times without states on the robot's and on the server's clock.
 
 A pause of the server is not an outage: the waiting states are one tick apart on the robot's clock. A pause of the robot is not
-an outage either, if its clock pauses too. The server's clock counts from its last answer, because a client may wait for that.
+an outage either, if its clock pauses too. The server's clock counts from its last answer, because a client may wait for it.
 For simulated and replayed clients only their own clock counts.
 """
 

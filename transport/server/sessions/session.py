@@ -58,7 +58,7 @@ class Phase(StrEnum):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A valid state for the controller, in the robot's order. contacts: None: from geometry"""
+    """A valid state for the controller, in the robot's order. contacts: None: to be computed from geometry"""
 
     session: "Session"
     message: StateMessage
