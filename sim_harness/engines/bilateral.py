@@ -10,8 +10,8 @@ Differences from the paper:
 - The right side is −g/dt, not zero. Like contact gaps, rows are satisfied at the end of the step to first order. The next step
   closes the error O(dt²) of the last one, so drift stays bounded. `FASTEST` limits the closing speed of large errors.
 
-Modelling error: rows are rigid. Near dependence (dead centres of linkages) errors of g grow by up to 1/DEPENDENT. Dependent
-rows that are dropped carry no impulse.
+Modelling error: rows are rigid. Where rows are nearly dependent, as at dead centres of linkages, errors of g are amplified by
+up to 1/DEPENDENT. Dependent rows that are dropped carry no impulse.
 """
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class RowFactor(NamedTuple):
 
 
 def without_stops(problem: ForwardProblem) -> ForwardProblem:
-    """Return the problem with its stops appended as contacts without tangents, with μ = 0 and gap g; `rows` are bilateral."""
+    """Return the problem with joint stops as additional contacts: tangent rows 0, μ = 0, gap g. `rows`: bilateral rows."""
     rows = problem.rows
     if rows is None or not rows.stops.any():
         return problem
@@ -72,7 +72,7 @@ def without_stops(problem: ForwardProblem) -> ForwardProblem:
 
 
 def row_impulses(problem: ForwardProblem, p: Array, bilateral: Array) -> Array | None:
-    """Return the impulses of all rows of the problem in its order (m), None without rows.
+    """Return the impulses of all constraint rows in the order of `problem.rows` (m); None if the problem has no rows.
 
     p: impulses of the contacts, then of the stops (n + stops, 3)
     bilateral: impulses of the rows that are not stops
@@ -127,7 +127,7 @@ def orthonormalise(X: Array, share: float) -> RowFactor:
 
 @compiled
 def components(factor: RowFactor, values: Array) -> Array:
-    """Return the components t along Q with C[kept] t = values[kept] (rank)."""
+    """Solve C[kept] t = values[kept] for t, the components along the directions Q (rank)."""
     _, C, kept = factor
     t = np.empty(len(kept))
     for j in range(len(kept)):
@@ -175,7 +175,7 @@ def closing_speeds(g: Array, dt: float) -> Array:
 
 @compiled
 def worst_contradiction(factor: RowFactor, g: Array) -> tuple[int, float]:
-    """Return the dependent row whose g differs most from the combination of the kept rows, and the difference [m or rad].
+    """Return the dependent row whose g contradicts the independent rows most, and the difference of g [m or rad].
 
     The row is −1 when all rows agree within the linearisation error.
     """
@@ -202,7 +202,11 @@ def satisfy_rows(factor: RowFactor, g: Array, dt: float, y: Array) -> bool:
 
 @compiled
 def solve_row_impulses(factor: RowFactor, G: Array, x: Array, rest: Array) -> tuple[Array, float]:
-    """Return row impulses λ with Gᵀ λ = rest (m) and the error ‖rest − Gᵀ λ‖∞, inf when non-finite; x: L⁻¹ rest (nv)."""
+    """Solve Gᵀ λ = rest for the row impulses λ (m); return λ and the error ‖rest − Gᵀ λ‖∞, inf when non-finite.
+
+    x: L⁻¹ rest (nv)
+    rest: generalised impulse that the rows must supply [N·s, N·m·s] (nv)
+    """
     load = np.zeros(len(factor.Q))
     for j in range(len(load)):
         load[j] = dot(0.0, factor.Q[j], x)

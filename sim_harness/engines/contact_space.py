@@ -1,4 +1,4 @@
-"""The step in contact space: J v⁺ = D p + b with D = J M⁻¹ Jᵀ in the null space of the bilateral constraint rows."""
+"""A step of an engine in contact space: J v⁺ = D p + b with D = J M⁻¹ Jᵀ in the null space of bilateral rows."""
 
 import numpy as np
 
@@ -72,7 +72,9 @@ def contact_space(given: ForwardProblem) -> Space:
 
 @compiled
 def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]:
-    """Return L with M = L Lᵀ, Lᵀ v⁺ = L⁻¹ dt (f − h) + Lᵀ v without contacts and rows (nv), and whether M ≻ 0.
+    """Return L with M = L Lᵀ, the motion without contacts and rows Lᵀ v⁺ (nv), and whether M is positive definite.
+
+    Lᵀ v⁺ = L⁻¹ dt (f − h) + Lᵀ v
 
     drive: dt (f − h) (nv)
     """
@@ -113,7 +115,10 @@ def _contact_space(
 def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
 ) -> tuple[Array, Array, float]:
-    """Return v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), the momentum left to the rows, M(v⁺ − v) − Jᵀp − drive (nv), and its maximum norm."""
+    """Return v⁺ = v_free + L⁻ᵀ Yᵀ p (nv), the generalised impulse that the rows must supply (nv), and its maximum norm.
+
+    The latter is M(v⁺ − v) − Jᵀp − drive, in exact arithmetic 0 without rows.
+    """
     v_plus, rest = np.zeros(len(v)), -drive
     for i in range(len(p)):
         add(v_plus, p[i], Y[i])
@@ -128,7 +133,7 @@ def _velocity_after(
 
 @compiled
 def _solve_row_impulses(factor: RowFactor, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
-    """Return the same as `solve_row_impulses`, with x = L⁻¹ rest computed here."""
+    """Compute x = L⁻¹ rest and return the result of `solve_row_impulses`."""
     x = rest.copy()
     forward(L, x)
     return solve_row_impulses(factor, G, x, rest)

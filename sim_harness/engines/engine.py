@@ -132,7 +132,7 @@ class ForwardSolution(Record, frozen=True):
     dynamics: ‖M(v⁺ − v) − Jᵀp − dt(f − h)‖∞ [N·s, N·m·s]
     contact: largest violation of the engine's own contact law by p and v⁺ [N·s or m/s]
     rows: impulses of the constraint rows [N·s, N·m·s] (m); None when the problem has no rows
-    drift: velocity that integrates the configuration, when it is not v_plus (nv); None: v_plus does
+    drift: velocity with which the world integrates the configuration, q⁺ = q ⊕ dt · drift (nv); None: v_plus is used
     accuracy: set by engines that minimise a cost, else None
     """
 
@@ -148,7 +148,7 @@ class ForwardSolution(Record, frozen=True):
 
     @property
     def configuration_velocity(self) -> Array:
-        """Return the velocity that integrates the configuration: `drift`, or v_plus without it (nv)."""
+        """Return the velocity with which the world integrates the configuration: `drift`, or v_plus if `drift` is None (nv)."""
         return self.v_plus if self.drift is None else self.drift
 
 

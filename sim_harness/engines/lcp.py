@@ -7,7 +7,8 @@ the time stepping of Stewart & Trinkle and of Anitescu & Potra.
 Differences from the textbook:
 - A contact with μ = ∞ has no λ, since its tangents stick. A contact with μ = 0 has no tangents.
 - The LCP does not bound the friction of an open contact with μ = ∞. The step is therefore solved again without the friction
-  of open contacts until the set of open contacts does not change. If the set keeps changing, the last solve keeps all friction.
+  of open contacts until the set of open contacts does not change. If the set does not settle, the last solve includes the
+  friction of all contacts.
 - The gap speed of a penetrating contact is at least −recovery, so bodies leave a penetration slowly instead of being ejected.
 
 Modelling error: the polygon is inscribed in the friction circle. The largest friction is between μ cos(π/edges) and μ times the
@@ -40,7 +41,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
     """Settings of the engine.
 
     edges: number of corners of the friction polygon, ≥ 3; 4 is the paper's pyramid
-    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; 0 keeps the penetration. The body reaches the surface
+    recovery: largest speed at which a penetration is reduced [m/s], ≥ 0; at 0 penetrations stay. The body reaches the surface
         with this speed and hops by recovery² / 2g: 0.1 mm at the default, 50 mm at 1 m/s
     max_pivots: largest number of pivots of one Lemke run
     """
@@ -70,7 +71,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
 def solve_polygon(
     D: Array, b: Array, mu: Array, gap_speed: Array, edges: int, recovery: float, max_pivots: int
 ) -> tuple[Array, int, int, float]:
-    """Return impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| of the LCP with the unshifted D."""
+    """Return impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| for D without diagonal shift."""
     n = len(mu)
     c = np.maximum(gap_speed, -recovery)
     A, r, contact, direction = polygon_lcp(D, b, mu, c, edges)

@@ -8,8 +8,8 @@ Differences from the paper:
 - D15 constrains the tangents of every contact of the set, including contacts that open or do not touch yet: a lifting foot
   would be held tangentially in the air. Here a contact sticks only while it touches at the end of the step and can press.
   The sticking set is found by repeated solves. It starts with the contacts that would close without contact impulses and is
-  updated from the normal impulses until it does not change. A contact that lifts while it sticks and presses while it does not
-  is wedged: it keeps sticking, as in D15, by friction without a normal force (compare sliding with infinite friction of Lynch
+  updated from the normal impulses until it does not change. A contact that lifts if it sticks and presses if it does not is
+  wedged: it sticks, as in D15, by friction without a normal force (compare sliding with infinite friction of Lynch
   and Mason).
 - A contact that touches without pressing sticks when it could take a share of the load of other contacts, as on a patch: its
   share of the least-squares smallest impulses with the same effect is positive. It does not stick when it cannot press at all,
@@ -95,7 +95,7 @@ def solve_sticking(space: Space, c: Array, solver: Solver) -> tuple[Array, Statu
 
 
 def _solve_by_qp(Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float) -> tuple[Array, Status, int, float]:
-    """Return the same as `_solve_by_pivots`, with the QP solver, which is not compiled."""
+    """Do the work of `_solve_by_pivots` with the QP solver, which is not compiled."""
     sticking, pivots = initial_set(b, c, mu, scale), 0
     while True:
         stick = stick_rows(Y, b, c, elimination_order(sticking))

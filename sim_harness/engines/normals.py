@@ -46,7 +46,7 @@ def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tupl
 
 @compiled
 def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool) -> tuple[Array, int, int]:
-    """Return the same as `normal_impulses`, with ppm or Lemke's method; the status is its number."""
+    """Solve the LCP by ppm or Lemke's method; return z (n), the number of the status, and pivots."""
     n, least, largest, finite = len(r), 0.0, 0.0, True
     for i in range(n):
         least, largest = min(least, r[i]), max(largest, abs(r[i]))
@@ -84,7 +84,10 @@ def _lemke(Y: Array, r: Array) -> tuple[Array, int, int]:
 
 
 def by_qp(Y: Array, r: Array, lengths2: Array) -> tuple[Array, Status, int]:
-    """Return the same as `normal_impulses`, with DAQP; the QP is scaled to order one, as DAQP's tolerances are absolute."""
+    """Solve the LCP as a QP by DAQP; return z (n), status and iterations.
+
+    The QP is scaled to order one, because DAQP's tolerances are absolute.
+    """
     if not np.isfinite(r).all():
         return np.zeros(len(r)), Status.NON_FINITE, 0
     if not len(r) or r.min() >= 0.0:

@@ -14,7 +14,7 @@ class Sparse(Protocol):
     begin: item i has the entries begin[i] to begin[i + 1] (k + 1)
     columns: column of each entry
     rows: the item's three values in that column (·, 3)
-    first: smallest column that shares an item with each column (n)
+    first: for each column, the smallest column that has an entry in one of the same items (n)
     """
 
     @property
@@ -36,7 +36,7 @@ def compressed(J: Array, members: Array, dofs: Array, first: Array) -> tuple[Arr
 
     members: indices of the items of J (k)
     dofs: columns of J in their new order (n)
-    first: smallest column that shares an item with each column; lowered in place (n)
+    first: for each column, the smallest column that has an entry in one of the same items; updated in place (n)
     """
     n, k, x = len(dofs), len(members), 0
     begin, columns, rows = np.zeros(k + 1, dtype=np.int64), np.zeros(k * n, dtype=np.int64), np.zeros((k * n, 3))

@@ -22,7 +22,7 @@ Rows of points that lie almost in one plane differ by less. Their normals alread
 rows would constrain with lever arms of micrometres."""
 
 SHARE = 1e-6
-"""A contact can press when its share of the smallest impulses exceeds this share of the largest one."""
+"""A contact can press when its entry in the least-squares smallest impulses exceeds this fraction of their largest entry."""
 
 
 class Stick(NamedTuple):
@@ -43,7 +43,12 @@ class Stick(NamedTuple):
 
 @compiled
 def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
-    """Eliminate the tangential rows of sticking contacts; contacts: their indices (k); Y, b: see `Space`; c: gap speeds (N)."""
+    """Eliminate the tangential rows of sticking contacts.
+
+    Y, b: see `Space`
+    c: gap speeds [m/s] (N)
+    contacts: indices of the sticking contacts (k)
+    """
     n, nv, m = len(c), Y.shape[1], 2 * len(contacts)
     rows, X, speeds = np.zeros(m, dtype=np.int64), np.zeros((m, nv)), np.zeros(m)
     for k in range(m):
@@ -67,7 +72,7 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
 
 @compiled
 def impulses(Y: Array, stick: Stick, z: Array) -> Array:
-    """Return all impulses (3N) for normal impulses z (N): friction makes the velocities of the kept tangential rows zero."""
+    """Return all impulses (3N) for normal impulses z (N); friction makes the speeds of the independent tangential rows 0."""
     p = np.zeros(len(Y))
     for i in range(len(z)):
         p[3 * i + 2] = z[i]
@@ -84,7 +89,9 @@ def impulses(Y: Array, stick: Stick, z: Array) -> Array:
 def can_press(Y: Array, z: Array, touches: Array) -> Array:
     """Return which contacts press or could take a share of the load of pressing contacts (N, bool).
 
-    Y: rows of the normals (N, nv); z: normal impulses (N); touches: contacts that are closed at the end of the step (N)
+    Y: rows of the normals (N, nv)
+    z: normal impulses (N)
+    touches: true for contacts that are closed at the end of the step (N)
     """
     n, nv = Y.shape
     largest = 0.0
@@ -115,7 +122,7 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
 
 @compiled
 def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
-    """Return the largest of |min(p_N, N v⁺ + c)| and of the velocities of the sticking rows; held: their indices."""
+    """Return the largest of |min(p_N, N v⁺ + c)| and of the speeds of the sticking rows; held: indices of these rows."""
     x, worst = pushed(Y, p), 0.0
     for i in range(len(c)):
         w = dot(b[3 * i + 2] + c[i], Y[3 * i + 2], x)

@@ -5,7 +5,7 @@ velocity      0 ≤ p_N ⟂ N v⁺ + c ≥ 0            friction of v⁺; c gap 
 acceleration  0 ≤ f_N ⟂ N v̇ + Ṅ v ≥ 0           friction of v, the state before the step
 The velocity level is for simulation: it handles impacts and, since friction is implicit, is stable for all μ_v and dt. The
 acceleration level is the model of D15 §IV, whose forces depend on the state only. It is for comparison with solutions of the
-differential equations. There an inelastic frictionless impact precedes the step when a touching contact closes.
+differential equations. At this level an inelastic frictionless impact precedes the step when a touching contact closes.
 
 Differences from the paper:
 - In (14)–(15) and (29) the viscous terms of the second tangent have signs that differ from each other and from those of the
@@ -16,7 +16,7 @@ Differences from the paper:
 
 Modelling error: friction does not depend on the normal force, so a robot stands only where it cannot slide apart. At the
 acceleration level explicit friction is unstable above dt μ_v J M⁻¹ Jᵀ ≈ 2. A contact is detected after it has closed, so bodies
-penetrate by up to dt N v at impacts and leave the penetration at `recovery`.
+penetrate by up to dt N v at impacts and leave the penetration at the speed `recovery`.
 """
 
 from typing import Literal

@@ -9,7 +9,7 @@ time they start from the rejected step, which breaks cycles.
 
 A solution always exists, by Brouwer's theorem: v̂ bounds the effect of impulses on the bodies, so far from 0 the residual of the
 map points outwards. There may be several solutions. If Newton's method fails, the convexified law is solved repeatedly with w_n
-raised by μ ‖w_t‖ [De Saxcé, Cadoux], which compensates its gliding, and each solution is a new start of Newton's method.
+raised by μ ‖w_t‖ [De Saxcé, Cadoux], so that bodies do not glide. Each of its solutions is a new start of Newton's method.
 """
 
 import numpy as np
@@ -41,9 +41,11 @@ STEEP = 0.999
 def solve(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
-    Without a solution the impulses are those of the convexified law, under which bodies glide, or else the best found.
+    When no solution of Coulomb's law is found, the impulses are a solution of the convexified law, under which sliding bodies
+    glide above the ground. When that law fails as well, they are the iterate with the smallest violation.
 
-    w: w at p = 0 (N, 3); y: initial guess for the convexified law (nv)
+    w: velocity w of the law at p = 0 (N, 3)
+    y: initial guess for the convexified law (nv)
     """
     # without friction both laws are equal, and the convex method is faster for many contacts
     if len(table.mu) > len(Y.first) and not table.mu.any():
@@ -73,7 +75,11 @@ def solve(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> 
 
 @compiled
 def by_newton(Y: ScaledJacobian, table: Table, w: Array, p: Array, rules: Rules) -> tuple[Array, float, int]:
-    """Return the best impulses found from the initial guess p (N, 3), their violation [m/s], steps; w: w at p = 0 (N, 3)."""
+    """Return the best impulses found (N, 3), their violation [m/s], and the Newton steps.
+
+    w: velocity w of the law at p = 0 (N, 3)
+    p: initial guess (N, 3)
+    """
     sweeps, done, best = SWEEPS, SWEEPS, p
     p = p.copy()
     sweep(Y, table, w, p, SWEEPS)
@@ -129,7 +135,7 @@ def sweep(Y: ScaledJacobian, table: Table, w: Array, p: Array, times: int) -> No
 
 @compiled
 def _speed(Y: ScaledJacobian, y: Array, i: int, e: int) -> float:
-    """Return (Y y)_e of item i."""
+    """Return the component e of the speeds Y y of item i, a contact, stop or tie."""
     u = 0.0
     for x in range(Y.begin[i], Y.begin[i + 1]):
         u += Y.rows[x, e] * y[Y.columns[x]]

@@ -29,7 +29,7 @@ slope is below FLAT of its initial value."""
 
 
 class Round(NamedTuple):
-    """Start of a round.
+    """Start of a round of Newton steps.
 
     p: impulses p₀ (N, 3)
     z: z₀ = p₀ − w₀ / R̃ (N, 3)
@@ -45,7 +45,8 @@ class Round(NamedTuple):
 def convexified(Y: ScaledJacobian, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
-    w: w at p = 0 (N, 3); y: initial guess (nv)
+    w: velocity w of the law at p = 0 (N, 3)
+    y: initial guess (nv)
     """
     n, steps, error = len(table.mu), 0, np.inf
     p, R = np.zeros((n, 3)), np.zeros((n, 2))
@@ -128,6 +129,8 @@ def exact_share(table: Table, start: Round, u: Array, along: Array, first: float
 
     The slope first + α second − along · (P − p₀) increases with α. Its zero is bracketed by doubling, then found by regula
     falsi (Illinois variant) and bisection.
+
+    first, second: first derivative at α = 0 and second derivative of the quadratic part ½ ‖y + α dy‖²
     """
     low, high, share = 0.0, np.inf, 1.0
     at_low = _slope_along(table, start, u, along, 0.0, first)
@@ -154,7 +157,12 @@ def exact_share(table: Table, start: Round, u: Array, along: Array, first: float
 
 @compiled
 def _slope_along(table: Table, start: Round, u: Array, along: Array, more: float, first: float) -> float:
-    """Return the slope of the cost along a line, first + more − along · (P − p₀), at speeds u (N, 3)."""
+    """Return the slope of the cost along a line of `exact_share`, at its point with speeds u (N, 3).
+
+    along: derivative of the speeds along the line (N, 3)
+    more: increase of the slope of the quadratic part from α = 0 to this point
+    first: slope of the quadratic part at α = 0
+    """
     change = impulses(table, start, u) - start.p
     return first + more - np.sum(along * change)
 

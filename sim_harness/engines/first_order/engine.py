@@ -6,11 +6,12 @@ order, and is stable for all K, B and dt (L-stable: springs too stiff for dt are
     J v⁺ + R p = −E φ / dt        R = 1/(dt² K + dt B)        E = dt K / (dt K + B)
 holds for a bilateral row. Contacts and stops only press, and friction opposes sliding with at most μ p_n.
 
-Differences from the paper [its digest, §0]:
+Differences from the paper:
 - The paper's quadratic programs give the smallest forces that satisfy inequalities. For contacts on common bodies these are not
   the forces of its own springs. Here each contact satisfies its complementarity condition. `sim_harness.studies` has the
   paper's programs.
-- M̂ Ġ v in (23) is omitted, because contacts without load would press. Closures keep the error of curvature, O(dt²) per step.
+- M̂ Ġ v in (23) is omitted, because contacts without load would press. Closures have an error from
+  curvature, O(dt²) per step.
 - Rigid rows (K = ∞) are eliminated as in the other engines, not replaced by a large stiffness.
 
 Limits: the solver may fail for contacts that jam at μ = ∞, for piles of a hundred stiff contacts with friction (K dt² above
@@ -56,9 +57,9 @@ ContactTerms = tuple[ScaledJacobian, Array, Array]
 class Chosen(NamedTuple):
     """Partition of the problem's constraints.
 
-    contacts: contacts in the table (n)
-    soft: rows in the table, compliant rows and stops (m)
-    rigid: rows that are eliminated, rigid bilateral rows (m)
+    contacts: true for contacts in the table (n)
+    soft: true for compliant rows and stops, which are in the table (m)
+    rigid: true for rigid bilateral rows, which are eliminated (m)
     """
 
     contacts: Array

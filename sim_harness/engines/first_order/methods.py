@@ -10,8 +10,8 @@ from sim_harness.engines.first_order.law import NORMAL, TANGENT, Table
 from sim_harness.engines.sparse import pushed, speeds
 
 STIFFEST = 1e-10
-"""Lower bound of R in linear systems, as a share of the weights. A Newton step loses as many digits as the bound is small, and
-where R = 0 several steps are needed. Every round evaluates w anew, which corrects both."""
+"""Lower bound of R in linear systems, as a share of the weights. A bound of 10⁻ᵏ costs a Newton step k digits, and where R = 0
+several steps are needed. Every round evaluates w anew, which corrects both errors."""
 
 
 class ScaledJacobian(NamedTuple):

@@ -27,7 +27,7 @@ from sim_harness.engines.vectors import add, dot
 
 
 class Bodies(NamedTuple):
-    """The step without impulses.
+    """Data of a step other than its unknown impulses.
 
     M: inertia (nv, nv)
     v: velocity before the step (nv)
@@ -144,7 +144,7 @@ def velocity_after(bodies: Bodies, free: Free, Y: ScaledJacobian, order: Array, 
         v_plus[order[d]] = y[d]
     backward_within(free.L, free.first, v_plus)
     v_plus += free.v_free
-    # momentum left to the rigid rows: Gᵀ λ = M (v⁺ − v) − Jᵀ p − drive
+    # generalised impulse that the rigid rows must supply: Gᵀ λ = M (v⁺ − v) − Jᵀ p − drive
     rest, change = -bodies.drive, v_plus - bodies.v
     for i in range(len(p)):
         for e in range(3):

@@ -1,6 +1,6 @@
 """Residual of Coulomb's law (natural map), and Newton steps with its exact Jacobian.
 
-The natural map as velocities, with the weight w of each row:
+The natural map as velocities, with a and the weight w of each row from `rows`:
     tie       a                                            stop or normal    min(a, w p)
     tangents  w p_T − P(w p_T − v_T), P onto the disc of radius μ max(0, w p_N − a) w_T / w_N
 The Jacobian is exact and not symmetric. Near a solution inside a mode (stick, slip, open) convergence is quadratic [Alart and
@@ -28,7 +28,7 @@ HALVINGS, ARMIJO = 6, 1e-4
 """Largest number of trial lengths of a step, each half of the last; share by which a step must reduce the sum of squares."""
 
 GAIN, IDLE = 0.9, 30
-"""The refinement stops after IDLE steps in a row that do not reduce the least violation below the share GAIN."""
+"""The refinement stops after IDLE consecutive steps without one that reduces the least violation to GAIN of its value."""
 
 NEAR = 1e-9
 """Below this share of the fastest row's speed, a step without improvement is a rounding effect and ends the refinement."""
@@ -146,7 +146,7 @@ def exact_step(c: Constraints, p: Array, u: Array, F: Array, shift: float) -> Ar
 
 @compiled
 def _own_row(c: Constraints, K: Array, row: int) -> None:
-    """Set the row of K to ∂a/∂p = D + softness."""
+    """Set the row of K to ∂a/∂p: the row of D, with the softness added on the diagonal."""
     for j in range(len(K)):
         K[row, j] = c.D[row, j]
     K[row, row] += c.plan.softness[row]

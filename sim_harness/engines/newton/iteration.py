@@ -2,14 +2,14 @@
 
     (J_α M⁻¹ J_αᵀ + C + ε) Δp = −φ + J_α M⁻¹ g        Δv = M⁻¹ (J_αᵀ Δp − g)        g = M (v − v_free) − J_αᵀ p
 C: ∂φ/∂p of normals, W of tangents. In the paper's form (`weighted`) the row and the force of a normal are multiplied by
-α = ∂φ/∂a. In the other form its row is divided by α, which has the same roots and an exact derivative in the force.
+α = ∂φ/∂a. Otherwise the row of the normal is divided by α, which has the same roots and an exact derivative in the force.
 
 Differences from the paper:
 - ε is a share of each row's diagonal.
 - Friction is projected onto its cone after every step.
 - The result is the iterate with the smallest residual of the natural map, after projection and with its own velocity.
-- With `exact`, exact steps (`exact.refine`) are tried from the first iterate on, and again when the violation is a tenth of its
-  value at their last failure. They continue to rounding precision.
+- With `exact`, exact steps (`exact.refine`) are tried from the first iterate on. After a failure they are tried again when the
+  violation is a tenth of its value at that failure. They continue to rounding precision.
 - If all of this fails, sweeps over the contacts provide further starting points.
 """
 

@@ -1,7 +1,8 @@
 """Linear solvers of the engine `newton` for A x = b with A symmetric and positive semidefinite  [Macklin §8.2].
 
 All start at x = 0. `dense` is exact. The iterative solvers stop after a given number of iterations, each with one product A x,
-or when the residual is rounding error. With pcr neither the residual in the metric of diag(A)⁻¹ nor the error ever grows.
+or when the residual is rounding error. With PCR (preconditioned conjugate residuals) neither the residual in the metric of
+diag(A)⁻¹ nor the error ever grows. PCG: preconditioned conjugate gradients.
 """
 
 import numpy as np

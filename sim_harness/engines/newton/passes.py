@@ -1,8 +1,8 @@
 """Passes of the engine `newton`: linearise constraints, iterate, linearise again at the new configuration  [Macklin Alg. 1].
 
-Constraints hold at position level at the end of the step, so there is no drift and no stabilisation. Forces act along the
-Jacobians at the end of the step. Difference from the paper: the linearisation is fixed until the iteration has converged. Only
-the paper's own scheme (`Rules.exact` false) linearises again after each of its steps.
+Constraints are satisfied at position level at the end of the step, so there is no drift and no stabilisation. Forces act along
+the Jacobians at the end of the step. Difference from the paper: the linearisation is fixed until the iteration has converged.
+Only the paper's own scheme (`Rules.exact` false) linearises again after each of its steps.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ second order in dt v."""
 
 
 STILL = 1e-6
-"""Degrees of freedom whose velocity changes by less than this share of the largest change give no geometric stiffness."""
+"""Degrees of freedom whose velocity changes by less than this share of the largest change get no new geometric stiffness."""
 
 
 class Free(NamedTuple):
@@ -104,8 +104,8 @@ def solve_passes(stack: Stack, free: Free, rules: Rules, settings: PassSettings)
 def geometric_stiffness(J: Array, J_there: Array, p: Array, change: Array, last: Array) -> Array:
     """Return the geometric stiffness −min(0, ΔJᵀ p / Δv) of forces that turn with their bodies [kg] (nv).
 
-    [Macklin §8.3 (73)] with corrected sign. At least half of the last value is kept, and all of it for degrees of freedom that
-    did not move. Otherwise a rope with a tension of 100 times its weight does not converge.
+    [Macklin §8.3 (73)] with corrected sign. The result is at least half of the last value. For degrees of freedom that did not
+    move it is the last value. Otherwise a rope with a tension of 100 times its weight does not converge.
 
     change: Δv (nv)
     last: last geometric stiffness [kg] (nv)
@@ -116,7 +116,7 @@ def geometric_stiffness(J: Array, J_there: Array, p: Array, change: Array, last:
 
 
 def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
-    """Return the free motion with M + diag(stiffness) for M; the added term pulls back to v (nv) and vanishes there."""
+    """Return the free motion with the inertia M + diag(stiffness). The added term pulls the velocity towards v (nv)."""
     A = M + np.diag(stiffness)
     L = np.linalg.cholesky(A)
     momentum = M @ velocity_of(free.L, free.z) + stiffness * v

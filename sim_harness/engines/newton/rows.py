@@ -32,8 +32,8 @@ class Plan(NamedTuple):
     """Layout and parameters of the rows: `ties`, then `stops`, then rows S, T, N of each contact; m in all.
 
     ties, stops: number of rows
-    offset: [m/s] (m)
-    softness: [(m/s)/(N·s)] (m)
+    offset: g/(dt + τ_d), 0 for tangents [m/s] (m)
+    softness: e/(dt (dt + τ_d)), 0 for tangents [(m/s)/(N·s)] (m)
     mu: friction coefficients of the contacts, may be inf (n)
     dt: step [s]
     """
@@ -52,7 +52,8 @@ class Constraints(NamedTuple):
     Y: J v = Y z (m, nv)
     D: Y Yᵀ (m, m)
     z_free: motion without impulses (nv)
-    w: diagonal of D plus softness, mean of both for tangents, 1 for rows that move no body (m)
+    w: weight of a row (m): diagonal of D plus softness; for both tangents of a contact the mean of their diagonals of D; 1
+        for rows that move no body
     r: factor of impulses in complementarity functions (m)
     scale: largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
     """
@@ -74,7 +75,12 @@ def normal_row(plan: Plan, i: int) -> int:
 
 @compiled
 def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: int) -> Constraints:
-    """Return the matrices of the plan; J: all rows (m, nv); L: factor of M (nv, nv); preconditioner: UNIT, TIME_STEP, …"""
+    """Return the matrices of the plan.
+
+    J: all rows (m, nv)
+    L: Cholesky factor of M (nv, nv)
+    preconditioner: UNIT, TIME_STEP or EFFECTIVE_MASS, determines r
+    """
     m, Y = len(J), J.copy()
     for i in range(m):
         forward(L, Y[i])
@@ -106,7 +112,10 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
 
 @compiled
 def drop_rounding(plan: Plan, Y: Array, D: Array) -> None:
-    """Set rows of rounding error to 0 in place; satisfied ties and normals among them get the condition p = 0 in the plan."""
+    """Set rows that are rounding error, and therefore move no body, to 0 in place.
+
+    When such a row is a satisfied tie, stop or normal, its condition in the plan becomes p = 0.
+    """
     m, longest = len(D), 0.0
     for i in range(m):
         longest = max(longest, D[i, i])

@@ -19,9 +19,9 @@ class Stack(Record, frozen=True):
     order: indices of the problem's rows in the stack (ties + stops)
     ties: number of ties
     tau: τ_d [s] (m)
-    compliance: compliance of contact rows, 0 for other rows, whose compliance is read in `plan` [m/N] (m)
+    compliance: compliance of contact rows [m/N]; 0 for constraint rows, whose compliance `plan` reads from the problem (m)
     ease: added to g to limit closing and recovery speeds [m or rad] (m)
-    contacts_too: whether contacts, too, are evaluated at the predicted end of the step
+    contacts_too: whether contacts, like constraint rows, are evaluated at the predicted end of the step
     """
 
     problem: ForwardProblem
@@ -33,7 +33,7 @@ class Stack(Record, frozen=True):
     contacts_too: bool
 
     def plan(self, v: Array | None = None) -> tuple[Plan, Array]:
-        """Return the plan linearised at q ⊕ dt v, None: at the beginning of the step, and the Jacobian (m, nv)."""
+        """Return plan and Jacobian (m, nv), linearised at q ⊕ dt v, or at the beginning of the step if v is None."""
         a, first = self.problem, len(self.order)
         rows, J, gaps = a.rows, a.J, a.gaps
         if v is None or a.system is None:

@@ -1,6 +1,6 @@
 """Assembly of the convex problems of `sap`, one per island, and of the step from their solutions  [SAP §III, §IV-D].
 
-w is the effective inverse mass of a constraint without all others: ‖W_ii‖_F / 3 for a contact, G M⁻¹ Gᵀ for a row.
+w is the effective inverse mass of a constraint when no other one acts: ‖W_ii‖_F / 3 for a contact, G M⁻¹ Gᵀ for a row.
 """
 
 from typing import NamedTuple

@@ -90,7 +90,7 @@ def _implicit(problem: ForwardProblem, scheme: Scheme, v: Array) -> tuple[Array,
     springs = a.springs or Springs(*(np.zeros_like(a.v) for _ in range(3)))
     weight = np.diag(dt * dt * theta * theta_vq * springs.stiffness + dt * theta * springs.damping)
     M, h = a.system.terms(np.zeros_like(a.v), a.v)
-    more_M, more_h = a.M - M, a.h - h  # keep terms that were folded into the problem
+    more_M, more_h = a.M - M, a.h - h  # terms that were folded into the problem, added again below
     for _ in range(MOST):  # v ← v − A⁻¹ m(v)
         shift, v_theta = theta * dt * scheme.drift(v, a.v), theta * v + (1.0 - theta) * a.v
         M, h = a.system.terms(shift, v_theta)
