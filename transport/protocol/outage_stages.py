@@ -11,8 +11,8 @@ The robot's side damps instead before the first answer, after a fault or an emer
 The robot's side counts from the last answered state. The server counts the time without states by both clocks
 (`server.sessions.outage`). A pause of the server's process therefore stops the robot, but does not end the session.
 
-Below `latch` the next state is answered as usual, and its torque is applied without a transition. All laws start from their last
-solution (warm start). The time of the reference continues; it advances by at most five periods over an outage. `reset`
+Below `latch` the next state is answered as usual, and its torque is applied without a transition. All laws start from their
+last solution (warm start). The time of the reference continues; it advances by at most five periods over an outage. `reset`
 deletes the warm starts and resets the time of the reference: the gait begins with its first step.
 """
 
