@@ -34,7 +34,7 @@ def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[Ro
 
 
 def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, settings: MujocoSettings) -> None:
-    """Set joint friction, stiffer than MuJoCo's default, with which a light leg creeps under its load at over 1 rad/s."""
+    """Set joint friction. It is stiffer than MuJoCo's default, under which a loaded light leg creeps at over 1 rad/s."""
     model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
     model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
 
@@ -77,7 +77,10 @@ class RobotContent(Content[RobotBodies, StepResult]):
             mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, body, data.qfrc_applied)
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
-        """Add the impulses on the bodies of the contact points, world frame, contact points first, then pairs [N·s] (·, 3)."""
+        """Add the impulses of a physics step to those of the step, in the world frame [N·s] (·, 3).
+
+        Rows: contact points, then pairs; the impulse acts on the body of the contact point.
+        """
         forces, wrench = np.zeros((len(self._pairs), 3)), np.zeros(6)
         found = data.contact
         for i, ((first, second), frame) in enumerate(zip(found.geom.tolist(), found.frame, strict=True)):

@@ -1,6 +1,6 @@
 """A robot as a MuJoCo model: one body per joint, with the placements, axes and inertias of the Pinocchio model.
 
-MuJoCo's URDF reader is not used, because it fuses, balances, bounds or omits bodies. Only contact points make contact: each
+MuJoCo's URDF reader is not used, because it fuses or omits bodies and adjusts inertias. Only contact points make contact: each
 with its own plane, which follows the terrain below it (`sim_harness.mujoco.robot`), and with the boxes of other bodies.
 """
 

@@ -43,7 +43,7 @@ def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
     closures = [_add_closure(spec, scene, closure) for closure in scene.settings.closure]
     model = compiled_model(spec, scene.robot)
     for row, data in enumerate(closures):
-        model.eq_data[row] = data  # the compiler computes its data at the neutral configuration
+        model.eq_data[row] = data  # the compiler has computed it at the neutral configuration
     _add_effects(model, scene)
     return model
 

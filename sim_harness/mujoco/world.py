@@ -1,6 +1,7 @@
 """World with MuJoCo's dynamics, contact law, solver and integration. Noise-free and deterministic.
 
-Modelling error: first order in the physics step. Friction coefficients are limited to 1e-5, MuJoCo's minimum, to `MU_CAP`.
+Modelling error: first order in the physics step. Friction coefficients are limited to [1e-5, `MU_CAP`];
+1e-5 is MuJoCo's minimum.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,10 @@ R = TypeVar("R", bound=StepResult)
 
 
 class Content(Generic[B, R]):
-    """Base class of the content of a MuJoCo world, a robot or a scene; contacts: contacts of the state."""
+    """Base class of the content of a MuJoCo world: a robot or a scene.
+
+    contacts: contacts at the current state
+    """
 
     bodies: B
     model: mujoco.MjModel
@@ -101,7 +105,7 @@ class MujocoWorld(Generic[B, R]):
 
     def _move(self, state: State) -> None:
         self.state, self.q, self.v = state, state.q, state.v
-        if self._finite:  # a non-finite state has no contacts, so the last ones are kept
+        if self._finite:  # for a non-finite state the contacts of the last finite one remain
             self._content.move(state)
 
     @property

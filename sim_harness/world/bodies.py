@@ -17,7 +17,7 @@ from sim_harness.world.world import Push, Touching, checked_state
 class Bodies:
     """Base class with the parts that differ between a robot and a scene. Default methods are those of a robot.
 
-    robot: all bodies, and their work arrays
+    robot: model of all bodies; it owns work arrays
     terrain: the ground
     start: first state
     dt: default step [s]
@@ -64,8 +64,9 @@ class Bodies:
         raise NotImplementedError
 
     def with_joints(self, problem: ForwardProblem, q: Array, integrates: bool) -> tuple[ForwardProblem, JointFriction | None]:
-        """Return the step from q with the joint springs added, and the joint friction still to be added.
+        """Return the forward problem with implicit joint springs, and the joint friction, which it does not contain.
 
+        q: configuration at the beginning of the step (nq)
         integrates: whether the engine is an `Integrator`, which handles springs and dampers itself
         """
         return problem, None
@@ -75,16 +76,27 @@ class Bodies:
         return self.robot.integrate(q, shift)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
-        """Transform J (m, nv) at the configuration `moved` to velocities along the axes at q, in place, and return it."""
+        """Return J, changed in place so that it multiplies velocities along the axes at q.
+
+        J: Jacobian at the configuration `moved`, for velocities along the axes there (m, nv)
+        """
         return J
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        """Return the state after a step from q; drift: configuration velocity, v_plus: final velocity, along the axes at q."""
+        """Return the state after a step of dt [s] from the configuration q.
+
+        v_plus: velocity after the step, along the axes at q (nv)
+        drift: velocity with which the configuration is integrated, along the axes at q (nv)
+        """
         return State(q=self.robot.integrate(q, drift * dt), v=v_plus)
 
 
 class MovedBodies(Record, frozen=True):
-    """Bodies at configurations other than q, implements `System`; touching: contacts of the step."""
+    """Implementation of `System`: evaluates bodies at configurations near q.
+
+    q: configuration at the beginning of the step (nq)
+    touching: contacts of the step
+    """
 
     bodies: Bodies
     q: Array
@@ -140,9 +152,11 @@ def moved_contacts(
 def forward_problem(
     robot: Robot, terms: tuple[Array, Array, Array], v: Array, contacts: ContactSet, force: Array, dt: float, **more: Any
 ) -> ForwardProblem:
-    """Return the step from velocity v under a generalised force [N, N·m] (nv).
+    """Return the forward problem of a step.
 
     terms: M, h and the axes at the beginning of the step
+    v: velocity at the beginning of the step (nv)
+    force: generalised force of motors and pushes [N, N·m] (nv)
     more: further fields of `ForwardProblem`
     """
     M, h, axes = terms

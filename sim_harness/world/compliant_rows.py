@@ -3,7 +3,7 @@
     λ = −(g + (dt + τ_d) G v⁺) / e
     M  →  M + dt (dt + τ_d) Gᵀ E⁻¹ G            f  →  f − Gᵀ E⁻¹ (g + (dt + τ_d) G v)
 This is exact in every engine up to rounding: M grows by k dt², so at 10¹⁵ N/m the relative error of the momentum balance is
-10⁻⁸. A compliant stop is either active or not. The active stops are found by repeating the step until they do not change.
+10⁻⁸. A compliant stop is either active or not. The step is solved again until the set of active stops does not change.
 Typical: one solve, two when a stop is reached or left.
 """
 
@@ -58,7 +58,10 @@ def forces(rows: Rows, v: Array, dt: float) -> Array:
 
 
 def fold_rows(problem: ForwardProblem, which: Array) -> ForwardProblem:
-    """Return the step with the compliant rows `which` (m) folded into M and force and all other compliant rows removed."""
+    """Return the forward problem with compliant rows folded into M and force.
+
+    which: true for the compliant rows to fold; all other compliant rows are removed (m)
+    """
     rows, dt = problem.rows, problem.dt
     assert rows is not None
     assert rows.compliance is not None

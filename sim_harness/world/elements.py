@@ -84,7 +84,10 @@ def stretch_slopes(s: Array, mu: float, lam: float, hyper: bool) -> tuple[Array,
 
 @compiled
 def shear_slopes(s: Array, k: int, mu: float, lam: float, hyper: bool) -> tuple[float, float]:
-    """Return the curvatures of flip and twist of the axes i and j other than k: (Ψ_i ∓ Ψ_j) / (s_i ∓ s_j) [Pa]."""
+    """Return the curvatures h_a of the flip and the twist in the plane of the axes i and j, those other than k [Pa].
+
+    flip: (Ψ_i − Ψ_j) / (s_i − s_j), twist: (Ψ_i + Ψ_j) / (s_i + s_j), with Ψ_i = ∂Ψ/∂s_i
+    """
     if hyper:
         first, second, alpha = _constants(mu, lam)
         pressure = second * (s[0] * s[1] * s[2] - alpha) * s[k]
@@ -139,7 +142,10 @@ def element_rows(body: Elastic, x: Array) -> tuple[Array, Array, Array]:
 
 @compiled
 def direction(body: Elastic, s: Array, a: int) -> tuple[Array, float, float]:
-    """Return Q_a in principal axes (3, 3), curvature h_a and slope of Ψ along it [Pa]; Q_a = 0 for negative curvature."""
+    """Return Q_a in principal axes (3, 3), and curvature h_a and slope of Ψ along Q_a [Pa].
+
+    Q_a is 0 where the curvature is negative.
+    """
     Q = np.zeros((3, 3))
     if a < 3:
         c, H = stretch_slopes(s, body.mu, body.lam, body.hyper)

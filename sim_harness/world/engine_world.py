@@ -1,8 +1,9 @@
 """World of the project's engines: simulates a robot or a scene with one engine. Noise-free and deterministic.
 
-A step is semi-implicit: the engine computes v⁺ from the dynamics and contacts at q, then q⁺ = q ⊕ v⁺ dt, or with
-`ForwardSolution.drift` for v⁺. Joint springs and dampers are evaluated at the end of the step. Modelling error: first order
-in dt.
+A step is semi-implicit: the engine computes v⁺ from the dynamics and contacts at q, then q⁺ = q ⊕ v⁺ dt, or q ⊕ drift dt when
+its solution has a `ForwardSolution.drift`. Joint springs and dampers are evaluated at the end of the step.
+
+Modelling error: first order in dt.
 """
 
 import time

@@ -24,7 +24,12 @@ def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array
 def relative_jacobian(
     axes: Array, support: Array, bodies: Array, others: Array, points: Array, tangents: Array, normals: Array
 ) -> Array:
-    """Return the same as `contact_jacobian`, from joints bodies and others (n), points [m], tangents and normals (n, 3)."""
+    """Return the Jacobian (3n, nv) of `contact_jacobian`, for contacts given by arrays.
+
+    bodies, others: joint indices of first and second bodies, 0: environment (n)
+    points: contact points [m] (n, 3)
+    tangents, normals: s and n of each contact (n, 3)
+    """
     n, nv = len(bodies), axes.shape[0]
     J = np.zeros((3 * n, nv))
     for i in range(n):
@@ -77,7 +82,7 @@ def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
 
 @compiled
 def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
-    """Transform world vectors (n, 3) to the coordinates (n, s, t) of their contacts."""
+    """Transform world vectors (n, 3) to contact coordinates, in the order normal, s, t (n, 3)."""
     out = np.empty_like(vectors)
     for i in range(len(vectors)):
         x, y, z = vectors[i, 0], vectors[i, 1], vectors[i, 2]

@@ -2,10 +2,10 @@
 
     τ = −(viscous + coulomb / max(|v⁺|, CREEP)) v⁺ − k (x + dt v⁺)
 A joint with Coulomb friction either sticks, modelled as a stiff damper that lets it creep, or slides with full friction. The
-mode of each joint is found by repeating the step until no mode changes. Typical: one solve, two when a joint stops or starts.
+step is solved again until no joint changes its mode. Typical: one solve, two when a joint stops or starts.
 
-Modelling error: a joint that should stick creeps at CREEP times the used share of its friction. Static and sliding friction are
-equal.
+Modelling error: a joint that should stick creeps at CREEP times its load over its friction limit. Static and sliding friction
+are equal.
 """
 
 import msgspec
@@ -35,7 +35,7 @@ class JointFriction(Record, frozen=True):
 
     @staticmethod
     def of(robot: Robot, viscous: dict[str, float], coulomb: dict[str, float]) -> "JointFriction":
-        """Return the friction from values by name of actuated joint."""
+        """Build the joint friction; viscous and coulomb have a value for the name of each actuated joint."""
         columns = np.zeros((2, robot.nv))
         for row, values in zip(columns, (viscous, coulomb), strict=True):
             row[robot.tree.a] = [values[name] for name in robot.joint_names]
@@ -43,7 +43,9 @@ class JointFriction(Record, frozen=True):
 
 
 def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> ForwardProblem:
-    """Return the step with springs −k (x + dt v⁺); exact in every engine, because M v⁺ + dt² k v⁺ = (M + dt² k) v⁺.
+    """Return the forward problem with implicit springs −k (x + dt v⁺).
+
+    This is exact in every engine, because M v⁺ + dt² k v⁺ = (M + dt² k) v⁺.
 
     stiffness: k of all degrees of freedom [N/m, N·m/rad] (nv)
     stretch: x at the beginning of the step [m, rad] (nv)
@@ -57,7 +59,7 @@ def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> F
 
 
 def solve_with_friction(engine: Engine, problem: ForwardProblem, friction: JointFriction) -> ForwardSolution:
-    """Return the engine's step with joint friction.
+    """Return the engine's solution of a step with joint friction.
 
     A damper b on v⁺ is exact in every engine: M (v⁺ − v) = … − dt b v⁺ becomes (M + dt b)(v⁺ − v) = … − dt b v.
     """

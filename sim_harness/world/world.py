@@ -158,7 +158,12 @@ class World(Protocol):
         ...
 
     def step(self, tau: Array | None = None, dt: float | None = None, pushes: Sequence[Push] = ()) -> StepResult:
-        """Simulate one step with joint torques tau [N·m] (na), default 0, and pushes for dt [s], default the scene's step."""
+        """Simulate one step.
+
+        tau: joint torques [N·m] (na); None: 0
+        dt: length of the step [s]; None: the default of the robot or scene
+        pushes: external forces; those that act during the step are applied
+        """
         ...
 
 

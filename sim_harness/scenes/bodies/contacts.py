@@ -65,7 +65,10 @@ class Geometry:
         return self._pairs[(np.abs(centres[i] - centres[j]) <= extents[i] + extents[j] + margin).all(axis=1)]
 
     def _record(self, found: list[tuple[int, int, int, Spot]]) -> Touching:
-        """Return contacts with materials; found: (first body, second body, index within the pair, contact)."""
+        """Return contacts with materials.
+
+        found: a tuple (first body, second body, index within the pair, contact) for each contact
+        """
         model, names = self._model, (*self._model.names, "ground")
         pairs = np.array([(i, j) for i, j, _, _ in found], dtype=np.int64).reshape(-1, 2)
         joints = np.append(model.joints, 0)

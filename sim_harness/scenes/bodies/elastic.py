@@ -37,7 +37,7 @@ def elastic_of(block: ElasticSettings) -> Elastic:
 def particles_of(block: ElasticSettings) -> list[BodySettings]:
     """Return the particles of a block; each corner has a quarter of its tetrahedra's mass.
 
-    If the block is held, particles with the lowest x are fixed.
+    If `block.held`, the particles with the lowest x are fixed.
     """
     points, nodes = grid_of(block)
     masses = np.zeros(len(points))

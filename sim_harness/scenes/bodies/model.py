@@ -1,8 +1,9 @@
 """The bodies of a scene as one robot with several trees, with springs, friction and stops of the joints.
 
-Pinocchio expresses the velocity of a free body in the body frame, which turns during a step. A step in that frame would bend a
-straight path by (ω dt)²/2 of the speed. Here a step uses the axes that the body has at the beginning of the step: `terms`
-returns h for these axes, and `after` rotates the resulting velocity into the new body frame.
+Pinocchio expresses the velocity of a free body in the body frame, which turns during a step. With a step in that frame the
+velocity of a body on a straight path would get an error of (ω dt)²/2 times its speed. Here a step uses the axes that the body
+has at the beginning of the step: `terms` returns h for these axes, and `after` rotates the resulting velocity into the new body
+frame.
 """
 
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ class SceneModel:
         return M, h - M @ omega_cross_v, terms.axes.copy()
 
     def moved(self, q: Array, shift: Array) -> Array:
-        """Return the configuration after a displacement along the axes at q; free bodies move straight (nq)."""
+        """Return the configuration after the displacement `shift` along the axes at q (nq). Free bodies move straight."""
         moved = self.robot.integrate(q, shift)
         if len(self.free):
             straight = self.free_positions
@@ -113,21 +114,31 @@ class SceneModel:
         return Rotation.from_quat(q[self.free_positions[:, :1] + np.arange(3, 7)])
 
     def after(self, q: Array, v_plus: Array, drift: Array, dt: float) -> State:
-        """Return the state after a step from q; drift: configuration velocity, v_plus: final velocity, along the axes at q."""
+        """Return the state after a step of dt [s] from the configuration q.
+
+        v_plus: velocity after the step, along the axes at q (nv)
+        drift: velocity with which the configuration is integrated, along the axes at q (nv)
+        """
         moved, v = self.moved(q, dt * drift), v_plus.copy()
         if len(self.free):
             v[self.free] = self._turns(moved).inv().apply(self._turns(q).apply(v_plus[self.free]))
         return State(q=moved, v=v)
 
     def along_axes_at(self, q: Array, moved: Array, J: Array) -> Array:
-        """Transform J (m, nv) at the configuration `moved` to velocities along the axes at q, in place, and return it."""
+        """Return J, changed in place so that it multiplies velocities along the axes at q.
+
+        J: Jacobian at the configuration `moved`, for velocities along the axes there (m, nv)
+        """
         if len(self.free):
             for free, turn in zip(self.free, (self._turns(moved).inv() * self._turns(q)).as_matrix(), strict=True):
                 J[:, free] = J[:, free] @ turn
         return J
 
     def before(self, q: Array, after: State) -> Array:
-        """Return the velocity of a state along the axes at an earlier configuration q, the inverse of `after` (nv)."""
+        """Return the velocity of the state `after`, expressed along the axes at an earlier configuration q (nv).
+
+        The method `after` makes the opposite conversion.
+        """
         v = after.v.copy()
         if len(self.free):
             v[self.free] = (self._turns(q).inv() * self._turns(after.q)).apply(after.v[self.free])

@@ -8,13 +8,13 @@ from idyn.types import Array
 from sim_harness.scenes.bodies.hulls import Hull
 
 FACE_FIRST = 1e-6
-"""Edge contact is used only when the edge axis separates by more than this beyond the best face axis [m]."""
+"""Edge contact is used only when the distance along the edge axis exceeds that along the best face axis by this [m]."""
 
 TOUCHING = 1e-4
 """Tolerance of clipping a face at the border of another [m], so that nearly congruent faces keep their corners."""
 
 UPRIGHT = 1e-6
-"""Edges whose angle is below this are parallel and give no separating axis [rad]."""
+"""Two edges at a smaller angle count as parallel and give no separating axis [rad]."""
 
 
 class Spot(NamedTuple):
@@ -77,7 +77,10 @@ def _over_faces(one: Polyhedron, other: Polyhedron) -> Array:
 
 
 def _over_edges(first: Polyhedron, second: Polyhedron) -> tuple[Array, float]:
-    """Return the best separating axis among the cross products of edges, towards the first body, and the distance [m]."""
+    """Return the best separating axis among the cross products of edges, and the distance of the bodies along it [m].
+
+    The axis points towards the first body.
+    """
     axes = np.cross(first.edges[:, None], second.edges[None]).reshape(-1, 3)
     sizes = np.linalg.norm(axes, axis=1)
     axes = axes[sizes > UPRIGHT] / sizes[sizes > UPRIGHT, None]

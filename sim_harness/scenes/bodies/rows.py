@@ -22,8 +22,8 @@ WORLD = -1
 class Closure:
     """A pin or a weld. Its rows are along world axes.
 
-    A pin has the position of the first body's point relative to the second's [m]. A weld adds the rotation vector of the first
-    body relative to the second [rad].
+    g of a pin is the position of the point on the first body relative to the point on the second body [m] (3). g of a weld has,
+    in addition, the rotation of the first body relative to the second as a rotation vector [rad] (6).
     """
 
     def __init__(self, model: SceneModel, settings: ClosureSettings) -> None:

@@ -1,8 +1,8 @@
-"""Contact points of bodies: corners and rims against the plane z = 0, and pairs of bodies by coal.
+"""Contact points of bodies: corners and rims against the plane z = 0, and pairs of bodies by the collision library coal.
 
 This is the only module that imports coal. A pair touches in a patch: a point, a line or a polygon, with one contact at each
 corner. Coal finds the colliding pairs and the patches. Two results are corrected from the shapes:
-- The normal is that of a face that is almost parallel to coal's normal, whose error is 1e-5 or more in penetration.
+- The normal of a face that is almost parallel to coal's normal replaces it. In penetration coal's error is 1e-5 or more.
 - The gap at each point is that of the two faces at the point. Coal returns one gap for the whole patch.
 Pairs with a hull use `polyhedra.py`, because coal splits a patch along coplanar triangles of a face.
 """
@@ -134,7 +134,11 @@ class ContactFinder:
     """Finds the contacts of pairs of bodies with coal."""
 
     def __init__(self, margin: float, edge: int) -> None:
-        """margin: largest gap [m]; edge: number of contacts on each edge of a patch"""
+        """Find contacts with a gap up to the margin.
+
+        margin: largest gap [m]
+        edge: number of contacts on each edge of a patch
+        """
         self._edge = edge
         self._collide, self._patch = coal.CollisionRequest(), coal.ContactPatchRequest()
         self._collide.security_margin = margin
@@ -176,8 +180,10 @@ def polyhedron_of(place: PlacedShape) -> Polyhedron:
 
 
 def face_normal(normal: Array, first: PlacedShape, second: PlacedShape) -> Array:
-    """Return the normal of the face that is almost parallel to `normal`, else `normal` itself; it points out of the second
-    body."""
+    """Return the normal of the face whose normal is almost parallel to `normal`; without such a face, `normal` itself.
+
+    It points out of the second body.
+    """
     faces = [-face.outward for face in faces_of(first, -normal) if face.flat]
     faces += [face.outward for face in faces_of(second, normal) if face.flat]
     near = [face for face in faces if np.linalg.norm(face - normal) < PARALLEL]

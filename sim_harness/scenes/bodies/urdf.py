@@ -1,4 +1,4 @@
-"""URDF text of a scene's bodies, so that the scene is a robot with one tree per body without parent.
+"""URDF text of a scene's bodies, so that a scene is loaded as one robot. Each body without parent is the root of a tree.
 
 The frame of the link of a free or fixed body is the body frame. All other link frames are at the anchor of the last joint,
 along the world axes at the reference configuration.

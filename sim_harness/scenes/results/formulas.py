@@ -122,7 +122,7 @@ def squeeze(s: SceneSettings, body: int) -> float:
 
 
 def reading(s: SceneSettings, body: int) -> float:
-    """Return the displacement of a scale (a slide with a spring) under the weight of all bodies that are not fixed [m]."""
+    """Return the displacement of a scale, a slide with a spring, under the weight of all bodies that are not fixed [m]."""
     joints = _joints(s.body[body])
     _require(bool(joints) and joints[0].stiffness > 0, "reading", "a slide with a spring")
     return -whole_weight(s, body) / joints[0].stiffness
@@ -147,7 +147,7 @@ def spring_period(s: SceneSettings, body: int) -> float:
 def slip_under_pads(s: SceneSettings, body: int) -> float:
     """Return the distance that a body slips down between two pads whose force is low in a part of each period [m].
 
-    In each period: a t²/2 while the force is low, plus the braking distance.
+    In each period it slips by a t²/2 while the force is low, and then by the braking distance.
     """
     _require(bool(s.force), "slip-under-pads", "forces on the pads")
     pad = s.force[0]
