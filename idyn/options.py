@@ -9,9 +9,9 @@ class Options(Record, frozen=True):
 
     selection: objective of the choice among equivalent impulses
     consistency: treatment of demands that no contact impulse can realise
-    bounded: when friction is unlimited and the solution exceeds torque limits or the force limit, return the solution of
-        Coulomb's law if it exceeds them less
-    force_limit: largest contact force, in weights of the robot; inf: no limit
+    bounded: if friction is unlimited and the solution exceeds torque limits or the force limit, solve Coulomb's law too, and
+        return its solution if that exceeds the limits less
+    force_limit: maximum contact force, in weights of the robot; inf: no limit
     warm_start: start from the basis of the last tick
     ground: contact compliance model
     """

@@ -47,7 +47,7 @@ STATUSES = tuple(Status)
 
 SOLVED, RAY, PIVOT_LIMIT, CYCLE, SINGULAR, NOT_CERTIFIED = (status.value for status in STATUSES[:6])
 TOO_MANY_CONTACTS = Status.TOO_MANY_CONTACTS.value
-"""Integer values for compiled code: returning an enum member to Python would cost a microsecond."""
+"""Integer values of the members, for compiled code: returning an enum member to Python would take a microsecond."""
 
 _SENTENCES = {
     Status.SOLVED: "solved and certified",

@@ -42,7 +42,7 @@ class State(Record, frozen=True):
 class ContactSet(Record, frozen=True):
     """Contacts at one instant, one row for each contact.
 
-    bodies: joint index of the first body, which a positive normal impulse pushes along the normal (n)
+    bodies: joint index of the first body, the one that a positive normal impulse pushes along the normal (n)
     others: joint index of the second body; 0: environment (n)
     points: contact points [m] (n, 3)
     normals: unit normals, from the second body into the first (n, 3)
@@ -116,7 +116,7 @@ class DynamicsTerms(Record, frozen=True):
 
 
 class Kinematics(DynamicsTerms, frozen=True):
-    """A state with all that Pinocchio computes from it. Accepted wherever a `State` is, and not computed again there.
+    """A state with the terms that Pinocchio computes from it. It is accepted in place of a `State`, and saves this computation.
 
     q (nq), v (nv): the state, see `State`
     placements: joint placements in the world: rotation matrix by columns, then origin [m] (njoints, 12)
@@ -135,7 +135,7 @@ class Kinematics(DynamicsTerms, frozen=True):
 class Selection(StrEnum):
     """Objective of the choice among equivalent impulses (MATHEMATICS §3.5)."""
 
-    OFF = "off"  # no choice: the law's solution, a basic one for the pivoting laws
+    OFF = "off"  # no choice: the law's solution as it is; pivoting laws give a basic solution
     TORQUE = "torque"  # min ‖τ‖²
     TORQUE_CHANGE = "torque-change"  # min ‖τ − τ_prev‖²
     IMPULSE_CHANGE = "impulse-change"  # min ‖p − p_prev‖²
@@ -165,10 +165,10 @@ class Demand(Record, frozen=True):
 class Guess(Record, frozen=True):
     """Result of one tick that the next one starts from: basis for the warm start, torques and forces for the selection.
 
-    law: name of the law that the basis belongs to
+    law: name of the law that computed the basis
     keys: contact keys of the previous tick
-    basis: start of the law's solver, usually its complementary basis, one row for each contact (n, ·). When the basis has not
-        changed this is the array of the guess before
+    basis: start of the law's solver, usually its complementary basis, one row for each contact (n, ·). If the basis has not
+        changed, this is the same array object as in the previous guess
     tau: torques of the previous tick [N·m] (na)
     force: contact forces of the previous tick in the world [N] (n, 3)
     """
@@ -183,7 +183,7 @@ class Guess(Record, frozen=True):
         return f"Guess(law={self.law!r}, contacts={brief(self.keys)}, ‖τ‖={norm(self.tau)} N·m, ‖f‖={norm(self.force)} N)"
 
     def carried_over(self, rows: Array, keys: tuple[str, ...]) -> Array:
-        """Return the rows of `basis` or `force` for the contacts `keys` (n, ·); zero for contacts that are new."""
+        """Return `rows`, one for each contact of this guess, reordered for the contacts `keys` (n, ·); 0 for new contacts."""
         if self.keys == keys:
             return rows
         before, carried = {key: i for i, key in enumerate(self.keys)}, np.zeros((len(keys), rows.shape[1]), rows.dtype)
@@ -197,11 +197,11 @@ class Residuals(msgspec.Struct, frozen=True, gc=False):
     """Residuals of the certificate, computed from the problem data by code that no solver shares (MATHEMATICS §5.4).
 
     dynamics: ‖M(v⁺−v) − Jᵀp − dt(Pᵀτ − h)‖∞ [N·s, N·m·s]
-    demand: ‖P v⁺ − v_a − dt q̈‖∞ for the realised demand; also its distance from the original demand, as far as that exceeds
-        the reported `demand_change` [rad/s]
+    demand: the larger of ‖P v⁺ − v_a − dt q̈‖∞ for the realised demand q̈, and the difference between the reported
+        `demand_change` and the actual change of the demand [rad/s]
     complementarity: max |min(z, w)| over the pairs of the law [N·s or m/s]
-    cone: distance of an impulse from its friction cone, or its pull [N·s]
-    penetration: closing speed of a contact beyond its allowance [m/s]
+    cone: distance of an impulse from its friction cone, or its negative normal part [N·s]
+    penetration: amount by which a contact's closing speed exceeds its allowance [m/s]
     slip: largest tangential speed that the law requires to be zero, or opening speed of a closed chain [m/s]
     """
 
@@ -231,14 +231,14 @@ class Prediction(Record, frozen=True):
     v_plus: predicted velocity at the end of the period (nv)
     status: SOLVED: certified solution of the requested law; OTHER_LAW: certified solution of another law, named in `law`;
         otherwise why the requested law failed; tau is then computed for the contact forces of the last tick
-    law, rung: the law that gave the solution, and its rung
-    iterations: pivots or QP iterations of that rung
+    law, rung: the law that gave the solution, and the name of its solver attempt (rung)
+    iterations: pivots or QP iterations of this rung
     residuals: residuals of the certificate
     demand_change: change of the demanded joint velocities by the projection, max norm [rad/s]
     torque_excess: largest excess of a torque over its limit [N·m]; 0 within the limits
     force_excess: largest excess of a contact force over `Options.force_limit` [N]; 0 within the limit
     null_dim: dimension of the space of contact impulses that cause no motion
-    closing: impulses of the closures on their first bodies, in the world, x, y, z of each [N·s] (3m)
+    closing: impulse of each closure on its first body, in the world: x, y, z [N·s] (3m)
     guess: warm start for the next call
     """
 

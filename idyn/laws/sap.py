@@ -10,7 +10,7 @@ selection are not needed. Newton's method with exact line search starts from the
 The law has its own ground material and applies to v⁺: the `Ground` of the options does not change it.
 
 Modelling errors: k, τ_d and σ must be those of the ground, and gaps must be measured: forces depend stiffly on foot positions
-(10 µm change a force by 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
+(10 µm: 1 N at 10⁵ N/m). The normal force of a sliding contact is that of a gap smaller by (dt + τ_d) μ ‖v_T‖; a
 sticking contact creeps at R_t f_T dt. Friction coefficients above `MOST_FRICTION`, including μ = ∞, are reduced to it.
 """
 

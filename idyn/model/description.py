@@ -78,9 +78,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     armature: rotor inertia times gear ratio squared [kg·m²], for all actuated degrees of freedom or by name; it is added to the
         diagonal of M only
 
-    The degree of freedom of a joint of one axis has the name of the joint. Those of other joints are named `joint.0`, `joint.1`,
-    …, in the order of Pinocchio's velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z
-    [m], three angles [rad].
+    The degree of freedom of a joint of one axis has the name of the joint. Those of other joints are `joint.0`, `joint.1`, …,
+    in the order of Pinocchio's velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z [m],
+    three angles [rad].
     """
 
     urdf: str

@@ -208,8 +208,8 @@ class Robot:
         return np.array(pin.difference(self._model, q0, q1))
 
     def joint_angles(self, q: Array) -> Array:
-        """Return the positions of the actuated joints [rad or m] (na). The angle of a continuous joint counts turns. For a joint
-        with several degrees of freedom the positions are the tangent vector from its neutral position."""
+        """Return the positions of the actuated joints [rad or m] (na). The angle of a continuous joint counts turns. For a
+        joint with several degrees of freedom the positions are the tangent vector from its neutral position."""
         return q[self.tree.q_index] if self.one_axis_each else self.difference(self._neutral, q)[self.tree.a]
 
     def with_joint_angles(self, q: Array, angles: Array) -> Array:

@@ -1,14 +1,17 @@
 """Fallback cascade for demands without a certified solution within the limits.
 
-    rungs of the law  →  the same for the nearest feasible demands  →  Coulomb's law  →  with limited friction: Coulomb's law,
-    its relaxation to cones, the convex law, for the same demands  →  contact forces of the last tick
+    1. the solver attempts (rungs) of the requested law, for its first demand
+    2. the rungs of the requested law, for the nearest feasible demands
+    3. Coulomb's law, for these demands
+    4. with friction limited to `MODERATE`: Coulomb's law, its relaxation to cones, the convex law, for these demands
+    5. the contact forces of the last tick
 
-All but the last are certified before use. `Prediction.rung` names the one that was used.
+All results except the last are certified before use. `Prediction.rung` names the attempt that was used.
 
 With unlimited friction feet may press against each other with forces that exceed the strength of ground and motors. Therefore
-under `Consistency.PROJECT` a solution beyond `Options.force_limit` is compared with solutions for the further demands, and with
-`Options.bounded` one that still exceeds this limit or a torque limit is compared with that of Coulomb's law. The solution with
-the smallest excess is used.
+under `Consistency.PROJECT` a solution that exceeds `Options.force_limit` is compared with solutions for the feasible demands.
+With `Options.bounded` a solution that still exceeds this limit or a torque limit is compared with that of Coulomb's law. The
+solution with the smallest excess is used.
 
 Fallbacks without a contact model (hold, damping) belong to the controller.
 """
@@ -42,8 +45,8 @@ RESCUERS = (COULOMB, Convex(energy="contact"), Convex())
 
 
 def fall_back(request: Request, first: Answer) -> Prediction:
-    """Return the first certified solution of the cascade; if there is none, that with the contact forces of the last tick and
-    the status of the requested law. first: result for the first demand"""
+    """Return the first certified solution of the cascade. If there is none, return the inverse dynamics with the contact forces
+    of the last tick, with the status of the requested law. first: result of the requested law for its first demand"""
     answer, failure = _best_answer(request, first)
     if answer is None:
         answer = _of_other_law(request)
@@ -57,14 +60,14 @@ def fall_back(request: Request, first: Answer) -> Prediction:
 
 
 def _named(answer: Prediction) -> Prediction:
-    """Add the parts of the cascade that are not loaded to the name of the rung."""
+    """Append to `Prediction.rung` which parts of the cascade are not loaded, see `idyn.prediction.loaded`."""
     if not waiting():
         return answer
     return msgspec.structs.replace(answer, rung=f"{answer.rung}; {NOT_LOADED}: {', '.join(waiting())}")
 
 
 def _may_ask_less(request: Request, answer: Prediction) -> bool:
-    """Return whether Coulomb's law is compared with an answer beyond the limits."""
+    """Return whether an answer that exceeds the limits is compared with Coulomb's law."""
     beyond = max(answer.torque_excess, answer.force_excess) > 0.0
     return beyond and request.options.bounded and _unlimited_friction(request) and _is_usable(request, COULOMB)
 
@@ -78,8 +81,8 @@ def _with_law(request: Request, law: Law) -> Request:
 
 
 def _of_other_law(request: Request) -> Prediction | None:
-    """Return the first certified solution of another law: Coulomb's law, unless requested; then `RESCUERS` with limited
-    friction."""
+    """Return the first certified solution of another law: Coulomb's law, unless it is the requested law; then `RESCUERS` with
+    limited friction. None if there is none."""
     if request.law.name != COULOMB.name and is_loaded(COULOMB.name):
         answer, _ = _best_answer(_with_law(request, COULOMB))
         if answer is not None:
@@ -96,8 +99,8 @@ def _of_other_law(request: Request) -> Prediction | None:
 
 
 def _best_answer(request: Request, first: Answer | None = None) -> Answer:
-    """Return the first certified solution of the law for its demands, and the status of the last one tried. With unlimited
-    friction return the first one within the force limit, or that with the smallest excess.
+    """Return the first certified solution of the law over its demands, or None, and the status of the last demand tried. With
+    unlimited friction return the first certified solution within the force limit, or else the one with the smallest excess.
 
     first: result for the first demand, if it is known
     """
@@ -116,7 +119,7 @@ def _best_answer(request: Request, first: Answer | None = None) -> Answer:
 
 
 def _tries_more_demands(request: Request) -> bool:
-    """Return whether further demands are tried after a solution beyond the force limit."""
+    """Return whether further demands are tried after a solution that exceeds the force limit."""
     projects = request.options.consistency is Consistency.PROJECT
     return projects and request.law.conditions is not Conditions.CONVEX and _unlimited_friction(request)
 

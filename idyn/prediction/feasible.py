@@ -24,16 +24,16 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
 EPSILON = 1e-4
-"""ε, the weight of the base velocity; m/s and rad/s count alike. With a small ε the base velocity changes first, and the demand
-only as far as that is not enough. At 1 the base's ballistic velocity counts as much as the demand; below 1e-8 rounding errors
-are visible in the joints."""
+"""ε, the weight of the base velocity; m/s and rad/s count alike. With a small ε contacts are satisfied by changes of the base
+velocity, and the demand changes only if these are not sufficient. At 1 the base's ballistic velocity counts as much as the
+demand; below 1e-8 rounding errors are visible in the joints."""
 
 MOST_PIVOTS = 1000
 
 INDEPENDENT = 1e7
-"""Factor on `idyn.solvers.pivoting.DEPENDENT` (a share of the squared length). Rows are clearly independent when the part of
-each that is orthogonal to the earlier ones is longer than a thousandth of the row. Then no rank has to be determined, and
-one step of iterative refinement makes the solution exact."""
+"""Factor on `idyn.solvers.pivoting.DEPENDENT` (a share of the squared length). Rows are clearly independent if the part of each
+row that is orthogonal to the earlier rows is longer than a thousandth of the row. Then no rank has to be determined, and one
+step of iterative refinement makes the solution exact."""
 
 
 def project(
@@ -42,7 +42,7 @@ def project(
     """Return the feasible joint accelerations nearest to `q_ddot` [rad/s²] (na), the change of the demanded joint velocities in
     the max norm [rad/s], and the status: SOLVED unless penetrations contradict each other.
 
-    sticking: contacts where this is positive (n) and the gap ≤ `touching` [m] must not slip
+    sticking: contacts with a positive value (n) and a gap ≤ `touching` [m] must not slip
     closed: whether these contacts must not lift either
     """
     nearest, change, status = nearest_demand(dynamics.fields, q_ddot, sticking, touching, closed)
@@ -51,12 +51,12 @@ def project(
 
 @compiled
 def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float, closed: bool) -> tuple[Array, float, int]:
-    """Return the same as `project`, with the status as an integer."""
+    """Return the results of `project`, with the status as an integer."""
     g = d.given
     u, a = g.model.u, g.model.a
     n, nu, na, nv = len(g.gaps), len(u), len(a), len(g.v)
     dt, root, wanted = g.dt, np.sqrt(EPSILON), stack_array(nv)
-    # target of v̂: v_u − keep v at the base, v_a + dt q̈ − keep v at the joints
+    # target of v̂ = v⁺ − keep v, keep = 1 − dt/T_r: (1 − keep) v_u at the base, v_a + dt q̈ − keep v_a at the joints
     for j in range(nv):
         wanted[j] = (1.0 - g.keep) * g.v[j]
     for k in range(na):
@@ -132,7 +132,7 @@ def _solve_no_slip(Y: Array, b: Array, bilateral: Array) -> tuple[Array, int]:
     p, _, status, _, _ = hold(Y, b, bilateral, none, none, PRINCIPAL, ALL_ROWS, MOST_PIVOTS)
     if status != SOLVED:
         p, _, status, _, _ = hold(Y, b, bilateral, none, none, DUAL, ALL_ROWS, MOST_PIVOTS)
-    if status != SOLVED and not bilateral.any():  # both rules fail for opposing points
+    if status != SOLVED and not bilateral.any():  # both pivoting rules fail for points with opposing normals
         N = Y[2::3].copy()
         z, status, _, _ = lemke(N @ N.T, b[2::3].copy(), MOST_PIVOTS, covering(n, 1.0))
         for i in range(n):

@@ -1,8 +1,8 @@
 """The last stages of a solution: selection → torque → certificate. Compiled once for all laws.
 
-`finish` makes the quick selection only. Where that fails, `choose_again` makes the thorough one, for the impulses and the
-face that `finish` has kept: it is needed for a few ticks in ten thousand, and its kernels take an eighth of all compile time,
-so a server loads them when it is running (`idyn.prediction.loaded`).
+`finish` runs the fast selection only (`choose_among_few`). If it fails, `choose_again` runs the thorough selection
+(`choose_thoroughly`) for the impulses and the face that `finish` has stored. This is needed for a few ticks in ten thousand,
+and its kernels take an eighth of all compile time, so a server loads them while it is running (`idyn.prediction.loaded`).
 """
 
 from typing import NamedTuple
@@ -28,18 +28,26 @@ REFUSED, COMPLETE, UNSELECTED = range(3)
 """Results of `finish`: not certified; certified; certified, but the selection failed."""
 
 BEYOND_TORQUE, BEYOND_FORCE, CHANGE, FIGURES = 6, 7, 8, 9
-"""Indices into `Finish.figures` and its length. 0 to 5: `Residuals`; then the excess of the largest torque [N·m] and of the
-largest contact force [N] over their limits, 0 within; the change of the demand [rad/s]."""
+"""Indices into `Finish.figures`, and its length. Figures 0 to 5 are the `Residuals`. BEYOND_TORQUE: largest excess of a torque
+over its limit [N·m]; BEYOND_FORCE: largest excess of a contact force over the force limit [N]; both are 0 within the limits.
+CHANGE: change of the demand [rad/s]."""
 
 
 class Finish(ArrayRecord):
-    """Claims of the law, objective of the selection, and memory for results. `near`: see `idyn.selection.aim.Objective`
+    """Input and output buffers of the last stages for one law and n contacts.
 
-    conditions … touching_only: claims of the law, see `LawData`
-    selects, of_forces, near: whether there is a selection, and its objective; force_limit: of one contact [N]
-    target: of the selection (na or 3n); closing: λ of the last result [N·s] (3m); figures (FIGURES)
-    flags (n, widest), width; directional (n, 2), has_directions; unlimited_face; mu (n); multipliers (n), has_multipliers:
-        the face after UNSELECTED, see `Face`
+    Law
+        conditions … touching_only: conditions that the certificate checks, and their parameters, see `LawData`
+    Selection
+        selects: whether impulses are selected
+        of_forces, near: objective, see `idyn.selection.aim.Objective`; target: its target (na or 3n)
+        force_limit: maximum force of one contact [N]
+    Results
+        closing: closure impulses λ of the last result [N·s] (3m)
+        figures: see `FIGURES` (FIGURES)
+    Face of the law's solution, written when `finish` returns UNSELECTED, for `choose_again`; see `Face`
+        flags (n, widest), of which `width` columns are used; directional: friction (n, 2), if `has_directions`
+        unlimited_face; mu (n); multipliers (n), if `has_multipliers`
     """
 
     problem: ReducedProblem
@@ -81,7 +89,7 @@ class Finish(ArrayRecord):
 
 
 class Sizes(NamedTuple):
-    """Of a robot: actuated velocities, closures, weight [N]."""
+    """Sizes of a robot: number of actuated velocities, number of closures, weight [N]."""
 
     na: int
     closures: int
@@ -90,8 +98,10 @@ class Sizes(NamedTuple):
 
 @compiled
 def aim(f: Finish, last: Arrays) -> None:
-    """Fill the target of the selection. last: forces (n, 3) and torques (na) of the last tick, preferred forces (n, 3); each
-    may be empty"""
+    """Fill the target of the selection.
+
+    last: (forces (n, 3) of the last tick, torques (na) of the last tick, preferred forces (n, 3)); each may be empty
+    """
     force, torque, preferred = last
     if f.of_forces:
         near = force[:0] if f.near == Near.ZERO else force if f.near == Near.LAST else preferred
@@ -104,12 +114,12 @@ def aim(f: Finish, last: Arrays) -> None:
 
 @compiled
 def finish(f: Finish, p: Array, face: Face, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> tuple[int, int]:
-    """Select, compute torques and certify. Fill `out`; return the result code and the dimension of the choice.
+    """Select, compute torques and certify. Fill `out`; return the result (REFUSED, COMPLETE or UNSELECTED) and the dimension
+    of the choice. When it returns UNSELECTED, `out` contains the law's impulses and `f` the face, for `choose_again`.
 
-    After UNSELECTED `out` has the law's impulses, and the face is kept for `choose_again`.
-
-    p: impulses of the law (3n); face: impulses that solve the law equally well, without columns if there are no others
-    program: multipliers (n), empty without, and ε of a convex law
+    p: impulses of the law (3n)
+    face: face of equivalent impulses; its flags have no columns if p is unique
+    program: (multipliers (n) or an empty array, ε) of a convex law
     """
     selects, null_dim = f.selects and face.flags.shape[1] > 0, 0
     if selects:
@@ -128,7 +138,8 @@ def finish(f: Finish, p: Array, face: Face, program: tuple[Array, float], demand
 def choose_again(
     f: Finish, p: Array, face: Face, program: tuple[Array, float], demanded: Demanded, out: Arrays
 ) -> tuple[int, int]:
-    """Select thoroughly after `finish` has returned UNSELECTED, with its arguments. The result is certified in any case."""
+    """Select thoroughly, with the arguments of `finish`, after that has returned UNSELECTED. If this selection fails too, the
+    law's impulses are used, which are certified."""
     chosen, found, null_dim = choose_thoroughly(f.problem, face, f.of_forces, f.target, p)
     if found and _certified(f, chosen, program, demanded, out):
         return COMPLETE, null_dim
@@ -138,7 +149,7 @@ def choose_again(
 
 @compiled
 def choose_kept(f: Finish, asked: Array, out: Arrays) -> tuple[int, int]:
-    """Run `choose_again` with the face that `finish` has kept and the impulses in `out`. asked: original demand (na)"""
+    """Run `choose_again` with the face that `finish` has stored and the impulses in `out`. asked: original demand (na)"""
     n = len(f.mu)
     flags, p = stack_array((n, f.width), np.bool_), stack_array(3 * n)
     for i in range(n):
@@ -154,7 +165,7 @@ def choose_kept(f: Finish, asked: Array, out: Arrays) -> tuple[int, int]:
 
 @compiled
 def _keep_face(f: Finish, face: Face, multipliers: Array) -> None:
-    """Copy a face of the law's kernel; those of Python rungs may be wider, and are not kept."""
+    """Store a face of the law's kernel in `f`. Faces of Python rungs are not stored, as they may have more columns."""
     f.width = min(face.flags.shape[1], f.flags.shape[1])
     for i in range(len(face.flags)):
         for k in range(f.width):
@@ -168,7 +179,8 @@ def _keep_face(f: Finish, face: Face, multipliers: Array) -> None:
 
 @compiled
 def _certified(f: Finish, p: Array, program: tuple[Array, float], demanded: Demanded, out: Arrays) -> bool:
-    """Run the stages torque and certificate: fill `out` and the figures. Return whether every residual is small."""
+    """Run the stages torque and certificate: fill `out` and the figures. Return whether every residual is at most
+    `CERTIFIED`."""
     (impulse, force, v_plus, tau), figures, given = out, f.figures, f.problem.dynamics.given
     copy(p, impulse)
     recover(f.problem, p, v_plus, tau, f.closing)
@@ -198,8 +210,9 @@ def finish_solution(
 ) -> tuple[int, int]:
     """Run `finish` for impulses of a Python rung.
 
-    demand: original demand, demand to realise; scales: change of the demand, ε
-    solution: p; flags, directions, μ and friction of the face; multipliers
+    demand: (original demand (na), demand to realise (na))
+    solution: (p; flags, directions, mu and friction of the face; multipliers)
+    scales: (change of the demand [rad/s], ε)
     """
     (asked, met), (p, flags, directions, mu, friction, multipliers), (change, epsilon) = demand, solution, scales
     face = Face(flags, directions, mu, unlimited, friction)
@@ -218,7 +231,7 @@ def choose_for_solution(
 
 @compiled
 def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]:
-    """Run `choose_kept`. demand: original demand"""
+    """Run `choose_kept` from Python. demand: tuple of one array, the original demand (na)"""
     (asked,) = demand
     return choose_kept(f, asked, out)
 
@@ -227,7 +240,7 @@ def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]
 def keep_forces(f: Finish, demand: Arrays, out: Arrays) -> None:
     """Fill `out` with the motion and torques for the impulses of the last tick, certified or not.
 
-    demand: original demand, demand to realise
+    demand: (original demand (na), demand to realise (na))
     """
     asked, met = demand
     reduce_problem(f.problem, met)

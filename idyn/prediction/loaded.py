@@ -1,23 +1,23 @@
 """Parts of the fallback cascade that are not loaded yet.
 
 A server that starts with an empty kernel cache is ready before the kernels of rarely used parts are compiled: another process
-compiles them, and a thread loads them (`transport.kernels`). Until then predictions do without these parts, and
-`Prediction.rung` says so, so that a tick never waits for a compilation. In a library call everything counts as loaded and is
+compiles them, and a thread loads them (`transport.kernels`). Until then predictions skip these parts, and `Prediction.rung`
+reports this, so that a tick never waits for a compilation. When `idyn` is used as a library, all parts count as loaded and are
 compiled on first use.
 """
 
 from collections.abc import Iterable
 
 SELECTION = "thorough selection"
-"""`idyn.prediction.finish.choose_again`"""
+"""Name of the part `idyn.prediction.finish.choose_again`."""
 
 RUNGS = "Python rungs"
-"""Rungs of the requested law without a kernel."""
+"""Name of the part that contains the Python rungs: the solver attempts of the requested law that are not compiled kernels."""
 
 EVERYTHING = "all deferred parts"
 
 NOT_LOADED = "not loaded"
-"""In `Prediction.rung` when a deferred part would have been used."""
+"""Text in `Prediction.rung` if a part would have been used that is not loaded."""
 
 _WAITING: set[str] = set()
 
@@ -28,7 +28,7 @@ def is_loaded(part: str) -> bool:
 
 
 def defer(parts: Iterable[str]) -> None:
-    """Do without these parts in this process until `loaded` is called."""
+    """Skip these parts in this process until `loaded` is called for them."""
     _WAITING.update(parts)
 
 

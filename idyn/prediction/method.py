@@ -1,4 +1,5 @@
-"""Methods: a law and options, prepared for compiled code for one robot and one number of contacts."""
+"""Methods and workspaces. A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. A
+`Workspace` contains the solver buffers for one robot and one number of contacts, which are allocated once."""
 
 import math
 from collections.abc import Callable
@@ -30,16 +31,20 @@ SOLUTION, OUT = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR), Output(V
 
 
 MOST_KEPT = 32
-"""Maximum number of workspaces of a robot, one for each number of contacts; and of methods of a workspace, one for each law."""
+"""Maximum number of cached workspaces of a robot, one for each number of contacts, and of cached methods of a workspace, one
+for each law."""
 
 
 class Method(ArrayRecord):
     """A law and options, with the problem and buffers that `idyn.prediction.solve` works on.
 
-    problem: stages of the robot with n contacts; law: settings of the law, whose type selects the kernel
-    finish: the stages after the law; kernels: numbers of the law's rungs that are kernels
-    projects_first: whether the demand is projected before solving; closed: whether touching contacts must not lift then
-    basis: of the next tick (n, width)
+    problem: records of the stages before the law, for the robot with n contacts
+    law: settings of the law; their type selects the law's kernel
+    finish: buffers of the stages after the law
+    kernels: numbers of the law's rungs (solver attempts) that are kernels
+    projects_first: whether the demand is projected before solving
+    closed: whether the projection forbids touching contacts to lift
+    basis: basis for the next tick (n, width)
     """
 
     problem: ReducedProblem
@@ -68,14 +73,15 @@ class Method(ArrayRecord):
         self.put(closed=consistency is Consistency.HOLD, basis=self.empty.copy())
 
     def suits(self, options: Options) -> bool:
-        """Return whether the method was made for these options. The ground does not count: the workspace sets it."""
+        """Return whether the method was created for these options. Their ground model is ignored: the workspace sets it."""
         own = self.options
         before = own.selection, own.consistency, own.force_limit
         return (options.selection, options.consistency, options.force_limit) == before
 
     @cached_property
     def tick(self) -> Callable[..., Any]:
-        """`idyn.prediction.solve.tick`, compiled for this law. The other properties likewise."""
+        """`idyn.prediction.solve.tick`, compiled for this law at first use. Each of the following properties is the function of
+        its name in `idyn.prediction.solve` or `finish`, compiled in the same way."""
         return entry_point(tick, self.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
 
     @cached_property
@@ -116,7 +122,7 @@ def _type_for(data: type[LawData]) -> type[Method]:
 
 
 class Workspace:
-    """Records of the stages for one robot and n contacts, and the methods that share them."""
+    """Preallocated records of the stages for one robot and n contacts, and the methods that share them."""
 
     def __init__(self, robot: Robot, n: int) -> None:
         self.problem, self.limits = ReducedProblem(robot, n), robot.limits
@@ -156,7 +162,7 @@ class Workspace:
 
 
 def workspace_for(robot: Robot, n: int) -> Workspace:
-    """Return the robot's workspace for n contacts; it is made once, and again after a change of the limits."""
+    """Return the robot's workspace for n contacts. It is created once, and again if the torque limits change."""
     known = robot.scratch.get(n)
     if type(known) is Workspace and known.limits is robot.limits:
         return known

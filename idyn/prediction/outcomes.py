@@ -1,7 +1,7 @@
 """Other solutions of forward dynamics with Coulomb's law under the same torques.
 
-With large friction Coulomb's law may have several solutions: rods and feet that may jam or release. A prediction is one of
-them, and the robot may follow another one under the same torques. Here the joints are free:
+With large friction Coulomb's law may have several solutions, for example a rod that may jam or slide. A prediction is one of
+them, and the robot may follow another one under the same torques. In this module joint motion is not prescribed:
 
     M (v⁺ − v) = Jᵀ p + dt (Pᵀ τ − h),      0 ≤ (p_N, p_F, λ) ⟂ (w_N, w_F, w_λ) ≥ 0        (`idyn.laws.coulomb`)
 
@@ -47,7 +47,8 @@ def outcomes(
     """Return different solutions on rigid ground under joint torques τ [N·m] (na) over `dt` [s], in the order of discovery. The
     list is empty if Lemke's method finds none.
 
-    edges: of the friction polygon; samples: number of covering vectors, the first one all ones; seed: of the others
+    edges: number of edges of the friction polygon
+    samples: number of covering vectors; the first one consists of ones, the others are random with the seed `seed`
     """
     # free motion: v + dt M⁻¹ (Pᵀ τ − h);  D = J M⁻¹ Jᵀ = Y Yᵀ
     dynamics = evaluate(robot, state, contacts, dt=dt, ground=Ground()).dynamics

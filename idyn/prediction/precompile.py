@@ -1,8 +1,8 @@
 """Precompilation: tasks that compile, or load from the kernel cache, every kernel that a prediction may need.
 
-The laws declare what there is to compile. Needed tasks cover the ticks that the requested law solves by its kernels. Deferred
-tasks cover the rest: its Python rungs, the thorough selection, the fallback laws. A server may be ready before these are done
-(`idyn.prediction.loaded`).
+The laws declare their kernels. The tasks `needed` cover the ticks that the requested law solves by its kernels. The tasks
+`deferred` cover the rest: its Python rungs (solver attempts without a kernel), the thorough selection, the fallback laws. A
+server may be ready before these are done (`idyn.prediction.loaded`).
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ CompileTask = Callable[[], object]
 
 
 class CompileTasks(NamedTuple):
-    """Tasks in any order. parts: names of what `deferred` loads, see `idyn.prediction.loaded`"""
+    """Tasks that may run in any order. parts: names of the parts that `deferred` loads, see `idyn.prediction.loaded`"""
 
     needed: list[CompileTask]
     deferred: list[CompileTask]
@@ -51,7 +51,8 @@ def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contac
     """Return tasks that together compile all that `idyn.predict` may need with these settings. Deferred tasks use a twin of the
     robot, so they may run in another thread.
 
-    When two processes start from both ends of `needed`, they reach the tick last, which needs the others.
+    The task of the tick, which needs the kernels of the others, is in the middle of `needed`: two processes that start from
+    both ends reach it last.
     """
     request = _request(robot, law, options, state, contacts)
     method = workspace_for(robot, len(contacts.keys)).method(request)
@@ -78,7 +79,7 @@ def compile_tasks(robot: Robot, law: Law, options: Options, state: State, contac
 
 
 def _request(robot: Robot, law: Law, options: Options, state: State, contacts: ContactSet) -> Request:
-    """Return a request for zero joint accelerations; the dynamics of the robot's workspace are filled."""
+    """Return a request for zero joint accelerations, and fill the dynamics of the robot's workspace for it."""
     workspace = workspace_for(robot, len(contacts.keys))
     evaluate(robot, state, contacts, dt=DT, ground=options.ground, into=workspace.problem)
     return Request(robot, state, contacts, np.zeros(robot.na), law, DT, options, None, None, None)
@@ -117,7 +118,7 @@ def _python_rungs(request: Request) -> None:
 
 
 def _face_without_basis(request: Request) -> None:
-    """Run the last rung of the convex laws: the face from impulses without a basis. Fallback laws may need it, too."""
+    """Run the last step of the convex laws: determine the face from impulses without a basis. Fallback laws may need it."""
     law, n, problem = request.law, len(request.contacts), view(_method(request).problem)
     program = Program(problem.Y, problem.b, problem.energy, problem.mu, law.unlimited_friction, law.directions)
     face_at(program, np.zeros(3 * n), np.zeros(n), False)

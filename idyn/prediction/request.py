@@ -41,8 +41,8 @@ def checked_request(request: Request) -> Request:
 
 
 def last_basis(request: Request) -> Array | None:
-    """Return the basis of the last tick with one row for each present contact; new contacts start open. Return None when the
-    guess belongs to another law or to settings with another basis."""
+    """Return the basis of the last tick with one row for each present contact; new contacts start open. Return None if the
+    guess is the result of another law, or of settings with another type of basis."""
     guess, law = request.guess, request.law
     if guess is None or guess.law != law.name or not request.options.warm_start:
         return None

@@ -1,4 +1,5 @@
-"""One demand from Python: the compiled call, then the law's Python rungs with the same `finish`; the result as a `Prediction`.
+"""Solution of one demand from Python: one compiled call tries the law's kernels; if none is certified, the law's Python rungs
+(solver attempts without a kernel) follow, with the same stages `finish`. The result is a `Prediction`.
 
 The warm start is the `Guess` of the last `Prediction`. Its rows are carried over to the present contacts here
 (`Guess.carried_over`); a basis that does not fit is ignored (`idyn.prediction.request.last_basis`). The law's warm rung and the
@@ -30,20 +31,20 @@ NO_FEASIBLE_DEMAND: Answer = None, Status.SOLVED
 """The result when no feasible demand was found: the law was not tried."""
 
 Out = tuple[Array, Array, Array, Array]
-"""Arrays for p (3n), contact forces (n, 3), v⁺ (nv) and τ (na)."""
+"""Output arrays: (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))."""
 
 NO_FRICTION = np.zeros((0, 2))
 
 FREE = ContactFree()
 
 ANSWERED = Status.SOLVED
-"""The member as a global of the module, which is looked up faster."""
+"""The enum member as a global of this module: faster to look up."""
 
 
 def first_answer(request: Request) -> Answer | None:
     """Solve the law for the first demand: the original one, or its projection under `STICK` and `HOLD`.
 
-    Return None for data that compiled code does not accept: malformed, not contiguous or of another byte order.
+    Return None if compiled code does not accept the data: malformed, not contiguous or of another byte order.
     """
     robot, guess, c, n = request.robot, request.guess, request.contacts, len(request.contacts.keys)
     preferred, applied, state = request.preferred, request.applied, request.state
@@ -183,7 +184,7 @@ def _prediction(
 ) -> Prediction:
     """Return the prediction for the arrays `out` and the method's figures.
 
-    basis: of the next tick; name: of the rung; null_dim: dimension of the choice; finished: result of `finish`
+    basis: basis for the next tick; name: name of the rung; null_dim: dimension of the choice; finished: result of `finish`
     """
     (p, force, v_plus, tau), law = out, request.law.name
     motion, met, complementarity, cone, penetration, slip, torque_excess, force_excess, change = method.figures.tolist()

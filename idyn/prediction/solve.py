@@ -2,11 +2,11 @@
 
     tick             validate → dynamics → realise
     realise          feasible demand → solve_demand
-    solve_demand     reduced problem → rungs of the law, each followed by finish, until one is certified
+    solve_demand     reduced problem → rungs (solver attempts) of the law, each followed by finish, until one is certified
     finish           selection → torque → certificate
 
 `tick` and `solve_demand` are compiled once for each law: the type of a method's `law` chooses the kernel (`idyn.jit.dispatch`).
-A cold start begins with an empty basis. `finish` is in `idyn.prediction.finish`; Python rungs call it too.
+A cold start begins with an empty basis. `finish` is in `idyn.prediction.finish`; it also follows the law's Python rungs.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from idyn.prediction.method import Method
 
 NONE, MALFORMED, INFEASIBLE = -1, -2, -3
-"""Values of `Outcome.rung` after a failure: no rung is certified; the data are malformed; no feasible demand was found."""
+"""Values of `Outcome.rung` after a failure. NONE: no rung gave a certified solution; MALFORMED: the data are malformed;
+INFEASIBLE: no feasible demand was found."""
 
 
 class Outcome(NamedTuple):
@@ -53,9 +54,9 @@ OutcomeValues = tuple[int, int, int, int, int, bool]
 def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arrays, first: int) -> OutcomeValues:
     """Run all stages for one demand. Return the fields of an `Outcome` and whether the basis is that of the last tick.
 
-    state: q, v, applied force, q̈; contacts: see `idyn.terms.given.CONTACTS`
-    before: basis, contact forces (n, 3) and torques (na) of the last tick, preferred forces (n, 3); forces in the world
-    out: receives p, forces (n, 3), v⁺, τ; first: index of the first kernel to try
+    state: (q, v, applied force, q̈); contacts: see `idyn.terms.given.CONTACTS`
+    before: (basis, contact forces (n, 3), torques (na)) of the last tick and preferred forces (n, 3); forces in the world
+    out: output arrays (p, forces (n, 3), v⁺, τ); first: index of the first kernel to try
     Without an applied force, last tick or preferred forces these arrays are empty: (0) or (0, 3).
     """
     (q, v, applied, asked), (basis, last, last_torque, preferred) = state, before
@@ -76,7 +77,7 @@ def tick(s: "Method", state: Arrays, contacts: Arrays, before: Arrays, out: Arra
 
 @compiled
 def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) -> Outcome:
-    """Run `solve_demand` for the demand q̈ (na), or, if the method projects first, for the nearest feasible demand."""
+    """Run `solve_demand` for the demand q̈ `asked` (na) or, under `projects_first`, for the nearest feasible demand."""
     met, change = asked, 0.0
     if s.projects_first:
         given = s.problem.dynamics.given
@@ -89,8 +90,11 @@ def realise(s: "Method", asked: Array, basis: Array, out: Arrays, first: int) ->
 
 @compiled
 def solve_demand(s: "Method", demanded: Demanded, basis: Array, out: Arrays, first: int) -> Outcome:
-    """Run the law's kernels from number `first` on, until one is certified. `basis` (n, ·) is their start and receives the next
-    basis. After a ray the demand is infeasible: the remaining kernels, which treat rounding errors, are not tried."""
+    """Run the law's kernels from number `first` on, until a solution is certified. Each kernel starts from `basis` (n, ·) and
+    overwrites it with the next basis.
+
+    If a kernel ends with a ray, the demand is infeasible. The remaining kernels, which treat rounding errors, are not tried.
+    """
     problem, status = s.problem, SOLVED
     # reduced problem; the contact-free law needs the free motion only
     if s.law.conditions == Conditions.FREE and len(problem.dynamics.G) == 0:
@@ -127,8 +131,10 @@ def _same(one: Array, other: Array) -> bool:
 def solve_again(s: "Method", demand: Arrays, before: Arrays, out: Arrays, change: float, first: int) -> OutcomeValues:
     """Run `solve_demand` with the dynamics of the last `tick`.
 
-    demand: original demand, demand to realise, then last forces and torques and preferred forces as in `tick`
-    before: starting basis, which is overwritten
+    demand: (original demand (na), demand to realise (na), forces (n, 3) and torques (na) of the last tick, preferred forces
+        (n, 3)), see `tick`
+    before: tuple of the starting basis, which is overwritten
+    change: change of the demand [rad/s]; first: index of the first kernel to try
     """
     (asked, met, last, last_torque, preferred), (basis,) = demand, before
     aim(s.finish, (last, last_torque, preferred))

@@ -11,10 +11,11 @@ from idyn.types import Array, Selection
 
 
 class Aim(NamedTuple):
-    """Objective of one selection.
+    """Objective of one selection, with the values of its target.
 
     target: of the torques τ [N·m] (na), or, if `of_forces`, of the contact forces in rows S, T, N of each contact [N] (3n)
-    inside: whether a law of unlimited friction must keep the friction cones of μ, with at most the torque of its own impulses
+    inside: for unlimited friction: whether impulses must be inside the friction cones of μ; they are accepted only if their
+        torque does not exceed that of the law's impulses
     """
 
     target: Array
@@ -31,7 +32,8 @@ class Near(IntEnum):
 
 
 class Objective(NamedTuple):
-    """An objective. of_forces: of forces, else of torques; near: its target, zero if that does not exist"""
+    """An objective: distance of forces (`of_forces`) or torques from a target. near: the target; zero is used if it does not
+    exist"""
 
     of_forces: bool
     near: Near

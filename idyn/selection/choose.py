@@ -11,8 +11,8 @@ is affine in p, so the selection is a small convex program:
 The unknowns are forces f = p/dt [N]. `idyn.selection.few` solves problems with few contacts; `idyn.selection.many`, in time
 linear in the contacts, those with many contacts and those where torque limits would be exceeded.
 
-Limits: the face is determined with a threshold (`FACE_ZERO`). Of forces with the same torque (several points on one rigid foot)
-small ones are taken.
+Limits: the face is determined with a threshold (`FACE_ZERO`). If several forces give the same torque (several points on one
+rigid foot), the smallest forces are selected.
 """
 
 from idyn.jit.compiled import compiled
@@ -29,8 +29,9 @@ FEW = 18
 
 @compiled
 def choose_among_few(problem: ReducedProblem, face: Face, of_forces: bool, target: Array, p: Array) -> tuple[Array, bool, int]:
-    """Select impulses of a face (3n) for a law's solution p (3n), by the dense program. Return them, whether they were found,
-    and the dimension of the choice. It fails for many contacts and if torque limits would be exceeded, see `choose_thoroughly`.
+    """Select impulses of a face (3n), given a law's solution p (3n), by the dense program. Return them, whether they were
+    found, and the dimension of the choice. The selection fails for many contacts, and if torque limits would be exceeded; then
+    use `choose_thoroughly`.
 
     A law of unlimited friction usually has solutions within the friction cones of μ, which are physically possible: these are
     tried first, and taken unless their torque exceeds that of p.
@@ -49,9 +50,9 @@ def choose_among_few(problem: ReducedProblem, face: Face, of_forces: bool, targe
 
 @compiled
 def choose_thoroughly(problem: ReducedProblem, face: Face, of_forces: bool, target: Array, p: Array) -> tuple[Array, bool, int]:
-    """Select impulses as `choose_among_few`, for any number of contacts, in time linear in them.
+    """Select impulses with the arguments and results of `choose_among_few`, for any number of contacts, in time linear in it.
 
-    Torque limits are kept if the face permits this at reasonable cost; otherwise the excess is minimised.
+    Torque limits are satisfied if the face permits this at reasonable cost; otherwise the excess is minimised.
     """
     for inside in (True, False):
         if inside and not has_impulses_in_cones(face):
@@ -65,7 +66,8 @@ def choose_thoroughly(problem: ReducedProblem, face: Face, of_forces: bool, targ
 
 @compiled
 def has_impulses_in_cones(face: Face) -> bool:
-    """Return whether friction is unlimited and no separating contact carries friction, which is outside every cone."""
+    """Return whether friction is unlimited and the face may contain impulses inside the friction cones: no separating contact
+    has friction, which would be outside every cone."""
     held = True
     for i in range(len(face.mu)):
         held = held and (face.flags[i, 0] or not face.flags[i, 2])

@@ -26,7 +26,7 @@ class Coordinates(NamedTuple):
 
 @compiled
 def choice_dimension(Y: Array, face: Face) -> int:
-    """Return the dimension of the choice within a face: number of columns of J_uᵀ on it, minus their rank."""
+    """Return the dimension of the choice within a face: the number of its coordinates minus the rank of J_uᵀ in these."""
     coordinates = coordinates_of(face)
     return len(coordinates.contact) - rank_of(columns_of(Y, coordinates))
 
@@ -40,7 +40,7 @@ def coordinates_of(face: Face) -> Coordinates:
     positive, cone = np.zeros(3 * n + k * n, dtype=np.bool_), np.full(n, -1)
     count = 0
     for i in range(n):
-        # unlimited friction: s and t of either sign if held, n ≥ 0
+        # unlimited friction: s and t of either sign if sticking, n ≥ 0
         if is_free(mu[i], face.unlimited):
             if flags[i, 2]:
                 for r in range(2):
@@ -79,8 +79,8 @@ def coordinates_of(face: Face) -> Coordinates:
 
 @compiled
 def start_of(coordinates: Coordinates, p: Array) -> Array:
-    """Return the coordinates (m) of a law's impulses p (3n); for two loaded directions of a sliding contact a solution for
-    both."""
+    """Return the coordinates (m) of a law's impulses p (3n). At a sliding contact with two loaded directions both are solved
+    for together."""
     contact, axis, positive = coordinates.contact, coordinates.axis, coordinates.positive
     m = len(contact)
     start = np.empty(m)

@@ -22,7 +22,8 @@ from idyn.types import Array
 
 TIE_BREAK, UNLIMITED = 1e-10, 1e-6
 """Weights of ‖f‖² relative to the largest squared lever J_a², with limited and with unlimited friction. With unlimited friction
-and a smaller weight feet would press against each other with kilonewtons for the last mN·m; from 1e-6 on it costs torque."""
+and a smaller weight feet would press against each other with kilonewtons to save the last mN·m of torque; larger weights than
+1e-6 increase the torque."""
 
 INSIDE = 1e-10
 """Forces outside a cone by up to this count as inside [N]."""
@@ -34,7 +35,8 @@ MAX_PIVOTS = 200
 class Program(NamedTuple):
     """The program in null-space coordinates y [N]: f = p/dt + Z y (3n), τ = τ* − B y (na), rows · y ≥ slack.
 
-    Z (3n, dim), B (na, dim), rows (r, dim), slack (r); lever2: the largest squared entry of J_a
+    Z (3n, dim), B (na, dim), rows (r, dim), slack (r)
+    lever2: largest squared entry of J_a
     """
 
     Z: Array
@@ -46,7 +48,7 @@ class Program(NamedTuple):
 
 @inlined
 def choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
-    """Return the impulses that minimise the objective (3n), whether they were found and keep the torque limits, and the
+    """Return the impulses that minimise the objective (3n), whether they were found and satisfy the torque limits, and the
     dimension of the choice."""
     given = problem.dynamics.given
     v_plus, tau, closing, dt = (
@@ -155,7 +157,7 @@ def _constraints(face: Face, coordinates: Coordinates, basis: Array, force: Arra
 
 @compiled
 def _enforce(y: Array, L: Array, rows: Array, slack: Array) -> bool:
-    """Replace y, the optimum without constraints, by that with rows · y ≥ slack. Return whether it was found.
+    """Replace y, the optimum without constraints, by the optimum with rows · y ≥ slack. Return whether it was found.
 
     The dual of the program is the LCP w = R (L Lᵀ)⁻¹ Rᵀ z + R y − slack, solved by principal pivoting, which starts with the
     violated rows.

@@ -1,10 +1,11 @@
 """Selection for many contacts or with torque limits: the nearest point of the friction cones subject to a few equations.
 
     forces       min ½‖f − f₀‖²                              s.t.  E f = E f*,   f ∈ face
-    torque       min ½‖τ(f) − τ₀‖² + ½σ‖f − f'‖²             s.t.  the same, for decreasing σ, f': the solution before
+    torque       min ½‖τ(f) − τ₀‖² + ½σ‖f − f'‖²             s.t.  E f = E f*,   f ∈ face
 
-Only E = Yᵀ, with nu rows, and τ(f) = τ* − J_aᵀ (f − f*), with na rows, couple the contacts, for any number of contacts
-(`idyn.solvers.cones`). The first f' is 0, so of the forces with the same torque small ones are taken.
+f* and τ* are forces and torques of the law's solution, f₀ and τ₀ the targets. The torque program is solved for decreasing σ; f'
+is the previous solution. The first f' is 0, so small forces are selected among forces with the same torque. Only E = Yᵀ, with
+nu rows, and τ(f) = τ* − J_aᵀ (f − f*), with na rows, couple the contacts, whatever their number (`idyn.solvers.cones`).
 
 Torque limits are bounds on the rows of τ. If they cannot be met, the sum of the squared excesses is minimised.
 """
@@ -23,15 +24,15 @@ from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
 SOFTNESS = (1e-1, 1e-3, 1e-4, 1e-5)
-"""Values of σ for decreasing torque, relative to the largest squared lever. With unlimited friction f' stays 0, otherwise feet
-would press against each other with kilonewtons for the last mN·m."""
+"""Values of σ, relative to the largest squared lever, in the order in which they are used. With unlimited friction f' stays 0;
+otherwise feet would press against each other with kilonewtons to save the last mN·m of torque."""
 
 SOFT_TORQUES = 1e10
 """Value of σ for objectives of forces: torques have no weight, only limits."""
 
 SOFTENING = (1e4, 1e3, 1e2)
-"""If torque limits cannot be met, their excess has the weight that torques have otherwise, and torques a weight smaller by such
-a factor. The factors are tried in turn, as large ones are numerically stiff."""
+"""If torque limits cannot be met, their excess is minimised with the usual weight of torques, and the weight of torques is
+divided by one of these factors. The factors are tried in turn, as large ones are numerically stiff."""
 
 MAX_COST_RATIO = 1e3
 """Torque limits and friction cones are given up if the cost exceeds that of the law's forces by this factor."""
@@ -46,9 +47,11 @@ MARGIN = 1e-9
 class Rows(NamedTuple):
     """Coupling of the contacts, in rows of order one, and the face.
 
-    E: rows of the motion (nu, 3n); K: rows of the torques, −J_aᵀ/lever (na, 3n); lever: largest entry of J_a [m]
+    E: rows of the motion (nu, 3n)
+    K: rows of the torques, −J_aᵀ/lever (na, 3n); lever: largest entry of J_a [m]
     force: f* [N] (3n); tau: τ* [N·m] (na)
-    kinds, rays: cones of the face, see `idyn.solvers.cones`; unlimited: whether friction is unlimited
+    kinds, rays: cones of the face, see `idyn.solvers.cones`
+    unlimited: whether friction is unlimited
     """
 
     E: Array
@@ -64,7 +67,7 @@ class Rows(NamedTuple):
 @compiled
 def choose(problem: ReducedProblem, face: Face, p: Array, aim: Aim) -> tuple[Array, bool]:
     """Return contact forces [N] (3n) that minimise the objective within the torque limits, and whether they were found. If the
-    limits cannot be met, or only at `MAX_COST_RATIO` times the cost, their excess is minimised first."""
+    limits cannot be met, or only at more than `MAX_COST_RATIO` times the cost, the excess over them is minimised first."""
     rows, limits = _rows(problem, face, p), problem.dynamics.given.model.tau_max
     force, status = _nearest(rows, aim, limits, 0.0)
     for last in SOFTENING:
@@ -88,7 +91,7 @@ def _torque2(rows: Rows, force: Array) -> float:
 def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> tuple[Array, int]:
     """Solve the program. Return forces (3n), and the number of steps of the last program or an error of `nearest_in_cones`.
 
-    last: 0: torque limits are kept; otherwise a factor of `SOFTENING`: their excess is minimised first
+    last: 0: torque limits are enforced; otherwise a factor of `SOFTENING`: the excess over them is minimised first
     """
     nu, na, strict = len(rows.E), len(rows.K), last == 0.0
     # K f = τ(f)/lever + offset
@@ -106,7 +109,7 @@ def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> tuple[Array, i
     for softness in SOFTNESS:
         torques = SOFT_TORQUES if aim.of_forces else softness if strict else last * softness
         rules[nu:, 1], rules[nu:, 2] = torques, 0.0 if strict else softness
-        multipliers *= before / softness  # their values if the center were the solution
+        multipliers *= before / softness  # the multipliers if the center were the solution
         cost_limit = _cost_limit(rows, rules[nu:], center)
         nearer, multipliers, steps = nearest_in_cones(center, A, rules, rows.kinds, rows.rays, multipliers, cost_limit)
         before = softness
@@ -122,8 +125,8 @@ def _nearest(rows: Rows, aim: Aim, limits: Array, last: float) -> tuple[Array, i
 
 @compiled
 def _cost_limit(rows: Rows, rules: Array, center: Array) -> float:
-    """Return a multiple of the cost of the law's forces, above which a solution is given up. For limits that must be kept, the
-    cost of torques at the limits counts."""
+    """Return the cost above which a solution is abandoned: a multiple of the cost of the law's forces and, if torque limits are
+    enforced, the cost of torques at these limits."""
     # ‖f* − center‖²
     at, cost = rows.K @ rows.force, 1.0
     for k in range(len(center)):

@@ -4,7 +4,7 @@
 
 Differences from the textbook:
 - The tableau is condensed (n rows, n + 1 non-basic columns). It contains the columns of B⁻¹ that the lexicographic comparison
-  needs; those of basic slacks are unit vectors.
+  needs; the columns of basic slacks are unit vectors and not stored.
 - Ratios are compared with a tolerance relative to the data. The artificial variable leaves as soon as it can.
 - The solution is computed from (M, q) in the final basis, not from the tableau, so rounding errors of the pivots do not
   accumulate.
@@ -19,11 +19,13 @@ from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
 
 PIVOT_TOLERANCE = 1e-9
-"""Column entries below this share of the largest one count as rounding errors. Of 12 800 standing ticks with cold start, 1 %
-fail with 1e-11, which permits pivots of rounding errors, and 0.1 % with 1e-9 to 1e-6. Random states do not depend on it."""
+"""Column entries below this share of the largest entry count as rounding errors. Of 12 800 standing ticks with cold start, 1 %
+fail with 1e-11, which permits rounding errors as pivots, and 0.1 % with 1e-9 to 1e-6. Results at random states do not depend
+on it."""
 
 TIE_TOLERANCE = 1e-12
-"""Ratios that differ by less, relative to the scale of q, are equal and compared lexicographically."""
+"""Ratios that differ by less than this, relative to the scale of q, count as equal; their rows are compared
+lexicographically."""
 
 ARTIFICIAL_ZERO = 1e-10
 """An artificial variable below this share of the scale of q counts as zero: an apparent ray is then a solution."""
@@ -121,15 +123,15 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
 
     Ray termination proves that there is no solution if M is copositive-plus.
 
-    cover: covering vector, positive (n), see `covering`. Different vectors lead along different paths, and to different
-        solutions if there are several. Numerical failures seldom occur on two paths.
+    cover: covering vector, positive (n), see `covering`. Different vectors lead to different sequences of pivots, and to
+        different solutions if there are several. Numerical failures seldom occur with two covering vectors.
     """
     n = len(q)
     basis = np.zeros(n, dtype=np.bool_)
     scale = 0.0
     for i in range(n):
         scale = max(scale, abs(q[i]))
-    # z0 enters in the lexicographically most negative row, the last one of equal ones
+    # z0 enters in the lexicographically most negative row; among equal rows in the last one
     r = 0
     for i in range(n):
         if q[i] / cover[i] <= q[r] / cover[r] + TIE_TOLERANCE * scale:
@@ -145,7 +147,7 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
     row, column = (
         stack_array(2 * n + 1, np.int64),
         stack_array(2 * n + 1, np.int64),
-    )  # of a basic variable, of a non-basic one; or −1
+    )  # row of each basic variable, column of each non-basic one; −1 otherwise
     _fill_tableau(M, q, cover, T)
     for i in range(n):
         basic[i], row[i], column[i] = i, i, -1
@@ -197,7 +199,7 @@ def _exchange(T: Array, r: int, c: int) -> None:
 
 @compiled
 def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int:
-    """Lexicographic ratio test: return the row that first blocks the entering column, −1 if none does (a ray)."""
+    """Lexicographic ratio test: return the row that first blocks the entering column, −1 if no row does (a ray)."""
     n = T.shape[1]
     entering, values, ratio = T[c], T[n + 1], stack_array(n)
     candidates, largest, best = stack_array(n, np.bool_), 0.0, np.inf

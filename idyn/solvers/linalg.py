@@ -86,7 +86,7 @@ def lu_factor(A: Array) -> tuple[Array, Array, bool]:
 
 @compiled
 def _factor(LU: Array, order: Array) -> bool:
-    """Run `lu_factor` in place."""
+    """Do the work of `lu_factor`: replace LU by its factors and fill the row order."""
     n = len(LU)
     largest = 0.0
     # scale
@@ -126,7 +126,7 @@ def lu_solve(LU: Array, order: Array, b: Array) -> Array:
 
 @compiled
 def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
-    """Run `lu_solve` into x."""
+    """Fill x with the result of `lu_solve`."""
     n = len(b)
     # L y = P b, then U x = y
     for i in range(n):
@@ -219,8 +219,8 @@ def null_space(E: Array) -> Array:
 
 @compiled
 def _reflections(E: Array) -> tuple[Array, int]:
-    """Return the reflections of the Householder QR of Eᵀ with column pivoting (rows, m), the first `rank` of them used, and the
-    rank."""
+    """Return the reflections of the Householder QR of Eᵀ with column pivoting (rows, m), of which the first `rank` are used,
+    and the rank."""
     rows, m = E.shape
     A, V = stack_array((m, rows)), np.zeros((rows, m))
     for i in range(m):

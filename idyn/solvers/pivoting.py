@@ -7,9 +7,9 @@ which PPM cycles. Both update the Cholesky factor of the active block by one row
 Expected cost O(m³ + m²n).
 
 Differences from the papers:
-- A row that depends on the active ones would make the block singular: it replaces the active row that blocks. Without a
-  blocking row the problem has no solution: RAY.
-- `ppm` looks for a negative impulse after adding the new row, the paper before.
+- A row that depends on the active rows would make the block singular. Instead it replaces the active row whose impulse first
+  becomes zero (the blocking row). Without a blocking row the problem has no solution: RAY.
+- `ppm` looks for a negative impulse after adding the new row; the paper looks for it before.
 - Ties are broken by the lowest index, not at random. `ppm` returns CYCLE at a basis that it visited before.
 - The final z is refined once with the residual of the active rows.
 """
@@ -27,7 +27,7 @@ DEPENDENT = 1e-13
 length). The factor is that of a Gram matrix, so below 1e-14 the orthogonal part consists of rounding errors."""
 
 ZERO = 1e-11
-"""Values of w and z down to −ZERO times their scale count as zero. The scales are max |r| and the largest |z|."""
+"""Values of w and z down to −ZERO times their scale count as zero. The scale of w is max |r|, that of z is max |z|."""
 
 
 @compiled
@@ -184,7 +184,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
             return z_all, SOLVED, pivots, basis
         if count == anchor_count and _same_set(active, anchor, count):
             return np.zeros(n), CYCLE, pivots, guess
-        if pivots >= horizon:  # Brent's cycle detection: the anchor is renewed at powers of two
+        if pivots >= horizon:  # Brent's cycle detection: the reference basis is replaced at powers of two
             copy(active, anchor)
             anchor_count = count
             horizon = 2 * pivots
@@ -194,8 +194,8 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
 
 @compiled
 def _blocking(F: Array, Y: Array, active: Array, count: int, z: Array, j: int) -> int:
-    """Return the active impulse that reaches zero first when the impulse of row j grows, which depends on the active rows; −1:
-    none does."""
+    """Return the position of the active impulse that first becomes zero when the impulse of row j grows; −1 if there is none.
+    Row j depends on the active rows."""
     fall = stack_array(count)
     _products(Y, active, count, j, fall)
     solve_active(F, count, fall)
@@ -257,7 +257,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
         if j < 0 or w[j] >= -tolerance:
             z_all, basis = _finish(Y, r, active, count, z)
             return z_all, SOLVED, pivots, basis
-        gain = 0.0  # impulse of the entering row so far
+        gain = 0.0  # impulse of the entering row, accumulated over steps
         while True:
             pivots += 1
             if pivots >= max_pivots:

@@ -8,11 +8,12 @@ from idyn.types import Array
 METHODS = ("admm", "pgs")
 
 TOLERANCE, MAX_ITERATIONS = 1e-8, 500
-"""Tolerance of the residuals, for a problem in units of order one; maximum number of iterations."""
+"""Tolerance of the residuals, for a problem in units of order one, and maximum number of iterations."""
 
 
 def solve_cones(D: Array, b: Array, mu: Array, method: str) -> Array:
-    """Return impulses p (3n) for û = D p + b, rows S, T, N of each contact, with finite μ (n). They need not have converged."""
+    """Return impulses p (3n) for û = D p + b, rows S, T, N of each contact, with finite μ (n). The iteration
+    need not have converged."""
     settings, result, solver = (
         (pin.ADMMSolverSettings(), pin.ADMMSolverResult(), pin.ADMMConstraintSolver(len(b)))
         if method == "admm"

@@ -23,8 +23,8 @@ LOOSE_TOLERANCE = 1e-7
 """Tolerance of a second attempt, if the first one cycles."""
 
 MOST_ITERATIONS = 200
-"""Maximum number of DAQP's iterations in one attempt. Of 4200 programs of degenerate contacts that it solved, 38 took more, up
-to 9000 and 60 ms; on those that it does not solve it does not end."""
+"""Maximum number of DAQP's iterations in one attempt. Of 4200 programs of degenerate contacts that DAQP solved, 38 took more,
+up to 9000 iterations and 60 ms; on programs that it cannot solve it does not terminate."""
 
 _INFINITE = 1e30
 

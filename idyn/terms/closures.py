@@ -1,15 +1,15 @@
 """Elimination of closures (closed chains) from the reduced problem, before the law is solved  (MATHEMATICS §2.1).
 
     G v⁺ = −rate       G: velocity of the first point relative to the second, three rows for each closure, world axes
-    G_u L⁻ᵀ = T Q,     Q: orthonormal rows, as many as G has independent ones;  W = T (Tᵀ T)⁻¹
+    G_u L⁻ᵀ = T Q,     Q: orthonormal rows, as many as G_u L⁻ᵀ has independent rows;  W = T (Tᵀ T)⁻¹
     C = −J_u L⁻ᵀ Qᵀ Wᵀ,    J̃ = J + C G           contact impulses p change the closure impulses by Cᵀ p
     λ₀ = −W Wᵀ (G v_free + rate),    λ = λ₀ + Cᵀ p
 
 With J̃ instead of J and λ₀ among the known forces, all other formulas are those without closures: D = J̃_u M_uu⁻¹ J̃_uᵀ.
 When rows of G are linearly dependent, as in a plane linkage, λ is the smallest solution, independent of the robot's heading.
 
-Closures are enforced by unactuated joints. A chain of actuated joints only has no row in Y_G; if the demands contradict such
-a closure, the certificate fails.
+Closures are enforced by the motion of unactuated joints. A closed chain that has actuated joints only has zero rows in
+Y_G = G_u L⁻ᵀ; if the demands contradict such a closure, the certificate fails.
 """
 
 import numpy as np
@@ -25,7 +25,8 @@ INDEPENDENT = 1e-7
 
 @compiled
 def closure_rows(d: Dynamics) -> None:
-    """Fill G (3m, nv), at the midpoint of the two points, and the rate at which their distance is reduced (3m) [m/s]."""
+    """Fill G (3m, nv), evaluated at the midpoint of the two points of each closure, and `rate`, the velocity at which their
+    difference is reduced (3m) [m/s]."""
     g, G = d.given, d.G
     axes, ends, loops, support = g.axes, g.ends, g.model.loops, g.model.support
     for k in range(len(ends)):
@@ -47,9 +48,9 @@ def closure_rows(d: Dynamics) -> None:
 
 @compiled
 def close_loops(problem: ReducedProblem, inertial: Array) -> None:
-    """Update v_free, Y, b and energy, computed without closures, for closed chains; fill C, J̃ and λ₀.
+    """Update v_free, Y, b and energy for closed chains (before the call they are those without closures); fill C, J̃ and λ₀.
 
-    inertial: v̂_u + M_uu⁻¹ M_ua v̂_a without closures (nu); energy = J_u times it
+    inertial: v̂_u + M_uu⁻¹ M_ua v̂_a without closures (nu); energy = J_u inertial
     """
     d, L, Y, C = problem.dynamics, problem.L, problem.Y, problem.C
     G, u, free = d.G, d.given.model.u, problem.closing_free

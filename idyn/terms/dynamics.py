@@ -24,7 +24,7 @@ from idyn.types import Array, ContactSet, Kinematics, State
 Pair, Triple = tuple[Array, Array], tuple[Array, Array, Array]
 
 NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))
-"""Arguments for: without an applied force; without a last tick."""
+"""Arguments for predictions without an applied force and without a last tick."""
 
 
 @compiled
@@ -44,7 +44,9 @@ def fill_jacobian(
     Column j is the velocity v_O + ω × x of the contact point x per unit velocity of degree of freedom j, first body minus
     second; zero if the degree of freedom moves both bodies or neither.
 
-    axes (nv, 6); support (njoints, nv); bodies: first and second (n); frames: points x, normals n and tangents s (n, 3)
+    axes (nv, 6): see `DynamicsTerms`; support (njoints, nv): see `idyn.model.tree.Tree`
+    bodies: (joints of the first bodies (n), joints of the second bodies (n))
+    frames: (points x, normals n, tangents s), each (n, 3)
     """
     (firsts, seconds), (points, normals, tangents) = bodies, frames
     for i in range(len(firsts)):
@@ -91,8 +93,9 @@ def evaluate(
     `reduce_problem` fills the rest.
 
     applied: generalised force in addition to gravity, contacts and torques [N, N·m] (nv)
-    last: contact forces of the last tick in the world, for the memory of the ground [N] (n, 3); without: zero
-    into: problem of this robot with the same number of contacts, to be overwritten; without: a new one
+    last: contact forces of the last tick in the world, p⁻/dt of the contact compliance model (`idyn.contact.ground`) [N]
+        (n, 3); None: zero
+    into: problem of this robot with the same number of contacts, to be overwritten; None: a new one is created
 
     Raises InputError, naming the field, for a malformed state or contact set.
     """

@@ -19,7 +19,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     """Fill a `Given` from the state, Pinocchio's terms and the contacts. Return whether all inputs are valid;
     `idyn.terms.inputs.check` then finds the invalid field.
 
-    state: q (nq), v (nv), applied force (nv) or an empty array; contacts: see `CONTACTS`
+    state: (q (nq), v (nv), applied force (nv) or an empty array); contacts: see `CONTACTS`
     last: contact forces of the last tick in the world [N] (n, 3), or an empty array (0, 3)
     """
     # check shapes, finite values and unit quaternions
@@ -66,8 +66,8 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
 
 @compiled
 def recall(given: Given, last: Array) -> None:
-    """Fill p⁻ from the contact forces of the last tick in the world [N] (n, 3); zero if there are none (0, 3) or one is NaN or
-    infinite."""
+    """Fill p⁻ from the contact forces of the last tick in the world [N] (n, 3); zero if `last` is empty (0, 3) or contains NaN
+    or infinite values."""
     in_contact_rows(last, given.tangents, given.normals, given.dt, given.last)
     if len(last) == 0 or not finite(given.last):
         given.last[:] = 0.0

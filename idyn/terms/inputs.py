@@ -24,7 +24,7 @@ OF_CONTACTS = {
     5: ("gaps", "expected a finite number"),
     6: ("bodies", "expected the index of a joint, and another one in `others`"),
 }
-"""Code that `contact_flaw` returns → field and what is expected of it."""
+"""Error code returned by `contact_flaw` → (field, message that says what is expected)."""
 
 _NONE = np.zeros(0)
 
@@ -70,8 +70,8 @@ def check_turns(robot: Robot, q: Array) -> None:
 
 
 def check_request(robot: Robot, n: int, q_ddot: Array, dt: float, guess: Guess | None, preferred: Array | None) -> None:
-    """Raise InputError for the first malformed argument of a prediction with n contacts. The basis of a guess is not checked:
-    it is a start only."""
+    """Raise InputError for the first malformed argument of a prediction with n contacts. The basis of a guess is not checked,
+    as solvers only start from it."""
     if not 0.0 < dt < np.inf:
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
     asked: list[tuple[str, Array, tuple[int, ...]]] = [("q_ddot", q_ddot, (robot.na,))]
@@ -100,7 +100,7 @@ def _check_finite(field: str, values: Array) -> None:
 
 
 def contiguous(record: R) -> R:
-    """Return a copy of the record with C-contiguous arrays of their own."""
+    """Return a copy of the record with C-contiguous copies of its arrays."""
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
     arrays = {name: np.array(a, order="C") for name, a in fields.items() if isinstance(a, np.ndarray)}
     return msgspec.structs.replace(record, **arrays)
@@ -129,7 +129,7 @@ def of_unit_length(q: Array, unit_spans: Array) -> bool:
 
 @compiled
 def contact_flaw(c: Any, joints: int) -> tuple[int, int]:
-    """Find the first malformed contact. Return the error as a key of `OF_CONTACTS`, 0 if there is none, and the row.
+    """Find the first malformed contact. Return the error, a key of `OF_CONTACTS` or 0 if all are valid, and the contact's row.
 
     c: any record with the arrays of a contact set; joints: number of joints of the robot
     """

@@ -6,8 +6,12 @@ v_u⁰ = v_u − M_uu⁻¹ dt (M_ua q̈_des + h_u)          M_uu = L Lᵀ,   Y =
 J v⁺ = D p + b,     D = Y Yᵀ,     b = J_u v_u⁰ + J_a v_a⁺
 τ    = [ M_au (v_u⁺ − v_u) + M_aa dt q̈_des + dt h_a − J_aᵀ p ] / dt
 
-With a contact compliance model (`idyn.contact.ground`) the problem is stated for v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)
-instead of v⁺: `keep` changes b, the memory ρ changes Y and b. With closed chains Y is orthogonal to the rows of the closures.
+With a contact compliance model (`idyn.contact.ground`) the problem is stated for
+
+v̂ = v⁺ − (1 − dt/T_r) v + ρ M_uu⁻¹ J_uᵀ (p − p⁻),     ρ = T_p/dt
+
+instead of v⁺: the relaxation time T_r (`Given.keep` = 1 − dt/T_r) changes b, the memory ρ changes Y and b. With closed chains Y
+is orthogonal to the rows of the closures.
 """
 
 import numpy as np
@@ -27,7 +31,8 @@ class Reduced(Record, frozen=True):
     """Arrays of a `ReducedProblem` for the Python rungs of laws.
 
     Y (3n, nu), b (3n), energy (3n): see `ReducedProblem`
-    mu: friction coefficients, of the contacts or changed by a rung (n); last: p⁻ [N·s] (3n)
+    mu: friction coefficients of the contacts; a rung (solver attempt) may change them (n)
+    last: p⁻ [N·s] (3n)
     independent: see `idyn.contact.ground.Ground`
     """
 

@@ -11,8 +11,8 @@
     certificate      certify                        Given, v⁺, τ, impulses      residuals        idyn/certificate/certify.py
 
 Their inputs are kinematics (`idyn.types.Kinematics`, by `Robot.terms`) and contacts (`ContactSet`, `idyn/contact/`).
-`idyn/prediction/solve.py` runs the stages in this order. Records own their arrays, whose contents are valid until the stage
-runs again. Compiled code fills them; in Python the arrays are read-only views.
+`idyn/prediction/solve.py` runs the stages in this order. A record owns its arrays; compiled code fills them, and their contents
+are valid until the stage runs again. In Python the arrays are read-only views.
 """
 
 import numpy as np
@@ -51,12 +51,13 @@ class Given(ArrayRecord):
     """Validated copies of the inputs: state, Pinocchio's terms, contacts, period. Written by `idyn.terms.given.read_given`; the
     ground model by `set_ground` and `set_memory`. The certificate uses no other part of a problem.
 
-    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: likewise, minus the applied force (nv)
+    v (nv), M (nv, nv), axes (nv, 6): see `idyn.types.DynamicsTerms`; h: h of `DynamicsTerms` minus the applied force (nv)
     ends: points of the closures in the world [m] (m, 2, 3)
     bodies, others, points, normals, tangents, mu, gaps: see `idyn.types.ContactSet`
     last: p⁻, impulses of the last tick in rows S, T, N of the present contact frames, zero for new contacts [N·s] (3n)
     dt [s]; noise, recovery_speed, touching, independent: see `idyn.contact.ground.Ground`
-    keep: share of a contact's velocity that may remain after dt; rho: T_p/dt; remembers: whether there is a last tick
+    keep: 1 − dt/T_r, share of a contact's velocity that may remain after dt; rho: ρ = T_p/dt
+    remembers: whether there is a last tick, whose impulses p⁻ are used
     own_M, own_h, own_axes, own_ends: views of the robot's buffers, which Pinocchio fills
     """
 
@@ -98,12 +99,12 @@ class Given(ArrayRecord):
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
 
     def set_ground(self, ground: Ground, dt: float) -> None:
-        """Set the parameters of the ground model for the period dt [s], except its memory."""
+        """Set the parameters of the ground model for the period dt [s], except ρ."""
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
         self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt)
 
     def set_memory(self, ground: Ground, dt: float, remembers: bool) -> None:
-        """Set the memory of the ground model. remembers: whether there is a last tick with contact impulses"""
+        """Set ρ = T_p/dt of the ground model. remembers: whether there is a last tick with contact impulses; otherwise ρ = 0"""
         self.put(rho=ground.memory / dt if remembers else 0.0, remembers=remembers)
 
 
