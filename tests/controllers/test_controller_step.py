@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, first_is_fast
 from rigs import RIGID, at_rest, controller, nudged
 
 from controllers.build import controller_from_snapshot
@@ -43,7 +44,7 @@ def test_every_law_lets_the_robot_stand(law):
 
 
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
-@pytest.mark.parametrize("name", ["quadruped", "solo12", "a1", "go2"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "a1", "go2"]))
 def test_the_shipped_controller_carries_the_weight_from_the_first_tick(name, law):
     """A robot that is held at rest: ground that yields remembers forces, but not that there were none before it was asked."""
     c = controller(name, law=law)
@@ -85,7 +86,7 @@ def test_the_reference_time_is_the_sum_of_the_periods():
     np.testing.assert_allclose(command.prediction.v_plus, direct.prediction.v_plus, atol=1e-9)
 
 
-@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("selection", fast(Selection, Selection.TORQUE_CHANGE))
 @pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
 def test_a_controller_from_a_snapshot_gives_identical_commands(law, selection):
     """Through JSON, into a new controller: equal commands from equal states, over many ticks."""
@@ -241,7 +242,7 @@ def test_settings_need_not_be_hashable():
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("name", ["solo12", "quadruped"])
+@pytest.mark.parametrize("name", first_is_fast(["solo12", "quadruped"]))
 def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
     """Any finite numbers for state, contacts, reference and period: a torque within the limits, a mode, never a raise."""
     c = controller(name, law=law)

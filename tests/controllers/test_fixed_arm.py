@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from controllers.command import Inputs, Mode
 from controllers.config.loading import parse
@@ -124,7 +125,7 @@ def test_arms_are_served_over_the_wire(kind):
         assert len(np.frombuffer(reply.tau)) == controller.robot.na
 
 
-@pytest.mark.parametrize("engine", ["lcp", "penalty", "mujoco"])
+@pytest.mark.parametrize("engine", first_is_fast(["lcp", "penalty", "mujoco"]))
 def test_an_arm_without_contacts_follows_a_sinusoid_exactly(engine):
     """Nothing is between it and its model: only the worlds' integration is."""
     c = build("free", reference={"kind": "sinusoid", "amplitude": 0.5, "frequency": 1.0})
@@ -138,7 +139,7 @@ def test_an_arm_without_contacts_follows_a_sinusoid_exactly(engine):
     assert worst < 1e-3
 
 
-@pytest.mark.parametrize("engine", ["lcp", "penalty", "mujoco"])
+@pytest.mark.parametrize("engine", first_is_fast(["lcp", "penalty", "mujoco"]))
 def test_a_table_carries_a_passive_wrist(engine):
     c = build("passive and touching")
     world = world_of(c, engine)

@@ -5,6 +5,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast
 from walking import DT, Walker
 
 from controllers.planners.gait import GaitSettings
@@ -64,7 +65,7 @@ def test_the_time_to_the_next_switch_counts_down_to_it():
         assert (a.time_to_switch[~same] <= 3 * DT).all()
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", first_is_fast(ROBOTS))
 def test_speeds_and_accelerations_are_derivatives(name):
     """q⁺ = q + v dt + ½ a dt² and v⁺ = v + a dt to the next order, at all ticks but those in which a foot lands."""
     walker = Walker(name, velocity=(0.15, 0.05, 0.4))
@@ -197,7 +198,7 @@ def test_before_the_start_all_feet_stand():
     np.testing.assert_allclose(references[0].q, walker.robot.joint_angles(walker.stance), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize("name", first_is_fast(ROBOTS))
 def test_feet_come_to_stand_around_the_centre_of_mass(name):
     walker = Walker(name, start=0.2)
     walker.run(0.25)

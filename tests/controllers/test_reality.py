@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast
 from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, Mode
@@ -65,7 +66,7 @@ def falling(robot, state, k):
     return State(q=state.q, v=v)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_free_fall_predicted_as_stance_shows_as_one_g(name):
     """1 − e^{−t/τ}, whatever the robot weighs; the forces, which are not there, are all of the weight off."""
     robot, state, prediction = standing(controller(name, **RIGID))
@@ -187,7 +188,7 @@ class Loop:
         return commands
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_with_an_exact_model_the_mismatch_is_zero(name):
     commands = Loop(name, sensing=True, reference__kind="squat", reference__start=0.0, **RIGID).run(300)
     assert commands[0].reality is None
@@ -207,7 +208,7 @@ def test_a_load_shows_as_its_share_of_the_weight():
     assert WORDS["load"] in last.message
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12", "go2"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2"]))
 def test_joint_feedback_does_not_hide_a_load(name):
     """As shipped, joint feedback carries a part of the load that the law knows nothing of."""
     loop = Loop(name, trunk=BodySettings(added_mass=0.3 * controller(name).robot.total_mass), sensing=True)

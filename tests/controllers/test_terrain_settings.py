@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from controllers.build import build_controller, controller_from_snapshot
 from controllers.config.loading import parse
@@ -28,7 +29,7 @@ def ground(name, height=0.0):
     return parse(GROUNDS[name], AnyTerrain, "test").build(height)
 
 
-@pytest.mark.parametrize("robot_name", ["quadruped", "solo12", "go2"])
+@pytest.mark.parametrize("robot_name", first_is_fast(["quadruped", "solo12", "go2"]))
 @pytest.mark.parametrize("name", sorted(GROUNDS))
 def test_all_feet_rest_vertically_below_their_place_in_the_stance(name, robot_name):
     robot, stance = load_robot(robot_name)
@@ -49,7 +50,7 @@ def test_on_flat_ground_the_stance_is_unchanged():
 
 
 @pytest.mark.parametrize("name", ["slope", "stairs", "heightmap"])
-@pytest.mark.parametrize("law", ["no-slip", "coulomb", "convex"])
+@pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "convex"]))
 def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""
     plan = load_plan("stand", 0.05)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from controllers.command import Inputs, Mode, Reference
 from controllers.config.loading import parse
@@ -34,7 +35,7 @@ def still(angle):
 
 
 @pytest.mark.parametrize("wanted", [0.0, 3.2, -3.2, 10 * np.pi, -1000.0])
-@pytest.mark.parametrize("speed", [20.0, -20.0])
+@pytest.mark.parametrize("speed", first_is_fast([20.0, -20.0]))
 def test_the_feedback_torque_uses_the_counted_angle(controller, wanted, speed):
     """Past π and −π at 20 rad/s: I (kp (θ_ref − θ) − kd θ̇), to rounding, tick by tick."""
     for k in range(400):
@@ -46,7 +47,7 @@ def test_the_feedback_torque_uses_the_counted_angle(controller, wanted, speed):
     assert abs(angle) > 2 * np.pi
 
 
-@pytest.mark.parametrize("turns", [3, -5])
+@pytest.mark.parametrize("turns", first_is_fast([3, -5]))
 def test_a_wheel_turns_as_often_as_the_reference(controller, turns):
     world = build_world(ENGINES["lcp"](), controller.robot, Flat(), controller.robot.neutral())
     goal, fastest = 2 * np.pi * turns, 0.0

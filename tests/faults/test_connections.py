@@ -10,6 +10,7 @@ from time import monotonic, sleep
 import msgpack
 import pytest
 import zmq
+from fast import first_is_fast, full
 from faults import told
 from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Server, Trial, serving
@@ -69,6 +70,7 @@ def test_a_message_of_endless_parts(server: Server) -> None:
     trial.close()
 
 
+@full
 @told("another client sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
 def test_a_message_of_endless_small_parts(server: Server) -> None:
     trial = Trial(server)
@@ -114,6 +116,7 @@ def delayed(trial: Trial, proxy: Proxy, delay: float, jitter: float) -> None:
     assert trial.run(BEFORE)["ok"] >= BEFORE - 1  # a last late answer
 
 
+@full
 @told("all data arrive 1 ± 1 ms late, for 1 s", "–", "goes on, in part by following `ref`")
 def test_jitter(proxied: tuple[Trial, Proxy]) -> None:
     delayed(*proxied, delay=1e-3, jitter=1e-3)
@@ -159,7 +162,7 @@ def test_a_half_open_line(server: Server) -> None:
 
 
 @told("the robot's clock is set by 5 s, forward or back", "`stale_state` for 25 ticks, if forward; then learned", "goes on")
-@pytest.mark.parametrize("seconds", [5, -5])
+@pytest.mark.parametrize("seconds", first_is_fast([5, -5]))
 def test_the_clock_is_set(server: Server, seconds: int) -> None:
     trial = Trial(server, kind="robot")
     assert set(trial.run(BEFORE)) == {"ok"}
@@ -172,7 +175,7 @@ def test_the_clock_is_set(server: Server, seconds: int) -> None:
 
 
 @told("the robot's clock runs 1 % too fast or too slow", "–", "goes on")
-@pytest.mark.parametrize("rate", [0.01, -0.01])
+@pytest.mark.parametrize("rate", first_is_fast([0.01, -0.01]))
 def test_the_clock_drifts(server: Server, rate: float) -> None:
     trial = Trial(server, kind="robot")
     begin = monotonic()

@@ -14,6 +14,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
+from fast import full
 from trial import serving
 
 from controllers.build import controller_from_snapshot, load_controller
@@ -207,6 +208,7 @@ def test_random_messages_are_all_answered() -> None:
     fuzz_in_process(3000)
 
 
+@full
 def test_random_messages_over_sockets_are_all_answered(tmp_path: Path) -> None:
     fuzz_over_sockets(1000, tmp_path)
 

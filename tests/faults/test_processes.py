@@ -12,6 +12,7 @@ from pathlib import Path
 from time import sleep
 
 import pytest
+from fast import fast, full
 from faults import told
 from trial import AFTER, BEFORE, LONG, Server, Trial, serving
 
@@ -78,6 +79,7 @@ def test_the_server_is_killed(kills: int, tmp_path: Path) -> None:
     trial.client.close()
 
 
+@full
 @pytest.mark.parametrize("kills", KILLS)
 @told("the robot's process is killed (−9), at 100 random points", "`not_controlling`, for `release_ms`", "a new one connects")
 def test_after_a_killed_robot_a_new_one_connects(kills: int, tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_after_a_killed_robot_a_new_one_connects(kills: int, tmp_path: Path) -> 
         assert server.faults == []
 
 
-@pytest.mark.parametrize("milliseconds", [5, 20, 50, 200, 2000])
+@pytest.mark.parametrize("milliseconds", fast([5, 20, 50, 200, 2000], 20, 200))
 @told("… for 200 ms, 2 s", "goes on, as above", "holds its posture until `reset`")
 @told("the server's process is paused for 5, 20, 50 ms", "goes on with the newest state", "goes on")
 def test_the_server_process_is_stopped(milliseconds: int, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_the_server_process_is_stopped(milliseconds: int, tmp_path: Path) -> Non
     trial.client.close()
 
 
-@pytest.mark.parametrize("milliseconds", [5, 50, 2000])
+@pytest.mark.parametrize("milliseconds", fast([5, 50, 2000], 50))
 @told("the robot's process and its simulated world are paused", "`watchdog.pause_ms`", "goes on")
 def test_the_robot_process_is_stopped(milliseconds: int, tmp_path: Path) -> None:
     """No process can wake itself: here the world waits between two ticks, which is the same for all that hear of it."""
