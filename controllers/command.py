@@ -11,8 +11,8 @@ class Mode(StrEnum):
 
     OK: by the configured law, within all limits
     DEGRADED: computed, but with a problem that `Command.message` names, e.g. a fallback law or a model mismatch
-    HOLD: the last torque again, without an answer
-    DAMPING: joint damping, without an answer or after an emergency stop
+    HOLD: the last torque again, because no prediction was available
+    DAMPING: joint damping, because no prediction was available or after an emergency stop
     FAULT: joint damping, because the state exceeds a safety limit
     """
 
@@ -64,11 +64,12 @@ class Inputs(Record, frozen=True):
     """Inputs of a tick besides state and contacts.
 
     dt: measured period [s]; 0 on the first tick, when there is no previous one
-    tau_applied: torque that the motors applied last, from which the rate limit counts [N·m] (na); None: unknown
+    tau_applied: torque that the motors applied last; the rate limit bounds the change from it [N·m] (na); None: unknown
     reference: replaces the controller's own trajectory; None: the trajectory is used
-    sensed_force: force on the robot measured since the last tick, world frame, one row per contact of this tick [N] (n, 3)
+    sensed_force: contact forces on the robot, measured since the last tick, world frame, one row per contact of this tick [N]
+        (n, 3); None: not measured
     estop: emergency stop: command joint damping immediately
-    delay: time from this tick's measurement until its torque takes effect, beyond the current tick [s]
+    delay: actuation delay: time by which the torque of this tick takes effect later than without delay [s]
     """
 
     dt: float
@@ -99,7 +100,7 @@ class Command(Record, frozen=True):
     tau_ff, tau_fb: feed-forward and feedback part, before limits [N·m] (na)
     limited_by: `LimitedBy` bits (na)
     mode: how the torque was computed
-    prediction: contact prediction behind the torque; None without one
+    prediction: prediction from which the torque was computed; None if there is none
     message: why the mode is not OK; '' if it is
     reference: reference motion of this tick; None if the tick ended before one was computed
     missing: keys of contacts that are planned to stand but do not touch

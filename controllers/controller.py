@@ -29,7 +29,7 @@ from idyn.types import Array, ContactSet, Kinematics, State
 
 
 class Controller:
-    """One tick: joint feedback → demand → `idyn.predict` → limits. Everything kept between ticks belongs to its parts."""
+    """Computes each tick: joint feedback → demand → `idyn.predict` → limits. Its parts store most state between ticks."""
 
     def __init__(self, settings: ControllerSettings, robot: Robot, stance: Array) -> None:
         """stance: configuration in which trajectories start (nq). Raises ConfigError for inconsistent settings."""
@@ -58,7 +58,7 @@ class Controller:
     def reset(self) -> None:
         """Forget all earlier ticks; the next step counts as the first."""
         self._time = self._reference_time = 0.0  # of this tick and of the last reference, since the first tick [s]
-        self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # with the commanded torque, less that of `_grip`
+        self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # last: commanded torque minus that of `_grip`
         self._placed: tuple[State, bytes, bytes] | None = None
         for part in (
             self._source,
@@ -80,7 +80,7 @@ class Controller:
     def contacts(self, at: Array | State, touching: Sequence[str] | None = None) -> ContactSet:
         """Return the contacts from geometry at a configuration (nq) or a state.
 
-        at: if a state, its kinematics are kept and reused by `answer` for the same state object
+        at: for a state, its kinematics are cached; `answer` uses them for the same state object
         touching: names of contact spheres. Exactly these become contacts, in this order; points and normals come from geometry,
             gaps are 0. None: all spheres within reach
         """
@@ -90,13 +90,13 @@ class Controller:
         return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu)
 
     def _placed_at(self, state: State) -> Kinematics:
-        """Compute the kinematics of a state and keep them for `answer`."""
+        """Compute the kinematics of a state and cache them for `answer`."""
         self._placed = state, state.q.tobytes(), state.v.tobytes()
         self._kinematics = self.robot.kinematics(state)
         return self._kinematics
 
     def _is_placed_at(self, state: State) -> bool:
-        """Return whether the kept kinematics are those of `state`, unmodified since. They are used once."""
+        """Return whether the cached kinematics are those of `state` and the state was not modified since. Clears the cache."""
         placed, self._placed = self._placed, None
         same = placed is not None and state is placed[0]
         return same and state.q.tobytes() == placed[1] and state.v.tobytes() == placed[2]  # type: ignore[index]
@@ -108,7 +108,8 @@ class Controller:
         return command
 
     def settle(self) -> None:
-        """Finish the last tick after its command was sent: record its prediction for delay compensation and mismatch monitor.
+        """Finish the last tick after its command was sent: record its prediction for delay compensation and model-mismatch
+        monitor.
 
         Between `answer` and `settle`, do not use the robot and do not modify the inputs or the command.
         """
@@ -125,7 +126,7 @@ class Controller:
             self._monitor.expect(prediction, commanded - forecast.tau, problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """Compute the command of a tick. Never raises on values; raises InputError for a state or a schedule of wrong size."""
+        """Compute the command of a tick. Raises InputError for a state or a schedule of wrong size, but never for values."""
         if self._unsettled is not None:
             self.settle()
         robot = self.robot
@@ -186,9 +187,9 @@ class Controller:
         )
 
     def compile_tasks(self) -> CompileTasks:
-        """Return tasks that compile nearly every kernel ticks may need; see `idyn.prediction.precompile`.
+        """Return tasks that compile nearly every kernel that ticks may need; see `idyn.prediction.precompile`.
 
-        Call `reset` when the needed ones are done: they change what is kept between ticks. Deferred ones do not.
+        Call `reset` when the tasks `needed` are done: they change the state between ticks. The tasks `deferred` do not.
         """
         still = State(q=self.stance, v=np.zeros(self.robot.nv))
         contacts = self.contacts(self.stance, self.robot.contact_names)
@@ -197,7 +198,7 @@ class Controller:
         return tasks._replace(needed=[plan, *tasks.needed, *self._monitor.compile_tasks()])
 
     def _checked(self, given: Reference) -> Reference:
-        """Copy a reference that came with the state into arrays of its own. Raises InputError for a schedule of wrong size."""
+        """Copy a reference that was sent with the state. Raises InputError for a schedule of wrong size."""
         plan, feet = given.schedule, len(self.robot.spheres.keys)
         if plan is not None:
             if not len(plan.stance) == len(plan.time_to_switch) == feet:

@@ -15,10 +15,12 @@ from idyn.types import Array, Record
 
 
 class DriveSettings(Settings, frozen=True):
-    """Drive gains of every joint that follows the reference. Both 0: without gains; in an outage, the drives damp.
+    """Drive gains of every joint that follows the reference. Both 0: no gains are sent; in an outage, the drives only damp.
 
-    kp: [N·m/rad]. It must carry the robot alone: about its weight times the height of its hips, or a little more
-    kd: [N·m·s/rad]; well below the inertia of a lower leg over the period of the drives, or the damping is unstable
+    kp: [N·m/rad]; it must support the robot without feed-forward torque: the robot's weight times the height of its hips, or a
+        little more
+    kd: [N·m·s/rad]; it must be well below the inertia of a lower leg divided by the period of the drives, otherwise the damping
+        is unstable
     """
 
     kp: NonNegative = 0.0

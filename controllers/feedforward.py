@@ -44,7 +44,7 @@ class Forecast(Record, frozen=True):
 
     tau: motor torque [N·m] (na); None without an answer, with the reason in `message`
     contacts: contacts that took part
-    prediction: prediction behind the torque; None without a model
+    prediction: prediction from which the torque was computed; None without a model
     message: why the torque is not the certified answer of the configured law within all limits; '' if it is
     """
 
@@ -55,7 +55,7 @@ class Forecast(Record, frozen=True):
 
 
 class FeedForward:
-    """Feed-forward torque of the law `pid`, and base class: zero torque, without a model. It only picks contacts.
+    """Base class, and feed-forward torque of the law `pid`: zero torque, without a model. It only selects the contacts.
 
     senses: whether measured contact forces are used, see `measure`
     """
@@ -85,9 +85,10 @@ class FeedForward:
 
 
 class Predictive(FeedForward):
-    """Inverse dynamics with the contact forces that a contact law predicts. Owns the warm start and the sensed forces.
+    """Inverse dynamics with the contact forces that a contact law predicts. Stores the warm start and the sensed
+    forces.
 
-    The law `sensed` uses measured contact forces; all contacts then take part, whether planned or not.
+    The law `sensed` uses measured contact forces; all contacts are then passed to the prediction, whether planned or not.
     """
 
     def __init__(self, settings: ControllerSettings, law: LawSettings, robot: Robot, source: ContactSource, grip: Grip) -> None:
@@ -112,7 +113,8 @@ class Predictive(FeedForward):
             self._sensed.measure(contacts, force)
 
     def forecast(self, at: Kinematics, contacts: ContactSet, target: Target) -> Forecast:
-        """Never raises on data: without an answer, `tau` is None and `message` gives the reason."""
+        """Return the torque for `target`. Never raises on data: if no torque can be computed, `tau` is None and `message` gives
+        the reason."""
         law, demand, options, grips = self._law, target.demand, self._options, bool(self._grip.pressing)
         source, ground = self._source, self._options.ground
         if self._sensed is not None:
@@ -172,7 +174,7 @@ def make_feedforward(settings: ControllerSettings, robot: Robot, source: Contact
 
 @lru_cache(maxsize=64)
 def _built(law: LawSettings) -> Law:
-    """Return one law object per settings: the workspace of a robot is found by law and options."""
+    """Return the law for these settings; equal settings give the same object, by which workspaces cache their methods."""
     return law.build()
 
 

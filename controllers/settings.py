@@ -35,7 +35,7 @@ class ControllerSettings(Settings, frozen=True):
     warm_start: start each tick from the last basis; false: cold starts only, as in the paper
     period: nominal control period [s]
     contact: which contacts take part in the prediction
-    ground: contact compliance model of the ground
+    ground: contact compliance model
     feedback: joint feedback gains on acceleration, which change the demand
     torque_feedback: joint feedback gains on torque, added to the torque of any law; 0 by default
     reference: reference trajectory of the joints

@@ -1,10 +1,10 @@
-"""Landing feet: constrained in the period in which they touch down, by a change of the leg's demand.
+"""Landing feet: a foot becomes a contact in the period in which it touches down, and the demand of its leg is changed to match.
 
-A foot above the ground takes part in no contact law: a law without slip would hold it sideways, and a law without
-complementarity would load it. A foot that reaches the ground within the next period takes part, and the demand of its leg is
-changed so that it arrives exactly and at rest, with the base moving as measured. Otherwise the demand contradicts the new
-contact, and the resolution of that contradiction (`idyn.prediction.feasible`, the laws) moves the base within one period, with
-whatever force that takes.
+A foot above the ground is not passed to the contact law: a law without slip would prevent its sideways motion, a law without
+complementarity would load it. A foot that reaches the ground within the next period is passed to the law, and the demand of its
+leg is changed so that the foot reaches the ground at the end of the period and is then at rest, with the base moving as
+measured. With the original demand, which contradicts the new contact, projection (`idyn.prediction.feasible`) or law would
+change the base velocity within one period, with large forces.
 """
 
 import numpy as np
@@ -17,17 +17,18 @@ from idyn.terms.dynamics import contact_jacobian
 from idyn.types import Array, ContactSet, Kinematics
 
 STANDS = 3
-"""Ticks of touching after which a contact counts as standing: in the first it arrives at its touchdown speed, then it stops."""
+"""Number of ticks with contact after which a foot counts as standing. In the first of these ticks it still has its touchdown
+speed."""
 
 RESTS = 2e-5
-"""Largest gap of a standing contact [m]. A foot above it has to land again."""
+"""Largest gap of a standing contact [m]. A foot with a larger gap must land again before it counts as standing."""
 
 DAMPING = 1e-6
 """Relative damping of the leg's inverse, for stretched legs and legs with fewer than three joints."""
 
 
 class Landing:
-    """Finds the feet that touch down. Owns the number of ticks for which each contact has touched."""
+    """Finds the feet that touch down. Stores for how many ticks each contact has touched."""
 
     def __init__(self, robot: Robot, ground: Ground, period: float) -> None:
         """period: control period [s]"""
@@ -57,12 +58,12 @@ class Landing:
 def _land(
     J_all: Array, motion: tuple[Array, Array, Array], numbers: tuple[float, float, float], stands: Array, q_ddot: Array
 ) -> tuple[Array, Array]:
-    """Return the demand under which contacts that arrive within the period do so at rest (na), and which ones arrive (n).
+    """Return the demand under which contacts that arrive within the period are then at rest (na), and which ones arrive (n).
 
     J_all: contact Jacobian (3n, nv)
-    motion: v (nv), indices of the actuated velocities (na), gaps [m] (n)
-    numbers: period [s]; noise [m] and recovery speed [m/s] of the ground
-    stands: contacts that already stand; they are left out (n)
+    motion: (v (nv), indices of the actuated velocities (na), gaps [m] (n))
+    numbers: (period [s], noise [m] of the ground, its recovery speed [m/s])
+    stands: which contacts already stand; these do not arrive (n)
     """
     (v, a, gaps), (dt, noise, recovery_speed) = motion, numbers
     n, na, nv = len(gaps), len(a), len(v)

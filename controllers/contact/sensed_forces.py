@@ -1,4 +1,4 @@
-"""Measured contact forces, delayed as by a sensor with filter  [ZD §7.3]."""
+"""Measured contact forces, delayed like those of a sensor with a filter  [ZD §7.3]."""
 
 from collections import deque
 
@@ -8,7 +8,7 @@ from idyn.types import Array, ContactSet
 
 
 class SensedForces:
-    """Delay line of contact forces: returns those of `delay` measurements ago. Owns the measurements since then.
+    """Delay line of contact forces: returns the forces of `delay` measurements ago. Stores the measurements since then.
 
     The newest measurement is already one period old: ID(t−1) is delay 1, ID(t−2) delay 2.
     """
@@ -25,7 +25,8 @@ class SensedForces:
         self._measured.append({} if force is None else dict(zip(contacts.keys, force, strict=True)))
 
     def impulses(self, contacts: ContactSet, dt: float) -> Array:
-        """Return the impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that were not measured then."""
+        """Return the impulses of one period in S, T, N rows [N·s] (3n); zero for contacts that the delayed measurement does not
+        contain."""
         p = np.zeros((len(contacts), 3))
         if len(self._measured) < (self._measured.maxlen or 0):
             return p.ravel()

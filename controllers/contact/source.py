@@ -1,4 +1,4 @@
-"""Contact sources: which contacts take part in the prediction, from measurement, from the plan, or from both."""
+"""Contact sources: which contacts are passed to the prediction, by measurement, by the plan, or by both."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -21,14 +21,14 @@ from idyn.types import Array, ContactSet, Kinematics
 class ContactSource:
     """Contacts with a gap up to the margin, independent of the plan.
 
-    lands: whether feet that touch down change contacts and demand, see `land`
+    lands: whether the source changes contacts and demand when feet touch down, see `land`
     """
 
     lands = False
 
     def __init__(self, robot: Robot, margin: float, reach: float) -> None:
-        """margin: largest gap of a contact that takes part [m]
-        reach: largest gap of the contacts to be passed to `pick` [m]
+        """margin: largest gap of a contact that is passed to the prediction [m]
+        reach: largest gap of the contacts that the caller must pass to `pick` [m]
         """
         self._places, self._margin, self.reach = robot.spheres, margin, reach
 
@@ -36,14 +36,15 @@ class ContactSource:
         """Forget earlier contacts."""
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
-        """Return the contacts that may take part in the prediction."""
+        """Return the contacts that may be passed to the prediction."""
         near = max(contacts.gaps.tolist(), default=self._margin) <= self._margin
         return contacts if near else contacts.within(self._margin)
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
-        """Return contacts, demand and ground with the feet that touch down within the period. Only for sources with `lands`.
+        """Return contacts, demand and ground, changed for the feet that touch down within the period. Only for sources with
+        `lands`.
 
-        contacts: as picked
+        contacts: result of `pick`
         demand: joint accelerations [rad/s²] (na)
         """
         raise NotImplementedError
@@ -61,7 +62,7 @@ def _missing(places: tuple[str, ...], stands: bytes, keys: tuple[str, ...]) -> t
 
 
 class Planned(ContactSource):
-    """The feet that are planned to stand, with their gaps set to at most 0; without a plan, those within the margin."""
+    """The feet that are planned to stand, with positive gaps set to 0; without a plan, the contacts within the margin."""
 
     _keys: tuple[str, ...] | None = None  # of the last contacts
     _rows: Array  # their indices among the contact spheres
@@ -86,11 +87,12 @@ def _planned() -> Callable[..., bool]:
 
 @compiled
 def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array], out: tuple[Array]) -> bool:
-    """Fill which contacts are planned to stand or have no contact sphere (n, bool). Return whether all are, and touch.
+    """Fill `out`: which contacts are planned to stand or have no contact sphere (n, bool). Return whether this is true for all
+    contacts and no gap is positive.
 
     feet: planned stance of the contact spheres
-    places: sphere of each contact, −1 without one (n)
-    contacts: their gaps [m] (n)
+    places: index of the contact sphere of each contact, −1 without one (n)
+    contacts: gaps of the contacts [m] (n)
     """
     (stance,), (rows,), (gaps,), (stands,), touch = feet, places, contacts, out, True
     for i in range(len(stands)):
@@ -100,9 +102,9 @@ def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array]
 
 
 class Fused(ContactSource):
-    """Near feet that may stand by the plan; feet that touch down arrive at rest.
+    """Contacts within the margin of feet that may stand by the plan; feet that touch down are at rest at the end of the period.
 
-    Owns the last tick's contacts, for hysteresis, and the landing.
+    Stores the last tick's contacts, for hysteresis, and the state of the landing.
     """
 
     lands = True
@@ -138,7 +140,7 @@ class Fused(ContactSource):
 
 
 def reaching(ground: Ground, contacts: ContactSet) -> Ground:
-    """Return the ground with its `touching` raised to the largest gap, so that all contacts count as touching."""
+    """Return the ground with `touching` increased to the largest gap, so that all contacts count as touching."""
     if not len(contacts) or contacts.gaps.max() <= ground.touching:
         return ground
     return msgspec.structs.replace(ground, touching=contacts.gaps.max())
@@ -167,7 +169,7 @@ class ReportedSettings(SourceSettings, frozen=True, tag="sensed"):
 
 
 class PlannedSettings(SourceSettings, frozen=True, tag="planner"):
-    """Exactly the feet that are planned to stand; their gaps count as at most 0."""
+    """Exactly the feet that are planned to stand; positive gaps count as 0."""
 
     def build(self, robot: Robot, margin: float, ground: Ground, period: float) -> ContactSource:
         return Planned(robot, margin, reach=np.inf)
@@ -199,7 +201,7 @@ class ContactSettings(Settings, frozen=True):
     source: contact source
     ground, terrain: height [m] and shape of the ground for contact search; contacts in the state message replace the search
     mu: friction coefficient of every contact, instead of those of robot and terrain
-    margin: largest gap of a contact that takes part [m]
+    margin: largest gap of a contact that is passed to the prediction [m]
     """
 
     source: AnySource = GeometrySettings()

@@ -48,7 +48,8 @@ class TerrainSettings(Kind, frozen=True):
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
         """Build the terrain. Raises ConfigError, with a path that starts with `where`.
 
-        ground: height of flat ground, of a slope at the origin, in front of stairs, of a heightmap's lowest point [m]
+        ground: height [m]: of flat ground; of a slope at the origin; of the floor in front of stairs; of the lowest point of a
+            heightmap
         """
         raise NotImplementedError
 
@@ -101,7 +102,7 @@ class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
     """Hilly ground; by default that of the paper.
 
     hills: number of Gaussian hills
-    bump: height of the highest above the lowest point [m]
+    bump: height of the highest point above the lowest [m]
     variance, spread: mean variance of a hill [m²] and its relative deviation ±
     side, resolution: side of the square and distance of its grid lines [m]
     seed: of the random generator

@@ -1,7 +1,8 @@
 """Extrapolation of the state over a known actuation delay.
 
-Between a measurement and the time its torque acts, the robot moves under earlier torques. The accelerations a_k predicted with
-those torques extrapolate the measured state, with the ticks k whose torques have not acted yet,
+Between a measurement and the time when the torque computed from it acts, the robot moves under earlier torques. The measured
+state is extrapolated with the accelerations a_k that were predicted for these torques; k are the ticks whose torques had not
+acted when the state was measured:
 
     v ← v + a_k dt,     q ← q ⊕ v dt
 Each tick starts from a new measurement, so prediction errors accumulate over the delay only.
@@ -13,11 +14,11 @@ from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics, State
 
 MAX_TICKS = 20
-"""Longest extrapolation [ticks]. Beyond it, predictions are less accurate than the measurement itself."""
+"""Longest extrapolation [ticks]. A longer one would be less accurate than the measurement itself."""
 
 
 class DelayCompensation:
-    """Extrapolates states. Owns the velocity changes predicted in the last ticks."""
+    """Extrapolates states. Stores the velocity changes predicted in the last ticks."""
 
     def __init__(self, robot: Robot, period: float) -> None:
         """period: control period [s]"""
@@ -41,5 +42,5 @@ class DelayCompensation:
         return State(q=q, v=v) if ticks else state
 
     def record(self, before: Array, after: Array, dt: float) -> None:
-        """Record this tick's prediction: velocities (nv) at the start and the end of a period dt [s] under its torque."""
+        """Record the prediction of a tick: the velocities (nv) before and after a period dt [s] under its torque."""
         self._predicted.append((before.copy(), after, dt))

@@ -1,7 +1,7 @@
 """Grip: control of the joints of fingers that hold an object  [ZD §7.2.2].
 
-A prescribed finger motion does not determine the grip force. At rest on an object, any internal force is consistent with it,
-including zero, and with finite friction so is an object that falls. Prescribed finger torques determine the grip force.
+A prescribed finger motion does not determine the grip force: fingers at rest on an object are consistent with any internal
+force, including zero, and, with finite friction, with an object that falls. Prescribed finger torques determine the grip force.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class Grip:
     """Control of gripping joints, tick by tick. The base class is a grip without joints.
 
     joints: names of the joints that grip
-    pressing: those of them that press with a known torque; the motion of all other joints is prescribed
+    pressing: names of those that press with a known torque; the motion of all other joints is prescribed
     """
 
     pressing: tuple[str, ...] = ()
@@ -36,15 +36,15 @@ class Grip:
         return None
 
     def applied(self, torque: Array | None) -> Array | None:
-        """Return that torque (na) as a generalised force (nv); None without joints that press."""
+        """Return a torque from `torque` (na) as a generalised force (nv); None without joints that press."""
         return None
 
     def prescribed(self, values: Array) -> Array:
-        """Select from values of all actuated joints (na) those of joints with prescribed motion."""
+        """Return the values of the joints with prescribed motion, from values of all actuated joints (na)."""
         return values
 
     def filled(self, values: Array) -> Array:
-        """Return the inverse of `prescribed`, with 0 at the joints that press (na)."""
+        """Return values for all actuated joints (na): `values` at joints with prescribed motion, 0 at joints that press."""
         return values
 
     def reference(self, reference: Reference, contacts: ContactSet, angles: Array) -> Reference:
@@ -137,8 +137,8 @@ class SpringGripSettings(GripSettings, frozen=True, tag="spring"):
 class SpeedGripSettings(GripSettings, frozen=True, tag="speed"):
     """Grip at given joint speeds.
 
-    squeeze: speed of a joint whose body touches another body [rad/s]; 0 holds still. Through a rigid object this demand is not
-        feasible; `consistency` decides how it is changed
+    squeeze: speed of a joint whose body touches another body [rad/s]; 0: the joint stops. A rigid object makes this demand
+        infeasible; `consistency` determines how it is changed
     close: speed of a joint whose body touches no other body [rad/s]
     touching: a contact up to this gap counts as touching [m]
     """

@@ -25,8 +25,9 @@ class FeedbackSettings(Settings, frozen=True):
     On torque (`[torque_feedback]`) the units are: kp [N·m/rad], kd [N·m·s/rad], ki [N·m/(rad s)], integral_limit [N·m].
 
     kp: [1/s²]; √kp is the angular frequency of the stiffness and must stay well below 1/dt
-    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference velocity in the next period whatever the measured one is;
-        compliant ground needs that, because a rigid law takes the yielding of the legs for motion of the robot and amplifies it
+    kd: [1/s]; 2√kp is critical damping. 1/dt demands the reference velocity at the end of the next period, whatever the
+        measured velocity is. Compliant ground requires this: a rigid law interprets the motion of the ground under the feet as
+        motion of the robot and amplifies it
     ki: [1/s³]
     integral_limit: limit of the integral term [rad/s²]
     """
@@ -42,7 +43,7 @@ MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)
 
 
 class JointFeedback:
-    """PID on joint positions. Owns the integral."""
+    """PID on joint positions. Stores the integral."""
 
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
         self._settings = settings
@@ -79,9 +80,9 @@ def _add(
 ) -> bool:
     """Fill `base` plus the feedback term (na) and update the integral. Return False if the sizes differ.
 
-    motion: base, position errors, reference velocities, measured velocities, each (na)
-    gains: kp, kd, ki dt, limit of the integral
-    sums: integral (na), total (na)
+    motion: (base, position errors, reference velocities, measured velocities), each (na)
+    gains: (kp, kd, ki dt, limit of the integral)
+    sums: output: (integral, total), each (na)
     """
     (base, error, v, speeds), (kp, kd, ki_dt, limit), (integral, total), n = motion, gains, sums, len(sums[1])
     if not len(base) == len(error) == len(v) == len(speeds) == len(integral) == n:

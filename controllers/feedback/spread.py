@@ -1,8 +1,8 @@
 """Spread: brings displaced feet back by internal contact forces.
 
-On compliant ground, feet under tangential load creep, and after a push feet stay where they slid. The demand cannot bring them
-back: the motion that the contacts permit does not contain it, and the errors of the joints are projected out of the demand
-(`Consistency.HOLD`). The internal contact forces are free. They are chosen so that each foot pushes along the ground towards
+On compliant ground, feet under tangential load creep, and after a push feet stay where they slid. Joint feedback cannot bring
+them back: contacts do not permit this motion, and the projection removes it from the demand (`Consistency.HOLD`). The internal
+contact forces, however, can be chosen. They are chosen so that each foot pushes along the ground towards
 its reference position relative to the base. The force on the robot is f = k m g (x − x_ref), up to a share of the weight that
 friction can always carry. On ground that creeps the feet return; elsewhere friction balances these forces.
 """

@@ -4,8 +4,8 @@
     f = max(0, N_b w)                                   along each contact's normal
     τ = −N_qᵀ f
 N_b, N_q are the columns of the base and of the joints in the normal rows of the contact Jacobian. The forces have no tangential
-part: they neither pull nor slip. They realise the wrench only as far as pushing can. No system is solved, so gains are not
-stiffnesses.
+part: they neither pull nor slip. They realise the wrench only as far as pushing forces can. As no system of equations is solved
+for w, the gains are not the stiffness and damping of the base.
 
 `literal` reproduces the authors' software, which differs from the paper: it uses all three rows of each contact, N, S and T,
 and keeps the positive tangential components.

@@ -1,4 +1,4 @@
-"""Response of a robot whose contacts hold to joint torques: M a = Pᵀ τ + Jᵀ f, with J a = 0 at the contacts that carry load.
+"""Response to joint torques of a robot whose loaded contacts neither slip nor open: M a = Pᵀ τ + Jᵀ f, with J a = 0 at them.
 
 M = Lᵀ L is factored from the leaves of the tree to its root [Featherstone, Rigid Body Dynamics Algorithms, §6.5]. L is zero
 wherever M is, between separate branches, and zero entries are skipped. With W = L⁻ᵀ Jᵀ and w = L⁻ᵀ Pᵀ τ,
@@ -22,7 +22,7 @@ EPSILON = 1e-9
 def react(d: Dynamics, p: Array, tau: Array, acceleration: Array, borne: Array) -> None:
     """Add the response to torques τ (na) to the acceleration [m/s², rad/s²] (nv) and to the sum of the contact forces [N] (3).
 
-    p: contact impulses (3n); contacts with p_N > 0 hold
+    p: contact impulses (3n); contacts with p_N > 0 are loaded
     borne: sum of the contact forces on the robot, world frame [N] (3)
     """
     g, held = d.given, np.flatnonzero(p[2::3] > 0.0)

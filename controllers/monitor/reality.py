@@ -10,17 +10,17 @@ between robots of any size,
 
     √(rᵀ M_uu⁻¹ r / m) / g
 
-the mass-weighted root mean square of the acceleration that r would cause with locked joints. A force through the centre of mass
-counts with its share of the weight, a load carried there with its mass over the robot's. A robot in free fall whose contacts
-are predicted to carry it is 1 g off. The terms Δv of the mean telescope over τ, so white noise σ of v causes about σ/τ at any
-period.
+the mass-weighted root mean square of the acceleration that r would cause with locked joints. An unmodelled force F through the
+centre of mass gives F/(m g), an unmodelled load there its mass divided by that of the robot. A robot in free fall whose
+contacts are predicted to support it gives 1 g. The sum of the terms Δv in the mean telescopes over τ, so white noise σ of v causes about
+σ/τ for any period.
 
 Forces are compared as sums over the contacts. Their distribution over the contacts is partly a choice (`idyn.selection`), the
 sum is not.
 
-Torques beyond the predicted one, by feedback and limits, are accounted for as if all loaded contacts held
-(`controllers.monitor.reaction`). Errors that cancel in the sums are not detected: feet that slip apart, or joint friction while
-the base moves as predicted.
+The commanded torque differs from the predicted one by feedback and limits. The response to this difference is computed as if
+loaded contacts neither slipped nor opened (`controllers.monitor.reaction`). Errors that cancel in the sums
+are not detected: feet that slip apart, or joint friction while the base moves as predicted.
 """
 
 import math
@@ -49,7 +49,7 @@ from idyn.types import Array, Prediction, Record
 Arrays = tuple[Array, ...]
 
 MAX_GAP = 5
-"""Longest time between two states that are compared [periods]. In longer gaps the drives act on other torques."""
+"""Longest time between two states that are compared [periods]. If it is longer, the drives have applied other torques."""
 
 
 class RealitySettings(Settings, frozen=True):
@@ -58,7 +58,7 @@ class RealitySettings(Settings, frozen=True):
     memory: τ, time constant of the averages [s], > 0
     degraded: the mode becomes `degraded` when motion [g] or force [weights] exceeds this; inf: never
     patience: time above `degraded` until the mode changes [s]
-    recovered: the mode recovers when neither exceeds this, ≤ degraded
+    recovered: the mode recovers when neither motion nor force exceeds this; ≤ degraded
 
     Figures with the shipped settings in MuJoCo, quadruped and go2: at most 0.001 standing, 0.06 trotting, 0.11 with white noise
     of 0.02 m/s, 0.11 with a trunk 15 % heavier, 0.08 with replies missing for 30 ms, 0.13 for a push of 0.2 weights over 0.1 s.
@@ -95,7 +95,7 @@ KNOWN, MEANS = Borrowed(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Output(VECTOR)
 
 
 class MismatchMonitor:
-    """Model-mismatch monitor. Owns the averages, and the predictions whose torques have not acted yet."""
+    """Model-mismatch monitor. Stores the averages, and the predictions whose torques have not acted yet."""
 
     def __init__(self, settings: RealitySettings, robot: Robot, period: float) -> None:
         """period: control period [s]. Raises ConfigError."""
@@ -156,7 +156,7 @@ class MismatchMonitor:
         """Record the prediction of this tick. Ignores a prediction that is not certified.
 
         beyond: commanded minus predicted torque [N·m] (na)
-        dynamics: the terms behind the prediction
+        dynamics: dynamics terms from which the prediction was computed
         """
         if prediction.status is not Status.SOLVED and not prediction.status.certified:
             return
@@ -166,7 +166,12 @@ class MismatchMonitor:
         self._expected[-1] = expected
 
     def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
-        """Update the mean of Σ sensed − expected force, (n, 3) and (3) [N]; return its norm over the weight [–]."""
+        """Update the mean of the force difference, the sum over contacts of `sensed` minus `expected`. Return its norm divided
+        by the weight of the robot [–].
+
+        sensed: measured contact forces [N] (n, 3); expected: predicted sum of the contact forces [N] (3)
+        share: weight of the new difference in the mean
+        """
         self._force += share * (sensed.sum(axis=0) - expected - self._force)
         return math.hypot(*self._force.tolist()) / self._weight
 
@@ -178,7 +183,7 @@ class MismatchMonitor:
         return Mismatch(motion=motion, force=force, problem=self._message(motion, force) if self._degraded else "")
 
     def _message(self, motion: float | None, force: float | None) -> str:
-        """Return the message: what is off, and the possible cause."""
+        """Return the message: which figure exceeds its limit, and possible causes."""
         limit = self._settings.recovered
         if motion is None or motion <= limit:
             force_off = f"the sensed contact forces differ by {100 * (force or 0.0):.0f} % of the weight from the prediction"
@@ -195,7 +200,8 @@ class MismatchMonitor:
 def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     """Fill the fields of an `_Expected`.
 
-    answer: v⁺ (nv), p (3n) and contact forces [N] (n, 3) of a prediction over dt [s], and the torque beyond it [N·m] (na)
+    answer: (v⁺ (nv), p (3n), contact forces [N] (n, 3)) of a prediction over dt [s], and commanded minus predicted torque [N·m]
+        (na)
     """
     (v_plus, p, forces, beyond), (acceleration, force, M_u), more, g = answer, expected, False, d.given
     # a = (v⁺ − v)/dt, Σ f
@@ -205,7 +211,7 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     for each in forces:
         for c in range(3):
             force[c] += each[c]
-    # response of a and Σ f to the torque beyond the predicted one, with all loaded contacts holding
+    # response of a and Σ f to commanded minus predicted torque, with loaded contacts fixed
     for torque in beyond:
         more = more or torque != 0.0
     if more:
@@ -219,8 +225,8 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
 def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
     """Update the mean difference x (nv) and return rᵀ M_uu⁻¹ r with r = M_u x.
 
-    known: M_u (nu, nv); u, indices of the rows without a motor; v and the previous v (nv); predicted acceleration a (nv)
-    means: x
+    known: (M_u (nu, nv), u: indices of the rows without a motor, v (nv), previous v (nv), predicted acceleration a (nv))
+    means: tuple of one array, x
     share: weight of the new difference Δv/dt − a
     """
     (M_u, u, v, before, a), (mean,) = known, means

@@ -1,4 +1,4 @@
-"""Safety of the torque: fault detection, torque and rate limits, blend-in of the first commands, fallback without an answer."""
+"""Safety of the torque: fault detection, torque and rate limits, blend-in of the first commands, fallback without a torque."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -22,10 +22,10 @@ TORQUE, RATE = int(LimitedBy.TORQUE), int(LimitedBy.RATE)
 class SafetySettings(Settings, frozen=True):
     """Limits in addition to those of the robot model.
 
-    torque_rate: largest change of a torque [N·m/s], counted from the torque that was applied last
+    torque_rate: largest rate of change of a torque, relative to the torque that was applied last [N·m/s]
     first_command_guard: time over which the first torques are blended in from the applied ones, if the robot reports those [s]
-    fallback: without a finite answer, 'hold' the last torque or command 'damping'
-    damping: damping torque over joint speed [N·m·s/rad]
+    fallback: command if no finite torque was computed: 'hold': the last torque; 'damping': joint damping
+    damping: damping torque per joint speed [N·m·s/rad]
     max_tilt: largest tilt of the base from upright [rad]; beyond: fault
     max_base_speed: largest angular speed of the base [rad/s]; beyond: fault
     max_joint_speed: largest speed of an actuated joint [rad/s]; beyond: fault
@@ -41,7 +41,7 @@ class SafetySettings(Settings, frozen=True):
 
 
 class Safety:
-    """Applies `SafetySettings`. Owns the last commanded torque and the time since the first command."""
+    """Applies `SafetySettings`. Stores the last commanded torque and the time since the first command."""
 
     def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
         self._settings = settings
@@ -88,7 +88,7 @@ class Safety:
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
 
     def record(self, tau: Array) -> None:
-        """Record a commanded torque that `limit` did not compute; the next rate limit counts from it."""
+        """Record a commanded torque that `limit` did not compute; the next rate limit is relative to it."""
         self._last = tau
 
     def limit(self, tau: Array, dt: float, applied: Array | None) -> tuple[Array, Array]:
@@ -118,7 +118,7 @@ class Safety:
 
 @compiled
 def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, float, float, float]:
-    """Return index and speed of the fastest actuated joint (−1 without), tilt and angular speed of the base [rad, rad/s].
+    """Return index (−1: no joints) and speed of the fastest actuated joint, tilt and angular speed of the base [rad, rad/s].
 
     measured: q (nq), v (nv), indices of the actuated velocities (na)
     free: whether the base is free; tilt and angular speed are 0 otherwise
@@ -136,7 +136,8 @@ def _motion(measured: tuple[Array, Array, Array], free: bool) -> tuple[int, floa
 def _limit(given: tuple[Array, Array, Array], step: float, torques: tuple[Array], why: tuple[Array]) -> None:
     """Fill τ, clipped to ±tau_max and to `before` ± step, and the `LimitedBy` bits (na). ±tau_max takes precedence.
 
-    given: τ, tau_max, before, each (na)
+    given: (τ, tau_max, before), each (na)
+    step: largest change of a torque in this tick [N·m]
     """
     (tau, tau_max, before), (limited,), (bits,) = given, torques, why
     for k in range(len(tau)):

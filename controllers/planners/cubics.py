@@ -25,7 +25,7 @@ class Cubics(ArrayRecord):
         self.put(c=c, since=np.zeros(points.shape), until=np.zeros(points.shape))
 
     def rest(self, points: Array) -> None:
-        """Put all points at rest at `points` (n, d)."""
+        """Set all points to rest at the positions `points` (n, d)."""
         self.c[...], self.since[:], self.until[:] = 0.0, 0.0, 0.0
         self.c[..., 0] = points
 

@@ -21,7 +21,7 @@ class GaitSettings(Settings, frozen=True):
     duty: duty factor, the share of the period in which a foot stands
     step_height: height of the swing's highest point [m]
     swing_speed: largest horizontal speed of a swinging foot over the ground; longer steps are shortened [m/s]
-    patience: longest delay of a lift-off while feet that are planned to stand do not touch yet [s]
+    patience: longest time for which a lift-off waits for feet that are planned to stand but do not touch yet [s]
     """
 
     pattern: Literal["trot", "walk", "stand", "table"] = "trot"

@@ -1,4 +1,5 @@
-"""Inverse kinematics of legs with three hinges: foot motion in the base frame → joint motion, exact to second order.
+"""Inverse kinematics of legs with three hinges: angles, speeds and accelerations of the joints from the motion of the feet in
+the base frame.
 
 The axes of the hinges (direction w, point r) and the foot x are known at zero angles; rotation about hinge after hinge moves
 them:
@@ -86,7 +87,7 @@ def solve(legs: Legs, feet: Triad, motion: Triad) -> bool:
 
     feet: positions [m], velocities [m/s] and accelerations [m/s²] of the feet, base frame (n, 3)
     motion: joint angles [rad] (in: initial guess), speeds [rad/s] and accelerations [rad/s²] (na). A foot out of reach leaves
-        the nearest angles that were found; joints outside of the legs keep the guess
+        the nearest angles that were found; joints that are not in a leg are unchanged
     """
     (places, velocities, accelerations), (q, dq, ddq) = feet, motion
     w, r, J, work = stack_array((3, 3)), stack_array((3, 3)), stack_array((3, 3)), stack_array((4, 3))
@@ -180,7 +181,7 @@ def _triple(a: Array, b: Array, c: Array) -> float:
 def _subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: Array, work: Array) -> None:
     """Subtract J̇ θ̇ = Σ_j θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ] from a. The hinges before j move axis j.
 
-    placed: w, r, x, J
+    placed: (w, r, x, J)
     work: buffer (4, 3)
     """
     (w, r, x, J), turning, moving, part, foot = placed, work[0], work[1], work[2], work[3]

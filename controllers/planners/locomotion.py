@@ -1,4 +1,4 @@
-"""Locomotion planner: a commanded base velocity into footsteps, foot motion and joint references  [ZD §7.2.1].
+"""Locomotion planner: computes footsteps, foot motion and joint references from a commanded base velocity  [ZD §7.2.1].
 
 The plan is kinematic. In it, the base follows the command exactly and standing feet do not move. A swinging foot follows cubics
 to the point that will be under its hip in the middle of its next stance. Joint references follow from the feet in the base
@@ -37,7 +37,7 @@ MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES,
 
 
 class Locomotion:
-    """Gait planner: feet step by the gait while the base follows the path. Owns the plan."""
+    """Gait planner: feet step by the gait while the base follows the path. Stores the plan."""
 
     def __init__(
         self, robot: Robot, stance: Array, start: float, gait: GaitSettings, path: PathSettings, period: float
@@ -86,7 +86,8 @@ class Locomotion:
 
 
 def _around(feet: Array, centre: Array) -> Array:
-    """Return the feet (n, 3), shifted in the plane until their mean is below `centre` (3): a trot stands on diagonals."""
+    """Return the feet (n, 3), shifted in the plane so that their mean is below `centre` (3): in a trot the robot stands on
+    diagonal pairs."""
     shift = centre - feet.mean(axis=0)
     shift[2] = 0.0
     return feet + shift

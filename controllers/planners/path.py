@@ -1,4 +1,4 @@
-"""Path following: waypoints or a constant command into a planar base velocity (forward, left, turn)."""
+"""Path following: computes a planar base velocity (forward, left, turn) from waypoints or from a constant command."""
 
 import math
 

@@ -20,7 +20,7 @@ class Plan(ArrayRecord):
         legs: inverse kinematics
         path: path follower of the base
         hips: nominal positions of the feet under the hips, base frame [m] (n, 3)
-    Settings; period, duty, step_height as in `GaitSettings`
+    Settings; for period, duty and step_height see `GaitSettings`
         start: start of the gait [s]
         tick: control period [s]
         swing_time, stance_time: durations of swing and stance [s]
@@ -34,10 +34,10 @@ class Plan(ArrayRecord):
         u, du: velocity in the base's frame, forward, left [m/s], turn [rad/s], and its rate (3)
     Feet
         phase: share of the period since touchdown (n)
-        lag: delay of the gait by waiting lift-offs [s]
+        lag: total delay of the gait due to lift-offs that waited [s]
         patience: remaining time for which lift-offs may wait [s]
         wait: time until a foot lifts or lands [s] (n)
-        swinging: in the air by plan (n)
+        swinging: planned to be in the air (n)
         seeking: planned to stand, lowered in search of the ground (n)
         end: end of the swing [s] (n)
         lifted: position at lift-off in the plane [m] (n, 2)

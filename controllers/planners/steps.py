@@ -22,7 +22,8 @@ AT_HOME = 1e-3
 """Feet nearer than this to their nominal positions need no further step [m]."""
 
 LANDING = 0.1
-"""Share of the swing time: last retargeting in height before touchdown, and horizon of a foot that seeks the ground."""
+"""Share of the swing time. The height target of a swing is last updated this long before touchdown; a foot that seeks the
+ground is aimed this far ahead."""
 
 EARLY = 0.4
 """Share of the swing time, before its planned end, in which touching the ground ends the swing."""
@@ -56,7 +57,7 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     """Update the plan to time t [s] and fill the joint motion. Return whether all feet are within reach.
 
     measured: q, v and joint angles of the robot
-    contacts: foot of each contact, −1 for others, and gaps [m] (n)
+    contacts: (foot of each contact or −1 (n), gaps [m] (n))
     motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (na)
     """
     _advance(plan, t)
@@ -105,7 +106,7 @@ def _advance(plan: Plan, t: float) -> None:
 def _step(plan: Plan, t: float, onwards: bool, measured: Triad, touches: Array) -> None:
     """Update lift-offs, swings and touchdowns.
 
-    onwards: whether the path is not finished
+    onwards: whether the path is unfinished
     """
     # lift-offs by the phase, if a step is needed; a standing foot that lost the ground seeks it
     lifts, phase = _lift_offs(plan, t, touches), plan.phase

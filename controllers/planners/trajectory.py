@@ -134,7 +134,7 @@ class HoldSettings(TrajectorySettings, frozen=True, tag="hold"):
 class MotionSettings(TrajectorySettings, frozen=True):
     """Base of the settings of a motion.
 
-    start: time for which the stance is held first [s]
+    start: time for which the robot stands still at first [s]
     """
 
     start: float = 0.0
@@ -153,7 +153,7 @@ class MotionSettings(TrajectorySettings, frozen=True):
 class OscillationSettings(MotionSettings, frozen=True):
     """Settings of an oscillation.
 
-    amplitude: of the base [m]; of a sinusoid from end to end [rad]
+    amplitude: of the base, from the centre to one end [m]; of a sinusoid of the joints, peak to peak [rad]
     frequency: [Hz]
     ramp: time in which the amplitude grows from 0 [s]
     """

@@ -1,4 +1,4 @@
-"""Inverse kinematics for any robot: joint angles that keep or move the contact spheres while the base is moved.
+"""Inverse kinematics for any robot: joint angles that put the contact spheres at given places for a given base.
 
 Used when controllers and experiments are built. Gaits use `controllers.planners.legs`, which runs in the tick and also gives
 speeds and accelerations.
@@ -39,8 +39,8 @@ def angles_for_base_shift(robot: Robot, q: Array, shift: Array, where: str = "re
 def angles_for_places(robot: Robot, q: Array, places: Array) -> Array | None:
     """Return joint angles (na) that put the contact spheres at `places` [m] (n, 3) with the base of q; None if out of reach.
 
-    Gauss–Newton steps with the contact Jacobian, from the joint angles of q. Closed chains are kept closed by their joints
-    without a motor.
+    Gauss–Newton steps with the contact Jacobian, from the joint angles of q. Joints without a motor are moved so that
+    chains stay closed.
     """
     moved, still = np.array(q), np.zeros(robot.nv)
     joints = robot.tree.a if not robot.closures.keys else np.arange(6 if robot.floating else 0, robot.nv)

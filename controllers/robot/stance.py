@@ -64,8 +64,8 @@ def close_chains(robot: Robot, q: Array) -> Array:
 def resting(robot: Robot, stance: Array, terrain: Terrain) -> Array:
     """Return the stance on the terrain (nq): each contact sphere moves vertically until it touches without penetration.
 
-    The base keeps its attitude and is raised by the mean displacement of the feet; joints do the rest. A robot with a fixed
-    base is returned unchanged. Raises ConfigError if the legs do not reach.
+    The base keeps its attitude and is raised by the mean displacement of the feet; the joints provide the remaining
+    displacement. The stance of a robot with a fixed base is returned unchanged. Raises ConfigError if the legs do not reach.
     """
     if not robot.floating or not robot.spheres.keys:
         return stance

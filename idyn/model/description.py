@@ -79,8 +79,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         diagonal of M only
 
     The degree of freedom of a joint of one axis has the name of the joint. Those of other joints are `joint.0`, `joint.1`, …,
-    in the order of Pinocchio's velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z [m],
-    three angles [rad].
+    in the order of Pinocchio's velocities, along the axes of the moving body: planar x, y [m], angle [rad]; floating x, y, z
+    [m], three angles [rad].
     """
 
     urdf: str
