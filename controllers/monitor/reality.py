@@ -12,8 +12,8 @@ between robots of any size,
 
 the mass-weighted root mean square of the acceleration that r would cause with locked joints. An unmodelled force F through the
 centre of mass gives F/(m g), an unmodelled load there its mass divided by that of the robot. A robot in free fall whose
-contacts are predicted to support it gives 1 g. The sum of the terms Δv in the mean telescopes over τ, so white noise σ of v causes about
-σ/τ for any period.
+contacts are predicted to support it gives 1 g. The sum of the terms Δv in the mean telescopes over τ, so white noise σ of v
+causes about σ/τ for any period.
 
 Forces are compared as sums over the contacts. Their distribution over the contacts is partly a choice (`idyn.selection`), the
 sum is not.

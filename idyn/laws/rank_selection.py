@@ -29,11 +29,8 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
     others, in each group the most independent first.
 
     A row is independent if the part orthogonal to the selected rows is longer than the share `rank` of the row. Return the
-    number k of selected rows. Fill the first k rows of
-
-    X: indices of the selected rows (m)
-    U: orthonormal basis of their span (m, m)
-    R: lower triangle with Y_X = R U (m, m)
+    number k of selected rows. Fill their indices X (m), an orthonormal basis U (m, m) of their span, and the lower triangle R
+    (m, m) with Y_X = R U, in the first k rows of each.
     """
     rows, m = Y.shape
     # rest: orthogonal parts of the rows; start, new: squared lengths of the rows and of their orthogonal parts
