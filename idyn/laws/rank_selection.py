@@ -25,13 +25,10 @@ def _orthogonalise(U: Array, k: int, u: Array, along: Array) -> float:
 
 @compiled
 def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Array, U: Array, R: Array) -> int:
-    """Select a maximal independent set of the `bilateral` rows (3n, bool): rows of `preferred` contacts (n, bool), then the
-    others, in each group the most independent first.
+    """Select independent rows of `bilateral` ones (3n, bool): of `preferred` contacts (n, bool), then others, longest first.
 
-    A row is independent if the part orthogonal to the selected rows is longer than the share `rank` of the row. Return the
-    number k of selected rows. Fill their indices X (m), an orthonormal basis U (m, m) of their span, and the lower triangle R
-    (m, m) with Y_X = R U, in the first k rows of each.
-    """
+    Each has a part orthogonal to the rows before it that is longer than the share `rank` of its length. Return their number k;
+    fill, in the first k rows, indices X (m), orthonormal basis U (m, m) and lower triangle R (m, m) with Y_X = R U."""
     rows, m = Y.shape
     # rest: orthogonal parts of the rows; start, new: squared lengths of the rows and of their orthogonal parts
     rest, start, new = stack_array((rows, m)), stack_array(rows), stack_array(rows)
