@@ -1,4 +1,4 @@
-"""What the tests of the simulated world share: a block that slides, the torque that holds a robot up, a short comparison."""
+"""Shared by the tests of the simulated world: a sliding block, the torque that holds a robot up, a short comparison."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ class Stand:
 
 
 def demo_report(folder, seconds):
-    """The demo's report of runs in lock-step, which no machine is too slow for; its path."""
+    """The demo's report of runs in lock-step, which do not depend on the speed of the machine; its path."""
     plan = load_plan("demo", seconds)
     runs = [run_in_process(with_controller(plan, {"law": law}), named(law), lambda *_: None) for law in plan.settings.laws]
     for run in runs:
@@ -117,7 +117,7 @@ def comparison(tmp_path):
 
 @pytest.fixture
 def here(monkeypatch):
-    """Jobs run in this process: what they are made of is tested, not who runs them."""
+    """Jobs run in this process; returns the names of those that ran."""
     done = []
 
     def execute(function, tasks, jobs):

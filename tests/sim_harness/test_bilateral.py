@@ -1,4 +1,4 @@
-"""Constraint rows under every engine that knows contacts only: what they do to one step, against a dense KKT system."""
+"""Constraint rows under engines without rows of their own: one step against a dense KKT system."""
 
 import msgspec
 import numpy as np
@@ -71,7 +71,7 @@ def test_redundant_rows_change_nothing(engine):
 
 @pytest.mark.parametrize("engine", BILATERAL)
 def test_a_row_of_rounding_errors_has_no_force(engine):
-    """The third row of a plane linkage: 1e-17 of the others' length, and open by as little."""
+    """The third row of a plane linkage: 1e-17 of the others' length, with a gap as small."""
     rng = np.random.default_rng(4)
     for problem in random_problems("quadruped", 10):
         G, g = random_rows(rng, 18, 4)
@@ -171,7 +171,7 @@ def test_a_rigid_stop_stops(engine):
 
 
 def test_a_yielding_stop_is_a_spring():
-    """The engine's own kp and kv, at the end of the step."""
+    """With the engine's own kp and kv, at the end of the step."""
     at = swing("penalty", -0.001)
     engine = ENGINES["penalty"]()
     force = -engine.kp * (-0.001 + DT * at.v_plus[0]) - engine.kv * at.v_plus[0]
@@ -180,7 +180,7 @@ def test_a_yielding_stop_is_a_spring():
 
 
 def test_a_scene_with_contradictory_closures_is_refused():
-    """A block welded to the world and pinned to it besides: open by half a turn, no step to first order closes both."""
+    """A block welded to the world and pinned to it elsewhere: open by half a turn, no first-order step closes both."""
     block = BodySettings(name="block", shape=Shape(box=(0.1, 0.1, 0.1)), mass=1.0)
     pins = tuple(ClosureSettings(kind="pin", bodies=("block", ""), at=at) for at in ((0.05, 0.0, 0.0), (0.0, 0.05, 0.0)))
     weld = ClosureSettings(kind="weld", bodies=("block", ""), at=(0.0, 0.0, 0.0))

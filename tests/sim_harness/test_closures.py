@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import fast, first_is_fast, full
 from linkages import G, crank_rocker, crank_rocker_at, pendulum
 from scipy.integrate import solve_ivp
 from scipy.special import ellipk
@@ -20,7 +21,7 @@ def crossings(turns, dt):
     return dt * (k + turns[k] / (turns[k] - turns[k + 1]))
 
 
-@pytest.mark.parametrize("engine", SIMPLE)
+@pytest.mark.parametrize("engine", first_is_fast(SIMPLE))
 def test_a_pinned_rod_is_a_pendulum(engine):
     """Period 4 K(sin²(α/2)) / ω of a swing by α = 1 rad, and the swing stays as large as it is."""
     rod, dt = pendulum(1.0), 1e-3
@@ -72,7 +73,7 @@ def crank_motion(crank, speed, times):
     return solve_ivp(rate, (0, times[-1]), [crank, speed], t_eval=times, rtol=1e-9, atol=1e-10).y[0]
 
 
-@pytest.mark.parametrize("doubled", [False, True])
+@pytest.mark.parametrize("doubled", fast([False, True], True))
 def test_a_four_bar_follows_its_closed_form(doubled):
     """Crank and rocker: turns by the law of cosines at all times, the crank's motion by energy alone; redundant rows or not."""
     off = []
@@ -92,6 +93,7 @@ def test_a_four_bar_follows_its_closed_form(doubled):
     assert off[1] < 0.6 * off[0]
 
 
+@full
 def test_drift_over_minutes_is_bounded_and_of_second_order():
     """Swings of minutes: closures are open by what one step leaves, 4 times less at half the step; energy never grows."""
     worst = []

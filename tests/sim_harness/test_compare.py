@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, first_is_fast
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
@@ -41,9 +42,9 @@ def test_finished_jobs_are_not_repeated(comparison, here, tmp_path):
     assert {path.name for path in folder.iterdir()} == {RESULT, TRACE, CONTROLLER, LOG}
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "another"])
+@pytest.mark.parametrize("damage", first_is_fast(["gone", "cut", "another"]))
 def test_interrupted_jobs_run_again(comparison, here, tmp_path, damage):
-    """No result, half of one, or one of other settings; whatever lay in the folder beside it is thrown away."""
+    """Without a result, with half of one, or with one of other settings; other files in the folder are removed."""
     settings = load_comparison(comparison)
     first = run_comparisons([settings], tmp_path, Options(), quiet)[0]["short", "pid"]
     result = first.folders[0] / RESULT
@@ -156,9 +157,9 @@ def test_a_failed_job_is_named_and_the_others_run(comparison, tmp_path, monkeypa
     assert len(list((tmp_path / "runs").glob(f"*/{RESULT}"))) == 1
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", fast([1, 3], 3))
 def test_every_task_has_an_outcome(jobs):
-    """Whether it ends well, raises, or takes its process with it; more tasks than processes."""
+    """Whether it ends well, raises, or ends its process; more tasks than processes."""
     for function, argument, said in ((abs, 1, None), (int, "x", "ValueError: invalid"), (os._exit, 3, "exit code 3")):
         outcomes = dict(run_tasks("processes", function, 4 * [(argument,)], jobs))
         assert sorted(outcomes) == [0, 1, 2, 3]
@@ -173,7 +174,7 @@ def test_an_executor_that_is_not_installed_says_what_to_install(name, monkeypatc
 
 
 class FakeClient:
-    """What `_dask` needs of a client, in this process."""
+    """The part of a Dask client that `_dask` uses, in this process."""
 
     def __init__(self, **sizes):
         FakeClient.sizes = sizes
@@ -189,7 +190,7 @@ class FakeClient:
 
 @pytest.mark.parametrize("address", [None, "tcp://there:8786"])
 def test_a_running_cluster_is_used_as_it_is(monkeypatch, address):
-    """Dask's own client and ray's init connect to the address in the environment when they are given none."""
+    """Without an address Dask's client and ray's init connect to the address in the environment."""
     dask, ray, asked = ModuleType("dask.distributed"), ModuleType("ray"), []
     dask.Client, dask.as_completed = FakeClient, lambda futures, with_results: [(None, future) for future in futures]
     ray.init, ray.shutdown, ray.get = lambda **how: asked.append(how), lambda: None, lambda outcome: outcome

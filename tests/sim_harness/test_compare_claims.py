@@ -1,4 +1,4 @@
-"""Claims and verdicts: the data decide them, and who fell."""
+"""Claims and verdicts: how data and falls decide them."""
 
 import math
 
@@ -62,7 +62,7 @@ def test_a_fall_is_worse_than_any_run_and_two_falls_are_not_compared():
 
 
 def test_after_a_fall_claims_about_other_quantities_do_not_hold():
-    """A robot that lies down has no great torque rate and has not gone far."""
+    """A fallen robot has a small torque rate and a short path."""
     fell, stood = runs(0.1, upright=False), runs(1.0)
     results = {("a", "pid"): fell, ("a", "id-qp-mu"): stood}
     for quantity in ("torque-rate-max", "distance", "torque"):

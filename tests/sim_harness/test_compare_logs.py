@@ -1,4 +1,4 @@
-"""The figures of recorded logs."""
+"""Figures and other outcomes of recorded logs."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from sim_harness.run.plan import build_plan, load_plan
 
 
 def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
-    """All but the last tick's force, which no later state tells, and the clock."""
+    """All but the last tick's force, which no later state carries, and the clock."""
     settings = load_comparison(comparison)
     for (task,) in all_tasks(settings, tmp_path, Options()).values():
         run_task(task)
@@ -34,7 +34,7 @@ def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
 
 
 def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
-    """Every fourth of 40 states of a stance: it has one outcome."""
+    """Every fourth of 40 states of a stance, which has one outcome."""
     task = next(task for (task,) in all_tasks(load_comparison(comparison), tmp_path, Options()).values())
     run_task(task)
     log = task.folder / LOG

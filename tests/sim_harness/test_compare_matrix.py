@@ -1,10 +1,11 @@
-"""A matrix of runs: which cells there are, what changes in each, and what the data say about them."""
+"""A matrix of runs: its cells, their changes, and claims about them."""
 
 import json
 import math
 
 import msgspec
 import pytest
+from fast import fast, full
 from test_compare_claims import SUMMARY
 
 from idyn.errors import ConfigError
@@ -77,7 +78,7 @@ def matrix(tmp_path):
 
 
 def runs(*seconds):
-    """Runs of so many seconds; 1.0 is to the end, whatever is shorter fell."""
+    """Runs of so many seconds; 1.0 is the full duration, shorter ones fell."""
     summaries = [msgspec.structs.replace(SUMMARY, seconds=s, upright=s == 1.0, tracking=0.002, torque=s) for s in seconds]
     return Runs(folders=[], summaries=summaries)
 
@@ -180,6 +181,7 @@ def test_claims_are_about_shares_or_about_every_cell(matrix):
     assert ninety.holds is True
 
 
+@full
 def test_the_command_writes_a_picture_of_the_matrix_and_of_each_part(matrix, here, tmp_path, capsys):
     out, claims = tmp_path / "out", tmp_path / "claims.json"
     main(["compare", matrix, "--out", str(out), "--seeds", "1", "--json", str(claims)])
@@ -200,7 +202,7 @@ def test_the_command_writes_a_picture_of_the_matrix_and_of_each_part(matrix, her
     assert not math.isnan(summary["cells"][0]["quantities"]["tracking"]["mean"])
 
 
-@pytest.mark.parametrize("name", ["robustness", "robustness-losses", "laws-and-worlds"])
+@pytest.mark.parametrize("name", fast(["robustness", "robustness-losses", "laws-and-worlds"], "robustness-losses"))
 def test_every_cell_of_a_shipped_matrix_makes_a_plan(name):
     """Every robot in every case makes a plan, and so does every world, law and variant."""
     comparison = load_comparison(name)

@@ -1,10 +1,11 @@
-"""The settings of comparisons, and what the command refuses and prints."""
+"""Settings of comparisons; refusals and output of the command."""
 
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
+from fast import first_is_fast
 
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError
@@ -59,7 +60,7 @@ def test_check_accepts_comparisons(comparison, tmp_path, capsys):
 
 
 def test_comparisons_are_recognised_by_their_keys(comparison, tmp_path):
-    """Not by the word in a comment, nor by what stands before the first bracket."""
+    """Not by a word in a comment, nor by text before the first bracket."""
     plain = tmp_path / "plain.toml"
     plain.write_text('# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
     assert main(["check", str(plain)]) == 0
@@ -140,7 +141,7 @@ def shipped() -> list[str]:
     return [path.stem for path in sorted(folder.rglob("*.toml")) if path.stem.startswith(("table-", "figure-", "appendix-"))]
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", first_is_fast(shipped()))
 def test_every_shipped_comparison_makes_plans(name):
     """Every scene and controller makes a plan."""
     comparison = load_comparison(name)

@@ -1,9 +1,10 @@
-"""Rows that yield, in every engine: the implicit step of a spring and damper; and bodies beside where they are."""
+"""Compliant rows in every engine: the implicit step of a spring and damper; and rows and contacts at other configurations."""
 
 import msgspec
 import numpy as np
 import pytest
 from conftest import robot_world
+from fast import fast
 from sap_bodies import DT, Body, G
 
 from controllers.config.loading import parse
@@ -23,7 +24,7 @@ M, K, TAU = 2.0, 5e3, 4e-3
 
 
 def weight_on_a_row(stop, g=0.0, v=0.0, compliance=1 / K, dissipation=TAU):
-    """A mass under gravity that a row holds up, and a second one that slides on the ground."""
+    """A mass under gravity that a row supports, and a second one that slides on the ground."""
     body = Body(np.diag([M, 1.0, 1.0, 1.0]), np.array([M * G, 0, 0, G]), np.eye(4)[1:], lambda q: q[3:], 0.5)
     body.v = np.array([v, 1.0, 0.0, 0.0])
     rows = Rows(
@@ -116,7 +117,7 @@ def slopes(values, nv, at, eps=1e-6):
 SCENES = ["four-bar", "dual-arm", "weighing-scale", "grasp-lift", "cube-on-corners", "pendulum-soft-stop"]
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", fast(SCENES, *[name for name in SCENES if name != "dual-arm"]))
 def test_rows_and_contacts_of_a_moved_scene_match_finite_differences(name):
     settings = load_scene(name)
     world = build_scene(settings, engine_named(settings, "sap"))
@@ -149,7 +150,7 @@ def test_rows_and_contacts_of_a_moved_scene_match_finite_differences(name):
 
 @pytest.mark.parametrize("name", ["rolls", "sphere-column", "spring-cylinder"])
 def test_contact_points_of_round_bodies_stay_below_their_centre(name):
-    """What contacts are elsewhere is what geometry finds there, but for balls that also go round one another."""
+    """Contacts at another configuration are those that geometry finds there, except for balls that roll around one another."""
     settings = load_scene(name)
     world = build_scene(settings, engine_named(settings, "lcp"))
     problem = world.step().problem
@@ -193,7 +194,7 @@ def test_rows_and_contacts_of_a_moved_robot_match_finite_differences():
 
 
 @pytest.mark.parametrize("name", ["lcp", "sap"])
-@pytest.mark.parametrize("stiffness", [1e2, 1e6, 1e10, 1e12])
+@pytest.mark.parametrize("stiffness", fast([1e2, 1e6, 1e10, 1e12], 1e6))
 def test_a_spring_row_yields_by_weight_over_stiffness(name, stiffness):
     engine = with_compliance(parse(name, AnyEngine, "engine"))
     g, v = 0.0, 0.0

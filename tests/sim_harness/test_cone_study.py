@@ -1,7 +1,8 @@
-"""The study of edges: what polygons lack is what geometry says, and the page has its table and picture."""
+"""The study of polygons: their loss of friction matches geometry, and the page has its table and picture."""
 
 import numpy as np
 import pytest
+from fast import full
 
 from idyn.laws import make_law
 from sim_harness.commands.main import main
@@ -18,6 +19,7 @@ def test_a_polygon_loses_friction_between_its_corners(edges):
     assert 0.9 * np.pi / edges * (1 - 2 / DIRECTIONS) <= off <= np.pi / edges * 1.001
 
 
+@full
 def test_the_round_cone_has_full_friction_in_every_direction():
     lacks, off = sliding_errors(stance(), make_law(EXACT), 4)
     assert max(lacks, off) < 1e-9

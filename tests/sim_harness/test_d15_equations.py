@@ -1,4 +1,5 @@
-"""D15's mixed LCPs written out in full and reduced by its Eqs. 8–10, errata mended: what the engines solve must be the same."""
+"""The mixed LCPs of [D15] written out in full and reduced by its Eqs. 8–10, errata corrected, compared with the problems that
+the engines solve."""
 
 import msgspec
 import numpy as np

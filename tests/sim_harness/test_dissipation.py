@@ -1,8 +1,9 @@
-"""Optimality by a route that shares nothing with it, known answers; what the convex law forecasts."""
+"""The engine `dissipation`: optimality by an independent route, known answers, and predictions of the convex law."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 from scipy.optimize import nnls
 from test_engines import check_dynamics, random_problems
 
@@ -84,7 +85,7 @@ def test_in_a_stance_the_ground_carries_the_weight(make_world, make_stand):
     assert np.abs(world.v).max() < 1e-9
 
 
-@pytest.mark.parametrize("kind", ["sway", "squat"])
+@pytest.mark.parametrize("kind", first_is_fast(["sway", "squat"]))
 def test_the_cone_law_predicts_this_engine_exactly(kind):
     """Both are cone complementarity: impulses and velocities of the one solve the other, as Coulomb's law and `lcp` do."""
     plan = load_plan("stand", 1.5)
@@ -96,6 +97,7 @@ def test_the_cone_law_predicts_this_engine_exactly(kind):
     assert summary.force_error_relative < 1e-6
 
 
+@full
 def test_the_convex_law_predicts_this_engine():
     """Swaying on four feet: the sum of the normal forces within 1.5 %; the law prescribes joints, the engine torques."""
     plan = load_plan("stand", 1.5)

@@ -1,8 +1,10 @@
-"""Engines that share no solver under the same law: polygons of sixteen edges beside the round cone, springs beside springs."""
+"""Engines without shared solvers under the same law: polygons of sixteen edges beside the round cone, springs beside
+springs."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, first_is_fast, full
 
 from controllers.config.loading import parse
 from sim_harness.scenes.bodies.settings import Material
@@ -37,14 +39,17 @@ def agree(scene, engines, share, forces=True):
     assert max(off) < share
 
 
-@pytest.mark.parametrize("name", ["sliding-block", "ramp-slides", "ramp-friction", "slips", "rolls", "grasp-ball-slips"])
+@pytest.mark.parametrize(
+    "name", fast(["sliding-block", "ramp-slides", "ramp-friction", "slips", "rolls", "grasp-ball-slips"], "ramp-friction")
+)
 def test_lcp_of_sixteen_edges_and_newton_agree_where_bodies_slide(name):
     agree(load_scene(name), RIGID, 0.01)
 
 
+@full
 @pytest.mark.parametrize("turn", [0.0, 0.1, 0.2, np.pi / 16])
 def test_lcp_of_sixteen_edges_and_newton_agree_in_every_direction_of_sliding(turn):
-    """Between its edges a polygon holds back by up to 1 − cos(π/16) = 1.9 % less: the way is longer by up to that."""
+    """Between its edges a polygon has up to 1 − cos(π/16) = 1.9 % less friction: the distance is longer by up to that."""
     scene = load_scene("sliding-block")
     (block,) = scene.body
     speed = block.velocity[0]
@@ -57,6 +62,7 @@ def test_lcp_of_sixteen_edges_and_newton_agree_in_every_direction_of_sliding(tur
         assert way[0] == pytest.approx(way[1], rel=1e-6)
 
 
+@full
 @pytest.mark.parametrize(("share", "slips"), [(0.99, False), (0.999, False), (1.001, True), (1.01, True)])
 def test_lcp_of_sixteen_edges_and_newton_agree_on_the_onset_of_slip(share, slips):
     """A slope of a share of atan μ: friction is along an edge of the polygon, so both break away at the same angle."""
@@ -71,7 +77,9 @@ def test_lcp_of_sixteen_edges_and_newton_agree_on_the_onset_of_slip(share, slips
 SOFTNESS = Material(mu=0.5, stiffness=2e4, dissipation=0.02)
 
 
-@pytest.mark.parametrize("name", ["sliding-block", "ramp-slides", "ramp-sticks", "drop", "cube-on-corners", "patches"])
+@pytest.mark.parametrize(
+    "name", first_is_fast(["sliding-block", "ramp-slides", "ramp-sticks", "drop", "cube-on-corners", "patches"])
+)
 def test_sap_and_first_order_agree_at_equal_stiffness_and_dissipation(name):
     scene = load_scene(name)
     bodies = tuple(msgspec.structs.replace(body, material=Material(mu=SOFTNESS.mu)) for body in scene.body)
@@ -79,6 +87,6 @@ def test_sap_and_first_order_agree_at_equal_stiffness_and_dissipation(name):
     agree(msgspec.structs.replace(scene, body=bodies, ground=ground), SOFT, 0.01)
 
 
-@pytest.mark.parametrize("name", ["pendulum-soft-stop", "elastic-strip", "elastic-foundation"])
+@pytest.mark.parametrize("name", fast(["pendulum-soft-stop", "elastic-strip", "elastic-foundation"], "elastic-foundation"))
 def test_sap_and_first_order_agree_on_compliant_rows(name):
     agree(load_scene(name), SOFT, 0.01, forces=name == "elastic-foundation")

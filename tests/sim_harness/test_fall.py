@@ -1,4 +1,4 @@
-"""Falls: what counts as one, and that a run in lock-step ends with it."""
+"""Falls: their definition, and that a run in lock-step ends with one."""
 
 import msgspec
 import numpy as np

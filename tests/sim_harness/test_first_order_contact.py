@@ -1,7 +1,9 @@
-"""Rows 10, 11, 13, 18, 20 and 25: stops, a bed of springs, spheres, friction, against closed forms and the note's numbers."""
+"""The engine `first-order`: stops, a bed of springs, spheres and friction, against closed forms and reference values
+[Drumwright]."""
 
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 from first_order_bodies import G, along_normals, hertz, rod, step_of, stops
 from first_order_scenes import CREEP, RAMP, RAMP_G, RAMP_H, leaning_rod, ramp
 
@@ -29,7 +31,7 @@ def hit(h, share, speed=IMPACT):
     return max(v, 0.0) / speed
 
 
-@pytest.mark.parametrize(("h", "expected"), [(1e-5, 0.0097), (1e-7, 0.8559), (1e-8, 0.9844), (1e-9, 0.9984)])
+@pytest.mark.parametrize(("h", "expected"), first_is_fast([(1e-5, 0.0097), (1e-7, 0.8559), (1e-8, 0.9844), (1e-9, 0.9984)], 2))
 def test_restitution_of_a_stop_at_small_steps(h, expected):
     """The stop is met at 0 itself at 1e-5 s; at small steps e = exp(−π h ω / 2), ω = 1e6/s, wherever the step begins."""
     found = hit(h, 0.0) if h == 1e-5 else np.mean([hit(h, share) for share in (0.25, 0.5, 0.75)])
@@ -39,7 +41,7 @@ def test_restitution_of_a_stop_at_small_steps(h, expected):
 
 
 def test_restitution_where_the_step_is_the_springs_time_constant():
-    """h ω = 1: 0.25, wherever the step begins; the note's "entry-dependent" is of rows that are taken only at φ ≤ 0."""
+    """h ω = 1: 0.25, wherever the step begins. It would depend on the start if rows were taken only at φ ≤ 0."""
     np.testing.assert_allclose([hit(1e-6, share) for share in (0.0, 0.25, 0.5, 0.75)], 0.25, rtol=1e-4)
 
 
@@ -54,7 +56,7 @@ def test_a_pendulum_meets_its_stop_at_the_closed_form_time():
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
 def test_predicted_contacts_do_not_bounce_at_large_steps(share):
-    """h = 1e-3 s: dead, however the step begins; taken only at φ ≤ 0, it comes out at 1 − share of its speed (F8)."""
+    """h = 1e-3 s: no bounce, however the step begins. With rows taken only at φ ≤ 0 it leaves at 1 − share of its speed."""
     h, speed = 1e-3, 1.0
     for candidates, expected in (("near", 0.0), ("touching", 1.0 - share)):
         engine, q, v, out = FirstOrder(stiffness=K, candidates=candidates), share * h * speed, -speed, 0.0
@@ -88,6 +90,7 @@ def test_fifty_newtons_lift_an_edge_of_the_bed():
     assert 50 < pressed < 100
 
 
+@full
 @pytest.mark.parametrize(("force", "note"), [(5.0, 1.4e-7), (50.0, 1.5e-6)])
 def test_the_bed_follows_its_differential_equation(force, note):
     """At h = 0.01 s, after 1 s, of which 50 N take four: [Drumwright Table 2] has 2.96e-5 and 0.813."""
@@ -129,7 +132,7 @@ def test_a_block_on_a_ramp_slides_as_coulomb_says(mu, way):
 
 
 def test_the_convexified_law_lifts_a_sliding_block_by_step_times_mu_times_speed():
-    """(i) of the note: 1.69e-3 m above the ramp at 1.353 m/s, h μ v; the way is right."""
+    """h μ v: 1.69e-3 m above the ramp at 1.353 m/s; the distance along the ramp is right."""
     _, place, v = ramp(0.125, friction="convex")
     assert place[0] == pytest.approx(0.6831, abs=5e-5)
     assert v[0] == pytest.approx(1.353, abs=5e-4)

@@ -1,4 +1,4 @@
-"""Rows 9, 14 to 17 and 19: the paper's own programs, whose defects are known, and the law that the engine has instead."""
+"""The published programs [Drumwright], whose defects are known, and the law that the engine uses instead."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ PUBLISHED = Published(tangential=1e4)
 
 
 def test_a_foot_tips_over_under_the_published_program():
-    """F2: (5.335, 4.836) N in place of the springs' own (8.829, 0.981), and 0.554 rad after a second."""
+    """(5.335, 4.836) N instead of the springs' own (8.829, 0.981) N, and 0.554 rad after a second."""
     forces, tilt = foot("published", 1.0)
     np.testing.assert_allclose(forces, [5.335, 4.836], atol=5e-4)
     assert tilt == pytest.approx(0.554, abs=5e-4)
@@ -42,7 +42,7 @@ def test_a_single_contact_has_its_spring_force():
 
 
 def test_with_the_published_weight_a_block_jumps_off_its_ramp():
-    """F3, μ = 0.125, ζ = 1/h: 20.29 N in place of 9.47 N, no sliding, 5.5 m above the ramp after a second."""
+    """μ = 0.125, ζ = 1/h: 20.29 N instead of 9.47 N, no sliding, 5.5 m above the ramp after a second."""
     forces, place, _ = ramp(0.125, friction="published")
     assert forces[2] == pytest.approx(20.29, abs=5e-3)
     assert abs(place[0]) < 1e-6
@@ -55,7 +55,7 @@ def test_with_another_weight_the_published_block_slides():
 
 
 def test_no_single_weight_suits_every_contact_of_the_published_program():
-    """The weight that serves the block takes a leaning rod's stick, (7.97, 3.19) N, for (3.36, −3.02)."""
+    """With the weight that suits the block a sticking rod has (3.36, −3.02) N instead of (7.97, 3.19) N."""
     friction, normal = leaning_rod(0.9, friction="published", normal_weight=100 * (1 + 1e6) ** 2)
     assert (normal, friction) == (pytest.approx(3.36, abs=5e-3), pytest.approx(-3.02, abs=5e-3))
     friction, normal = leaning_rod(0.9)
@@ -63,7 +63,7 @@ def test_no_single_weight_suits_every_contact_of_the_published_program():
 
 
 def test_friction_direction_is_that_of_least_slip_or_most_dissipation():
-    """F4: −107.07° is least slip, −138.02° most dissipation."""
+    """−107.07° is least slip, −138.02° most dissipation."""
     for settings, degrees in (({"friction": "published", "normal_weight": 1e10}, -107.07), ({}, -138.02)):
         force = across(**settings)
         assert np.rad2deg(np.arctan2(force[1], force[0])) == pytest.approx(degrees, abs=0.01)
@@ -146,7 +146,7 @@ def test_on_planar_data_the_published_program_is_planar():
 
 
 def test_elimination_of_bilateral_rows_keeps_forces_and_cost():
-    """The reduced program's forces of ties and its cost are those of the whole system, and Λ = (M + G_bᵀ S_b G_b)⁻¹ (F5)."""
+    """Bilateral forces and cost of the reduced program equal those of the whole system, and Λ = (M + G_bᵀ S_b G_b)⁻¹."""
     rng, h = np.random.default_rng(16), RAMP_H
     for _ in range(20):
         problem, a, bodies, table = random_program(rng)

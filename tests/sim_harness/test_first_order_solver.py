@@ -1,4 +1,4 @@
-"""Row 21 of the checklist of [Drumwright], and the engine's solver over random contacts, against oracles that share no code."""
+"""The solver of the engine `first-order` on random contacts and stacks, against oracles that share no code."""
 
 import time
 
@@ -65,7 +65,8 @@ def test_frictionless_problems_match_bounded_least_squares():
 
 
 def test_rigid_contacts_are_the_limit_of_stiff_ones():
-    """stiffness = ∞: R = 0, four feet of a block share its weight though nothing says how, and nothing sinks in."""
+    """stiffness = ∞: R = 0, four feet of a block share its weight although the problem is indeterminate, and nothing sinks
+    in."""
     rng = np.random.default_rng(2)
     for _ in range(30):
         J, v = rng.normal(size=(9, 12)), rng.normal(size=12)
@@ -96,7 +97,8 @@ def test_the_cone_law_and_the_convexified_law_differ_only_where_contacts_slide()
 
 
 def test_redundant_contacts_are_solved_or_reported():
-    """Twelve tangents and normals in six: several solutions, or one far off; 95 % are found, and none is passed off for one."""
+    """Twelve tangents and normals in six degrees of freedom: several solutions, or one that is far away; 95 % are found, and no
+    wrong one is reported as solved."""
     rng, found = np.random.default_rng(4), 0
     for _ in range(300):
         J, v, mu = rng.normal(size=(12, 6)), rng.normal(size=6), rng.uniform(0.1, 1, 4)
@@ -163,7 +165,7 @@ def dropped(count, seconds, h=0.01, spacing=1e-3, mu=0.5):
 
 @pytest.mark.parametrize("count", [2, 10, 30])
 def test_each_sphere_of_a_stack_carries_those_above(count):
-    """At rest each carries what is above it, (N − i + 1) m g to 1e-3, and nobody is above where it was."""
+    """At rest contact i carries (N − i + 1) m g to 1e-3, and no sphere is above its initial place."""
     forces, gaps, _ = dropped(count, 1.0)
     np.testing.assert_allclose(forces, G * np.arange(count, 0, -1), rtol=1e-3)
     assert (gaps <= 0.0).all()

@@ -1,9 +1,10 @@
-"""Rows 12 and 24 of the checklist of [Drumwright], and the page of the engine's accuracy and speed."""
+"""The engine `first-order`: accuracy and speed in the study of a foundation, and its page."""
 
 import time
 
 import numpy as np
 import pytest
+from fast import fast_if, full
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -15,6 +16,7 @@ from sim_harness.studies.first_order_models import exact_pendulum, pendulum
 from sim_harness.world.worlds import AnyEngine
 
 
+@full
 def test_the_tables_have_eight_cells(monkeypatch):
     """All eight cells, of which one is computed here, at a tenth of its size."""
     monkeypatch.setattr(page, "SOFT_S", 0.02)
@@ -41,7 +43,7 @@ class Counting:
         return solution
 
 
-@pytest.mark.parametrize(("per_side", "modulus", "force"), page.CELLS)
+@pytest.mark.parametrize(("per_side", "modulus", "force"), fast_if(page.CELLS, lambda cell: cell[1:] == (1e7, 5.0)))
 def test_every_cell_of_the_table_has_bounded_errors(per_side, modulus, force):
     """At h = 0.01 s for 1 s: every step solved, in 2 to 5 iterations on the mean, whatever their number and stiffness (at 1e11
     N/m² some take 30 to 40, at rounding); 50 N lift an edge, 5 N none; errors below 1e-5 at the end, at 1e11 N/m² after
@@ -61,7 +63,8 @@ def test_every_cell_of_the_table_has_bounded_errors(per_side, modulus, force):
 
 @pytest.mark.bench
 def test_the_time_of_a_step_grows_at_most_linearly_with_the_elements():
-    """The paper's grows with its cube (900 elements of 100: 25 to 65 times as long); here the unknowns are the cube's."""
+    """That of the published program grows with their cube (900 elements of 100: 25 to 65 times as long); here the unknowns are
+    the cube's velocity."""
     engine, spent = FirstOrder(), {}
     for per_side in (10, 30):
         on = foundation.bed(per_side, 1e7, 50.0)
@@ -93,6 +96,7 @@ def test_errors_of_the_foundation_halve_with_the_step():
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
+@full
 def test_errors_of_a_pendulum_with_a_stop_halve_with_the_step():
     """[Drumwright §5.4]: linear in the step once it resolves the stop."""
     exact = page.models.exact_limited_pendulum(1.0, page.STOP_K, page.STOP_B)
@@ -100,6 +104,7 @@ def test_errors_of_a_pendulum_with_a_stop_halve_with_the_step():
     assert errors[0] / errors[1] == pytest.approx(2.0, rel=0.05)
 
 
+@full
 def test_the_page_has_its_tables_and_picture(tmp_path, monkeypatch, capsys):
     small = page.Cell(
         seconds=dict.fromkeys(("first-order", "BDF", "RK45"), 0.1),

@@ -1,7 +1,8 @@
-"""A humanoid on two flat feet: it stands and sways in our worlds and in MuJoCo, and its forces are those that were forecast."""
+"""A humanoid on two flat feet stands and sways in our worlds and in MuJoCo with the predicted forces."""
 
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
@@ -18,10 +19,10 @@ def loads(trace):
     return (np.nansum(force[:, :, 0].reshape(-1, 2, 4), axis=2) for force in (trace.predicted, trace.simulated))
 
 
-@pytest.mark.parametrize("law", ["no-slip", "coulomb", "cone"])
-@pytest.mark.parametrize("engine", [None, "lcp", "mujoco"])
+@pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "cone"]))
+@pytest.mark.parametrize("engine", first_is_fast([None, "lcp", "mujoco"]))
 def test_the_humanoid_stands_on_its_soles(engine, law):
-    """None: the experiment's own, ground that yields. A seed displaces the base and gives the joints small speeds."""
+    """engine None: the experiment's own, ground that yields. A seed displaces the base and gives the joints small speeds."""
     plan = with_controller(load_plan("stand-g1", 1.5, engine), {"law": law})
     run = run_in_process(plan, law, nothing, seed=1)
     summary = run.summary
@@ -35,6 +36,7 @@ def test_the_humanoid_stands_on_its_soles(engine, law):
     np.testing.assert_allclose(simulated[-100:].sum(axis=1).mean(), WEIGHT, rtol=0.02)
 
 
+@full
 @pytest.mark.parametrize(("kind", "amplitude", "axis"), [("sway", 0.02, 1), ("squat", 0.01, 2)])
 def test_the_humanoid_sways_over_feet_that_stay(kind, amplitude, axis):
     reference = {"kind": kind, "amplitude": amplitude, "frequency": 0.5}

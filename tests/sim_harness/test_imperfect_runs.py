@@ -1,8 +1,9 @@
-"""Experiments with a robot that is not ideal, through real bytes; and what is wrong with a `[robot]` table."""
+"""Experiments with imperfect robots, through real bytes; and errors in a `[robot]` table."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 
 from controllers.config.loading import load, parse
 from idyn.errors import ConfigError
@@ -59,9 +60,9 @@ def test_the_simulated_robot_is_heavier_than_the_servers_model():
     assert run.trace.simulated[-100:, :, 0].sum(axis=1).mean() == pytest.approx(47.088 + 0.4 * 9.81, rel=0.03)
 
 
-@pytest.mark.parametrize("height", [-0.01, 0.0, 0.01])
+@pytest.mark.parametrize("height", first_is_fast([-0.01, 0.0, 0.01]))
 def test_with_foot_switches_an_error_of_the_base_height_does_not_matter(tmp_path, height):
-    """Ten times what geometry survives; only names go over the wire; and the log replays to the bit."""
+    """Ten times the error that geometry tolerates; only names of contacts are on the wire; the log replays exactly."""
     log = tmp_path / "log.mcap"
     offset = {"sensing": {"offset": {"base_position": [0.0, 0.0, height]}}}
     run = run_of({"contacts": "binary", "robot": offset}, log=log, duration=0.5)
@@ -76,6 +77,7 @@ def test_with_foot_switches_an_error_of_the_base_height_does_not_matter(tmp_path
     assert replay(log).exact
 
 
+@full
 def test_the_robot_trots_with_foot_switches():
     run = run_of({"contacts": "binary"}, base="trot", duration=1.0)
     assert run.summary.upright
@@ -90,7 +92,7 @@ def used_friction(trace):
 
 
 def test_the_world_has_another_slope_friction_or_terrain_than_the_controller():
-    """A slope that is as slippery as ice to the world alone, and hills that only the world knows of."""
+    """A slope that is as slippery as ice in the world only, and hills in the world only."""
     slope = {"controller": {"contact": {"terrain": {"kind": "slope", "angle": 0.1}}}}
     firm, icy = (run_of(slope | changes, duration=0.05).trace for changes in ({}, {"robot": {"ground": {"mu": 0.02}}}))
     assert used_friction(firm) > 0.09  # tan 0.1 holds it

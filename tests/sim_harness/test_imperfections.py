@@ -1,4 +1,4 @@
-"""Each imperfection on its own: what it does is known, and the same seed does the same."""
+"""Each imperfection alone: its known effect, and repeatability by seed."""
 
 import numpy as np
 import pytest
@@ -194,7 +194,7 @@ def arrivals(settings, ticks, seed=None, skip=()):
 
 @pytest.mark.parametrize(("states", "torques"), [(0, 0), (1, 0), (0, 1), (2, 3), (5, 0)])
 def test_delays_are_exact(states, torques):
-    """The first state comes through at once; then each torque is `states + torques` ticks old."""
+    """The first state arrives at once; then each torque is `states + torques` ticks old."""
     late = states + torques
     got, served = arrivals(LinkSettings(state_delay=states, torque_delay=torques), 50)
     assert got == [0] + [None] * late + list(range(1, 50 - late))
@@ -202,7 +202,7 @@ def test_delays_are_exact(states, torques):
 
 
 def test_after_a_pause_the_newest_state_arrives():
-    """Ticks 10 to 12 were lost to the loop: of the states that are due then, the server gets the newest."""
+    """Ticks 10 to 12 are lost to a pause of the loop: of the states due then the server gets the newest."""
     got, served = arrivals(LinkSettings(state_delay=2), 20, skip=(10, 11, 12))
     assert got[10] == 9  # tick 13: states 8 and 9 are due
     assert 8 not in served
@@ -270,7 +270,7 @@ def test_a_shifted_trunk_moves_the_centre_of_mass(name):
 
 
 def test_a_leg_inertia_factor_changes_inertia_and_not_weight(robot):
-    """Of the last link alone: ½ Δω² I more kinetic energy when it turns, and its weight as before."""
+    """For the last link alone: ½ Δω² I more kinetic energy when it turns, and the same weight."""
     legs = {"LF_LEG_3": BodySettings(inertia_factor=2.0)}
     other = world_robot(robot, ImperfectionSettings(links=legs))
     q, v = robot.neutral(), np.zeros(robot.nv)

@@ -1,4 +1,4 @@
-"""Friction in the joints: a wheel with known answers, and a robot that its friction alone keeps standing."""
+"""Friction in the joints: a wheel with known answers, and a robot that stands by friction alone."""
 
 import numpy as np
 import pytest

@@ -4,6 +4,7 @@ import time
 
 import msgspec
 import numpy as np
+from fast import full
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
@@ -42,6 +43,7 @@ class Killing(RobotClient):
         return super().exchange(state)
 
 
+@full
 def test_the_robot_stops_in_its_posture_and_the_log_survives(tmp_path):
     log = tmp_path / "log.mcap"
     settings = msgspec.structs.replace(load("server", "quadruped", ServerSettings), endpoint=f"ipc://{tmp_path}/server")

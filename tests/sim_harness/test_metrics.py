@@ -1,4 +1,4 @@
-"""Figures of runs that were made by hand, so that each is known."""
+"""Figures of runs made by hand, with known values."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""The MuJoCo model of a robot is Pinocchio's to rounding: states, inertia, forces, places. Random states of all robots."""
+"""The MuJoCo model of a robot equals Pinocchio's to rounding: states, inertia, forces, contact points. Random states of all
+robots."""
 
 from pathlib import Path
 

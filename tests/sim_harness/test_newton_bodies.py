@@ -1,8 +1,9 @@
-"""The engine `newton` against the checklist of the Newton note: rods, springs, redundant contacts, its iteration."""
+"""The engine `newton`: rods, springs and redundant contacts, and its iteration, against reference values."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, first_is_fast
 from newton_problems import STACK, STACKED, G, H, box, followed, paper, particle, problem, stack
 from newton_rods import pendulum, rope, weight_on_a_spring
 
@@ -11,7 +12,7 @@ from sim_harness.engines.newton.linear import conjugate_gradients, conjugate_res
 from sim_harness.engines.newton.passes import geometric_stiffness
 
 
-@pytest.mark.parametrize("engine", [Newton(), paper(max_iterations=100)])
+@pytest.mark.parametrize("engine", fast([Newton(), paper(max_iterations=100)], paper(max_iterations=100)))
 def test_rods_do_not_drift(engine):
     """A pendulum of 1 m for 10⁴ steps of 10 ms, a thousand with the paper's scheme: the rod is right to 10⁻⁹ m throughout."""
     body, worst = pendulum(), 0.0
@@ -44,11 +45,9 @@ def test_springs_of_any_stiffness_have_the_static_length(stiffness):
     ],
 )
 def test_redundant_contacts_share_the_load_evenly(function, solver, regularisation):
-    """10 kg on four corners 1 m apart, pushed with 20 N at a height of 0.2 m: 22.525 N at the rear ones, 26.525 N in front.
-
-    The note's prototype found uneven forces with the minimum map and PCR, with Fischer–Burmeister without ε, and lost weight
-    with PCG; here all these give the even ones: that was rounding in redundant directions, which depends on the order of sums.
-    """
+    """10 kg on four corners 1 m apart, pushed with 20 N at a height of 0.2 m: 22.525 N at the rear ones, 26.525 N in front. A
+    prototype found uneven forces with the minimum map and PCR, with Fischer–Burmeister without ε, and lost weight with PCG;
+    here all these give the even ones: that was rounding in redundant directions, which depends on the order of sums."""
     engine = paper(function=function, solver=solver, regularisation=regularisation)
     root, _, _, _ = followed(engine, box(force=(20.0, 0, 0)))
     normal = root.p[2::3] / H
@@ -57,7 +56,7 @@ def test_redundant_contacts_share_the_load_evenly(function, solver, regularisati
 
 
 def test_a_singular_system_is_reported():
-    """The minimum map without ε, solved directly: a singular matrix, and no answer."""
+    """The minimum map without ε, solved directly, has a singular matrix and no answer."""
     solution = paper(function="minimum-map").solve(box(force=(20.0, 0, 0)))
     assert not solution.status.ok
     assert np.isfinite(solution.v_plus).all()
@@ -69,13 +68,11 @@ NOTE = {"unit": (0.6, 1.0), "time-step": (0.21, 0.31), "effective-mass": (0.12, 
 
 
 def test_preconditioners_rank_as_published():
-    """The stack, rows divided by α, t = 0.75: errors after 6 iterations from twenty beginnings that are 10⁻¹⁸ m apart.
-
-    The note's intervals are draws of what is chance: boxes that fall alike have a = p = 0 at all contacts but the lowest, the
-    function's singular point, and its slope there follows the sign of the rounding: 1, 0.99 and 0.22 are found at rest itself,
-    0.61, 0.29 and 0.19, all in the intervals, by the note's scheme in numpy (`literal_stack`; another order of sums), and
-    0.1 to 1, 0.05 to 0.99, 0.02 to 0.25 by the engine. What is certain is the order, and that the intervals are among these.
-    """
+    """The stack, rows divided by α, t = 0.75: errors after 6 iterations from twenty starts that are 10⁻¹⁸ m apart. The
+    reference intervals are samples of chance: equal boxes have a = p = 0 at all contacts but the lowest, the singular point of
+    the function, and its slope there follows the sign of rounding: 1, 0.99 and 0.22 are found at rest itself, 0.61, 0.29 and
+    0.19, all in the intervals, by the same scheme in numpy (`literal_stack`; another order of sums), and 0.1 to 1, 0.05 to
+    0.99, 0.02 to 0.25 by the engine. Certain are the order, and that the intervals are among these."""
     rng = np.random.default_rng(14)
     starts = [msgspec.structs.replace(stack(), gaps=1e-18 * rng.normal(size=5)) for _ in range(20)]
     medians = []
@@ -90,8 +87,9 @@ def test_preconditioners_rank_as_published():
 
 
 def test_the_remaining_error_is_cancellation():
-    """After 100 iterations the note has 2·10⁻⁸ to 10⁻⁷, 10⁻¹² to 6·10⁻¹² and 2·10⁻¹³: so has its scheme in numpy at any ε,
-    for φ = a + r λ − √(a² + r² λ²) loses the last digits of r λ. Written as a quotient, as here, it leaves 10⁻¹⁵ with all r."""
+    """After 100 iterations the reference has 2·10⁻⁸ to 10⁻⁷, 10⁻¹² to 6·10⁻¹² and 2·10⁻¹³. Its scheme in numpy has the same at
+    any ε, as φ = a + r λ − √(a² + r² λ²) loses the last digits of r λ. Written as a quotient, as here, it leaves 10⁻¹⁵ with all
+    r."""
     for r, low, high in ((np.ones(5), 1e-9, 1e-6), (np.full(5, H**2), 1e-13, 1e-10), (None, 1e-14, 1e-12)):
         for regularisation in (0.0, 1e-6):
             assert low < stacked_error(literal_stack(r, regularisation, 100, weighted=True)) < high
@@ -103,10 +101,8 @@ def stacked_error(forces):
 
 
 def literal_stack(r, regularisation, iterations, weighted):
-    """Normal forces of the stack [N] by the note's §4.2, in positions and forces; r: None for h² w; ε is absolute.
-
-    weighted: rows and forces multiplied with α, or else rows divided by it
-    """
+    """Normal forces of the stack [N], in positions and forces. r: None for h² w; ε is absolute; weighted: rows and forces
+    multiplied by α, otherwise rows divided by it"""
     M, fall = np.diag(STACK), np.eye(5) - np.eye(5, k=-1)
     u, force = np.zeros(5), np.zeros(5)
     r = H**2 * np.diag(fall @ np.linalg.inv(M) @ fall.T) if r is None else r
@@ -134,7 +130,7 @@ def residuals(solve, A, b):
 
 
 def test_residuals_of_pcr_never_grow():
-    """Matrices 40 × 40 of rank 25: in 0 of 20 systems with PCR, in some of them with PCG (the note: 7, here 11)."""
+    """Matrices 40 × 40 of rank 25: in 0 of 20 systems with PCR, in some of them with PCG (the reference: 7, here 11)."""
     rng = np.random.default_rng(15)
     grew = {conjugate_residuals: 0, conjugate_gradients: 0}
     for _ in range(20):
@@ -149,8 +145,8 @@ def test_residuals_of_pcr_never_grow():
 
 
 def test_a_damped_iteration_leaves_a_quarter_of_the_error():
-    """t = 0.75 and the minimum map leave 0.25 each, once nothing switches; Fischer–Burmeister about 0.3. The note's 0.75, 0.19,
-    0.047 and 0.012 are what each iteration adds, of the weight and, one later, of friction."""
+    """t = 0.75 and the minimum map leave 0.25 each, once nothing switches; Fischer–Burmeister about 0.3. The reference values
+    0.75, 0.19, 0.047 and 0.012 are what each iteration adds, of the weight and, one later, of friction."""
     step = particle(v=(1.0, 0.5, 0.0))
     root, _, _, _ = followed(paper(function="minimum-map"), step)
     np.testing.assert_allclose(root.history[1:10] / root.history[:9], 0.25, rtol=1e-6)
@@ -207,13 +203,11 @@ def test_a_tight_rod_has_the_closed_form_geometric_stiffness():
     assert -(residual + inertia)[0] / change[0] == pytest.approx(-2.003, abs=5e-4)
 
 
-@pytest.mark.parametrize(("pull", "compliance"), [(0.1, 1e-3), (1.0, 1e-2)])
+@pytest.mark.parametrize(("pull", "compliance"), first_is_fast([(0.1, 1e-3), (1.0, 1e-2)]))
 def test_a_tight_rope_needs_geometric_stiffness(pull, compliance):
-    """Ten particles of 10 g between springs stretched by a tenth or to twice their length, steps of 10 ms.
-
-    Without it no step is solved; with it all are, and the rope hangs as strings do, T z'' = m g. A rope stands for the note's
-    sheet: elastic elements here have rows of their own for how their forces turn, nine each, and converge without it.
-    """
+    """Ten particles of 10 g between springs stretched by a tenth or to twice their length, steps of 10 ms. Without it no step
+    is solved; with it all are, and the rope hangs as strings do, T z'' = m g. The rope stands for a sheet: elastic elements
+    here have nine rows each for how their forces turn, and converge without it."""
     body = rope(compliance=compliance, pull=pull)
     assert not body.step(Newton(), 0.01).status.ok
     body = rope(compliance=compliance, pull=pull)
@@ -257,7 +251,7 @@ def test_compliant_contacts_settle_at_weight_over_stiffness():
 
 
 def test_compliant_contacts_damp_only_after_touching():
-    """Above the ground nothing brakes it, however fast it comes."""
+    """Above the ground no force brakes the fall at any speed."""
     falling = particle(v=(0, 0, -1.0), gaps=[1e-3], dt=5e-4, stiffness=np.array([5e4]), dissipation=np.array([0.1]))
     assert Newton().solve(falling).p[0, 2] == 0.0
     assert problem(np.eye(3), np.eye(3), 0.5).stiffness is None

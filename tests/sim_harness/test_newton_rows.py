@@ -1,4 +1,4 @@
-"""The engine `newton` against the checklist of the Newton note: single contacts, its functions, one step at a time."""
+"""The engine `newton`: single contacts and its functions, one step at a time, against reference values."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_fischer_burmeister_derivatives_match_finite_differences():
 
 
 def lcp_roots(A, b):
-    """All z with 0 ≤ z ⟂ A z + b ≥ 0, by trying every set of those that press."""
+    """All z with 0 ≤ z ⟂ A z + b ≥ 0, by trying every set of pressing contacts."""
     n = len(b)
     for pressing in itertools.product([False, True], repeat=n):
         on = np.array(pressing)
@@ -99,11 +99,9 @@ def test_friction_compliance_matches_its_formula():
     ("settings", "iterations"), [({"damping": 1.0}, 8), ({}, 23), ({"function": "minimum-map", "damping": 1.0}, 2)]
 )
 def test_friction_opposes_slip_at_the_edge_of_the_cone(settings, iterations):
-    """v = (1, 0.5) m/s, μ = 0.5, h = 1/120 s: friction against v_T, at the cone's edge.
-
-    The note's 8, 23 and 2 iterations to 10⁻⁹ are 8, 20 and 2 here, where speeds are measured; after 23 forces are right to
-    2·10⁻⁹ N: each iteration leaves three tenths.
-    """
+    """v = (1, 0.5) m/s, μ = 0.5, h = 1/120 s: friction against v_T, at the cone's edge. Published are 8, 23 and 2 iterations to
+    10⁻⁹; here, where speeds are measured, 8, 20 and 2. After 23 forces are right to 2·10⁻⁹ N: each iteration leaves three
+    tenths."""
     step = particle(v=(1.0, 0.5, 0.0))
     root, _, _, v = followed(paper(**settings), step)
     np.testing.assert_allclose(root.p / H, [-4.387165, -2.193583, 9.81], atol=2e-6)

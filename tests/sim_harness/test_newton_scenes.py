@@ -1,8 +1,9 @@
-"""Rows of the note on the non-smooth Newton method that are scenes: stack, arch, motors, beam, grasp, scale."""
+"""Scenes of the engine `newton`: stack, arch, motors, beam, grasp, scale."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 
 from controllers.config.loading import parse
 from sim_harness.scenes.load import engine_named, load_scene
@@ -22,7 +23,7 @@ def run(name, **changes):
 
 
 def test_a_stack_with_the_heaviest_block_on_top_carries_the_weights():
-    """The note's stack is of points; here boxes stand on four corners each. Forces bottom to top, in N."""
+    """The published stack is of points; here boxes stand on four corners each. Forces from bottom to top, in N."""
     settings, found = run("heavy-stack")
     known = [367364.88, 367286.4, 366658.56, 361635.84, 321454.08]
     forces = [found.force[-1, i:, 2].sum() for i in range(5)]
@@ -41,6 +42,7 @@ def test_the_keystone_of_an_arch_does_not_drift():
     assert away < 1e-3
 
 
+@full
 def test_with_little_friction_the_arch_falls():
     """The same blocks with μ = 0.05: what keeps it up is friction. The sides slip down and push up the crown."""
     scene = load_scene("arch", 0.5)
@@ -63,7 +65,7 @@ def test_motors_deviate_by_torque_over_gain_and_are_stable_at_120_hz():
     assert np.abs(found.v).max() < 5.0
 
 
-@pytest.mark.parametrize("name", ["pendulum-stop", "pendulum-soft-stop"])
+@pytest.mark.parametrize("name", first_is_fast(["pendulum-stop", "pendulum-soft-stop"]))
 def test_a_stop_holds_and_never_pulls(name):
     settings, found = run(name)
     joint = settings.body[0].joint[0]
@@ -114,6 +116,7 @@ def test_the_ball_is_held_or_dropped_on_either_side_of_the_threshold(share):
     assert (abs(found.velocities[-1, 2, 2]) < 1e-9) == (share > 1)
 
 
+@full
 def test_a_scale_reads_the_weight():
     settings, found = run("weighing-scale", duration=3.0)
     reading = -settings.body[0].joint[0].stiffness * (found.centres[-1, 0, 2] - found.centres[0, 0, 2])

@@ -1,7 +1,8 @@
-"""What the page of the engine newton says, and the error floor in single precision."""
+"""The study of the engine `newton`: its page, and the error floor in single precision."""
 
 import numpy as np
 import pytest
+from fast import full
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -38,6 +39,7 @@ def test_relaxation_stagnates_on_a_stiff_beam_and_krylov_methods_converge():
     assert left["gauss-seidel"] > 1e-3
 
 
+@full
 def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(newton_study, "PROBLEMS", {name: beam for name in ("stack", "beam", "arch")})
     monkeypatch.setattr(newton_study, "ITERATIONS", 22)

@@ -1,4 +1,4 @@
-"""The engine `no-slip`: its conditions, an enumeration that shares no code, a QP, and bodies with known answers."""
+"""The engine `no-slip`: its conditions, an independent enumeration, a QP, and bodies with known answers."""
 
 from itertools import product
 
@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from conftest import block_world
+from fast import first_is_fast
 from test_engines import DT, check_dynamics, random_problems
 
 from idyn.solvers.qp import solve_qp
@@ -28,7 +29,7 @@ def conditions(problem, solution):
 
 @pytest.mark.parametrize("name", ["quadruped", "solo12"])
 def test_pressing_contacts_neither_sink_nor_slip(name):
-    """D15's Eqs. 25, 45, 46 where contacts press; no force where they part, but for those that are wedged."""
+    """[D15 Eqs. 25, 45, 46] where contacts press; no force where they separate, except for wedged ones."""
     pressing, parting, wedged = 0, 0, 0
     for problem in random_problems(name, 300, infinite=True):
         solution = NoSlip(recovery=RECOVERY).solve(problem)
@@ -52,7 +53,7 @@ def test_pressing_contacts_neither_sink_nor_slip(name):
 
 
 def all_choices(problem):
-    """Every choice of who sticks whose normals, by an equality-constrained QP, press exactly there: v⁺ of each."""
+    """Velocities v⁺ of every choice of sticking contacts whose normals, by an equality-constrained QP, press exactly there."""
     p, n, nv = problem, len(problem.mu), len(problem.v)
     S = p.J.reshape(-1, 3, nv)
     c = np.maximum(p.gaps / p.dt, -RECOVERY)
@@ -71,7 +72,7 @@ def all_choices(problem):
 
 
 def test_the_motion_is_among_the_enumerated_solutions():
-    """All 2ⁿ choices of who sticks, each a convex program in v⁺ by an active-set QP."""
+    """All 2ⁿ choices of sticking contacts, each a convex program in v⁺ by an active-set QP."""
     found = 0
     for problem in random_problems("quadruped", 60):
         motions = list(all_choices(problem))
@@ -109,7 +110,7 @@ def test_a_robot_stands_as_it_does_under_lcp_with_unlimited_friction(make_world,
 
 @pytest.mark.parametrize("angle", [0.2, 1.0])
 def test_a_block_on_a_ramp_does_not_slide(angle):
-    """No slope is too steep before it tips over: gravity turned by the angle, 0.05 m above a base of ±0.2 m."""
+    """At any slope until it tips over: gravity turned by the angle, 0.05 m above a base of ±0.2 m."""
     world = block_world("no-slip")
     problem = block_problem(world, 9.81 * 2 * np.array([np.sin(angle), 0, -np.cos(angle)]))
     solution = NoSlip().solve(problem)
@@ -140,7 +141,7 @@ def along_x(problem):
 
 
 def test_a_wall_does_not_hold_a_falling_block():
-    """It touches and cannot press: D15 to the letter would hang it there."""
+    """It touches without pressing: [D15] to the letter would hold it there."""
     problem = msgspec.structs.replace(
         block_problem(block_world("no-slip"), np.array([0, 0, 0.0])), force=np.array([2 * 9.81, 0, 0, 0, 0, 0])
     )
@@ -159,7 +160,7 @@ def test_a_pressed_patch_does_not_spin():
 
 
 def test_a_lifting_contact_has_no_force():
-    """A block thrown upwards and sideways off the ground, and one that tips about an edge: what parts has no force."""
+    """A block thrown upwards and sideways off the ground, and one that tips about an edge."""
     problem = block_problem(block_world("no-slip"), np.array([0, 0, -2 * 9.81]))
     flying = NoSlip().solve(msgspec.structs.replace(problem, v=np.array([0.3, 0, 0.5, 0, 0, 0])))
     assert not flying.p.any()
@@ -174,7 +175,7 @@ def test_a_lifting_contact_has_no_force():
     assert tipping.v_plus[4] == pytest.approx(DT * (torque - 0.2 * 2 * 9.81) / inertia)
 
 
-@pytest.mark.parametrize("engine", [NoSlip(), NoSlip(solver="qp")])
+@pytest.mark.parametrize("engine", first_is_fast([NoSlip(), NoSlip(solver="qp")]))
 def test_energy_never_grows(engine):
     """A block thrown on the plane, spinning: kinetic and potential energy, gravity and impacts included."""
     rng = np.random.default_rng(7)
@@ -194,7 +195,8 @@ def test_energy_never_grows(engine):
 
 
 def test_the_motion_matches_the_lcp_engine_at_mu_100():
-    """μ = 100, the paper's stand-in. Friction without a limit may leave several motions: where the two differ, so it is."""
+    """μ = 100 stands for infinite friction in the paper. Infinite friction may allow several motions: where the two differ,
+    there are several."""
     agreed = 0
     for problem in random_problems("quadruped", 40):
         rest = msgspec.structs.replace(problem, v=np.zeros(18), gaps=np.abs(problem.gaps), mu=np.full(len(problem.mu), 100.0))
@@ -208,7 +210,7 @@ def test_the_motion_matches_the_lcp_engine_at_mu_100():
 
 @pytest.mark.parametrize("solver", ["ppm", "qp", "lemke"])
 def test_a_grasp_on_36_contacts_holds(solver):
-    """D15's Fig. 1 at its step of 10 ms, a hundred of them: nothing falls, whoever solves."""
+    """[D15 Fig. 1] at its step of 10 ms, a hundred steps with each solver: nothing falls."""
     world = build_scene(msgspec.structs.replace(load_scene("grasp-boxes"), dt=0.01), NoSlip(solver=solver))
     for _ in range(100):
         step = world.step()

@@ -1,4 +1,4 @@
-"""Stopped processes over real sockets: after short pauses the robot walks on, after long ones it stands until it is reset."""
+"""Paused processes over real sockets: after short pauses the robot walks on, after long ones it stands until reset."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_pauses_are_described_in_the_report():
 @pytest.mark.parametrize("who", ["server", "robot"])
 @pytest.mark.parametrize("milliseconds", [30, 150, 500])
 def test_a_robot_does_not_fall_during_pauses(who, milliseconds):
-    """Run with `-m long -s`: it prints what happened."""
+    """Run with `-m long -s`: it prints its measurements."""
     outcome = run_pause(walking("demo"), "coulomb", who, milliseconds)
     print(outcome.words)
     assert outcome.upright

@@ -1,11 +1,9 @@
-"""The right inverse: the torque that a law predicts, applied in the world, gives the motion it promised.
-
-The world assembles and solves its own problem in all degrees of freedom: `lcp` shares the Lemke kernel with the Coulomb law and
-nothing else, `newton` nothing at all with the exact cone.
-"""
+"""The predicted torque, applied in the world, gives the predicted motion. The world assembles and solves its own problem in all
+degrees of freedom: `lcp` shares only the Lemke kernel with the Coulomb law, `newton` shares nothing with the exact cone."""
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from controllers.robot.load import load_robot
 from idyn.contact.ground import Ground
@@ -29,7 +27,7 @@ def knock(world, rng, k):
 
 
 @pytest.mark.parametrize(("law", "engine"), [("coulomb", "lcp"), ("exact-cone", "newton")])
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_predicted_motion_and_forces_match_the_world(make_world, name, law, engine):
     """Where the law itself answered, joint velocities and the sum of the normal forces agree."""
     law = make_law(law)

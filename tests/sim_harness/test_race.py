@@ -1,4 +1,4 @@
-"""Engines timed side by side: what is counted, what is refused, and the shipped tables of D15."""
+"""Engines timed side by side: counts, refusals, and the shipped tables of [D15]."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The loop between world and service: in lock-step, paced, and with replies that do not come."""
+"""The loop between world and service: in lock-step, paced, and with missing replies."""
 
 from collections import deque
 from types import SimpleNamespace
@@ -139,7 +139,7 @@ def test_a_permanent_stop_ends_a_run_as_a_fall_does(make_world, make_stand):
 
 
 def test_a_stopped_robot_stands_until_reset(make_world, make_stand):
-    """Answers are missing for 200 ms: the server calls that a silence, too, but the robot neither falls nor heeds it."""
+    """Replies are missing for 200 ms: the server also reports an outage, and the robot keeps standing."""
     robot_side, controller = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=250))
     trace = robot_side.run(0.6)
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
@@ -203,7 +203,7 @@ def test_an_invalid_reply_counts_as_missing(make_world, make_stand):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes only while somebody sleeps or `now` is moved on."""
+    """Time that passes only during sleeps or when `now` is set."""
     state = SimpleNamespace(now=7_000_000)
 
     def sleep(seconds):
@@ -215,7 +215,7 @@ def clock(monkeypatch):
 
 
 def slow(clock, every, ns):
-    """Wraps a client: each reply takes 0.2 ms, every so-manieth `ns`."""
+    """Wraps a client: each reply takes 0.2 ms, every `every`-th `ns`."""
 
     class Slow(Faulty):
         def exchange(self, state):
@@ -226,7 +226,7 @@ def slow(clock, every, ns):
 
 
 def test_a_paced_world_follows_the_clock(make_world, make_stand, clock):
-    """Every 20th reply takes 3.4 ms: the world moves on meanwhile, and no tick is made up for."""
+    """Every 20th reply takes 3.4 ms: the world moves on meanwhile, and no tick is repeated."""
     robot_side, _ = side(make_world, make_stand, slow(clock, 20, 3_400_000))
     start = clock.now
     trace = robot_side.run_paced(0.2)
@@ -247,8 +247,8 @@ def test_a_waiting_world_is_slow_and_misses_no_reply(make_world, make_stand, clo
 
 
 def test_a_pause_of_the_machine_is_not_a_fault(make_world, make_stand, clock):
-    """In the middle of an exchange everything stands still for 469 ms: the world takes no more of it for waiting than the
-    client waits at most, and nobody stops."""
+    """During an exchange everything pauses for 469 ms: the world counts no more waiting than the client's limit, and the robot
+    does not stop."""
     robot_side, _ = side(make_world, make_stand, slow(clock, 100, 469_000_000))
     trace = robot_side.run_paced(0.15)
     assert len(trace) == 150
@@ -259,7 +259,7 @@ def test_a_pause_of_the_machine_is_not_a_fault(make_world, make_stand, clock):
 
 
 def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_stand, clock):
-    """Each reply is waited for as long as the client does, and the world moves on by as much: it ends in time, stopped."""
+    """Each reply is awaited for the client's limit, and the world moves on by as much: the run ends in time, stopped."""
 
     class Dead(Faulty):
         deadline = 0.25
@@ -278,7 +278,7 @@ def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_sta
 
 
 def test_a_paced_world_that_waits_misses_no_reply(make_world, make_stand):
-    """However slow it is, a world that waits misses no answer."""
+    """On a machine of any speed."""
     robot_side, _ = side(make_world, make_stand)
     trace = robot_side.run_paced(0.1, waits=True)
     assert len(trace) == 100

@@ -11,6 +11,7 @@ import time
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, full
 
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
@@ -49,7 +50,7 @@ def differences(theirs, ours, engine, steps, force=lambda world: None):
     return np.array(worst), iterations
 
 
-@pytest.mark.parametrize("speed", [0.1, 1.0])
+@pytest.mark.parametrize("speed", fast([0.1, 1.0], 1.0))
 def test_a_sliding_cube_matches_drake(speed):
     """A cube of 1 kg on four balls comes to rest from a speed, and rocks meanwhile."""
     engine = Sap(stiffness=1e3, dissipation=1e-3, tolerance=1e-10)
@@ -62,6 +63,7 @@ def test_a_sliding_cube_matches_drake(speed):
     assert abs(worlds[0].v[3]) < 0.1 * speed
 
 
+@full
 def test_a_pushed_stack_matches_drake():
     """Three cubes, each 10 mm beside the one below, that are pushed from below."""
     worlds = [cubes(3, 1e4, 5e-3, 0.5) for _ in range(2)]
@@ -73,6 +75,7 @@ def test_a_pushed_stack_matches_drake():
     assert worst.max() < CLOSE
 
 
+@full
 def test_a_standing_quadruped_matches_drake():
     """The quadruped let go 1 mm above the ground, with springs and dampers in its joints."""
     robot, q = load_robot("quadruped")

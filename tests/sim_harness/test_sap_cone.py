@@ -1,4 +1,4 @@
-"""Rows 1 to 4 of the SAP checklist: the projection, what it minimises, and its derivatives."""
+"""The engine `sap`: the projection on the cone, the cost that it minimises, and its derivatives."""
 
 import numpy as np
 import pytest

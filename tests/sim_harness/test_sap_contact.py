@@ -1,7 +1,8 @@
-"""Rows 10 to 22 and 33 of the SAP checklist: contacts of small bodies against their closed forms and the note's numbers."""
+"""The engine `sap`: contacts of small bodies against closed forms and reference values."""
 
 import numpy as np
 import pytest
+from fast import fast, full
 from sap_bodies import DT, G, cube, cylinder, near, pendulum, point_mass
 from test_sap_newton import parts
 
@@ -62,12 +63,13 @@ def bounce(candidates, tau):
     return body.v[2] / 1.4
 
 
-@pytest.mark.parametrize("candidates", RESTITUTION)
+@pytest.mark.parametrize("candidates", fast(RESTITUTION, "touching"))
 def test_restitution_matches_the_closed_form(candidates):
     found = [bounce(candidates, tau) for tau in DISSIPATIONS]
     np.testing.assert_allclose(found, RESTITUTION[candidates], rtol=1e-2)
 
 
+@full
 def test_a_bounce_follows_a_spring_and_damper_without_pull():
     omega = np.sqrt(1e4)
     for tau in DISSIPATIONS:
@@ -79,7 +81,7 @@ def test_a_bounce_follows_a_spring_and_damper_without_pull():
 
 
 def test_separating_contacts_do_not_adhere():
-    """A body that parts is let go once −φ < τ_d v_n, at the end of the step; before, the damper takes from the spring."""
+    """A separating body is released once −φ < τ_d v_n at the end of the step; before, the damper reduces the spring's force."""
     engine = near(stiffness=1e4, dissipation=5e-3)
     for speed, depth in np.random.default_rng(15).uniform((0.05, 1e-4), (1.0, 6e-3), (400, 2)):
         body = point_mass(mu=0.0)
@@ -140,7 +142,7 @@ def test_above_the_friction_angle_it_slides():
 
 @pytest.mark.parametrize("dt", [1e-3, 1e-2])
 def test_creep_of_a_loaded_contact_matches_its_formula(dt):
-    """F = 0.999 μ m g with μ = 1: the note's number, R_t F dt, and below the paper's bound σ μ dt g."""
+    """F = 0.999 μ m g with μ = 1: R_t F dt, and below the published bound σ μ dt g."""
     body = point_mass(mu=1.0)
     body.run(near(stiffness=np.inf, dissipation=dt), dt, 2000, np.array([0.999 * G, 0, 0]))
     assert body.v[0] == pytest.approx(5.658e-6 * dt / 1e-3, rel=1e-4)
@@ -192,7 +194,7 @@ def test_a_cylinder_slips_down_a_slope():
 
 
 def test_rolling_loses_the_energy_of_its_creep():
-    """dE/dt = −F_t² R_t dt, of a cylinder on a spring, in which nothing else loses anything."""
+    """dE/dt = −F_t² R_t dt, for a cylinder on a spring without other losses."""
     body = cylinder().spring([100.0, 0.0, 0.0])
     body.q[:2] = 0.1, -0.5 * G / 1e4
     engine, dt = near(stiffness=1e4, dissipation=0.02, scheme="midpoint"), 0.01
@@ -217,7 +219,7 @@ def test_a_pendulum_on_its_stop_is_held_by_its_weights_torque():
 
 
 def test_a_gear_yields_by_its_load():
-    """Two joints geared one to two, a weight on the first: what is between them stays below R times the load."""
+    """Two joints geared one to two, a weight on the first: the error of the gear stays below R times the load."""
     body = pendulum(stop=False)
     for _ in range(500):
         before = body.q

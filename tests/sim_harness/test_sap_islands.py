@@ -1,4 +1,4 @@
-"""Which bodies of `sap` are solved together, and the factor that keeps within its profile."""
+"""The engine `sap`: which bodies are solved together, and the factor within its profile."""
 
 import numpy as np
 import pytest

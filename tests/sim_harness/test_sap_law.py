@@ -1,4 +1,4 @@
-"""The law `sap` in the world `sap`: over all joints and over the unactuated ones, by code that is not shared, one answer."""
+"""The law `sap` in the world `sap`: over the unactuated and over all degrees of freedom, by separate code, one answer."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,8 @@
-"""A floor of springs and dampers in MuJoCo, nothing of ours: the law that knows them, beside one that knows T_r and T_p."""
+"""The law `sap` on a floor of springs and dampers in MuJoCo, beside the rigid law with T_r and T_p."""
 
 import numpy as np
 import pytest
+from fast import full
 
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
@@ -15,9 +16,10 @@ def runs():
     ]
 
 
+@full
 def test_with_the_floors_parameters_sap_predicts_forces_within_one_per_cent(runs):
-    """Every component of every foot's force in 99 of 100 ticks, of a fourth of the weight; of the sum 0.2 % in all but 1 %.
-    The rigid law with T_r, T_p knows the sum as well and the springs not."""
+    """Every component of every foot's force in 99 of 100 ticks, relative to a fourth of the weight; the sum to 0.2 % in all but
+    1 %. The rigid law with T_r, T_p predicts the sum as well and the single forces not."""
     weight = 4.8 * 9.81  # [N]
     for run, springs in zip(runs, (False, True), strict=True):
         predicted, simulated = np.nan_to_num(run.trace.predicted[50:]), np.nan_to_num(run.trace.simulated[50:])

@@ -1,4 +1,4 @@
-"""Rows 6 to 9 and 40 of the SAP checklist: the motion without contacts, the theta schemes, their orders and energies."""
+"""The engine `sap`: motion without contacts, the theta schemes, their orders and energies."""
 
 from functools import cache
 
@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+from fast import fast
 from sap_bodies import DT, Body, G, cylinder, near, point_mass
 from test_engines import random_problems
 
@@ -67,7 +68,7 @@ def test_a_drop_follows_the_closed_form():
 
 
 def on_a_spring(mu, scheme, dt, seconds):
-    """Way from rest [m] and energy [J] after each step of the note's cylinder, let go at 0.1 m."""
+    """Distance from rest [m] and energy [J] after each step of the reference cylinder, released at 0.1 m."""
     body = cylinder(mu=mu).spring([100.0, 0.0, 0.0])
     body.q[:2] = 0.1, -0.5 * G / 1e4
     engine, rows = near(stiffness=1e4, dissipation=0.02, scheme=scheme), []
@@ -110,7 +111,7 @@ def position_errors(scheme):
     return np.array(errors)
 
 
-@pytest.mark.parametrize("scheme", ERRORS)
+@pytest.mark.parametrize("scheme", fast(ERRORS, "symplectic"))
 def test_errors_of_the_rolling_cylinder_match_the_reference(scheme):
     for found, expected in zip(position_errors(scheme), ERRORS[scheme], strict=True):
         assert expected is None or found == pytest.approx(expected, rel=5e-3)
@@ -149,7 +150,7 @@ def test_A_is_the_slope_of_the_momentum_to_first_order(scheme):
 
 @pytest.mark.parametrize("scheme", ["implicit", "midpoint"])
 def test_A_is_exact_for_a_constant_mass_matrix(scheme):
-    """Erratum of (16): with θ_vq once, not twice."""
+    """(16) with θ_vq once, not twice as printed."""
     body = point_mass().spring([1e4, 2e4, 3e4], damping=50.0)
     body.q[2] = 1.0
     problem = body.problem(0.01)
@@ -177,7 +178,7 @@ def test_implicit_schemes_need_the_bodies_at_other_configurations():
 
 
 def test_dampers_folded_into_the_problem_are_kept():
-    """A damper folded into M and force is the same at any scheme where nothing else depends on the velocity."""
+    """A damper folded into M and force acts alike under every scheme if no other force depends on the velocity."""
     body = point_mass()
     body.q[2], body.v[0] = 1.0, 2.0
     problem = body.problem(0.01)

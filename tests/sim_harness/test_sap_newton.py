@@ -1,4 +1,4 @@
-"""Rows 5, 23 to 29 and 34 to 36 of the SAP checklist: the solver, what it reports, and how its answer changes."""
+"""The engine `sap`: its solver, the errors that it reports, and how its solution changes."""
 
 from itertools import pairwise
 
@@ -207,7 +207,7 @@ def test_equal_problems_give_identical_results():
 
 
 def test_the_derivative_by_torques_matches_finite_differences():
-    """dv/dτ = dt H⁻¹, against differences of the engine's own answers where no contact changes its region."""
+    """dv/dτ = dt H⁻¹, against differences of the engine's own solutions where no contact changes its region."""
     engine, compared = Sap(tolerance=1e-13), 0
     for problem in random_problems("quadruped", 60):
         solution = engine.solve(problem)

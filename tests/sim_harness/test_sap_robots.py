@@ -1,8 +1,9 @@
-"""Robots that the engine `sap` moves: they trot, with unlimited friction too, and swing the same under every scheme."""
+"""Robots moved by the engine `sap`: they trot, also with infinite friction, and swing alike under every scheme."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import fast, first_is_fast
 
 from controllers.config.loading import load
 from idyn.contact.terrain import Flat
@@ -16,7 +17,7 @@ from sim_harness.world.worlds import build_world
 DT = 1e-3
 
 
-@pytest.mark.parametrize(("candidates", "mu"), [("touching", 0.8), ("touching", np.inf), ("near", 0.8)])
+@pytest.mark.parametrize(("candidates", "mu"), fast([("touching", 0.8), ("touching", np.inf), ("near", 0.8)], "near"))
 def test_robots_trot_in_the_sap_world(candidates, mu):
     settings = load("experiments", "trot-quadruped", ExperimentSettings)
     engine = Sap(candidates=candidates)
@@ -50,7 +51,7 @@ def test_all_schemes_converge_to_the_same_leg_swing(make_world, viscous):
         assert order == pytest.approx(expected, abs=0.2)
 
 
-@pytest.mark.parametrize(("scheme", "order", "most"), [("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)])
+@pytest.mark.parametrize(("scheme", "order", "most"), first_is_fast([("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)]))
 def test_a_spinning_block_flies_straight_up_to_the_schemes_error(make_block, scheme, order, most):
     """1 m/s and 10 rad/s for a second; velocities are in body axes, which turn meanwhile."""
     errors = []

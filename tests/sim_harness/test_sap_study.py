@@ -1,7 +1,8 @@
-"""Row 30 of the SAP checklist, and the page of the engine's schemes and its solver."""
+"""The study of the engine `sap`: many bodies, long rolling, and its page."""
 
 import numpy as np
 import pytest
+from fast import full
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -12,6 +13,7 @@ from sim_harness.studies.sap_study import SCENES, Pile, effective_mass, pile, sw
 from sim_harness.world.worlds import AnyEngine
 
 
+@full
 def test_forty_bodies_come_to_rest_in_their_bin():
     found = pile("near")
     assert len(found.t) == 1000
@@ -21,6 +23,7 @@ def test_forty_bodies_come_to_rest_in_their_bin():
     assert found.contacts[-1] > 100
 
 
+@full
 def test_ten_minutes_of_rolling_lose_the_published_energy():
     """About 10 % [SAP §VI-B], with a contact at each end of the cylinder: half of what one contact alone takes."""
     energy = swing("rolls", "midpoint", 0.02, 600.0).energy
@@ -35,6 +38,7 @@ def test_the_scenes_cylinders_swing_in_their_periods(motion):
     assert np.ptp(run.t[turns]) / (len(turns) - 1) == pytest.approx(expected, rel=0.01)
 
 
+@full
 def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
     few = np.arange(1.0, 9.0)
     monkeypatch.setattr(

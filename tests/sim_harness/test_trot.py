@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 
 from controllers.build import build_controller
 from controllers.command import Inputs
@@ -34,7 +35,7 @@ def trot(experiment, law, seconds, mu=None, **reference):
 
 
 def trot_to_the_letter(robot, seconds):
-    """Of any robot with its own gait and gains, in the rigid world."""
+    """Trot of any robot with its own gait and gains, in the rigid world."""
     settings = load("experiments", f"trot-{robot}", ExperimentSettings)
     settings = msgspec.structs.replace(settings, duration=seconds, engine=ENGINES["lcp"](), contacts="geometry")
     return run_in_process(with_controller(build_plan(settings), TO_THE_LETTER), "coulomb", lambda label, ticks: None)
@@ -64,7 +65,7 @@ def is_a_good_trot_on_yielding_ground(run):
     return True
 
 
-@pytest.mark.parametrize(("law", "mu"), [("coulomb", LOW), ("coulomb", HIGH), ("no-slip", HIGH)])
+@pytest.mark.parametrize(("law", "mu"), first_is_fast([("coulomb", LOW), ("coulomb", HIGH), ("no-slip", HIGH)]))
 def test_the_quadruped_trots(law, mu):
     """Forwards at 20 cm/s and a little more, because its feet roll; forces predicted, hardly a joint error."""
     run = trot("trot", law, 2.0, mu)
@@ -86,6 +87,7 @@ def test_the_quadruped_walks_one_foot_at_a_time():
     assert (lifted.mean(axis=0) > 0.1).all()
 
 
+@full
 @pytest.mark.parametrize("robot", ["solo12", "go2", "a1"])
 def test_other_robots_trot_with_their_configuration(robot):
     run = trot_to_the_letter(robot, 1.5)
@@ -93,14 +95,14 @@ def test_other_robots_trot_with_their_configuration(robot):
     assert run.trace.q[-1, 0] > 0.1
 
 
-@pytest.mark.parametrize("robot", ["quadruped", "solo12", "go2", "a1"])
+@pytest.mark.parametrize("robot", first_is_fast(["quadruped", "solo12", "go2", "a1"]))
 def test_shipped_robots_trot_on_yielding_ground(robot):
     run = trot(f"trot-{robot}", "coulomb", 1.5)
     assert is_a_good_trot_on_yielding_ground(run)
     assert run.trace.q[-1, 0] > 0.1
 
 
-@pytest.mark.parametrize("law", ["coulomb", "cone"])
+@pytest.mark.parametrize("law", first_is_fast(["coulomb", "cone"]))
 def test_a_server_that_misses_ticks_does_not_let_the_robot_fall(law):
     """Ten times a second five answers are missing, and the last torque acts on."""
     tau = np.zeros(12)

@@ -1,4 +1,4 @@
-"""What engines make of data that are no numbers, and of things that are far away."""
+"""Engines with non-finite data, and with distant constraints."""
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ WEIGHT = 9.81
 
 
 def resting(dt=1e-3, away=3.0, **rows):
-    """1 kg at rest on the ground, pushed with 1 N, and a wheel that nothing else knows of, with a stop so far away [rad]."""
+    """1 kg at rest on the ground, pushed with 1 N, and an unconnected wheel with a stop at this distance [rad]."""
     J, G = np.eye(3, 4), np.eye(4)[3:]
     return ForwardProblem(
         M=np.eye(4),
@@ -56,7 +56,7 @@ def test_non_finite_rows_are_reported(engine, field):
 @pytest.mark.parametrize("dt", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
 @pytest.mark.parametrize("away", [0.01, 3.0, 50.0])
 def test_distant_stops_do_not_reduce_accuracy(engine, dt, away):
-    """A stop 3 rad away at 1 ms is not 3000 rad/s fast: what is solved beside it bears its weight."""
+    """A stop 3 rad away at 1 ms does not count as 3000 rad/s: the contact beside it bears its weight."""
     solution = engine.solve(resting(dt, away))
     assert solution.status.ok
     np.testing.assert_allclose(solution.p[0] / dt, [-1.0, 0.0, WEIGHT], atol=1e-3)
@@ -64,7 +64,7 @@ def test_distant_stops_do_not_reduce_accuracy(engine, dt, away):
 
 @pytest.mark.parametrize("engine", [Newton(), FirstOrder(), FirstOrder(dissipation=0.5, stiffness=np.inf)])
 def test_a_rigid_row_has_no_damping(engine):
-    """τ_d is of rows that yield: of a stop that does not it changes nothing, whatever else yields."""
+    """τ_d belongs to compliant rows: it does not change a rigid stop."""
     arriving = resting(away=0.1)
     arriving = msgspec.structs.replace(arriving, v=np.array([0.0, 0.0, 0.0, 1.0]))
     told = msgspec.structs.replace(arriving.rows, compliance=np.zeros(1), dissipation=np.array([0.5]))

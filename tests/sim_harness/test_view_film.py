@@ -1,4 +1,4 @@
-"""What the viewer is given: bodies where Pinocchio has them, forces that move the robot as it moved, and the ground it met."""
+"""Data of the viewer: poses as in Pinocchio, forces that explain the motion, and the ground."""
 
 import numpy as np
 import pinocchio as pin

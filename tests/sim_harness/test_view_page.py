@@ -1,4 +1,4 @@
-"""The page: everything in one file, its numbers those of the run; and the live one, fed while a run goes on."""
+"""The page: one self-contained file with the numbers of the run; and the live page of a running simulation."""
 
 import base64
 import json
@@ -9,6 +9,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from fast import full
 
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
@@ -113,6 +114,7 @@ def test_simulate_writes_a_run_that_view_shows(tmp_path, capsys):
     assert (out / "view.html").is_file()
 
 
+@full
 def test_without_meshcat_the_report_names_the_package_to_install(make_report, tmp_path, monkeypatch):
     monkeypatch.setattr(page_module, "LIBRARY", "meshcat/nowhere.js")
     report = make_report(tmp_path, 0.05).read_text()
@@ -120,6 +122,7 @@ def test_without_meshcat_the_report_names_the_package_to_install(make_report, tm
     assert "<iframe" not in report
 
 
+@full
 def test_a_run_continues_when_its_view_is_killed(caplog):
     robot, stance = load_robot("quadruped")
     trace = TraceWriter(robot, 1)

@@ -1,4 +1,4 @@
-"""What a robot looks like: primitives and meshes where Pinocchio has them, and something to see when files are missing."""
+"""Shapes of a robot: primitives and meshes placed as in Pinocchio, and substitutes for missing files."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import trimesh
+from fast import first_is_fast
 
 from controllers.config.loading import find, load
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
@@ -50,7 +51,7 @@ def test_primitives_are_where_pinocchio_places_them(name):
         np.testing.assert_allclose(extent[shape.kind](shape.size), box.max_ - box.min_, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["solo12", "a1", "go2"])
+@pytest.mark.parametrize("name", first_is_fast(["solo12", "a1", "go2"]))
 def test_meshes_have_the_extents_of_pinocchios(name):
     """Shape by shape in the joint's frame: the same extents, and no triangle longer than they are."""
     robot, _ = load_robot(name)

@@ -1,4 +1,4 @@
-"""The engine `viscous`, both levels: its conditions, a QP that shares no code, and bodies with known answers."""
+"""The engine `viscous` at both levels: its conditions, an independent QP, and bodies with known answers."""
 
 import msgspec
 import numpy as np

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from idyn.errors import FrameNotFound, InputError
 from sim_harness.world.world import Push
@@ -94,7 +95,7 @@ def test_a_malformed_state_is_refused(make_world):
         world.reset(world.q, np.full(18, np.nan))
 
 
-@pytest.mark.parametrize("name", ["quadruped", "solo12"])
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_at_rest_the_ground_carries_the_weight(make_world, make_stand, name):
     """After a knock, back to rest: Σ f_N is the weight and nothing moves."""
     world = make_world(name=name)

@@ -4,6 +4,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
+from fast import fast, full
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot
@@ -19,7 +20,7 @@ DT, COUNT = 1e-3, 5
 
 
 def states(count=COUNT):
-    """A robot about its stance, some of its feet off the ground or in it, and torques (count, ·)."""
+    """Robot, states about its stance with some feet off the ground or in it, and torques (count, ·)."""
     (robot, stance), rng = load_robot("quadruped"), np.random.default_rng(8)
     q = np.array([robot.integrate(stance, 0.01 * rng.normal(size=robot.nv)) for _ in range(count)])
     return robot, q, 0.1 * rng.normal(size=(count, robot.nv)), rng.normal(size=(count, robot.na))
@@ -41,7 +42,7 @@ def assert_equal_to(answer, worlds):
         assert answer.v[i].tobytes() == world.v.tobytes(), i
 
 
-@pytest.mark.parametrize("engine", [name for name in NAMES if name != "mujoco"])
+@pytest.mark.parametrize("engine", fast([name for name in NAMES if name != "mujoco"], "lcp"))
 def test_batched_worlds_equal_single_worlds(engine):
     """Every engine, one process and two, several steps in one call and one at a time."""
     engine = parse(engine, AnyEngine, "engine")
@@ -67,6 +68,7 @@ def test_batched_mujoco_worlds_equal_single_worlds():
         assert_equal_to(batch.step(tau, DT, 3), one_by_one(engine, 3))
 
 
+@full
 @pytest.mark.parametrize("name", ["sphere-stack", "crank-rocker"])
 def test_batched_scenes_equal_single_scenes(name):
     settings, engine = load_scene(name), PolygonLcp()
@@ -145,6 +147,7 @@ class Raising(PolygonLcp):
         raise ZeroDivisionError("of the engine")
 
 
+@full
 def test_an_error_in_another_process_is_reported():
     robot, q, _, tau = states()
     batch = WorldBatch(Raising(), robot, Flat(), q, processes=2)
@@ -154,6 +157,7 @@ def test_an_error_in_another_process_is_reported():
         batch.step(tau, DT)
 
 
+@full
 def test_a_dead_process_ends_the_batch():
     robot, q, _, tau = states()
     before = set(multiprocessing.active_children())

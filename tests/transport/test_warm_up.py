@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast
 
 from controllers.build import load_controller
 from controllers.config.loading import load
@@ -93,7 +94,7 @@ assert not new, sorted(d.py_func.__name__ for d, _ in new)
 """
 
 
-@pytest.mark.parametrize("server", ["quadruped", "quadruped-trot"])
+@pytest.mark.parametrize("server", first_is_fast(["quadruped", "quadruped-trot"]))
 def test_after_warm_up_no_state_compiles_or_loads_a_kernel(server: str) -> None:
     """Neither compiled nor read from the disk, for either is seen as a new signature. In a process of its own: here other tests
     have compiled everything."""

@@ -1,8 +1,9 @@
-"""Elastic blocks, stops and closures that yield, forces that go round: what scenes are made of beside rigid bodies."""
+"""Elastic blocks, compliant stops and closures, and rotating forces."""
 
 import msgspec
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 from scipy.optimize import minimize
 
 from controllers.config.loading import parse
@@ -46,9 +47,10 @@ def potential(block, x):
     return volumes @ density + 9.81 * masses @ x[:, 2]
 
 
+@full
 @pytest.mark.parametrize("energy", ["neo-hookean", "corotational"])
 def test_a_hanging_strip_minimises_elastic_and_gravitational_energy(energy):
-    """Ten times softer than the shipped one, so that its tip sinks by a ninth of its length: no small displacement any more."""
+    """Ten times softer than the shipped one, so that its tip sinks by a ninth of its length: a large displacement."""
     block = msgspec.structs.replace(BLOCK, energy=energy, young=1e5, dissipation=0.1)
     scene = msgspec.structs.replace(STRIP, elastic=(block,), duration=4.0)
     world = build_scene(scene, engine_named(scene, "lcp"))
@@ -92,7 +94,7 @@ def test_a_rotating_force_follows_the_axis_of_its_body():
     np.testing.assert_allclose(where_now(force, np.pi / 20), [0.0, 0.5, 0.2], atol=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["lcp", "sap", "first-order"])
+@pytest.mark.parametrize("engine", first_is_fast(["lcp", "sap", "first-order"]))
 def test_a_closure_that_yields_is_a_spring(engine, tmp_path):
     """A ball on a pin of 500 N/m: it hangs lower by m g / k."""
     path = tmp_path / "pin.toml"

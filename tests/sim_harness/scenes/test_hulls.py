@@ -1,4 +1,4 @@
-"""Convex bodies by their corners: volumes and inertias that are known, and where they touch."""
+"""Convex bodies given by corners: known volumes and inertias, and contacts."""
 
 import re
 from itertools import pairwise

@@ -1,7 +1,8 @@
-"""Scenes in MuJoCo against ours, and what it refuses."""
+"""Scenes in MuJoCo compared with our worlds, and unsupported parts."""
 
 import numpy as np
 import pytest
+from fast import first_is_fast, full
 
 from idyn.errors import ConfigError
 from sim_harness.engines.lcp import PolygonLcp
@@ -32,7 +33,7 @@ def both(settings, engine=STIFF):
     return run_scene(settings, PolygonLcp()), run_scene(settings, engine)
 
 
-@pytest.mark.parametrize("kind", ["pin", "weld"])
+@pytest.mark.parametrize("kind", first_is_fast(["pin", "weld"]))
 def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
     one = BodySettings(name="one", shape=CUBE, mass=1.0, position=(0.0, 0.2, 0.3), turn=(0.1, 0.2, 0.3))
     other = BodySettings(name="other", shape=CUBE, mass=2.0, position=(0.2, 0.2, 0.3), turn=(0.3, 0.1, 0.2))
@@ -44,6 +45,7 @@ def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
     assert theirs.residuals[:, 0].max() < 1e-10
 
 
+@full
 def test_springs_dampers_and_stops_act_as_in_our_worlds():
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0, 0, 0), start=0.2, stiffness=3.0, rest=-0.4, damping=0.1)
     bar = BodySettings(name="bar", shape=BAR, mass=1.0, position=(0.15, 0.0, 0.0), joint=(joint,))

@@ -1,9 +1,10 @@
-"""What the command line makes of scenes: figures, what is left in folders, the comparison of engines, the view."""
+"""Scenes on the command line: figures, files of a run, comparison of engines, view."""
 
 import json
 
 import numpy as np
 import pytest
+from fast import full
 
 from sim_harness.commands.main import main
 from sim_harness.compare.engines.jobs import jobs_of, run_job, run_jobs
@@ -39,6 +40,7 @@ def test_simulate_prints_figures_and_writes_a_viewable_run(tmp_path, capsys):
     assert "block" in (out / "view.html").read_text()
 
 
+@full
 def test_a_scene_outside_its_tolerance_fails_the_command(capsys):
     assert main(["simulate", "drop", "--seconds", "0.5", "--engine", "penalty"]) == 1
     assert "NO" in capsys.readouterr().out
@@ -85,6 +87,7 @@ def here(monkeypatch):
     return done
 
 
+@full
 def test_each_engine_runs_once_and_is_reported(tmp_path, here):
     words = ["sliding-block", "four-bar"]
     jobs = jobs_of(words, tmp_path / "scenes", 0.02)

@@ -1,4 +1,4 @@
-"""Where bodies of known places touch, what their surfaces are together, and which pairs may touch at all."""
+"""Contact points between bodies of known pose, parameters of two surfaces in contact, and pairs that may touch."""
 
 import msgspec
 import numpy as np

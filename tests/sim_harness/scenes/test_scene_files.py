@@ -1,4 +1,4 @@
-"""The shipped scenes with every engine that claims them, against what is known; and scenes that are wrong."""
+"""The shipped scenes with each of their engines against known figures; and errors in scene files."""
 
 import tomllib
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from fast import full
 
 from controllers.config.loading import files
 from controllers.config.tables import kind_of
@@ -19,6 +20,20 @@ from sim_harness.world.worlds import build_scene
 SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]
 CLAIMS = [(name, engine) for name in SCENES for engine in engines_of(load_scene(name))]
 LONG = {"arch", "clutter", "crank-rocker", "dual-arm"}
+FAST = {
+    ("elastic-foundation", "first-order"),
+    ("grasp-ball", "newton"),
+    ("grasp-lift", "sap"),
+    ("heavy-stack", "dissipation"),
+    ("heavy-stack", "no-slip"),
+    ("ramp-friction", "lcp"),
+    ("rolls", "mujoco"),
+    ("rolls", "penalty"),
+    ("servo-arm", "lcp"),
+    ("spring-cylinder", "sap"),
+    ("viscous-slide", "viscous"),
+}
+"""A scene of each engine."""
 
 SCENE = """
 about = "a ball"
@@ -35,7 +50,9 @@ position = [0.0, 0.0, 0.05]
 
 
 def claims():
-    return [pytest.param(*claim, marks=pytest.mark.long if claim[0] in LONG else ()) for claim in CLAIMS]
+    assert set(CLAIMS) >= FAST
+    marks = {claim: pytest.mark.long if claim[0] in LONG else full for claim in CLAIMS if claim not in FAST}
+    return [pytest.param(*claim, marks=marks.get(claim, ())) for claim in CLAIMS]
 
 
 @pytest.mark.parametrize(("name", "engine"), claims())
@@ -196,6 +213,7 @@ def test_a_loose_tolerance_of_the_solver_fails_the_dual_arm(tolerance, held):
     assert outcome.good is held
 
 
+@full
 def test_slip_control_slips_under_1_newton_and_sticks_under_16():
     settings = load_scene("slip-control", 6.0)
     run = run_scene(settings, engine_named(settings, "sap"))
@@ -207,6 +225,7 @@ def test_slip_control_slips_under_1_newton_and_sticks_under_16():
     assert sinks[-1] > 0.2
 
 
+@full
 def test_a_patch_sinks_as_one_spring_and_resists_turning():
     settings = load_scene("patches")
     for edge in (1, 2, 4):

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from fast import full
 
 from sim_harness.engines.engine import ForwardProblem, ForwardSolution
 from sim_harness.scenes.bodies.model import SceneModel
@@ -89,6 +90,7 @@ def test_stops_are_one_sided_rows_with_the_remaining_distance():
     assert rows.stops.all()
 
 
+@full
 def test_a_pendulum_falls_onto_its_stop_and_stays_there():
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0.0, 0.0, 0.0), stop=(-3.0, 0.3))
     bar = BodySettings(name="bar", shape=CUBE, mass=1.0, position=(0.2, 0.0, 0.0), joint=(joint,))
